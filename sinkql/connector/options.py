@@ -1,0 +1,239 @@
+"""Options of a statement → a dataclass of the connector, each with its own error under the option."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from sinkql import ast, logical
+from sinkql.errors import SinkqlError, Span, nearest
+
+T = TypeVar("T")
+ResolveSecret = Callable[[ast.Name], logical.SecretName]
+
+
+class SecretOnly(logical.SecretText):
+    """Hold text that must be given as SECRET name, never as a literal."""
+
+    __slots__ = ()
+
+
+def label(field: dataclasses.Field[Any]) -> str:
+    """Return a field's name as SQL spells it: `access_key_id` is ACCESS KEY ID."""
+    return str(field.metadata.get("label") or field.name.replace("_", " ").upper())
+
+
+def bind(
+    options: Sequence[ast.Option],
+    into: type[T],
+    *,
+    owner: str,
+    span: Span,
+    secret: ResolveSecret | None = None,
+    ignore: Iterable[str] = (),
+) -> T:
+    """Return `into` filled from `options`.
+
+    Fields are typed str, bool, int, float, timedelta, SecretText, SecretOnly, Literal[…], tuple[str, …], dict[str, str]
+    or ast.Name, or one of these with None; a field without a default is required. `owner` names what has the options,
+    as in `iceberg catalog connections`; `span` is where a missing one is reported. Raises SQ2101 (unknown), SQ2102
+    (twice), SQ2103 (wrong type), SQ2104 (missing).
+    """
+    fields = {label(field): field for field in dataclasses.fields(into)}  # type: ignore[arg-type]  # T is a dataclass
+    hints = typing.get_type_hints(into)
+    values: dict[str, Any] = {}
+    skipped = set(ignore)
+    for option in options:
+        if option.name in skipped:
+            continue
+        field = fields.get(option.name)
+        if field is None:
+            raise unknown(option, tuple(fields), owner=owner)
+        if field.name in values:
+            raise SinkqlError(
+                "SQ2102", f"option {option.name} is given twice", option.name_span, hint="Keep one of them."
+            )
+        values[field.name] = _convert(option, hints[field.name], secret)
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and field.name not in values:
+            raise SinkqlError(
+                "SQ2104",
+                f"{owner} need the option {name}",
+                span,
+                hint=f"Add {name} = {_example(hints[field.name])}.",
+            )
+    return into(**values)
+
+
+def unknown(option: ast.Option, names: Sequence[str], *, owner: str) -> SinkqlError:
+    """Return the error for an option that `owner` does not have."""
+    near = nearest(option.name, names)
+    hint = f"Did you mean {near}?" if near else f"The options are {', '.join(sorted(names))}."
+    return SinkqlError("SQ2101", f"{owner} have no option {option.name}", option.name_span, hint=hint)
+
+
+def _example(hint: Any) -> str:
+    kind = _plain(hint)
+    if get_origin(kind) is Literal:
+        return f"'{get_args(kind)[0]}'"
+    examples: Mapping[Any, str] = {bool: "true", int: "1", timedelta: "'10s'", SecretOnly: "SECRET name"}
+    return examples.get(kind, "'…'")
+
+
+def _plain(hint: Any) -> Any:
+    """Return the type without `| None`."""
+    if get_origin(hint) in (typing.Union, types.UnionType):
+        return next(each for each in get_args(hint) if each is not type(None))
+    return hint
+
+
+def _wrong(option: ast.Option, wanted: str) -> SinkqlError:
+    span = option.value.span if option.value is not None else option.name_span
+    return SinkqlError("SQ2103", f"option {option.name} takes {wanted}", span, hint=f"Write {option.name} = {wanted}.")
+
+
+def _convert(option: ast.Option, hint: Any, secret: ResolveSecret | None) -> Any:
+    kind, value = _plain(hint), option.value
+    if kind in (logical.SecretText, SecretOnly):
+        return _secret_text(option, kind, secret)
+    if get_origin(kind) is Literal:
+        return _choice(option, get_args(kind))
+    if get_origin(kind) is tuple:
+        return _texts(option)
+    if get_origin(kind) is dict:
+        return _map(option)
+    match kind, value:
+        case (_, ast.Word()) if kind is ast.Name:
+            return value.name
+        case (_, None) if kind is bool:
+            return True
+        case (_, ast.Boolean()) if kind is bool:
+            return value.value
+        case (_, ast.Text() | ast.Word()) if kind is bool and _text(value).lower() in ("true", "false"):
+            return _text(value).lower() == "true"
+        case (_, ast.Number()) if kind is int and re.fullmatch(r"\d+", value.text):
+            return int(value.text)
+        case (_, ast.Number()) if kind is float:
+            return float(value.text)
+        case (_, ast.Text() | ast.Interval()) if kind is timedelta:
+            return _duration(option)
+        case (_, ast.Text() | ast.Word()) if kind is str:
+            return _text(value)
+    names = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        timedelta: "an interval",
+        str: "a string",
+    }
+    raise _wrong(option, names.get(kind, "a name"))
+
+
+def _text(value: ast.Text | ast.Word) -> str:
+    return value.value if isinstance(value, ast.Text) else value.name.text
+
+
+def _choice(option: ast.Option, choices: tuple[str, ...]) -> str:
+    if isinstance(option.value, ast.Text | ast.Word):
+        found = {choice.casefold(): choice for choice in choices}.get(_text(option.value).casefold())
+        if found is not None:
+            return found
+    raise _wrong(option, " or ".join(f"'{choice}'" for choice in choices))
+
+
+def _texts(option: ast.Option) -> tuple[str, ...]:
+    if isinstance(option.value, ast.Sequence):
+        items = option.value.items
+        if all(isinstance(item, ast.Text | ast.Word) for item in items):
+            return tuple(_text(item) for item in items if isinstance(item, ast.Text | ast.Word))
+    raise _wrong(option, "a list of strings, as in ('a', 'b')")
+
+
+def _map(option: ast.Option) -> dict[str, str]:
+    if isinstance(option.value, ast.Map):
+        found = {}
+        for entry in option.value.entries:
+            match entry.value:
+                case ast.Text() | ast.Word():
+                    found[entry.key] = _text(entry.value)
+                case ast.Number():
+                    found[entry.key] = entry.value.text
+                case ast.Boolean():
+                    found[entry.key] = str(entry.value.value).lower()
+                case _:
+                    raise _wrong(option, "a map of strings, as in MAP['k' => 'v']")
+        return found
+    raise _wrong(option, "a map of strings, as in MAP['k' => 'v']")
+
+
+def _secret_text(option: ast.Option, kind: Any, secret: ResolveSecret | None) -> logical.SecretText:
+    value = option.value
+    if secret is None:
+        raise _wrong(option, "a string")
+    if isinstance(value, ast.SecretRef):
+        return logical.SecretText((secret(value.name),))
+    if kind is SecretOnly:
+        raise _wrong(option, "SECRET name")
+    if isinstance(value, ast.Text | ast.Word):
+        return logical.SecretText((_text(value),))
+    if isinstance(value, ast.Concat):
+        return logical.SecretText(
+            tuple(part.value if isinstance(part, ast.Text) else secret(part.name) for part in value.parts)
+        )
+    raise _wrong(option, "a string or SECRET name")
+
+
+# --- intervals ------------------------------------------------------------------------------------------------------
+
+_UNITS = {
+    "us": 1e-6, "microsecond": 1e-6, "microseconds": 1e-6,
+    "ms": 1e-3, "msec": 1e-3, "millisecond": 1e-3, "milliseconds": 1e-3,
+    "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
+    "m": 60, "min": 60, "mins": 60, "minute": 60, "minutes": 60,
+    "h": 3600, "hr": 3600, "hrs": 3600, "hour": 3600, "hours": 3600,
+    "d": 86400, "day": 86400, "days": 86400, "week": 604800, "weeks": 604800, "w": 604800,
+}  # fmt: skip
+_LONG_UNITS = ("mon", "mons", "month", "months", "y", "yr", "year", "years")
+
+
+def duration(text: str) -> timedelta:
+    """Return the duration that an interval's text means; raises ValueError with the reason."""
+    rest = text.strip().lower()
+    clock = re.fullmatch(r"(?:(\d+)\s*days?\s+)?(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?", rest)
+    if clock:
+        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    if rest.startswith("-"):
+        raise ValueError("it is negative")
+    parts = re.findall(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-zµ]*)\s*", rest)
+    if not parts or "".join(number + unit for number, unit in parts) != re.sub(r"\s+", "", rest):
+        raise ValueError("it is not an interval")
+    total = 0.0
+    for number, unit in parts:
+        if unit in _LONG_UNITS:
+            raise ValueError("months and years have no fixed length")
+        if unit not in _UNITS and not (unit == "" and len(parts) == 1):
+            raise ValueError(f'"{unit}" is not a unit of time')
+        total += float(number) * _UNITS.get(unit, 1)
+    return timedelta(seconds=total)
+
+
+def _duration(option: ast.Option) -> timedelta:
+    value = option.value
+    assert isinstance(value, ast.Text | ast.Interval)
+    text = value.value if isinstance(value, ast.Text) else value.text
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise SinkqlError(
+            "SQ2103",
+            f"option {option.name} takes an interval: {error}",
+            value.span,
+            hint=f"Write {option.name} = '10s'.",
+        ) from error

@@ -1,0 +1,100 @@
+"""What planning and purifying ask of a connector: connections, sources and sinks of one kind each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sinkql import ast, logical
+from sinkql.connector.stream import OpenReader, OpenWriter
+from sinkql.errors import Notice
+
+
+class Planning(Protocol):
+    """Help a connector plan: find items, and leave notices."""
+
+    @property
+    def catalog(self) -> logical.CatalogReader:
+        """Return the catalog, read only."""
+
+    def connection(self, name: ast.Name, kind: str) -> logical.Connection:
+        """Return the connection of that name; raises SinkqlError at the name if there is none of that kind."""
+
+    def secret(self, name: ast.Name) -> logical.SecretName:
+        """Return the secret of that name; raises SinkqlError at the name if there is none."""
+
+    def notice(self, notice: Notice) -> None:
+        """Tell the user something that is no error."""
+
+
+class World(Protocol):
+    """Give purification what it needs to reach the outside: secrets' values and planned connections."""
+
+    def secret(self, full_name: str) -> str:
+        """Return a secret's value."""
+
+    def connection(self, full_name: str) -> logical.Connection:
+        """Return a planned connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """Hold a planned source: JSON-able options for its reader, and its shape."""
+
+    options: Mapping[str, Any]
+    shape: logical.Shape
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """Hold a planned sink's options, JSON-able, and the columns that the table will have (changelog's included)."""
+
+    options: Mapping[str, Any]
+    columns: tuple[logical.Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionKind:
+    """One type of CREATE CONNECTION. `plan` gives the JSON-able options of `logical.Connection`.
+
+    `validate` reaches out and raises SinkqlError (SQ4…) where the system does not answer; None: never validated.
+    """
+
+    name: str
+    plan: Callable[[ast.CreateConnection, Planning], Mapping[str, Any]]
+    validate: Callable[[logical.Connection, World], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """One kind of CREATE SOURCE … FROM. `facts` may reach out; `plan` may not."""
+
+    name: str
+    plan: Callable[[ast.CreateSource, logical.Facts, Planning], SourcePlan]
+    reader: OpenReader
+    facts: Callable[[ast.CreateSource, Planning, World], logical.Facts] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """One kind of CREATE SINK … INTO. `plan` binds the connector's own options and checks what it can hold.
+
+    `facts` reaches out: the catalog answers, the target table's schema. `shape` is what the sink reads; the
+    statement's key and mode are checked by the planner before.
+    """
+
+    name: str
+    plan: Callable[[ast.CreateSink, logical.Shape, logical.Facts, Planning], SinkPlan]
+    writer: OpenWriter
+    facts: Callable[[ast.CreateSink, logical.Sink, World], logical.Facts] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """One external system: what it offers, by the words that SQL uses (upper case)."""
+
+    name: str
+    connections: tuple[ConnectionKind, ...] = field(default=())
+    sources: tuple[SourceKind, ...] = field(default=())
+    sinks: tuple[SinkKind, ...] = field(default=())

@@ -1,0 +1,33 @@
+"""Fault points: named places where a test may make this process die or fail. Nothing happens unless enabled.
+
+`SINKQL_FAULTS` holds comma-separated `point=action` or `point#n=action`: at the n-th pass (default 1) of that point the
+process is killed (`kill`, as by SIGKILL) or `FaultError` is raised (`fail`). Passes are counted in each process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+VARIABLE = "SINKQL_FAULTS"
+_passes: Counter[str] = Counter()
+
+
+class FaultError(OSError):
+    """Raised at a fault point that is set to fail."""
+
+
+def point(name: str) -> None:
+    """Die or fail here if the environment says so."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return
+    _passes[name] += 1
+    for rule in wanted.split(","):
+        place, _, action = rule.partition("=")
+        target, _, number = place.partition("#")
+        if target == name and _passes[name] == int(number or 1):
+            if action == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise FaultError(f"fault at {name}")

@@ -1,0 +1,186 @@
+"""A job as data: what to read, which operators to run, what to write, and when. JSON in, JSON out, no Spark.
+
+Spark SQL text is over the columns of an operator's input. Three columns are added to the user's: `$seq` (bigint, the
+order of the writes of an append-only or upsert relation), `$diff` (bigint, ±n, of a relation with retractions).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+
+Change = Literal["append", "upsert", "retract"]
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column; `type` is an SQL type's canonical text, such as numeric(38,10)."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where an expression was written: an item's full name and characters start to end of its CREATE text."""
+
+    item: str
+    start: int
+    end: int
+
+
+class Output(msgspec.Struct, frozen=True):
+    """One column of a Map: Spark SQL text that has exactly the given type."""
+
+    name: str
+    sql: str
+    type: str
+    nullable: bool
+    origin: Origin | None = None
+
+
+class Read(msgspec.Struct, frozen=True, tag="read"):
+    """Splits of a source as typed rows; `options` are the connector's own."""
+
+    source: str
+    connector: str
+    options: dict[str, Any]
+    columns: tuple[Column, ...]
+    change: Change = "append"
+    connection: Connection | None = None
+
+
+class Map(msgspec.Struct, frozen=True, tag="map"):
+    """Filter, then project; `where` alone keeps the columns (`outputs` empty)."""
+
+    input: Operator
+    outputs: tuple[Output, ...] = ()
+    where: Output | None = None
+
+
+class Union(msgspec.Struct, frozen=True, tag="union"):
+    """All rows of all inputs, which have the same columns."""
+
+    inputs: tuple[Operator, ...]
+
+
+class AggregateCall(msgspec.Struct, frozen=True):
+    """One aggregate over a column of the input (None: count(*)); `type` is that of its result."""
+
+    name: str
+    function: Literal["count", "sum", "min", "max"]
+    column: str | None
+    distinct: bool
+    type: str
+
+
+class Aggregate(msgspec.Struct, frozen=True, tag="aggregate"):
+    """Group by columns of the input; the output is the group columns, then the calls, then `$diff`.
+
+    `arrangement` names its state. No group columns: one row always. `input_change` append: MIN and MAX keep no
+    multiset. COUNT(DISTINCT) always keeps one.
+    """
+
+    input: Operator
+    arrangement: str
+    group: tuple[Column, ...]
+    calls: tuple[AggregateCall, ...]
+    input_change: Change
+
+
+Operator = Read | Map | Union | Aggregate
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """A connection as its connector planned it; secrets by name only (`{"secret": name}`)."""
+
+    name: str
+    kind: str
+    options: dict[str, Any]
+
+
+class Write(msgspec.Struct, frozen=True, tag="write"):
+    """The sink: `columns` are the table's without the changelog's, `options` the connector's own."""
+
+    input: Operator
+    connector: str
+    connection: Connection
+    columns: tuple[Column, ...]
+    mode: Literal["append", "upsert"]
+    change: Change
+    changelog: bool
+    key: tuple[str, ...]
+    proven: bool
+    options: dict[str, Any]
+    aws_connection: Connection | None = None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One sink's work. `texts` are the CREATE statements that origins point into, by item."""
+
+    sink: str
+    sink_id: str
+    cluster: str
+    master: str
+    conf: dict[str, str]
+    commit_interval_ms: int
+    max_rows: int
+    write: Write
+    texts: dict[str, str]
+    snapshot: bool = True
+
+    @property
+    def plan(self) -> str:
+        """Return the hash of all that decides rows: not of intervals, limits, clusters, texts or tuning."""
+        return hashlib.sha256(msgspec.json.encode(_deciding(self.write), order="sorted")).hexdigest()[:16]
+
+    def reads(self) -> tuple[Read, ...]:
+        """Return the job's sources, each once, in the order they stand in the tree."""
+        found: dict[str, Read] = {}
+        for operator in walk(self.write.input):
+            if isinstance(operator, Read):
+                found.setdefault(operator.source, operator)
+        return tuple(found.values())
+
+    def stateful(self) -> bool:
+        """Tell whether an operator of the job keeps state."""
+        return any(isinstance(operator, Aggregate) for operator in walk(self.write.input))
+
+
+def walk(operator: Operator) -> list[Operator]:
+    """Return the operator and all below it, inputs before the operators that use them."""
+    match operator:
+        case Read():
+            return [operator]
+        case Map() | Aggregate():
+            return [*walk(operator.input), operator]
+        case Union():
+            return [*(below for each in operator.inputs for below in walk(each)), operator]
+
+
+def _deciding(write: Write) -> Any:
+    data = msgspec.to_builtins(write)
+    _drop(data, {"origin", "connection", "aws_connection", "tuning"})
+    return data
+
+
+def _drop(data: Any, names: set[str]) -> None:
+    if isinstance(data, dict):
+        for name in names & data.keys():
+            del data[name]
+        for value in data.values():
+            _drop(value, names)
+    elif isinstance(data, list):
+        for value in data:
+            _drop(value, names)
+
+
+def encode(job: Job) -> bytes:
+    """Return the job as indented JSON; `decode` gives it back equal."""
+    return msgspec.json.format(msgspec.json.encode(job), indent=2)
+
+
+def decode(data: bytes) -> Job:
+    """Read a job from JSON; raises `msgspec.ValidationError` where it is not one."""
+    return msgspec.json.decode(data, type=Job)
