@@ -138,7 +138,7 @@ def _window(source: str, column: int, width: int, limit: int = 160) -> tuple[str
     left = max(0, min(column - limit // 2, len(source) - limit))
     cut = source[left : left + limit]
     if left:
-        cut, left = "…" + cut[1:], left
+        cut = "…" + cut[1:]
     if left + limit < len(source):
         cut = cut[:-1] + "…"
     return cut, left

@@ -226,7 +226,7 @@ Item = Secret | Connection | Cluster | Source | View | Sink
 # --- facts and the catalog ------------------------------------------------------------------------------------------
 
 Facts = Mapping[str, Any]
-"""What purification found out from the world for one item, JSON-able; stored with it, so that it plans again offline."""
+"""What purification found out from the world for one item, JSON-able; stored with it, to plan again offline."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a running job asks of a connector: read splits of a source, write and commit batches. Plain Python over Arrow."""
+"""What a running job asks of a connector: read splits of a source, write and commit batches. No Spark in it."""
 
 from __future__ import annotations
 
@@ -51,17 +51,24 @@ class Tally:
 
 
 class Reader(Protocol):
-    """Read one source. `initial`, `latest`, `splits` run in the driver or the source's process, `read` in a task.
+    """Read one source. `initial`, `target`, `latest`, `splits` run in the driver or the source's process, `read` in a task.
 
-    A reader is picklable. A batch's splits are numbered by their place in the list; with `ordered` columns the task adds
-    `$seq` itself (split number, then row), so `read` yields just the declared columns, in the declared Arrow types.
+    A reader is picklable. A batch's splits are numbered by their place in the list; the task adds `$seq` itself (split
+    number, then row), so `read` yields just the declared columns, in the declared Arrow types; a RETRACT source's end
+    with `$diff` (int64).
     """
 
     def initial(self, *, at_end: bool) -> Offsets:
         """Return where a new sink starts: at the source's beginning, or at its present end."""
 
-    def latest(self, start: Offsets, limit: Limit) -> Offsets:
-        """Return how far a batch from `start` may go now: never past limit, except for one indivisible record."""
+    def target(self, start: Offsets) -> Offsets:
+        """Return where a run that does all there is now and stops will end; SQ2405 for a source without an end."""
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        """Return how far a batch from `start` may go now: never past limit, except for one indivisible record.
+
+        With `until`, a `target`, never past that, and with no waiting for the clock.
+        """
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return what to read to get from `start` to `end`; the same list each time."""
