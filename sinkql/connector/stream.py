@@ -51,7 +51,7 @@ class Tally:
 
 
 class Reader(Protocol):
-    """Read one source. `initial`, `target`, `latest`, `splits` run in the driver or the source's process, `read` in a task.
+    """Read one source: all but `read` runs in the driver or the source's process, `read` in a task.
 
     A reader is picklable. A batch's splits are numbered by their place in the list; the task adds `$seq` itself (split
     number, then row), so `read` yields just the declared columns, in the declared Arrow types; a RETRACT source's end
