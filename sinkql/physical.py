@@ -60,9 +60,10 @@ class Map(msgspec.Struct, frozen=True, tag="map"):
 
 
 class Union(msgspec.Struct, frozen=True, tag="union"):
-    """All rows of all inputs, which have the same columns."""
+    """All rows of all inputs, which have the same columns; if `change` is retract, rows without `$diff` count as +1."""
 
     inputs: tuple[Operator, ...]
+    change: Change = "append"
 
 
 class AggregateCall(msgspec.Struct, frozen=True):
@@ -117,7 +118,10 @@ class Write(msgspec.Struct, frozen=True, tag="write"):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One sink's work. `texts` are the CREATE statements that origins point into, by item."""
+    """One sink's work. `texts` are the CREATE statements that origins point into, by item.
+
+    A reader's options under the name `tuning` decide no rows.
+    """
 
     sink: str
     sink_id: str
@@ -161,6 +165,7 @@ def walk(operator: Operator) -> list[Operator]:
 
 def _deciding(write: Write) -> Any:
     data = msgspec.to_builtins(write)
+    del data["options"]
     _drop(data, {"origin", "connection", "aws_connection", "tuning"})
     return data
 

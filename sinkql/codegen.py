@@ -1,0 +1,197 @@
+"""logical.Sink → physical.Job: put views in line, choose the operators, fuse what needs no step of its own."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from sinkql import ast, logical, physical
+from sinkql.printer import to_sql
+
+_MAX_ROWS = 5_000_000
+_SINKS = uuid.UUID("6b1f0f6e-6b0e-5d3b-9a55-2f6f2d1f5c11")
+
+
+def lower(sink_name: str, catalog: logical.CatalogReader) -> physical.Job:
+    """Return the job of a sink in the catalog, by its full name. Pure: the same catalog gives the same job."""
+    sink = catalog.item(sink_name)
+    entry = catalog.entry(sink_name)
+    assert isinstance(sink, logical.Sink)
+    assert entry is not None
+    return lower_sink(sink, catalog, sink_id=entry.facts.get("sink_id"))
+
+
+def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: str | None = None) -> physical.Job:
+    """Return the job of a planned sink that need not be in the catalog; without an id it has one made of its name."""
+    cluster = catalog.item(sink.cluster)
+    assert isinstance(cluster, logical.Cluster)
+    lowering = _Lowering(catalog)
+    body = lowering.item(sink.relation)
+    write = physical.Write(
+        input=body,
+        connector=sink.kind,
+        connection=lowering.connection(sink.connection),
+        columns=_columns(sink.shape.columns),
+        mode=sink.mode.value,
+        change=sink.shape.change.value,
+        changelog=sink.changelog,
+        key=sink.key,
+        proven=any(known <= set(sink.key) for known in sink.shape.keys),
+        options=dict(sink.options),
+        aws_connection=lowering.connection(sink.aws_connection) if sink.aws_connection else None,
+    )
+    return physical.Job(
+        sink=sink.name,
+        sink_id=sink_id or str(uuid.uuid5(_SINKS, sink.name)),
+        cluster=cluster.name,
+        master=cluster.master,
+        conf=dict(cluster.conf),
+        commit_interval_ms=sink.commit_interval // timedelta(milliseconds=1),
+        max_rows=sink.options.get("max_rows_per_commit") or _MAX_ROWS,
+        write=write,
+        texts=lowering.texts,
+        snapshot=sink.options.get("snapshot", True),
+    )
+
+
+def _columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
+    return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(slots=True)
+class _Lowering:
+    """Lower one sink's relations; `texts` collects the statements of the views that went in."""
+
+    catalog: logical.CatalogReader
+    texts: dict[str, str] = field(default_factory=dict)
+    arrangements: int = 0
+
+    def connection(self, name: str) -> physical.Connection:
+        item = self.catalog.item(name)
+        assert isinstance(item, logical.Connection)
+        return physical.Connection(item.name, item.kind, dict(item.options))
+
+    def item(self, name: str) -> physical.Operator:
+        item = self.catalog.item(name)
+        if isinstance(item, logical.Source):
+            return physical.Read(
+                source=item.name,
+                connector=item.kind,
+                options=dict(item.options),
+                columns=_columns(item.shape.columns),
+                change=item.shape.change.value,
+                connection=self.connection(item.connection) if item.connection else None,
+            )
+        assert isinstance(item, logical.View)
+        body = _View(self, item.name, self._query_offset(item.name)).relation(item.relation)
+        return _renamed(body, item.relation.shape.columns, item.shape.columns)
+
+    def _query_offset(self, name: str) -> int:
+        """Return what to add to a span of the view's query to point into its printed statement."""
+        entry = self.catalog.entry(name)
+        assert entry is not None
+        assert isinstance(entry.statement, ast.CreateView)
+        text = self.texts.setdefault(name, to_sql(entry.statement))
+        return text.index(entry.statement.query.text) - entry.statement.query.span.start
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Lower the relations of one view."""
+
+    whole: _Lowering
+    name: str
+    offset: int
+
+    def relation(self, relation: logical.Relation) -> physical.Operator:
+        match relation:
+            case logical.Get():
+                return self.whole.item(relation.item)
+            case logical.Project():
+                return self.project(relation)
+            case logical.Filter():
+                where = self.output("", relation.predicate)
+                return physical.Map(self.relation(relation.input), where=where)
+            case logical.Aggregate():
+                return self.aggregate(relation)
+            case logical.Union():
+                return self.union(relation)
+
+    def project(self, relation: logical.Project) -> physical.Operator:
+        below = self.relation(relation.input)
+        if _names_alone(relation):
+            return below
+        outputs = tuple(self.output(output.name, output.expression) for output in relation.outputs)
+        return _map(below, outputs)
+
+    def aggregate(self, relation: logical.Aggregate) -> physical.Operator:
+        arguments: dict[str, physical.Output] = {}
+        calls = []
+        for call in relation.calls:
+            column = None
+            if call.argument is not None:
+                named = self.output(f"$a{len(arguments)}", call.argument)
+                column = arguments.setdefault(call.argument.sql, named).name
+            calls.append(physical.AggregateCall(call.name, _function(call), column, call.distinct, str(call.type)))
+        group = tuple(self.output(output.name, output.expression) for output in relation.group)
+        outputs = (*group, *arguments.values()) or (physical.Output("$one", "1", "integer", False),)
+        self.whole.arrangements += 1
+        return physical.Aggregate(
+            input=_map(self.relation(relation.input), outputs),
+            arrangement=f"a{self.whole.arrangements}",
+            group=tuple(physical.Column(output.name, output.type, output.nullable) for output in group),
+            calls=tuple(calls),
+            input_change=relation.input.shape.change.value,
+        )
+
+    def union(self, relation: logical.Union) -> physical.Operator:
+        columns = relation.shape.columns
+        inputs = tuple(_renamed(self.relation(each), each.shape.columns, columns) for each in relation.inputs)
+        return physical.Union(inputs, relation.shape.change.value)
+
+    def output(self, name: str, expression: logical.Expression) -> physical.Output:
+        span = expression.span.shifted(self.offset)
+        origin = physical.Origin(self.name, span.start, span.end) if expression.span.end else None
+        return physical.Output(name, expression.sql, str(expression.type), expression.nullable, origin)
+
+
+def _map(below: physical.Operator, outputs: tuple[physical.Output, ...]) -> physical.Map:
+    """Return a projection of `below`, taken together with a filter that is just below."""
+    if isinstance(below, physical.Map) and not below.outputs:
+        return physical.Map(below.input, outputs, below.where)
+    return physical.Map(below, outputs)
+
+
+def _function(call: logical.AggregateCall) -> Literal["count", "sum", "min", "max"]:
+    match call.function:
+        case "count" | "sum" | "min" | "max" as function:
+            return function
+        case other:
+            raise AssertionError(other)
+
+
+def _names_alone(relation: logical.Project) -> bool:
+    """Tell whether a projection gives just its input's columns, all of them in their order."""
+    below = [column.name for column in relation.input.shape.columns]
+    return [output.name for output in relation.outputs] == below and all(
+        output.expression.sql == _quoted(output.name) for output in relation.outputs
+    )
+
+
+def _renamed(
+    below: physical.Operator, have: tuple[logical.Column, ...], want: tuple[logical.Column, ...]
+) -> physical.Operator:
+    """Return `below` with its columns' names changed by place."""
+    if [column.name for column in have] == [column.name for column in want]:
+        return below
+    outputs = tuple(
+        physical.Output(new.name, _quoted(old.name), str(old.type), old.nullable)
+        for old, new in zip(have, want, strict=True)
+    )
+    return physical.Map(below, outputs)
