@@ -1,0 +1,94 @@
+"""The parts that statements are made of: columns, formats, keys, modes, queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sinkql.ast.value import Concat, Ident, Text, at
+from sinkql.errors import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Hold the text of a SELECT as written, from its first to its last token; spans in it start at `span.start`."""
+
+    text: str
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName:
+    """Hold a data type as written, in lower case with single spaces."""
+
+    text: str
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDef:
+    """Hold a source's column: its name, and for typed columns the type."""
+
+    name: Ident
+    type: TypeName | None = None
+    not_null: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Hold `FORMAT JSON [ARRAY]` or `FORMAT CSV …`; `header` is true for WITH HEADER, `names` its column list."""
+
+    name: str
+    array: bool = False
+    header: bool = False
+    names: tuple[Ident, ...] = ()
+    column_count: int | None = None
+    delimiter: str | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    """Hold one INCLUDE item: KEY, TIMESTAMP, PARTITION, OFFSET or HEADERS, and its alias."""
+
+    name: str
+    alias: Ident | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    columns: tuple[Ident, ...]
+    enforced: bool = True
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Hold MODE or its synonym ENVELOPE: `mode` is upsert or append; `changelog` is false for ENVELOPE NONE."""
+
+    mode: str
+    changelog: bool = True
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """Hold one PARTITION BY term: `function` is identity, year, month, day, hour, bucket or truncate."""
+
+    function: str
+    column: Ident
+    argument: int | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Hold a secret's reference: `env_var('X')`, `file('p')` and the like."""
+
+    function: str
+    arguments: tuple[Text, ...]
+    span: Span = at()
+
+
+SecretValue = Text | Concat | Call

@@ -1,0 +1,183 @@
+"""The statements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sinkql.ast.part import ColumnDef, Format, Include, Key, Mode, Query, SecretValue, Transform
+from sinkql.ast.value import Ident, Name, Option, Text, Value, at
+from sinkql.errors import Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSecret:
+    name: Name
+    value: SecretValue = field(repr=False)
+    if_not_exists: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConnection:
+    """Hold CREATE CONNECTION; `kind` is the type's words in upper case: AWS, ICEBERG CATALOG, …"""
+
+    name: Name
+    kind: str
+    options: tuple[Option, ...]
+    validate: bool | None = None
+    if_not_exists: bool = False
+    span: Span = at()
+    kind_span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCluster:
+    name: Ident
+    options: tuple[Option, ...]
+    if_not_exists: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSource:
+    """Hold CREATE SOURCE; `kind` is FILES or LOAD GENERATOR, `generator` the latter's name in upper case."""
+
+    name: Name
+    kind: str
+    options: tuple[Option, ...] = ()
+    columns: tuple[ColumnDef, ...] = ()
+    primary_key: tuple[Ident, ...] = ()
+    cluster: Ident | None = None
+    connection: Name | None = None
+    generator: str | None = None
+    format: Format | None = None
+    include: tuple[Include, ...] = ()
+    envelope: str | None = None
+    with_options: tuple[Option, ...] = ()
+    if_not_exists: bool = False
+    span: Span = at()
+    kind_span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """Hold CREATE VIEW or, if `materialized`, CREATE MATERIALIZED VIEW."""
+
+    name: Name
+    query: Query
+    materialized: bool = False
+    columns: tuple[Ident, ...] = ()
+    cluster: Ident | None = None
+    with_options: tuple[Option, ...] = ()
+    if_not_exists: bool = False
+    or_replace: bool = False
+    temporary: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSink:
+    """Hold CREATE SINK; `kind` is the connection's words in upper case (ICEBERG CATALOG), `mode` None if not given."""
+
+    relation: Name
+    kind: str
+    connection: Name
+    name: Name | None = None
+    options: tuple[Option, ...] = ()
+    cluster: Ident | None = None
+    aws_connection: Name | None = None
+    format: str | None = None
+    key: Key | None = None
+    mode: Mode | None = None
+    partition_by: tuple[Transform, ...] = ()
+    with_options: tuple[Option, ...] = ()
+    if_not_exists: bool = False
+    span: Span = at()
+    kind_span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Hold DROP; `kind` is SECRET, CONNECTION, CLUSTER, SOURCE, VIEW, MATERIALIZED VIEW or SINK."""
+
+    kind: str
+    names: tuple[Name, ...]
+    if_exists: bool = False
+    cascade: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Hold SHOW of a kind of items; `kind` is the plural in upper case: SINKS, MATERIALIZED VIEWS, …"""
+
+    kind: str
+    schema: Name | None = None
+    cluster: Ident | None = None
+    like: Text | None = None
+    where: Query | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    kind: str
+    name: Name
+    redacted: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class ShowVariable:
+    """Hold SHOW of a variable; `name` is None for SHOW ALL."""
+
+    name: Ident | None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSystem:
+    """Hold ALTER SYSTEM SET (value None: DEFAULT)."""
+
+    name: Ident
+    value: Value | None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class SetVariable:
+    """Hold SET (value None: DEFAULT); `scope` is SESSION or LOCAL where it was written."""
+
+    name: Ident
+    value: Value | None
+    scope: str | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRef:
+    """Hold what EXPLAIN may name: a kind in upper case and an item's name."""
+
+    kind: str
+    name: Name
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Hold EXPLAIN; `stage` is RAW, OPTIMIZED, PHYSICAL or SPARK SQL, `output` TEXT or JSON."""
+
+    explainee: ItemRef | Query | CreateSink | CreateView
+    stage: str = "PHYSICAL"
+    output: str = "TEXT"
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    query: Query
+    span: Span = at()
+
+
+Create = CreateSecret | CreateConnection | CreateCluster | CreateSource | CreateView | CreateSink
+Statement = Create | Drop | Show | ShowCreate | ShowVariable | AlterSystem | SetVariable | Explain | Select
