@@ -163,6 +163,35 @@ def walk(operator: Operator) -> list[Operator]:
             return [*(below for each in operator.inputs for below in walk(each)), operator]
 
 
+def columns_of(operator: Operator) -> tuple[Column, ...]:
+    """Return the columns that an operator gives, without `$seq` and `$diff`."""
+    match operator:
+        case Read():
+            return operator.columns
+        case Map():
+            outputs = tuple(Column(each.name, each.type, each.nullable) for each in operator.outputs)
+            return outputs or columns_of(operator.input)
+        case Union():
+            return columns_of(operator.inputs[0])
+        case Aggregate():
+            calls = (Column(each.name, each.type, each.function != "count") for each in operator.calls)
+            return (*operator.group, *calls)
+
+
+def change_of(operator: Operator) -> Change:
+    """Return the change kind of an operator's rows; a union of unlike ones needs `$diff` in all of them."""
+    match operator:
+        case Read():
+            return operator.change
+        case Map():
+            return change_of(operator.input)
+        case Union():
+            kinds = {change_of(each) for each in operator.inputs}
+            return kinds.pop() if len(kinds) == 1 else "retract"
+        case Aggregate():
+            return "retract"
+
+
 def _deciding(write: Write) -> Any:
     data = msgspec.to_builtins(write)
     del data["options"]
