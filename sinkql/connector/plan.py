@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Protocol
 
 from sinkql import ast, logical
+from sinkql.connector.store import ObjectStore, OpenStore
 from sinkql.connector.stream import OpenReader, OpenWriter
 from sinkql.errors import Notice
 
@@ -37,6 +39,9 @@ class World(Protocol):
     def connection(self, full_name: str) -> logical.Connection:
         """Return a planned connection."""
 
+    def store(self, full_name: str) -> ObjectStore:
+        """Return the object store that a connection opens (`Registry.store`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
@@ -48,10 +53,14 @@ class SourcePlan:
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
-    """Hold a planned sink's options, JSON-able, and the columns that the table will have (changelog's included)."""
+    """Hold a planned sink's options, JSON-able, the columns that the table will have (changelog's included), its pace.
+
+    The options also hold `snapshot` (bool) and `max_rows_per_commit` (int), which every sink has.
+    """
 
     options: Mapping[str, Any]
     columns: tuple[logical.Column, ...]
+    commit_interval: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +68,13 @@ class ConnectionKind:
     """One type of CREATE CONNECTION. `plan` gives the JSON-able options of `logical.Connection`.
 
     `validate` reaches out and raises SinkqlError (SQ4…) where the system does not answer; None: never validated.
+    `store` makes an object store of the options, for connections that are one.
     """
 
     name: str
     plan: Callable[[ast.CreateConnection, Planning], Mapping[str, Any]]
     validate: Callable[[logical.Connection, World], None] | None = None
+    store: OpenStore | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +92,15 @@ class SinkKind:
     """One kind of CREATE SINK … INTO. `plan` binds the connector's own options and checks what it can hold.
 
     `facts` reaches out: the catalog answers, the target table's schema. `shape` is what the sink reads; the
-    statement's key and mode are checked by the planner before.
+    statement's key and mode are checked by the planner before. `check` comes after all
+    other rules: it refuses what is right but cannot be done yet.
     """
 
     name: str
     plan: Callable[[ast.CreateSink, logical.Shape, logical.Facts, Planning], SinkPlan]
     writer: OpenWriter
     facts: Callable[[ast.CreateSink, logical.Sink, World], logical.Facts] | None = None
+    check: Callable[[ast.CreateSink, logical.Sink, Planning], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from pkgutil import iter_modules
 
 from sinkql.connector.plan import ConnectionKind, Connector, SinkKind, SourceKind
+from sinkql.connector.store import ObjectStore, Options, RevealSecret
 
 PACKAGE = "sinkql.connectors"
 
@@ -20,6 +21,12 @@ class Registry:
     connections: dict[str, ConnectionKind] = field(default_factory=dict)
     sources: dict[str, SourceKind] = field(default_factory=dict)
     sinks: dict[str, SinkKind] = field(default_factory=dict)
+
+    def store(self, kind: str, options: Options, secret: RevealSecret) -> ObjectStore:
+        """Return the object store of a connection of that kind with these planned options."""
+        open_store = self.connections[kind].store
+        assert open_store is not None, kind
+        return open_store(options, secret)
 
 
 def register(connectors: Iterable[Connector]) -> Registry:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sinkql import physical
+from sinkql.connector.store import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,17 +186,23 @@ class Writer(Protocol):
         """Expire snapshots, remove files that nothing reaches; called between batches, cheap when nothing is due."""
 
 
+def _no_store(connection: physical.Connection) -> ObjectStore:
+    raise LookupError(f"no object store is given for {connection.name}")
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Hold what a job's parts may use: a private folder, and secrets' values.
+    """Hold what a job's parts may use: a private folder, secrets' values, object stores.
 
-    `folder` is the sink's own state folder (seen by all executors); `secret` returns a secret item's value.
+    `folder` is the sink's own state folder (seen by all executors); `secret` returns a secret item's value; `store`
+    opens the object store of a connection (AWS).
     """
 
     sink: str
     sink_id: str
     folder: Path
     secret: Callable[[str], str]
+    store: Callable[[physical.Connection], ObjectStore] = _no_store
 
 
 class OpenReader(Protocol):
