@@ -1,0 +1,202 @@
+"""A path → an open catalog file, locked down, checked, migrated and in WAL; its transactions."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.pool import NullPool
+
+from sinkql.catalog import schema
+from sinkql.errors import SinkqlError
+
+APPLICATION_ID = 0x53514C31  # "SQL1": what file(1) and we ourselves know the file by
+VERSION = 1
+BUSY_SECONDS = 30.0
+
+CreateViews = Callable[[Connection], None]
+
+
+class Database:
+    """Hold an open catalog file. Every transaction has a connection of its own, so threads and forks share none.
+
+    Opening raises SQ4101 (not a catalog), SQ4102 (a newer one), SQ4103 (damaged), SQ4104 (locked for too long), SQ4105
+    (cannot be opened or written).
+    """
+
+    def __init__(self, path: Path, create_views: CreateViews) -> None:
+        self.path = path.absolute()
+        with self._coded():
+            _make_file(self.path)
+            self._engine = _engine(self.path)
+            _use_wal(self._engine)
+            self._migrate(create_views)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that nobody else writes beside."""
+        with self._coded(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that sees one state of the file and changes nothing."""
+        with self._coded(), self._engine.connect() as plain:
+            connection = plain.execution_options(sinkql_begin="BEGIN")
+            with connection.begin():
+                connection.exec_driver_sql("PRAGMA query_only = ON")
+                yield connection
+
+    @contextmanager
+    def _coded(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.DatabaseError as error:
+            raise self._error(error.orig or error) from error
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise self._error(error) from error
+
+    def _error(self, error: BaseException) -> SinkqlError:
+        path, reason = self.path, str(error)
+        if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
+            return SinkqlError(
+                "SQ4104",
+                f'catalog file "{path}" stays locked by another process',
+                detail=reason,
+                hint="Try again; if it lasts, look for a program that keeps the file open.",
+            )
+        if "not a database" in reason:
+            return _foreign(path)
+        if isinstance(error, OSError) or any(word in reason for word in ("unable to open", "readonly", "disk")):
+            return SinkqlError(
+                "SQ4105",
+                f'catalog file "{path}" cannot be written',
+                detail=reason,
+                hint="Check that its folder exists and is yours, and that the disk is not full.",
+            )
+        return SinkqlError(
+            "SQ4103",
+            f'catalog file "{path}" is damaged',
+            detail=reason,
+            hint="Put back a copy of it: beside it lies a backup of the time before its last migration, if it had one.",
+        )
+
+    def _migrate(self, create_views: CreateViews) -> None:
+        with self.read() as connection:
+            version = _version(connection, self.path)
+        if version == VERSION:
+            return
+        if version:
+            self._back_up(version)
+        with self.write() as connection:
+            # Another process may have migrated meanwhile.
+            if _version(connection, self.path) == VERSION:
+                return
+            _upgrade(connection)
+            create_views(connection)
+            connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+            if connection.scalar(sa.select(sa.func.count()).select_from(schema.identity)) == 0:
+                connection.execute(schema.identity.insert().values(catalog_id=str(uuid.uuid4()), generation=0))
+
+    def _back_up(self, version: int) -> None:
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+        target = self.path.with_name(f"{self.path.name}.v{version}-{moment}.backup")
+        _create_private(target)
+        source, copy = sqlite3.connect(self.path), sqlite3.connect(target)
+        try:
+            source.backup(copy)
+        finally:
+            copy.close()
+            source.close()
+
+
+def _make_file(path: Path) -> None:
+    """Create folder and file for the owner alone, before SQLite would create them for everybody."""
+    if not path.parent.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        _create_private(path)
+
+
+def _create_private(path: Path) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _engine(path: Path) -> Engine:
+    engine = sa.create_engine(
+        sa.URL.create("sqlite", database=str(path)), poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS}
+    )
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, record: object) -> None:
+        connection.isolation_level = None  # transactions begin as said below, not where the driver thinks fit
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that begins by reading and writes later fails at once if another one wrote in between; one
+        # that takes the write lock first waits its turn.
+        connection.exec_driver_sql(connection.get_execution_options().get("sinkql_begin", "BEGIN IMMEDIATE"))
+
+    return engine
+
+
+def _use_wal(engine: Engine) -> None:
+    """Switch the file to WAL, which stays with it. Refuses a foreign file before changing anything in it."""
+    plain = sqlite3.connect(str(engine.url.database), timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        _check_ours(plain, Path(str(engine.url.database)))
+        if plain.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            # Waits behind the lock of a write, where changing the mode itself would fail at once.
+            plain.execute("BEGIN IMMEDIATE")
+            plain.execute("COMMIT")
+            plain.execute("PRAGMA journal_mode = WAL")
+    finally:
+        plain.close()
+
+
+def _check_ours(plain: sqlite3.Connection, path: Path) -> None:
+    (ours,) = plain.execute("PRAGMA application_id").fetchone()
+    (count,) = plain.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if ours != APPLICATION_ID and count:
+        raise _foreign(path)
+
+
+def _foreign(path: Path) -> SinkqlError:
+    return SinkqlError(
+        "SQ4101",
+        f'file "{path}" is not a SinkQL catalog',
+        hint="Name another file, or leave the name out to use .sinkql/catalog.db of the working folder.",
+    )
+
+
+def _version(connection: Connection, path: Path) -> int:
+    version = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+    if version > VERSION:
+        raise SinkqlError(
+            "SQ4102",
+            f'catalog file "{path}" was written by a newer SinkQL',
+            detail=f"its version is {version}, the newest that this one knows is {VERSION}",
+            hint="Upgrade with pip install --upgrade sinkql.",
+        )
+    return version
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command  # slow to import, and rarely needed
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

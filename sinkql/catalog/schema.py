@@ -1,0 +1,146 @@
+"""The tables of the catalog file, as SQLAlchemy sees them; `migrations` makes them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+)
+
+metadata = MetaData()
+
+# One row a catalog: its id (part of what secrets are bound to) and a number that grows with every change of items or
+# settings, by which other processes see that what they have read is old.
+identity = Table(
+    "identity",
+    metadata,
+    Column("catalog_id", Text, primary_key=True),
+    Column("generation", Integer, nullable=False),
+)
+
+items = Table(
+    "items",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("database_name", Text),
+    Column("schema_name", Text),
+    Column("name", Text, nullable=False),
+    Column("full_name", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("create_sql", Text, nullable=False),
+    Column("redacted_sql", Text, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+dependencies = Table(
+    "dependencies",
+    metadata,
+    Column("item_id", Text, ForeignKey("items.id", ondelete="CASCADE"), nullable=False),
+    Column("referenced_id", Text, ForeignKey("items.id"), nullable=False),
+    PrimaryKeyConstraint("item_id", "referenced_id"),
+)
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("item_id", Text, ForeignKey("items.id", ondelete="CASCADE"), primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("reference", Text),
+    Column("nonce", LargeBinary),
+    Column("ciphertext", LargeBinary),
+)
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("intent", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("process", Text, nullable=False),
+    Column("started_at", Text, nullable=False),
+    Column("done_at", Text),
+    sqlite_autoincrement=True,
+)
+
+desired = Table(
+    "desired",
+    metadata,
+    Column("sink_id", Text, primary_key=True),
+    Column("desired", Text, nullable=False),
+    Column("changed_at", Text, nullable=False),
+)
+
+# `expires` is in seconds since 1970; `process` tells processes of one pid apart. A released lease has no owner, but
+# keeps its epoch.
+leases = Table(
+    "leases",
+    metadata,
+    Column("sink_id", Text, primary_key=True),
+    Column("epoch", Integer, nullable=False),
+    Column("owner", Text),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("process", Text, nullable=False),
+    Column("expires", Float, nullable=False),
+)
+
+statuses = Table(
+    "statuses",
+    metadata,
+    Column("sink_id", Text, primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("error", Text),
+    Column("hint", Text),
+    Column("details", Text),
+    Column("changed_at", Text, nullable=False),
+)
+
+status_history = Table(
+    "status_history",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("sink_id", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("error", Text),
+    Column("hint", Text),
+    Column("details", Text),
+    Column("occurred_at", Text, nullable=False),
+    Index("status_history_by_sink", "sink_id", "number"),
+)
+
+progress = Table(
+    "progress",
+    metadata,
+    Column("sink_id", Text, primary_key=True),
+    Column("messages", Integer, nullable=False),
+    Column("bytes", Integer, nullable=False),
+    Column("failed_rows", Integer, nullable=False),
+    Column("commits", Integer, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("snapshot", Integer),
+    Column("lag", Integer),
+    Column("offsets", Text, nullable=False),
+    Column("committed_at", Text, nullable=False),
+)
