@@ -46,3 +46,30 @@ def arrow_type(text: str) -> pa.DataType:
         "bytea": pa.binary(),
     }  # fmt: skip
     return found[type_.name]
+
+
+_NAMES = {
+    "bool": "boolean", "boolean": "boolean", "smallint": "smallint", "int2": "smallint",
+    "integer": "integer", "int": "integer", "int4": "integer", "bigint": "bigint", "int8": "bigint",
+    "real": "real", "float4": "real", "double precision": "double precision", "double": "double precision",
+    "float": "double precision", "float8": "double precision", "date": "date", "time": "time",
+    "timestamp": "timestamp", "timestamp without time zone": "timestamp",
+    "timestamptz": "timestamptz", "timestamp with time zone": "timestamptz",
+    "text": "text", "string": "text", "varchar": "text", "character varying": "text", "char": "text",
+    "character": "text", "bytea": "bytea", "uuid": "uuid", "jsonb": "jsonb", "json": "jsonb",
+}  # fmt: skip
+
+
+def column_type(text: str) -> logical.Type | None:
+    """Return the type that a column's declaration names, in lower case with single spaces; None if there is none."""
+    match = re.fullmatch(r"(?:numeric|decimal|dec)(?: ?\( ?(\d+)(?: ?, ?(\d+))? ?\))?", text)
+    if match:
+        if match[1] is None:
+            return logical.NUMERIC
+        precision, scale = int(match[1]), int(match[2] or 0)
+        return logical.Type("numeric", precision, scale) if 1 <= precision <= 38 and scale <= precision else None
+    plain = re.sub(r" ?\( ?\d+ ?\)", "", text)
+    if plain != text and plain not in ("varchar", "character varying", "char", "character"):
+        return None
+    name = _NAMES.get(plain)
+    return logical.Type(name) if name else None

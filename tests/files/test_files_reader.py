@@ -1,0 +1,277 @@
+"""Files in a folder → the rows a reader gives, batch after batch."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sinkql.connector.stream import Limit, Offsets, Tally
+from sinkql.connectors.files.listing import Folder
+from sinkql.connectors.files.reader import FilesReader
+from sinkql.errors import SinkqlError
+from sinkql.physical import Column
+
+_ALL = Limit(1 << 40, 1 << 50)
+_JSON = {"name": "JSON", "whole": False}
+_CSV = {"name": "CSV", "header": True, "delimiter": ","}
+_COLUMNS = (Column("id", "bigint"), Column("name", "text"))
+
+
+def _reader(tmp_path: Path, **changes: Any) -> FilesReader:
+    settings: dict[str, Any] = {
+        "source": "s",
+        "folder": Folder(tmp_path / "in", "*", False),
+        "log": tmp_path / "state" / "files",
+        "columns": _COLUMNS,
+        "format": _JSON,
+        "follow": True,
+        "skip_errors": False,
+        "max_files": None,
+    }
+    (tmp_path / "in").mkdir(exist_ok=True)
+    return FilesReader(**(settings | changes))
+
+
+def _put(tmp_path: Path, name: str, text: str | bytes) -> Path:
+    """Put a file that nobody writes to any more."""
+    path = tmp_path / "in" / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    return path
+
+
+def _lines(rows: range) -> str:
+    return "".join(json.dumps({"id": i, "name": f"n{i}"}) + "\n" for i in rows)
+
+
+def _rows(reader: FilesReader, start: Offsets, end: Offsets, tally: Tally | None = None) -> list[dict[str, Any]]:
+    batches = [
+        batch for split in reader.splits(start, end) for batch in reader.read(split, tally or Tally()) if batch.num_rows
+    ]
+    return pa.Table.from_batches(batches).to_pylist() if batches else []
+
+
+def _drain(reader: FilesReader, limit: Limit) -> tuple[list[list[dict[str, Any]]], Offsets]:
+    at: Offsets = reader.initial(at_end=False)
+    found = []
+    while (end := reader.latest(at, limit)) != at:
+        found.append(_rows(reader, at, end))
+        at = end
+    return found, at
+
+
+def test_every_file_is_read_once_in_the_order_of_names(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    _put(tmp_path, "b.json", _lines(range(3, 5)))
+    _put(tmp_path, "a.json", _lines(range(3)))
+    batches, at = _drain(reader, _ALL)
+    _put(tmp_path, "c.json", _lines(range(5, 6)))
+    end = reader.latest(at, _ALL)
+    assert [[row["id"] for row in batch] for batch in batches] == [[0, 1, 2, 3, 4]]
+    assert _rows(reader, at, end) == [{"id": 5, "name": "n5"}]
+    assert end == reader.latest(end, _ALL)
+
+
+def test_json_files_are_cut_exactly_at_the_row_limit(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    _put(tmp_path, "a.json", _lines(range(250)))
+    _put(tmp_path, "b.json", _lines(range(250, 300)))
+    batches, _ = _drain(reader, Limit(100))
+    assert [len(batch) for batch in batches] == [100, 100, 100]
+    assert list(range(300)) == [row["id"] for batch in batches for row in batch]
+
+
+def test_a_csv_file_longer_than_the_limit_is_one_batch(tmp_path: Path) -> None:
+    reader = _reader(tmp_path, format=_CSV)
+    for name in ("a.csv", "b.csv"):
+        _put(tmp_path, name, "name,id\n" + "".join(f"x{i},{i}\n" for i in range(50)))
+    batches, _ = _drain(reader, Limit(10))
+    assert [len(batch) for batch in batches] == [50, 50]
+
+
+def test_byte_ranges_give_each_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = random.Random(5)
+    lines = [json.dumps({"id": i, "name": "x" * seed.randrange(40)}) for i in range(400)]
+    path = _put(tmp_path, "a.json", "\n".join(lines))
+    reader = _reader(tmp_path)
+    for step in (1, 7, 64, 1000, path.stat().st_size):
+        monkeypatch.setattr("sinkql.connectors.files.reader._SPLIT_BYTES", step)
+        monkeypatch.setattr("sinkql.connectors.files.reader._BLOCK_BYTES", 100)
+        start = reader.initial(at_end=False)
+        rows = _rows(reader, start, reader.latest(start, _ALL))
+        assert list(range(400)) == [row["id"] for row in rows]
+
+
+def test_a_reader_made_anew_goes_on_from_its_offsets(tmp_path: Path) -> None:
+    _put(tmp_path, "a.json", _lines(range(10)))
+    first = _reader(tmp_path)
+    at = first.latest(first.initial(at_end=False), Limit(4))
+    again = _reader(tmp_path)
+    end = again.latest(json.loads(json.dumps(at)), _ALL)
+    assert list(range(4, 10)) == [row["id"] for row in _rows(again, at, end)]
+
+
+def test_the_log_stays_short_and_whole(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    at: Offsets = reader.initial(at_end=False)
+    for i in range(40):
+        _put(tmp_path, f"f{i:03}.json", _lines(range(i, i + 1)))
+        end = reader.latest(at, _ALL)
+        assert [i] == [row["id"] for row in _rows(reader, at, end)]
+        at = end
+    assert len(at["segments"]) <= 16
+    assert reader.latest(at, _ALL) == at
+
+
+def test_a_file_that_changed_after_it_was_listed_is_an_error_by_name(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    _put(tmp_path, "a.json", _lines(range(3)))
+    start = reader.initial(at_end=False)
+    at = reader.latest(start, _ALL)
+    path = tmp_path / "in" / "a.json"
+    path.write_text(_lines(range(4)))
+    with pytest.raises(SinkqlError, match=r"a\.json.* changed after it was listed") as poll:
+        reader.latest(at, _ALL)
+    with pytest.raises(SinkqlError) as replay:
+        _rows(reader, start, at)
+    assert [poll.value.code, replay.value.code] == ["SQ3301", "SQ3301"]
+
+
+def test_a_file_that_was_only_touched_is_the_same_file(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    path = _put(tmp_path, "a.json", _lines(range(3)))
+    at = reader.latest(reader.initial(at_end=False), _ALL)
+    path.touch()
+    assert at == reader.latest(at, _ALL)
+
+
+def test_a_file_gone_before_it_was_read_is_an_error(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    path = _put(tmp_path, "a.json", _lines(range(3)))
+    start = reader.initial(at_end=False)
+    at = reader.latest(start, _ALL)
+    path.unlink()
+    with pytest.raises(SinkqlError) as error:
+        _rows(reader, start, at)
+    assert error.value.code == "SQ3302"
+
+
+def test_a_damaged_log_is_an_error(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    _put(tmp_path, "a.json", _lines(range(3)))
+    at = reader.latest(reader.initial(at_end=False), _ALL)
+    segment = tmp_path / "state" / reader.attachments(at)[0]
+    segment.write_bytes(segment.read_bytes()[:-5])
+    with pytest.raises(SinkqlError) as error:
+        reader.latest(at, _ALL)
+    assert error.value.code == "SQ3303"
+
+
+def test_a_file_just_being_written_waits_unless_the_run_is_bounded(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    path = tmp_path / "in" / "a.json"
+    path.write_text(_lines(range(3)))
+    start = reader.initial(at_end=False)
+    far = path.stat().st_mtime + 3600
+    os.utime(path, (far, far))
+    assert start == reader.latest(start, _ALL)
+    target = reader.target(start)
+    assert [row["id"] for row in _rows(reader, start, reader.latest(start, _ALL, target))] == [0, 1, 2]
+
+
+def test_a_bounded_run_leaves_out_what_comes_later(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    _put(tmp_path, "b.json", _lines(range(3)))
+    start = reader.initial(at_end=False)
+    target = reader.target(start)
+    _put(tmp_path, "a.json", _lines(range(3, 6)))
+    end = reader.latest(start, _ALL, target)
+    assert [row["id"] for row in _rows(reader, start, end)] == [0, 1, 2]
+    assert end == reader.latest(end, _ALL, target)
+
+
+def test_max_files_bounds_a_batch_and_an_ended_source_says_so(tmp_path: Path) -> None:
+    reader = _reader(tmp_path, max_files=2, follow=False)
+    for i in range(5):
+        _put(tmp_path, f"{i}.json", _lines(range(i, i + 1)))
+    batches, at = _drain(reader, _ALL)
+    assert [len(batch) for batch in batches] == [2, 2, 1]
+    assert [reader.finished(reader.initial(at_end=False)), reader.finished(at)] == [False, True]
+
+
+def test_hidden_and_other_files_are_left_out_and_subfolders_are_read_if_asked(tmp_path: Path) -> None:
+    for name in ("a.json", ".b.json", "_c.json", "d.txt", "sub/e.json"):
+        _put(tmp_path, name, _lines(range(1)))
+    flat = Folder(tmp_path / "in", "*.json", False)
+    deep = Folder(tmp_path / "in", "*.json", True)
+    assert sorted(name for name, _ in flat.names()) == ["a.json"]
+    assert sorted(name for name, _ in deep.names()) == ["a.json", "sub/e.json"]
+
+
+def test_an_absent_folder_is_an_error(tmp_path: Path) -> None:
+    reader = _reader(tmp_path, folder=Folder(tmp_path / "none", "*", False))
+    with pytest.raises(SinkqlError) as error:
+        reader.latest(reader.initial(at_end=False), _ALL)
+    assert error.value.code == "SQ3304"
+
+
+def test_compressed_files_are_read(tmp_path: Path) -> None:
+    _put(tmp_path, "a.json.gz", gzip.compress(_lines(range(3)).encode()))
+    _put(tmp_path, "b.csv.gz", gzip.compress(b"id,name\n7,x\n"))
+    json_rows, _ = _drain(_reader(tmp_path, folder=Folder(tmp_path / "in", "*.json.gz", False)), _ALL)
+    csv_rows, _ = _drain(_reader(tmp_path, folder=Folder(tmp_path / "in", "*.csv.gz", False), format=_CSV), _ALL)
+    assert [[row["id"] for row in rows[0]] for rows in (json_rows, csv_rows)] == [[0, 1, 2], [7]]
+
+
+@pytest.mark.parametrize("block", [10, 1 << 20])
+def test_a_json_row_that_does_not_parse_is_named_by_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.files.reader._BLOCK_BYTES", block)
+    lines = _lines(range(30)).splitlines()
+    lines[16] = '{"id": "seventeen"}'
+    _put(tmp_path, "a.json", "\n".join(lines))
+    reader = _reader(tmp_path)
+    start = reader.initial(at_end=False)
+    with pytest.raises(SinkqlError) as error:
+        _rows(reader, start, reader.latest(start, _ALL))
+    assert error.value.code == "SQ3101"
+    assert 'a.json:17: column "id": expected bigint, got str' in error.value.message
+
+
+def test_skipped_rows_are_counted_and_the_others_come(tmp_path: Path) -> None:
+    _put(tmp_path, "a.csv", 'id,name\n1,x\n2,y,z\nq,w\n4,\n5,""\n')
+    reader = _reader(tmp_path, format=_CSV, skip_errors=True)
+    start = reader.initial(at_end=False)
+    tally = Tally()
+    rows = _rows(reader, start, reader.latest(start, _ALL), tally)
+    assert [(row["id"], row["name"]) for row in rows] == [(1, "x"), (4, None), (5, "")]
+    assert [
+        (each.position, each.message) for each in tally.errors
+    ] == [("a.csv:3", "expected 2 fields, found 3"), ("a.csv:4", 'column "id": "q" is not a bigint')]
+    assert (tally.rows, tally.failed) == (5, 2)
+
+
+def test_a_csv_header_without_a_declared_column_is_an_error(tmp_path: Path) -> None:
+    _put(tmp_path, "a.csv", "id,nam\n1,x\n")
+    reader = _reader(tmp_path, format=_CSV)
+    start = reader.initial(at_end=False)
+    with pytest.raises(SinkqlError, match="its header has no column name; it has id, nam") as error:
+        _rows(reader, start, reader.latest(start, _ALL))
+    assert error.value.code == "SQ3102"
+
+
+@pytest.mark.parametrize("text", ["", "id,name\n"])
+def test_files_without_rows_give_none(tmp_path: Path, text: str) -> None:
+    _put(tmp_path, "a.csv", text)
+    batches, at = _drain(_reader(tmp_path, format=_CSV), _ALL)
+    assert batches == [[]]
+    assert len(at["segments"]) == 1
