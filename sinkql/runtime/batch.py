@@ -1,0 +1,216 @@
+"""One micro-batch: offsets → operators → data files → one commit, with the table's marker as the only truth."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from sinkql import faults, physical
+from sinkql.connector.stream import Committed, JobOffsets, Marker, Reader, RedoBatchError, Split, Tally, Writer
+from sinkql.errors import SinkqlError
+from sinkql.runtime.control import Control
+from sinkql.runtime.engine import Arrangements, Attempt, Engine, Outcome
+from sinkql.runtime.pacing import Orders, Pacer
+from sinkql.runtime.progress import Progress, SinkCommitted, silent
+
+_ATTEMPTS = 5
+NO_PLAN = "none"
+
+
+class DivergedError(Exception):
+    """Say that a batch neither follows the table's marker nor ends there: start again from the marker's offsets."""
+
+
+@dataclass(slots=True)
+class BatchLoop:
+    """Run a job's batches one after the other. No Spark in it: the engine may be anything that runs operators.
+
+    `folder` is the sink's own state folder, the readers' `Context.folder`. `start` comes first; after an error of
+    `process` the same batch may be processed again.
+    """
+
+    job: physical.Job
+    readers: Mapping[str, Reader]
+    writer: Writer
+    engine: Engine
+    folder: Path
+    control: Control
+    owner: str = ""
+    progress: Progress = silent
+    marker: Marker = field(init=False)
+    _attached: set[str] = field(default_factory=set, init=False)
+    _committed_at: float = field(default=0.0, init=False)
+
+    def start(self, *, epoch: int) -> Marker:
+        """Claim the table above `epoch` - 1 and bring back what its marker needs; return the marker.
+
+        Raises SQ3401 for a changed plan, SQ3402 for a lost file of a source; and what the writer raises.
+        """
+        self.writer.open()
+        found = self.writer.marker()
+        begin = found.end if found is not None else self._initial()
+        if found is not None:
+            self._check_plan(found)
+        self.marker = self.writer.claim(begin, epoch=epoch)
+        self._check_plan(self.marker)
+        self._restore()
+        self._committed_at = time.monotonic()
+        return self.marker
+
+    def process(self, start: JobOffsets, end: JobOffsets, *, more: bool = False) -> Committed | None:
+        """Commit the batch from `start` to `end`; return None if the table has it already.
+
+        Raises DivergedError where the table is at neither end of it, SinkqlError for what a user can mend.
+        """
+        for _ in range(_ATTEMPTS):
+            self.marker = self.writer.refresh()
+            faults.point("read-marker")
+            if not _same(start, self.marker.end):
+                if not _same(end, self.marker.end):
+                    raise DivergedError(f"the table is at {self.marker.end}, the batch goes from {start} to {end}")
+                self._release()
+                return None
+            try:
+                committed, outcome = self._attempt(start, end)
+            except RedoBatchError:
+                continue
+            self.marker = committed.marker
+            self._record(committed, outcome.tallies, more=more)
+            return committed
+        raise SinkqlError(
+            "SQ5204",
+            f"another writer replaced files below a batch each of the {_ATTEMPTS} times it was written",
+            hint="Let other maintenance of the table pause, then start the sink again.",
+        )
+
+    def _attempt(self, start: JobOffsets, end: JobOffsets) -> tuple[Committed, Outcome]:
+        task = self.writer.begin(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
+        manifest: dict[str, object] = {}
+        arrangements = Arrangements(self.folder, manifest, self.marker.epoch, task.commit)
+        attempt = Attempt(task, self._splits(start, end), self.readers, arrangements)
+        outcome = self.engine.run(self.job, attempt)
+        faults.point("data-files")
+        named = None
+        faults.point("state-manifest")
+        self._attach(end)
+        committed = self.writer.commit(task, outcome.results, start=start, end=end, state=named, plan=self.job.plan)
+        return committed, outcome
+
+    def _splits(self, start: JobOffsets, end: JobOffsets) -> dict[str, list[Split]]:
+        return {
+            name: [] if start[name] == end[name] else reader.splits(start[name], end[name])
+            for name, reader in self.readers.items()
+        }
+
+    def _initial(self) -> JobOffsets:
+        return {name: reader.initial(at_end=not self.job.snapshot) for name, reader in self.readers.items()}
+
+    def _check_plan(self, marker: Marker) -> None:
+        if marker.plan not in (NO_PLAN, self.job.plan):
+            raise SinkqlError(
+                "SQ3401",
+                f'the plan of sink "{self.job.sink}" changed since its table was last written',
+                detail=f"the table was written by plan {marker.plan}, the sink is now plan {self.job.plan}",
+                hint="Drop the sink and create it again, into a new table.",
+            )
+
+    def _restore(self) -> None:
+        for source, reader in self.readers.items():
+            for name in reader.attachments(self.marker.end[source]):
+                path = self.folder / name
+                if path.exists():
+                    continue
+                data = self.writer.attached(name)
+                if data is None:
+                    raise SinkqlError(
+                        "SQ3402",
+                        f'source "{source}" lost what says how far it was read',
+                        detail=f'file "{name}" is neither in the state folder nor in the table folder',
+                        hint="Restore the file, or drop the sink and create it again, into a new table.",
+                    )
+                _write_whole(path, data)
+        faults.point("restored")
+
+    def _attach(self, end: JobOffsets) -> None:
+        for source, reader in self.readers.items():
+            for name in reader.attachments(end[source]):
+                if name not in self._attached:
+                    self.writer.attach(name, (self.folder / name).read_bytes())
+                    self._attached.add(name)
+        faults.point("attached")
+
+    def _record(self, committed: Committed, tallies: Mapping[str, Tally], *, more: bool) -> None:
+        faults.point("committed")
+        self._release()
+        read = sum(tally.rows for tally in tallies.values())
+        failed = sum(tally.failed for tally in tallies.values())
+        self.control.committed(
+            self.job.sink_id,
+            rows=committed.rows,
+            size=committed.bytes,
+            offsets=committed.marker.end,
+            epoch=committed.marker.epoch,
+            snapshot=committed.snapshot,
+            failed_rows=failed,
+        )
+        self.control.status(self.job.sink_id, "running", owner=self.owner or None)
+        faults.point("status")
+        now = time.monotonic()
+        elapsed, self._committed_at = max(1e-3, now - self._committed_at), now
+        self.progress(
+            SinkCommitted(
+                self.job.sink,
+                rows=committed.rows,
+                read=read,
+                failed=failed,
+                bytes=committed.bytes,
+                snapshot=committed.snapshot,
+                rows_per_second=read / elapsed,
+                next_commit=timedelta(milliseconds=self.job.commit_interval_ms),
+                more=more,
+            )
+        )
+        self.writer.maintain()
+        faults.point("maintained")
+
+    def _release(self) -> None:
+        for source, reader in self.readers.items():
+            reader.committed(self.marker.end[source])
+        faults.point("released")
+
+
+def drain(loop: BatchLoop, *, targets: JobOffsets | None = None, before: Callable[[], None] | None = None) -> int:
+    """Commit all that there is now, or up to `targets`; return how many batches that were. `start` came before."""
+    pacer = Pacer(loop.readers)
+    orders = Orders(loop.marker.end, 0, loop.job.max_rows, targets)
+    batches = 0
+    while True:
+        if before is not None:
+            before()
+        start = loop.marker.end
+        end = pacer.offer(start, orders, time.time_ns() // 1_000_000)
+        if _same(start, end):
+            return batches
+        loop.process(start, end)
+        batches += 1
+
+
+def targets(loop: BatchLoop) -> JobOffsets:
+    """Return where a run that commits what there is now and stops will end; raises SQ2405 for an endless source."""
+    return {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
+
+
+def _same(left: JobOffsets, right: JobOffsets) -> bool:
+    """Compare what JSON makes of them: a marker's offsets were JSON, a reader's may hold tuples."""
+    return left == right or json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_bytes(data)
+    draft.replace(path)

@@ -1,0 +1,272 @@
+"""A job's operators and one batch's splits → Spark's work, or one fused task a split where no SQL stands between."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # its customary name
+from pyspark.sql.types import StructType
+
+from sinkql import physical
+from sinkql.connector.stream import WriteResult, WriteTask
+from sinkql.connector.types import parse_type, spark_type
+from sinkql.errors import SinkqlError
+from sinkql.runtime import failure
+from sinkql.runtime.engine import Attempt, Outcome
+from sinkql.runtime.task import DIFF, SEQ, Branch, FusedTask, ReadTask, tallies, write_rows
+
+_COLUMN = re.compile(r"`((?:[^`]|``)+)`")
+
+
+class SparkEngine:
+    """Run a job's batches in one Spark session. Buckets are Spark's hash partitions of the key columns."""
+
+    bucketing = "spark-murmur3"
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.buckets = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
+        self.parallelism = max(1, spark.sparkContext.defaultParallelism)
+
+    def run(self, job: physical.Job, attempt: Attempt) -> Outcome:
+        """Run the batch; raises the SinkqlError of a task as itself, SQ3201 for an expression that failed on a row."""
+        side = attempt.arrangements.folder / "side" / attempt.arrangements.commit
+        side.mkdir(parents=True)
+        try:
+            return self._run(job, attempt, side)
+        except SinkqlError:
+            raise
+        except Exception:
+            left = failure.find(side)
+            if left is not None:
+                raise left from None
+            raise
+        finally:
+            shutil.rmtree(side, ignore_errors=True)
+
+    def _run(self, job: physical.Job, attempt: Attempt, side: Path) -> Outcome:
+        branches = fusable(job.write) if attempt.task.buckets is None else None
+        batch = Batch(self, job, attempt, side)
+        results = batch.fused(branches) if branches is not None else batch.written()
+        totals, missing = tallies(side, attempt.splits)
+        if missing:
+            # Spark leaves out what it proves empty (WHERE false): such splits are read for their counts and errors.
+            batch.read_only(missing)
+            totals, missing = tallies(side, attempt.splits)
+        assert not missing
+        return Outcome(results, totals)
+
+
+@dataclass(slots=True)
+class Batch:
+    """One batch's work in Spark."""
+
+    engine: SparkEngine
+    job: physical.Job
+    attempt: Attempt
+    side: Path
+
+    def fused(self, branches: Sequence[Branch]) -> list[WriteResult]:
+        """Read and write in the same tasks."""
+        reads = {read.source: self._task(read, sequence=False) for read in self.job.reads()}
+        work = [
+            (at, number)
+            for at, branch in enumerate(branches)
+            for number in range(len(self.attempt.splits[branch.source]))
+        ]
+        if not work:
+            return []
+        names = tuple(column.name for column in self.job.write.columns)
+        task = FusedTask(reads, tuple(branches), names, self.attempt.task)
+
+        def partition(bucket: int, mine: Iterator[tuple[int, int]]) -> Iterator[WriteResult]:
+            yield task(bucket, list(mine), _attempt_name())
+
+        context = self.engine.spark.sparkContext
+        spread = context.parallelize(work, min(len(work), self.engine.parallelism))
+        return list(spread.mapPartitionsWithIndex(partition).collect())
+
+    def written(self) -> list[WriteResult]:
+        """Run the operators and the write task on what they give."""
+        write, task = self.job.write, self.attempt.task
+        rows = self.frame(write.input, sequence=write.mode == "upsert" and write.change != "retract")
+        if task.buckets is not None:
+            rows = rows.repartition(task.buckets, *[F.col(_quoted(name)) for name in task.key])
+        if write.change == "retract":
+            rows = _consolidated(rows)
+        rows = rows.select(*[F.col(_quoted(name)) for name in _ordered(rows, write)])
+        collected = rows.mapInArrow(_write_function(task, self.side), "result BINARY").collect()
+        return [pickle.loads(row["result"]) for row in collected]
+
+    def read_only(self, missing: Sequence[tuple[str, int]]) -> None:
+        """Read splits for their tallies alone."""
+        reads = {read.source: self._task(read, sequence=False) for read in self.job.reads()}
+
+        def partition(mine: Iterator[tuple[str, int]]) -> Iterator[int]:
+            for source, number in mine:
+                yield sum(batch.num_rows for batch in reads[source].rows([number], _attempt_name()))
+
+        self.engine.spark.sparkContext.parallelize(list(missing), self.engine.parallelism).mapPartitions(
+            partition
+        ).collect()
+
+    def frame(self, operator: physical.Operator, *, sequence: bool) -> DataFrame:
+        """Return the operator's rows: its columns, then `$diff` if it has retractions, `$seq` if asked for."""
+        match operator:
+            case physical.Read():
+                return self._read(operator, sequence=sequence)
+            case physical.Map():
+                return self._map(operator, sequence=sequence)
+            case physical.Union():
+                return self._union(operator, sequence=sequence)
+            case physical.Aggregate():
+                raise NotImplementedError
+
+    def _read(self, read: physical.Read, *, sequence: bool) -> DataFrame:
+        task = self._task(read, sequence=sequence)
+        count = len(task.splits)
+
+        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+            return task.rows(numbers, _attempt_name())
+
+        spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
+        return spread.mapInArrow(rows, _struct(read.columns, retract=task.retract, sequence=sequence))
+
+    def _map(self, operator: physical.Map, *, sequence: bool) -> DataFrame:
+        rows = self.frame(operator.input, sequence=sequence)
+        if operator.where is not None:
+            rows = rows.where(F.expr(operator.where.sql))
+        if not operator.outputs:
+            return rows
+        extra = [name for name in (DIFF, SEQ) if name in rows.columns]
+        outputs = [F.expr(output.sql).alias(output.name) for output in operator.outputs]
+        return rows.select(*outputs, *[F.col(_quoted(name)) for name in extra])
+
+    def _union(self, union: physical.Union, *, sequence: bool) -> DataFrame:
+        retract = physical.change_of(union) == "retract"
+        names = [column.name for column in physical.columns_of(union)]
+        frames = []
+        for operator in union.inputs:
+            rows = self.frame(operator, sequence=sequence)
+            columns = [
+                F.col(_quoted(own.name)).alias(name)
+                for own, name in zip(physical.columns_of(operator), names, strict=True)
+            ]
+            if retract:
+                columns.append(F.col(_quoted(DIFF)) if DIFF in rows.columns else F.lit(1).cast("bigint").alias(DIFF))
+            if sequence:
+                columns.append(F.col(_quoted(SEQ)))
+            frames.append(rows.select(*columns))
+        together = frames[0]
+        for rows in frames[1:]:
+            together = together.unionAll(rows)
+        return together
+
+    def _task(self, read: physical.Read, *, sequence: bool) -> ReadTask:
+        splits = self.attempt.splits
+        first = 0
+        for source, parts in splits.items():
+            if source == read.source:
+                break
+            first += len(parts)
+        return ReadTask(
+            read.source,
+            self.attempt.readers[read.source],
+            tuple(splits[read.source]),
+            read.columns,
+            retract=read.change == "retract",
+            sequence=sequence,
+            first=first,
+            side=self.side,
+        )
+
+
+def fusable(write: physical.Write) -> tuple[Branch, ...] | None:
+    """Return which columns of which sources are the sink's, if that is all there is to do."""
+    if write.mode != "append" or write.change != "append":
+        return None
+    return _branches(write.input, tuple(column.name for column in write.columns))
+
+
+def _branches(operator: physical.Operator, names: tuple[str, ...]) -> tuple[Branch, ...] | None:
+    match operator:
+        case physical.Read():
+            return (Branch(operator.source, names),) if operator.change == "append" else None
+        case physical.Map():
+            below = _columns_below(operator, names)
+            return None if below is None else _branches(operator.input, below)
+        case physical.Union():
+            first = [column.name for column in physical.columns_of(operator)]
+            found: list[Branch] = []
+            for each in operator.inputs:
+                own = [column.name for column in physical.columns_of(each)]
+                branches = _branches(each, tuple(own[first.index(name)] for name in names))
+                if branches is None:
+                    return None
+                found.extend(branches)
+            return tuple(found)
+        case physical.Aggregate():
+            return None
+
+
+def _columns_below(operator: physical.Map, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    if operator.where is not None:
+        return None
+    if not operator.outputs:
+        return names
+    types = {column.name: column.type for column in physical.columns_of(operator.input)}
+    outputs = {output.name: output for output in operator.outputs}
+    below = []
+    for name in names:
+        column = _COLUMN.fullmatch(outputs[name].sql)
+        source = column[1].replace("``", "`") if column else None
+        if source is None or types.get(source) != outputs[name].type:
+            return None
+        below.append(source)
+    return tuple(below)
+
+
+def _consolidated(rows: DataFrame) -> DataFrame:
+    names = [F.col(_quoted(name)) for name in rows.columns if name != DIFF]
+    return rows.groupBy(*names).agg(F.sum(_quoted(DIFF)).alias(DIFF)).where(f"{_quoted(DIFF)} <> 0")
+
+
+def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
+    """Return the sink's columns and then the internal one, in the order of the write task."""
+    return [*(column.name for column in write.columns), *(name for name in (DIFF, SEQ) if name in rows.columns)]
+
+
+def _write_function(task: WriteTask, side: Path) -> Any:  # Any: pyspark's type for it names pyarrow's
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        result = write_rows(task, context.partitionId(), _attempt_name(), batches, side)
+        yield pa.record_batch({"result": pa.array([pickle.dumps(result)], pa.binary())})
+
+    return write
+
+
+def _attempt_name() -> str:
+    context = TaskContext.get()
+    assert context is not None
+    return f"t{context.taskAttemptId()}"
+
+
+def _struct(columns: Sequence[physical.Column], *, retract: bool, sequence: bool) -> StructType:
+    fields = [f"{_quoted(column.name)} {spark_type(parse_type(column.type))}" for column in columns]
+    fields += [f"{_quoted(name)} BIGINT" for name, wanted in ((DIFF, retract), (SEQ, sequence)) if wanted]
+    return StructType.fromDDL(", ".join(fields))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

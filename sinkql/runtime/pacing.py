@@ -1,0 +1,84 @@
+"""Orders of the driver and the clock → how far the next batch goes; the same for the source's process and for tests."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from sinkql.connector.stream import JobOffsets, Limit, Offsets, Reader
+
+_UNLIMITED = Limit(1 << 62, 1 << 62)
+_FILE = "orders.json"
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What the driver tells the source's process, which shares no memory with it.
+
+    `begin` is where the query starts. With `targets`, a batch is due at once and none goes past them. `stop` ends all
+    waiting.
+    """
+
+    begin: JobOffsets
+    interval_ms: int
+    max_rows: int
+    targets: JobOffsets | None = None
+    stop: bool = False
+
+
+def give(folder: Path, orders: Orders) -> None:
+    """Replace the orders in `folder`; a reader sees the old or the new ones, whole."""
+    draft = folder / f"{_FILE}.{uuid.uuid4().hex}"
+    draft.write_bytes(msgspec.json.encode(orders))
+    os.replace(draft, folder / _FILE)
+
+
+def take(folder: Path) -> Orders:
+    """Return the orders in `folder`."""
+    return msgspec.json.decode((folder / _FILE).read_bytes(), type=Orders)
+
+
+@dataclass(slots=True)
+class Pacer:
+    """Decide when a batch is due and how far it goes.
+
+    A window begins at the first call, and where the previous one ended. At its end a batch is due if anything is new;
+    at once after a batch that a limit cut.
+    """
+
+    readers: Mapping[str, Reader]
+    window_ms: int | None = None
+    cut: bool = False
+
+    def due(self, orders: Orders, now_ms: int) -> bool:
+        """Tell whether a batch is due."""
+        if self.window_ms is None:
+            self.window_ms = now_ms
+        if orders.targets is not None or self.cut:
+            return True
+        # A clock that was set back must not silence the sink until it catches up.
+        self.window_ms = min(now_ms, self.window_ms)
+        return now_ms >= self.window_ms + orders.interval_ms
+
+    def left_ms(self, orders: Orders, now_ms: int) -> int:
+        """Return how long it is until a batch is due."""
+        return 0 if self.window_ms is None else self.window_ms + orders.interval_ms - now_ms
+
+    def offer(self, start: JobOffsets, orders: Orders, now_ms: int) -> JobOffsets:
+        """Return where the due batch ends; `start` if nothing is new."""
+        limit = Limit(max(1, orders.max_rows // max(1, len(self.readers))))
+        if orders.targets is not None:
+            targets = orders.targets
+            return {name: reader.latest(start[name], limit, targets[name]) for name, reader in self.readers.items()}
+        present = {name: reader.latest(start[name], _UNLIMITED) for name, reader in self.readers.items()}
+        end = {name: self._limited(name, start[name], present[name], limit) for name in self.readers}
+        self.cut = end != present
+        self.window_ms = now_ms
+        return end
+
+    def _limited(self, name: str, start: Offsets, present: Offsets, limit: Limit) -> Offsets:
+        return start if present == start else self.readers[name].latest(start, limit, present)

@@ -1,0 +1,85 @@
+"""What a running sink tells its user: events, for a terminal's live lines or a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from sinkql.connector.stream import JobOffsets
+from sinkql.errors import SinkqlError
+
+Ending = Literal["caught up", "stopped", "dropped", "fenced", "failed"]
+"""Why a sink no longer runs: `caught up` is the end of a run that commits what there is and stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkStarting:
+    """Spark of a cluster is being started, which takes seconds."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class SparkStarted:
+    """Spark of a cluster is up after `seconds`."""
+
+    cluster: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStarted:
+    """A sink holds its table and goes on from `offsets`."""
+
+    sink: str
+    epoch: int
+    offsets: JobOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCommitted:
+    """A sink committed a batch: `rows` written, `read` from its sources, `failed` of these skipped by ON ERROR.
+
+    `rows_per_second` is what was read since the previous commit over that time; `more` tells that the batch was cut by
+    a limit, so that the next one follows at once and not `next_commit` later.
+    """
+
+    sink: str
+    rows: int
+    read: int
+    failed: int
+    bytes: int
+    snapshot: int
+    rows_per_second: float
+    next_commit: timedelta
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStalled:
+    """A sink met an error; it tries again in `retry_in`, or waits to be mended where that is None."""
+
+    sink: str
+    error: SinkqlError
+    retry_in: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStopped:
+    """A sink no longer runs."""
+
+    sink: str
+    ending: Ending
+    error: SinkqlError | None = None
+
+
+Event = SparkStarting | SparkStarted | SinkStarted | SinkCommitted | SinkStalled | SinkStopped
+
+Progress = Callable[[Event], None]
+"""Called from several threads, one event at a time for each sink."""
+
+
+def silent(event: Event) -> None:
+    """Ignore the event."""
