@@ -6,8 +6,8 @@ How a writer uses it:
   Whenever the table's current snapshot is not the one that this writer just committed, so at the start too (a claim
   repeats the marker, others may have written before it): `catch_up(index, table, …)`, the index itself if it is true.
 * `begin()`: an index is saved before a task is built from it, `index.save(folder)`: tasks read it from there.
-* `commit()`: `new = index.after(results, epoch=…, commit=task.commit)`, then `new.save(folder)`, whose result goes into the marker as
-  `index`, then the Iceberg commit. Done: `new` is the index from now on. Failed: the old one still is.
+* `commit()`: `new = index.after(results, epoch=…, commit=task.commit)`, then `new.save(folder)`, whose result goes
+  into the marker as `index`, then the Iceberg commit. Done: `new` is the index from now on. Failed: the old one is.
   A conflict with a foreign commit that added or removed files: the attempt is to be redone on the index brought up to
   date, because new rows may have the same keys, or the files that delete files point at may be gone.
 * Now and then: `sweep(…)`.
