@@ -123,9 +123,17 @@ class WriteTask(Protocol):
     `$seq` or `$diff` as the job's change kind says.
     """
 
-    commit: str
-    buckets: int | None
-    key: tuple[str, ...]
+    @property
+    def commit(self) -> str:
+        """Return the id of the attempt at a commit that this task is of."""
+
+    @property
+    def buckets(self) -> int | None:
+        """Return how many buckets there are, None where any distribution will do."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the columns that decide a row's bucket."""
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write one bucket's rows; `attempt` is unique to the task attempt and goes into file names."""
