@@ -62,12 +62,7 @@ def bind(
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and field.name not in values:
-            raise SinkqlError(
-                "SQ2104",
-                f"{owner} need the option {name}",
-                span,
-                hint=f"Add {name} = {_example(hints[field.name])}.",
-            )
+            raise missing(name, owner=owner, span=span, example=_example(hints[field.name]))
     return into(**values)
 
 
@@ -82,8 +77,24 @@ def _example(hint: Any) -> str:
     kind = _plain(hint)
     if get_origin(kind) is Literal:
         return f"'{get_args(kind)[0]}'"
-    examples: Mapping[Any, str] = {bool: "true", int: "1", timedelta: "'10s'", SecretOnly: "SECRET name"}
+    if get_origin(kind) is tuple:
+        return "('a', 'b')"
+    if get_origin(kind) is dict:
+        return "MAP['key' => 'value']"
+    examples: Mapping[Any, str] = {
+        bool: "true", int: "1", float: "0.5", timedelta: "'10s'", SecretOnly: "SECRET name", ast.Name: "name",
+    }  # fmt: skip
     return examples.get(kind, "'…'")
+
+
+def missing(name: str, *, owner: str, span: Span, example: str) -> SinkqlError:
+    """Return the error for an option that `owner` cannot do without."""
+    return SinkqlError("SQ2104", f"{owner} need the option {name}", span, hint=f"Add {name} = {example}.")
+
+
+def option_span(options: Sequence[ast.Option], name: str, fallback: Span) -> Span:
+    """Return where an option stands, `fallback` where it does not."""
+    return next((option.span for option in options if option.name == name), fallback)
 
 
 def _plain(hint: Any) -> Any:
@@ -93,9 +104,19 @@ def _plain(hint: Any) -> Any:
     return hint
 
 
-def _wrong(option: ast.Option, wanted: str) -> SinkqlError:
+def _wrong(option: ast.Option, wanted: str, example: str) -> SinkqlError:
     span = option.value.span if option.value is not None else option.name_span
-    return SinkqlError("SQ2103", f"option {option.name} takes {wanted}", span, hint=f"Write {option.name} = {wanted}.")
+    return SinkqlError("SQ2103", f"option {option.name} takes {wanted}", span, hint=f"Write {option.name} = {example}.")
+
+
+_WANTED = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    timedelta: "an interval",
+    str: "a string",
+    ast.Name: "a name",
+}
 
 
 def _convert(option: ast.Option, hint: Any, secret: ResolveSecret | None) -> Any:
@@ -125,14 +146,7 @@ def _convert(option: ast.Option, hint: Any, secret: ResolveSecret | None) -> Any
             return _duration(option)
         case (_, ast.Text() | ast.Word()) if kind is str:
             return _text(value)
-    names = {
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        timedelta: "an interval",
-        str: "a string",
-    }
-    raise _wrong(option, names.get(kind, "a name"))
+    raise _wrong(option, _WANTED[kind], _example(kind))
 
 
 def _text(value: ast.Text | ast.Word) -> str:
@@ -144,7 +158,7 @@ def _choice(option: ast.Option, choices: tuple[str, ...]) -> str:
         found = {choice.casefold(): choice for choice in choices}.get(_text(option.value).casefold())
         if found is not None:
             return found
-    raise _wrong(option, " or ".join(f"'{choice}'" for choice in choices))
+    raise _wrong(option, " or ".join(f"'{choice}'" for choice in choices), f"'{choices[0]}'")
 
 
 def _texts(option: ast.Option) -> tuple[str, ...]:
@@ -152,41 +166,42 @@ def _texts(option: ast.Option) -> tuple[str, ...]:
         items = option.value.items
         if all(isinstance(item, ast.Text | ast.Word) for item in items):
             return tuple(_text(item) for item in items if isinstance(item, ast.Text | ast.Word))
-    raise _wrong(option, "a list of strings, as in ('a', 'b')")
+    raise _wrong(option, "a list of strings", "('a', 'b')")
 
 
 def _map(option: ast.Option) -> dict[str, str]:
-    if isinstance(option.value, ast.Map):
-        found = {}
-        for entry in option.value.entries:
-            match entry.value:
-                case ast.Text() | ast.Word():
-                    found[entry.key] = _text(entry.value)
-                case ast.Number():
-                    found[entry.key] = entry.value.text
-                case ast.Boolean():
-                    found[entry.key] = str(entry.value.value).lower()
-                case _:
-                    raise _wrong(option, "a map of strings, as in MAP['k' => 'v']")
-        return found
-    raise _wrong(option, "a map of strings, as in MAP['k' => 'v']")
+    wrong = _wrong(option, "a map of strings", "MAP['key' => 'value']")
+    if not isinstance(option.value, ast.Map):
+        raise wrong
+    found = {}
+    for entry in option.value.entries:
+        match entry.value:
+            case ast.Text() | ast.Word():
+                found[entry.key] = _text(entry.value)
+            case ast.Number():
+                found[entry.key] = entry.value.text
+            case ast.Boolean():
+                found[entry.key] = str(entry.value.value).lower()
+            case _:
+                raise wrong
+    return found
 
 
 def _secret_text(option: ast.Option, kind: Any, secret: ResolveSecret | None) -> logical.SecretText:
-    value = option.value
-    if secret is None:
-        raise _wrong(option, "a string")
-    if isinstance(value, ast.SecretRef):
-        return logical.SecretText((secret(value.name),))
-    if kind is SecretOnly:
-        raise _wrong(option, "SECRET name")
-    if isinstance(value, ast.Text | ast.Word):
-        return logical.SecretText((_text(value),))
-    if isinstance(value, ast.Concat):
-        return logical.SecretText(
-            tuple(part.value if isinstance(part, ast.Text) else secret(part.name) for part in value.parts)
-        )
-    raise _wrong(option, "a string or SECRET name")
+    assert secret is not None, "a statement whose options take secrets passes `secret`"
+    match option.value:
+        case ast.SecretRef() as reference:
+            return logical.SecretText((secret(reference.name),))
+        case _ if kind is SecretOnly:
+            raise _wrong(option, "a secret, never its text", "SECRET name")
+        case ast.Text() | ast.Word() as text:
+            return logical.SecretText((_text(text),))
+        case ast.Concat() as concat:
+            return logical.SecretText(
+                tuple(part.value if isinstance(part, ast.Text) else secret(part.name) for part in concat.parts)
+            )
+        case _:
+            raise _wrong(option, "a string or a secret", "SECRET name")
 
 
 # --- intervals ------------------------------------------------------------------------------------------------------
@@ -210,10 +225,10 @@ def duration(text: str) -> timedelta:
         days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     if rest.startswith("-"):
-        raise ValueError("it is negative")
+        raise ValueError("this is negative")
     parts = re.findall(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-zµ]*)\s*", rest)
     if not parts or "".join(number + unit for number, unit in parts) != re.sub(r"\s+", "", rest):
-        raise ValueError("it is not an interval")
+        raise ValueError("this is none")
     total = 0.0
     for number, unit in parts:
         if unit in _LONG_UNITS:
@@ -233,7 +248,7 @@ def _duration(option: ast.Option) -> timedelta:
     except ValueError as error:
         raise SinkqlError(
             "SQ2103",
-            f"option {option.name} takes an interval: {error}",
+            f"option {option.name} takes an interval, and {error}",
             value.span,
             hint=f"Write {option.name} = '10s'.",
         ) from error

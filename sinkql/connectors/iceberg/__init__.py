@@ -1,0 +1,47 @@
+"""Apache Iceberg: catalog connections and the sinks that write through them.
+
+* `connection`: options of CREATE CONNECTION … TO ICEBERG CATALOG → the plan's, checked by catalog type.
+* `plan`: options and columns of CREATE SINK … INTO ICEBERG CATALOG → the plan's, with the table's column types.
+* `catalog`, `failure`: a planned connection → an open catalog; its failures → coded errors.
+* `facts`: does the catalog answer, and what is in the target table.
+* `target`, `marker`, `snapshot`: one table: load, claim, commit, and what its snapshots say.
+* `datafile`, `keyhash`, `run`, `index`, `deletes`, `upsert`: rows → data files, position deletes and the key index.
+* `writer`: a job's write → a `Writer` over all of these.
+"""
+
+from __future__ import annotations
+
+from sinkql import ast, logical, physical
+from sinkql.connector.plan import ConnectionKind, Connector, SinkKind, World
+from sinkql.connector.stream import Context, Writer
+from sinkql.connectors.iceberg.connection import SUPPORTED, not_supported, plan_connection
+from sinkql.connectors.iceberg.plan import check_supported, plan_sink
+
+# pyiceberg loads only where the outside is reached, not to plan
+
+
+def _validate(connection: logical.Connection, world: World) -> None:
+    from sinkql.connectors.iceberg.catalog import validate
+
+    if connection.options["catalog_type"] not in SUPPORTED:
+        raise not_supported(connection, span=None)
+    validate(connection, world)
+
+
+def _find_facts(statement: ast.CreateSink, sink: logical.Sink, world: World) -> logical.Facts:
+    from sinkql.connectors.iceberg.facts import find
+
+    return find(statement, sink, world)
+
+
+def _open_writer(write: physical.Write, context: Context) -> Writer:
+    from sinkql.connectors.iceberg.writer import open_writer
+
+    return open_writer(write, context)
+
+
+connector = Connector(
+    "iceberg",
+    connections=(ConnectionKind("ICEBERG CATALOG", plan_connection, validate=_validate),),
+    sinks=(SinkKind("ICEBERG CATALOG", plan_sink, _open_writer, facts=_find_facts, check=check_supported),),
+)

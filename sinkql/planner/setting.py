@@ -1,0 +1,54 @@
+"""ALTER SYSTEM SET and SET → a setting's name and its new value, checked."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.errors import SinkqlError, Span, nearest
+
+DEFAULTS = {
+    "cluster": "quickstart",
+    "enable_default_connection_validation": "true",
+    "enable_iceberg_sink": "true",
+}
+"""Every setting and its value where nothing was set; true and false make a setting boolean."""
+
+
+def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str]:
+    """Return the setting's name and new value; raises SQ2630 for an unknown one, SQ2631 for a value it has not."""
+    name = statement.name.value
+    if name not in DEFAULTS:
+        raise unknown_setting(name, statement.name.span)
+    if statement.value is None:
+        return name, DEFAULTS[name]
+    value = _text(statement.value)
+    boolean = DEFAULTS[name] in ("true", "false")
+    if boolean:
+        value = {"on": "true", "off": "false"}.get((value or "").lower(), (value or "").lower())
+    if not value or (boolean and value not in ("true", "false")):
+        wanted = "true or false" if boolean else "a name"
+        raise SinkqlError(
+            "SQ2631",
+            f'setting "{name}" takes {wanted}',
+            statement.value.span,
+            hint=f"Write SET {name} = {DEFAULTS[name]};" if boolean else f"Write SET {name} = '{DEFAULTS[name]}';",
+        )
+    return name, value
+
+
+def unknown_setting(name: str, span: Span | None) -> SinkqlError:
+    """Return the error for a setting that does not exist."""
+    near = nearest(name, tuple(DEFAULTS))
+    hint = f"Did you mean {near}?" if near else f"The settings are {', '.join(DEFAULTS)}."
+    return SinkqlError("SQ2630", f'there is no setting "{name}"', span, hint=hint)
+
+
+def _text(value: ast.Value) -> str | None:
+    match value:
+        case ast.Text():
+            return value.value
+        case ast.Word():
+            return value.name.text
+        case ast.Boolean():
+            return str(value.value).lower()
+        case _:
+            return None

@@ -1,0 +1,93 @@
+"""One CREATE statement with its facts → the item it makes, its dependencies and notices."""
+
+from __future__ import annotations
+
+from sinkql import ast, logical
+from sinkql.connector.registry import Registry
+from sinkql.errors import SinkqlError, Span
+from sinkql.planner.cluster import plan_cluster
+from sinkql.planner.connection import plan_connection
+from sinkql.planner.name import SCHEMA, join_name, system
+from sinkql.planner.scope import Planned, Scope
+from sinkql.planner.secret import plan_secret
+from sinkql.planner.sink import plan_sink
+from sinkql.planner.source import plan_source
+from sinkql.planner.view import plan_view
+
+
+def plan(statement: ast.Create, facts: logical.Facts, catalog: logical.CatalogReader, registry: Registry) -> Planned:
+    """Return what `statement` makes. Pure: the same statement, facts and catalog give the same item."""
+    scope = Scope(catalog, registry)
+    full_name = item_name(statement, catalog)
+    _check_new(full_name, statement, catalog)
+    return scope.planned(_plan(full_name, statement, facts, scope))
+
+
+def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Scope) -> logical.Item:
+    match statement:
+        case ast.CreateSecret():
+            return plan_secret(full_name, statement)
+        case ast.CreateConnection():
+            return plan_connection(full_name, statement, scope)
+        case ast.CreateCluster():
+            return plan_cluster(full_name, statement)
+        case ast.CreateSource():
+            return plan_source(full_name, statement, facts, scope)
+        case ast.CreateView():
+            return plan_view(full_name, statement, scope)
+        case ast.CreateSink():
+            return plan_sink(full_name, statement, facts, scope)
+
+
+def kind_of(statement: ast.Create) -> str:
+    """Return the kind of item that a statement makes, as DROP names it."""
+    match statement:
+        case ast.CreateSecret():
+            return "SECRET"
+        case ast.CreateConnection():
+            return "CONNECTION"
+        case ast.CreateCluster():
+            return "CLUSTER"
+        case ast.CreateSource():
+            return "SOURCE"
+        case ast.CreateView():
+            return "MATERIALIZED VIEW" if statement.materialized else "VIEW"
+        case ast.CreateSink():
+            return "SINK"
+
+
+def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
+    """Return the full name of what a statement makes; SQ2301 for a sink without a name."""
+    match statement:
+        case ast.CreateCluster():
+            return join_name(statement.name.value)
+        case ast.CreateSink():
+            if statement.name is None:
+                raise SinkqlError(
+                    "SQ2301",
+                    "the sink has no name",
+                    Span(statement.span.start, statement.relation.span.end),
+                    hint=f"Write CREATE SINK {statement.relation.parts[-1].value}_sink …",
+                )
+            return catalog.resolve(statement.name)
+        case _:
+            return catalog.resolve(statement.name)
+
+
+def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogReader) -> None:
+    name = statement.name
+    assert name is not None
+    if system(full_name):
+        raise SinkqlError(
+            "SQ2005", f'"{full_name}" is in a system schema', name.span, hint=f'Make it in schema "{SCHEMA}".'
+        )
+    entry = catalog.entry(full_name)
+    if entry is None:
+        return
+    written = name.value if isinstance(name, ast.Ident) else name.text
+    raise SinkqlError(
+        "SQ2002",
+        f'{entry.kind.lower()} "{written}" already exists',
+        name.span,
+        hint=f"Choose another name, or run DROP {entry.kind} {written}; before it.",
+    )
