@@ -1,0 +1,195 @@
+"""Arguments → calls of the session; its results and errors → output and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sinkql.cli.output import Format, Output
+from sinkql.errors import SinkqlError
+
+if TYPE_CHECKING:
+    from sinkql.session import Session
+
+USAGE = 64
+_FILES = click.argument("files", nargs=-1, required=True, type=click.Path(exists=False, path_type=Path))
+_ONCE = click.option("--once", is_flag=True, help="Commit what there is now, then stop.")
+_TAKEOVER = click.option("--takeover", is_flag=True, help="Take sinks over from a process that runs them.")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    output = Output("json" if _wants_json(arguments) else "text")
+    try:
+        code = cli.main(args=list(arguments), prog_name="sinkql", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.UsageError as error:
+        error.show()
+        return USAGE
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except SinkqlError as error:
+        output.error(error)
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    return "--output=json" in arguments or any(
+        (first, second) == ("--output", "json") for first, second in zip(arguments, arguments[1:], strict=False)
+    )
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="sinkql")
+@click.option("--catalog", metavar="URL", help="Catalog to use: a file or an SQLAlchemy URL. [.sinkql/catalog.db]")
+@click.option(
+    "--output", "format_", type=click.Choice(["text", "json"]), default="text", help="Print text or JSON lines."
+)
+@click.pass_context
+def cli(context: click.Context, catalog: str | None, format_: Format) -> None:
+    """Turn SQL into exactly-once pipelines into Apache Iceberg."""
+    context.obj = (catalog, Output(format_))
+
+
+def _session(context: click.Context) -> tuple[Session, Output]:
+    from sinkql.session import Session
+
+    catalog, output = context.obj
+    session = Session(catalog)
+    context.call_on_close(session.close)
+    return session, output
+
+
+def read_script(path: Path) -> str:
+    """Return a script's text; raises SQ4301 where it cannot be read, SQ1010 where it is not UTF-8."""
+    try:
+        return sys.stdin.read() if str(path) == "-" else path.read_bytes().decode()
+    except OSError as error:
+        raise SinkqlError(
+            "SQ4301", f'cannot read "{path}": {error.strerror}', hint="Name a file of SQL, or - for standard input."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SinkqlError(
+            "SQ1010", f"it is not UTF-8 at byte {error.start}", path=str(path), hint="Save the file as UTF-8."
+        ) from error
+
+
+@cli.command("exec")
+@_FILES
+@_ONCE
+@_TAKEOVER
+@click.pass_context
+def exec_(context: click.Context, files: tuple[Path, ...], once: bool, takeover: bool) -> int:
+    """Run the statements of FILES, then keep the sinks that they create running.
+
+    An object that exists already and is the same is left as it is. Ctrl-C finishes the running batch and stops.
+    """
+    from sinkql.cli.running import execute, run_sinks
+
+    session, output = _session(context)
+    sinks: list[str] = []
+    for path in files:
+        sinks += execute(session, output, read_script(path), str(path))
+    if not sinks:
+        return 0
+    return run_sinks(session, output, sinks, once=once, takeover=takeover)
+
+
+@cli.command()
+@click.option("--folder", type=click.Path(path_type=Path), help="Folder to work in; it is kept. [a temporary one]")
+@click.pass_context
+def demo(context: click.Context, folder: Path | None) -> int:
+    """Run the quickstart example once, and print the rows that it committed."""
+    from sinkql.cli.demo import run_demo
+
+    _, output = context.obj
+    return run_demo(output, folder)
+
+
+@cli.command("compile")
+@_FILES
+@click.option("-o", "target", type=click.Path(path_type=Path), help="File for the jobs. [standard output]")
+@click.option("--facts", type=click.Path(exists=True, path_type=Path), help="JSON file of facts: {item: {…}}.")
+@click.pass_context
+def compile_(context: click.Context, files: tuple[Path, ...], target: Path | None, facts: Path | None) -> int:
+    """Plan the statements of FILES and write their sinks' jobs as JSON. Starts no Spark and touches no network."""
+    import json
+
+    import sinkql
+
+    _, output = context.obj
+    known = json.loads(facts.read_text()) if facts is not None else None
+    paths = ", ".join(str(path) for path in files)
+    program = sinkql.compile("\n".join(read_script(path) for path in files), facts=known, path=paths)
+    for notice in program.notices:
+        output.notice(notice)
+    if target is None:
+        click.echo(program.to_json())
+    else:
+        target.write_text(program.to_json() + "\n")
+        output.line(f"wrote {len(program.jobs)} jobs to {target}", jobs=len(program.jobs), file=target)
+    return 0
+
+
+@cli.command("run")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_ONCE
+@_TAKEOVER
+@click.pass_context
+def run_(context: click.Context, file: Path, once: bool, takeover: bool) -> int:
+    """Run the jobs of FILE, as `sinkql compile -o FILE` wrote them."""
+    import sinkql
+    from sinkql.cli.running import run_jobs
+
+    session, output = _session(context)
+    program = sinkql.Program.from_json(file.read_text())
+    return run_jobs(session, output, program.jobs, once=once, takeover=takeover)
+
+
+@cli.command()
+@_FILES
+@click.option("--stage", type=click.Choice(["raw", "optimized", "physical", "spark-sql"]), default="physical")
+@click.pass_context
+def explain(context: click.Context, files: tuple[Path, ...], stage: str) -> int:
+    """Print the plans of the sinks and views of FILES. Starts no Spark and touches no network."""
+    import sinkql
+
+    _, output = context.obj
+    paths = ", ".join(str(path) for path in files)
+    program = sinkql.compile("\n".join(read_script(path) for path in files), path=paths)
+    for name, text in program.explain(stage):
+        output.line(text, item=name, stage=stage, plan=text)
+    return 0
+
+
+@cli.command()
+@click.argument("names", nargs=-1)
+@click.pass_context
+def status(context: click.Context, names: tuple[str, ...]) -> int:
+    """Print what the sinks are doing, all of them or NAMES."""
+    session, output = _session(context)
+    columns, rows = session.status(names)
+    output.table(columns, rows)
+    return 0
+
+
+@cli.command()
+@click.argument("names", nargs=-1, required=True)
+@click.pass_context
+def stop(context: click.Context, names: tuple[str, ...]) -> int:
+    """Ask the process that runs the sinks NAMES to finish their batch and stop."""
+    session, output = _session(context)
+    for name in names:
+        session.stop(name)
+        output.line(f'sink "{name}" is asked to stop', sink=name)
+    return 0

@@ -1,0 +1,160 @@
+"""Progress events of running sinks → a live table on a terminal, plain lines elsewhere, JSON lines if asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from sinkql.cli.output import Output
+from sinkql.errors import as_data, render
+from sinkql.runtime.progress import (
+    Event,
+    SinkCommitted,
+    SinkStalled,
+    SinkStarted,
+    SinkStopped,
+    SparkStarted,
+    SparkStarting,
+)
+
+
+@dataclass(slots=True)
+class _Row:
+    """What the table shows of one sink."""
+
+    state: str = "starting"
+    rows: int = 0
+    rate: float = 0.0
+    failed: int = 0
+    committed_at: float | None = None
+    next_at: float | None = None
+
+
+@dataclass(slots=True)
+class Face:
+    """Show events; `first_commit` is called once a sink, after its first commit, and its lines are printed."""
+
+    output: Output
+    first_commit: Callable[[str], list[str]]
+    sinks: dict[str, _Row] = field(default_factory=dict)
+    starting: dict[str, float] = field(default_factory=dict)
+    _live: Live | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> Face:
+        if self.output.format == "text" and sys.stdout.isatty():
+            self._live = Live(console=Console(), get_renderable=self._render, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Take in one event and print what it says."""
+        with self._lock:
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        now = time.monotonic()
+        match event:
+            case SparkStarting():
+                self.starting[event.cluster] = now
+                self._say(f"starting Spark for cluster {event.cluster}", event="spark starting", cluster=event.cluster)
+            case SparkStarted():
+                self.starting.pop(event.cluster, None)
+                self._say(
+                    f"Spark for cluster {event.cluster} is up after {event.seconds:.1f} s",
+                    event="spark started",
+                    cluster=event.cluster,
+                    seconds=round(event.seconds, 1),
+                )
+            case SinkStarted():
+                self.sinks.setdefault(event.sink, _Row()).state = "running"
+                self._say(f"sink {event.sink} is running", event="started", sink=event.sink, epoch=event.epoch)
+            case SinkCommitted():
+                self._committed(event, now)
+            case SinkStalled():
+                self._stalled(event)
+            case SinkStopped():
+                self.sinks.setdefault(event.sink, _Row()).state = event.ending
+                self._say(
+                    f"sink {event.sink} ended: {event.ending}", event="stopped", sink=event.sink, why=event.ending
+                )
+
+    def _committed(self, event: SinkCommitted, now: float) -> None:
+        row = self.sinks.setdefault(event.sink, _Row())
+        first = row.committed_at is None
+        row.state, row.rate, row.committed_at = "running", event.rows_per_second, now
+        row.rows += event.rows
+        row.failed += event.failed
+        row.next_at = now if event.more else now + event.next_commit.total_seconds()
+        skipped = f", {event.failed} rows skipped" if event.failed else ""
+        self._say(
+            f"sink {event.sink} committed {event.rows} rows ({event.rows_per_second:,.0f} rows/s){skipped}",
+            live=False,
+            event="committed",
+            sink=event.sink,
+            rows=event.rows,
+            read=event.read,
+            failed=event.failed,
+            bytes=event.bytes,
+            snapshot=event.snapshot,
+            rows_per_second=round(event.rows_per_second),
+        )
+        if first and self.output.format == "text":
+            for line in self.first_commit(event.sink):
+                self._print(line)
+
+    def _stalled(self, event: SinkStalled) -> None:
+        self.sinks.setdefault(event.sink, _Row()).state = "stalled"
+        again = "" if event.retry_in is None else f"\nnext try in {event.retry_in.total_seconds():.0f} s"
+        if self.output.format == "json":
+            click.echo(json.dumps({"event": "stalled", "sink": event.sink, "error": as_data(event.error)}))
+        else:
+            self._print(f"sink {event.sink} is stalled\n{render(event.error)}{again}")
+
+    def _say(self, text: str, *, live: bool = True, **data: Any) -> None:
+        """Print an event's line; on a terminal the table shows those with `live` false."""
+        if self.output.format == "json":
+            click.echo(json.dumps(data, default=str))
+        elif self._live is None:
+            click.echo(f"{datetime.now().strftime('%H:%M:%S')} {text}")
+        elif live and "ended" in text:
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        if self._live is not None:
+            self._live.console.print(Text(text))
+        else:
+            click.echo(text)
+
+    def _render(self) -> Group | Table:
+        now = time.monotonic()
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for column in ("sink", "state", "rows", "rows/s", "skipped", "last commit", "next commit"):
+            table.add_column(column, justify="left" if column in ("sink", "state") else "right")
+        for name, row in self.sinks.items():
+            last = "-" if row.committed_at is None else f"{now - row.committed_at:.0f} s ago"
+            due = "-" if row.next_at is None or row.state != "running" else f"in {max(0, row.next_at - now):.0f} s"
+            table.add_row(
+                name, row.state, f"{row.rows:,}", f"{row.rate:,.0f}", f"{row.failed:,}" if row.failed else "", last, due
+            )
+        waiting = [Text(f"starting Spark for cluster {name}: {now - at:.0f} s") for name, at in self.starting.items()]
+        return Group(*waiting, table) if self.sinks else Group(*waiting)

@@ -1,0 +1,60 @@
+"""Results, notices and errors → what the command line prints, as text or as one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+
+from sinkql.errors import Notice, SinkqlError, as_data, render
+
+Format = Literal["text", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Print to stdout and stderr in one format."""
+
+    format: Format
+
+    def line(self, text: str, **data: Any) -> None:
+        """Print a line, as JSON the data that say the same."""
+        click.echo(text if self.format == "text" else json.dumps(data, default=str))
+
+    def note(self, text: str) -> None:
+        """Print a line for people only."""
+        if self.format == "text":
+            click.echo(text)
+
+    def error(self, error: SinkqlError) -> None:
+        """Print an error to stderr."""
+        text = render(error) if self.format == "text" else json.dumps({"error": as_data(error)})
+        click.echo(text, err=True)
+
+    def notice(self, notice: Notice, *, path: str | None = None, text: str | None = None) -> None:
+        """Print a notice to stderr."""
+        as_error = SinkqlError(notice.code, notice.message, notice.span, hint=notice.hint, path=path, text=text)
+        shown = render(as_error, level="notice") if self.format == "text" else json.dumps({"notice": as_data(as_error)})
+        click.echo(shown, err=True)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Print rows under their columns' names."""
+        if self.format == "json":
+            for row in rows:
+                click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
+            return
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*("" if value is None else str(value) for value in row))
+        width = None if sys.stdout.isatty() else 200
+        Console(width=width, markup=False, highlight=False).print(table)

@@ -1,0 +1,37 @@
+"""Run a script's statements, and its sinks with live progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sinkql import physical
+from sinkql.cli.live import Face
+from sinkql.cli.output import Output
+from sinkql.session import Session
+
+
+def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
+    """Run a script's statements, print what they answer, and return the full names of the sinks that it names."""
+    sinks = []
+    for result in session.execute(text, path=path):
+        for notice in result.notices:
+            output.notice(notice, path=path, text=text)
+        if result.columns:
+            output.table(result.columns, result.rows)
+        elif output.format == "text":
+            output.note(result.tag)
+        if result.sink is not None:
+            sinks.append(result.sink)
+    return sinks
+
+
+def run_sinks(session: Session, output: Output, sinks: Sequence[str], *, once: bool, takeover: bool) -> int:
+    """Run sinks until they end or are stopped, and return the exit code."""
+    return run_jobs(session, output, session.jobs(sinks), once=once, takeover=takeover)
+
+
+def run_jobs(session: Session, output: Output, jobs: Sequence[physical.Job], *, once: bool, takeover: bool) -> int:
+    """Run jobs until they end or are stopped, and return the exit code."""
+    by_name = {job.sink: job for job in jobs}
+    with Face(output, lambda sink: session.reading(by_name[sink])) as face:
+        return session.run(jobs, once=once, takeover=takeover, progress=face)
