@@ -1,0 +1,52 @@
+"""Rows of one batch → data files of an append sink: rows as they come, in a changelog with their diff and time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from sinkql import faults
+from sinkql.connector.stream import WriteResult
+from sinkql.connectors.iceberg.datafile import DataFileWriter, FileEntry, TaskTable
+from sinkql.connectors.iceberg.types import DIFF_COLUMN, TIMESTAMP_COLUMN
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTask:
+    """Write the rows of one bucket to one data file; a `WriteTask`.
+
+    `timestamp` is the changelog's `_mz_timestamp` in ms, None for a plain append. A row whose `$diff` is n stays one
+    row with that diff.
+    """
+
+    commit: str
+    sink: str
+    epoch: int
+    table: TaskTable
+    timestamp: int | None
+    buckets: int | None = None
+    key: tuple[str, ...] = ()
+
+    suffix: ClassVar[str] = ".parquet"
+
+    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
+        """Write the rows; the result's data is a tuple of file entries, empty where no row came."""
+        name = f"b{bucket:03d}-{self.sink}-{self.epoch}-{self.commit}-{attempt}{self.suffix}"
+        writer = DataFileWriter(self.table, name)
+        rows = 0
+        for batch in batches:
+            rows += batch.num_rows
+            writer.write(batch if self.timestamp is None else self._with_change(batch))
+        entry = writer.close()
+        faults.point("data-file")
+        entries: tuple[FileEntry, ...] = () if entry is None else (entry,)
+        return WriteResult(bucket, rows, entries)
+
+    def _with_change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = batch.schema.names
+        diff = batch.column("$diff") if "$diff" in names else pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
+        time = pa.repeat(pa.scalar(self.timestamp, pa.int64()), batch.num_rows)
+        return pa.RecordBatch.from_arrays([*batch.columns, diff, time], names=[*names, DIFF_COLUMN, TIMESTAMP_COLUMN])

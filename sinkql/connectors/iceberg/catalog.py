@@ -1,0 +1,159 @@
+"""Options of an ICEBERG CATALOG connection → an open pyiceberg catalog with timeouts and access to its storage."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import AuthManager
+from pyiceberg.catalog.sql import SqlCatalog
+from requests import PreparedRequest, Response, Session
+from requests.adapters import BaseAdapter
+from sqlalchemy.engine import make_url
+
+from sinkql import logical
+from sinkql.connector.plan import World
+from sinkql.connectors.iceberg.failure import explain
+
+CATALOG_NAME = "default"
+"""The name of `sql` catalogs: readers must open the database under the same one."""
+
+_TIMEOUT = (5.0, 60.0)
+_TOKENS = "/v1/oauth/tokens"
+
+
+def open_catalog(
+    name: str, options: Mapping[str, Any], secret: Callable[[str], str], storage: Mapping[str, str] | None = None
+) -> Catalog:
+    """Return the catalog of connection `name`; `storage` are pyiceberg's S3 properties.
+
+    Raises SQ42xx where the catalog does not answer or refuses, SQ43xx where its folder cannot be written.
+    """
+    try:
+        match options["catalog_type"]:
+            case "sql":
+                return _open_sql(options, secret, storage or {})
+            case "memory":
+                return _open_memory(name)
+            case _:
+                return _open_rest(options, secret, storage or {})
+    except Exception as error:
+        raise explain(error, name) from error
+
+
+def validate(connection: logical.Connection, world: World) -> None:
+    """Open the catalog and list its namespaces; raises SQ42xx or SQ43xx."""
+    catalog = open_catalog(connection.name, connection.options, world.secret)
+    try:
+        catalog.list_namespaces()
+    except Exception as error:
+        raise explain(error, connection.name) from error
+    finally:
+        catalog.close()
+
+
+def text(value: Any, secret: Callable[[str], str]) -> str | None:
+    """Return an option's text, with the values of the secrets in it."""
+    if value is None or isinstance(value, str):
+        return value
+    if "secret" in value:
+        return secret(value["secret"])
+    return "".join(part if isinstance(part, str) else secret(part["secret"]) for part in value["secret_text"])
+
+
+def local_folder(location: str) -> Path | None:
+    """Return the local folder of a location, None if it is elsewhere."""
+    parts = urlsplit(location)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return Path(location) if not parts.scheme else None
+
+
+# --- sql and memory ---------------------------------------------------------------------------------------------
+
+
+def _open_sql(options: Mapping[str, Any], secret: Callable[[str], str], storage: Mapping[str, str]) -> Catalog:
+    url = make_url(text(options["url"], secret) or "")
+    if url.get_backend_name() == "sqlite":
+        if url.database and url.database != ":memory:":
+            _make_folder(Path(url.database).resolve().parent)
+        if "timeout" not in url.query:
+            url = url.update_query_dict({"timeout": "30"})
+    warehouse = options.get("warehouse")
+    properties = dict(storage)
+    if warehouse:
+        folder = local_folder(warehouse)
+        if folder is not None:
+            _make_folder(folder.resolve())
+        properties["warehouse"] = warehouse if folder is None else folder.resolve().as_uri()
+    return SqlCatalog(CATALOG_NAME, uri=url.render_as_string(hide_password=False), **properties)
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(13, "permission denied", str(folder))
+
+
+@cache
+def _open_memory(name: str) -> Catalog:
+    # One a process and connection: what the session creates, the job must find.
+    return InMemoryCatalog(name, warehouse=Path(tempfile.mkdtemp(prefix="sinkql-memory-")).as_uri())
+
+
+# --- rest --------------------------------------------------------------------------------------------------------
+
+
+def _open_rest(options: Mapping[str, Any], secret: Callable[[str], str], storage: Mapping[str, str]) -> Catalog:
+    url = (text(options["url"], secret) or "").rstrip("/")
+    properties = {"uri": url, **storage}
+    if options.get("warehouse"):
+        properties["warehouse"] = options["warehouse"]
+    credential = text(options.get("credential"), secret)
+    if credential:
+        properties["credential"] = credential
+        properties["scope"] = options.get("scope") or "catalog"
+        properties["oauth2-server-uri"] = options.get("oauth2_server_url") or url + _TOKENS
+    return _PatientRestCatalog(CATALOG_NAME, **properties)
+
+
+class _PatientRestCatalog(RestCatalog):
+    """A REST catalog whose every request has a timeout: pyiceberg sets none, and would wait for ever."""
+
+    def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
+        _limit(session)  # the first token is fetched in here
+        return super()._create_legacy_oauth2_auth_manager(session)
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        _limit(session)  # again: SigV4 mounts its own adapter
+        return session
+
+
+def _limit(session: Session) -> None:
+    for prefix, adapter in list(session.adapters.items()):
+        if not isinstance(adapter, _TimeoutAdapter):
+            session.adapters[prefix] = _TimeoutAdapter(adapter)
+
+
+class _TimeoutAdapter(BaseAdapter):
+    """Send through another adapter, so that its signing and retries stay."""
+
+    def __init__(self, inner: BaseAdapter) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:  # the border of requests
+        options["timeout"] = options.get("timeout") or _TIMEOUT
+        return self._inner.send(request, *args, **options)
+
+    def close(self) -> None:
+        self._inner.close()

@@ -1,0 +1,53 @@
+"""Small files beside a table's metadata: written whole or not at all, and read back."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+from pyiceberg.table import Table
+
+from sinkql.connectors.iceberg.catalog import local_folder
+
+
+def metadata_path(table: Table, name: str) -> str:
+    """Return the path of a file of that name in the table's metadata folder."""
+    return table.location_provider().new_metadata_location(name)
+
+
+def write_once(table: Table, path: str, data: bytes) -> None:
+    """Write a file unless it is there; a local one appears whole, as an object does in an object store."""
+    if table.io.new_input(path).exists():
+        return
+    local = local_folder(path)
+    if local is None:
+        with table.io.new_output(path).create(overwrite=True) as stream:
+            stream.write(data)
+        return
+    replace_local(local, data)
+
+
+def replace_local(path: Path, data: bytes) -> None:
+    """Put a local file in place at once, durably."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        with partial.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.rename(path)
+    finally:
+        with suppress(FileNotFoundError):
+            partial.unlink()
+
+
+def read(table: Table, path: str) -> bytes | None:
+    """Return a file's bytes, None if it is not there."""
+    source = table.io.new_input(path)
+    if not source.exists():
+        return None
+    with source.open() as stream:
+        return stream.read()

@@ -1,0 +1,186 @@
+"""A sink's `Write` → the writer that owns its Iceberg table while the job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from sinkql import faults, physical
+from sinkql.connector.stream import Committed, Context, JobOffsets, Marker, WriteResult, WriteTask
+from sinkql.connectors.iceberg import marker as markers
+from sinkql.connectors.iceberg.batch import Batch
+from sinkql.connectors.iceberg.catalog import open_catalog
+from sinkql.connectors.iceberg.claim import Claim, take
+from sinkql.connectors.iceberg.commit import land
+from sinkql.connectors.iceberg.conflict import fenced, hold, same_table
+from sinkql.connectors.iceberg.folder import metadata_path, read, write_once
+from sinkql.connectors.iceberg.mode import AppendMode, Mode
+from sinkql.connectors.iceberg.snapshot import selfcheck
+from sinkql.connectors.iceberg.table import Wanted, check, ensure, foreign_rows, rows
+from sinkql.connectors.iceberg.target import Target
+
+
+def open_writer(write: physical.Write, context: Context) -> IcebergWriter:
+    """Return the writer of a job; reaches the catalog only in `open`."""
+    return IcebergWriter(write, context)
+
+
+class IcebergWriter:
+    """Own one Iceberg table; a `connector.stream.Writer`. The table is the record: every batch begins with a load."""
+
+    def __init__(self, write: physical.Write, context: Context) -> None:
+        self._write = write
+        self._context = context
+        self._wanted = Wanted(write.columns, changelog=write.changelog, upsert=write.mode == "upsert")
+        self._opened: tuple[Target, Mode] | None = None
+        self._table: Table | None = None
+        self._kept: markers.Kept | None = None
+        self._mine: Marker | None = None
+
+    def open(self) -> None:
+        """Open the catalog, create namespace and table if absent; refuse what does not fit, and foreign rows."""
+        selfcheck()
+        write = self._write
+        store = self._context.store(write.aws_connection).properties() if write.aws_connection else {}
+        options = write.connection.options
+        target = Target(
+            catalog=open_catalog(write.connection.name, options, self._context.secret, store),
+            namespace=write.options["namespace"],
+            table=write.options["table"],
+            connection=write.connection.name,
+            hint_file=options["catalog_type"] == "sql",
+        )
+        self._opened = target, self._mode()
+        table = ensure(target, self._wanted, sink_id=self._context.sink_id)
+        check(table, self._wanted)
+        if markers.find(table, self._context.sink_id) is None and not self._keep_rows and rows(table):
+            raise foreign_rows(table)
+        self._table = table
+
+    def marker(self) -> Marker | None:
+        """Reload the table and return the marker that holds now; raises SQ3501 where the table was rolled back."""
+        table = self._load()
+        kept = markers.find(table, self._context.sink_id)
+        faults.point("read-marker")
+        return kept.marker if kept else None
+
+    def claim(self, initial: JobOffsets, *, epoch: int) -> Marker:
+        """Take the table with an epoch above its own and not below `epoch`; `initial` is for a sink's first claim."""
+        claim = Claim(self._context.sink_id, initial, self._wanted, floor=epoch, keep_rows=self._keep_rows)
+        self._table = take(self._target, self._load(), claim)
+        kept = markers.find(self._table, self._context.sink_id)
+        assert kept is not None
+        if kept.marker.claim != claim.id:
+            self._mine = None
+            raise fenced(self._table, f"Epoch {kept.marker.epoch} has claimed the table at the same time.")
+        self._mine, self._kept = kept.marker, kept
+        return kept.marker
+
+    def refresh(self) -> Marker:
+        """Reload the table and return its marker; raises SQ5101 (fenced), SQ3501, SQ3503, SQ3504."""
+        table = self._load()
+        assert self._mine is not None, "refresh before claim"
+        self._kept = hold(table, self._mine, self._wanted)
+        faults.point("read-marker")
+        self._mode_of.refresh(table, self._kept)
+        self._table = table
+        return self._kept.marker
+
+    def begin(self, *, bucketing: str, buckets: int) -> WriteTask:
+        """Return the task of a new attempt on the table as it was refreshed."""
+        table, kept = self._known
+        return self._mode_of.begin(table, kept, commit=uuid4().hex, bucketing=bucketing, buckets=buckets)
+
+    def commit(
+        self,
+        task: WriteTask,
+        results: Sequence[WriteResult],
+        *,
+        start: JobOffsets,
+        end: JobOffsets,
+        state: str | None,
+        plan: str,
+    ) -> Committed:
+        """Commit one snapshot with the task's files and the new marker; never twice.
+
+        Raises RedoBatchError where the attempt is of no use any more, SQ5101 (fenced), SQ35xx, and SQ42xx where the
+        catalog does not answer for long: then the outcome is unknown, and the next claim settles it.
+        """
+        table, kept = self._known
+        entries, index = self._mode_of.stage(task, results)
+        marker = Marker(
+            sink=kept.marker.sink,
+            epoch=kept.marker.epoch,
+            claim=kept.marker.claim,
+            commit=task.commit,
+            start=start,
+            end=end,
+            plan=plan,
+            index=index,
+            state=state,
+        )
+        timestamp = max(kept.timestamp, self._mode_of.timestamp(task))
+        batch = Batch(entries, marker, kept.marker.commit, timestamp, self._wanted)
+        self._table = land(self._target, table, batch)
+        self._mode_of.settled(self._table)
+        head = self._table.current_snapshot()
+        assert head is not None
+        self._kept = markers.Kept(marker, timestamp, head.snapshot_id, head.sequence_number or 0)
+        return Committed(
+            marker=marker,
+            snapshot=head.snapshot_id,
+            rows=sum(result.rows for result in results),
+            bytes=sum(entry.size for entry in entries),
+            files=len(entries),
+        )
+
+    def attach(self, name: str, data: bytes) -> None:
+        """Keep a reader's file in the table's metadata folder, unless it is there."""
+        table, _ = self._known
+        write_once(table, self._attachment(table, name), data)
+
+    def attached(self, name: str) -> bytes | None:
+        """Return a file kept by `attach`."""
+        table = self._table or self._load()
+        return read(table, self._attachment(table, name))
+
+    def maintain(self) -> None:
+        """Expire snapshots and remove what nothing reaches, when due."""
+
+    @property
+    def _target(self) -> Target:
+        assert self._opened is not None, "not open"
+        return self._opened[0]
+
+    @property
+    def _mode_of(self) -> Mode:
+        assert self._opened is not None, "not open"
+        return self._opened[1]
+
+    @property
+    def _known(self) -> tuple[Table, markers.Kept]:
+        assert self._table is not None, "not refreshed"
+        assert self._kept is not None, "not claimed"
+        return self._table, self._kept
+
+    @property
+    def _keep_rows(self) -> bool:
+        return self._write.options.get("existing_rows") == "keep"
+
+    def _load(self) -> Table:
+        try:
+            table = self._target.load()
+        except NoSuchTableError as error:
+            raise self._target.gone() from error
+        if self._table is not None:
+            same_table(self._table, table)
+        return table
+
+    def _attachment(self, table: Table, name: str) -> str:
+        return metadata_path(table, f"sinkql-{self._context.sink_id}-{name}")
+
+    def _mode(self) -> Mode:
+        return AppendMode(changelog=self._write.changelog)
