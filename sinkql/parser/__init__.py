@@ -1,0 +1,54 @@
+"""Text → ast.
+
+* `lexical` (with `literal`): text to lexemes; strings, comments and names are whole and valid after it.
+* `grammar`: the files of the grammar to Lark's tables.
+* `reader`: one statement's lexemes to Lark's tree; here a word becomes a keyword or a name.
+* `complaint` (with `refusal`): a token that cannot stand there to an error.
+* `build` (with `build_source`, `build_sink`, `value`, `tree`): the tree to a statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sinkql import ast
+from sinkql.errors import SinkqlError
+from sinkql.parser import build, lexical, reader
+from sinkql.parser.lexical import Lexeme
+from sinkql.parser.tree import only
+
+
+def parse(text: str) -> tuple[ast.Statement, ...]:
+    """Return the statements of a script; spans are offsets into `text`.
+
+    Raises SinkqlError: SQ10xx for what is no statement, SQ29xx for a statement that this version has not.
+    """
+    lexical.check_characters(text)
+    return tuple(_statement(lexemes, text) for lexemes in _split(text))
+
+
+def complete(text: str) -> bool:
+    """Say whether an interactive input is finished: its last token is a semicolon, and nothing is left open."""
+    last = None
+    try:
+        for lexeme in lexical.scan(text):
+            if lexeme.kind != "END":
+                last = lexeme
+    except SinkqlError:
+        return False
+    return last is not None and last.kind == ";"
+
+
+def _split(text: str) -> Iterator[list[Lexeme]]:
+    """Yield the lexemes of each statement, its semicolon or the text's end included; empty statements are left out."""
+    lexemes: list[Lexeme] = []
+    for lexeme in lexical.scan(text):
+        lexemes.append(lexeme)
+        if lexeme.kind in (";", "END"):
+            if len(lexemes) > 1:
+                yield lexemes
+            lexemes = []
+
+
+def _statement(lexemes: list[Lexeme], text: str) -> ast.Statement:
+    return build.statement(only(reader.read(lexemes, text)))

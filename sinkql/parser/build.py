@@ -1,0 +1,218 @@
+"""A statement's tree → ast.Statement."""
+
+from __future__ import annotations
+
+from lark import Token
+
+from sinkql import ast
+from sinkql.errors import SinkqlError
+from sinkql.parser import tree, value
+from sinkql.parser.build_sink import sink
+from sinkql.parser.build_source import source
+from sinkql.parser.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
+
+_SECRET_FUNCTIONS = ("env_var", "file")
+_LATER_SECRET_FUNCTIONS = ("vault", "aws_secret", "keyring")
+_STAGES = {
+    "RAW PLAN": "RAW",
+    "OPTIMIZED PLAN": "OPTIMIZED",
+    "PHYSICAL PLAN": "PHYSICAL",
+    "PLAN": "PHYSICAL",
+    "SPARK SQL": "SPARK SQL",
+}
+
+
+def statement(node: Node) -> ast.Statement:
+    """Return the statement of a tree. Raises SQ102x for what the grammar cannot tell, SQ29xx for later forms."""
+    match node.data:
+        case "create_secret":
+            return _secret(node)
+        case "create_connection":
+            return _connection(node)
+        case "create_cluster":
+            return ast.CreateCluster(
+                ident(the_token(node, "NAME")), value.any_options(node), _if_not_exists(node), span(node)
+            )
+        case "create_source":
+            return source(node)
+        case "create_view":
+            return _view(node)
+        case "create_sink":
+            return sink(node)
+        case "drop":
+            return _drop(node)
+        case "show":
+            return _show(node)
+        case "show_create":
+            kind = words(children(node, "kind")[0])
+            return ast.ShowCreate(kind, the_name(node), child(node, "redacted") is not None, span(node))
+        case "show_variable":
+            found = token(node, "NAME")
+            return ast.ShowVariable(ident(found) if found else None, span(node))
+        case "alter_system":
+            return ast.AlterSystem(ident(the_token(node, "NAME")), _assigned(node), span(node))
+        case "set_variable":
+            scope = child(node, "scope")
+            return ast.SetVariable(
+                ident(the_token(node, "NAME")), _assigned(node), words(scope) if scope else None, span(node)
+            )
+        case "explain":
+            return _explain(node)
+        case "select":
+            return ast.Select(_query(the_token(node, "QUERY")), span(node))
+    raise AssertionError(node.data)
+
+
+def _if_not_exists(node: Node) -> bool:
+    return child(node, "if_not_exists") is not None
+
+
+def _query(found: Token) -> ast.Query:
+    return ast.Query(str(found), span(found))
+
+
+def _secret(node: Node) -> ast.CreateSecret:
+    found = children(node, "text", "concat", "call")[0]
+    written: ast.SecretValue
+    match found.data:
+        case "text":
+            written = value.text(found)
+        case "concat":
+            written = value.concat(found)
+        case _:
+            written = _call(found)
+    return ast.CreateSecret(the_name(node), written, _if_not_exists(node), span(node))
+
+
+def _call(node: Node) -> ast.Call:
+    function = the_token(node, "NAME")
+    arguments = tuple(value.text(each) for each in children(node, "text"))
+    if function in _LATER_SECRET_FUNCTIONS:
+        raise SinkqlError(
+            "SQ2901",
+            f"secrets from {function} are not supported yet",
+            span(function),
+            hint="Use AS env_var('NAME') or AS file('path').",
+        )
+    if function not in _SECRET_FUNCTIONS:
+        raise SinkqlError(
+            "SQ1024",
+            f'there is no secret function "{function}"',
+            span(function),
+            hint="Use AS env_var('NAME') or AS file('path').",
+        )
+    if len(arguments) != 1:
+        raise SinkqlError(
+            "SQ1025",
+            f"{function} takes one string, not {len(arguments)}",
+            span(node),
+            hint=f"Write {function}('…').",
+        )
+    return ast.Call(str(function), arguments, span(node))
+
+
+def _connection(node: Node) -> ast.CreateConnection:
+    to = children(node, "connection_to")[0]
+    kind = the_token(to, "KIND")
+    return ast.CreateConnection(
+        name=the_name(node),
+        kind=str(kind),
+        options=value.any_options(to),
+        validate=_validate(value.with_options(node)),
+        if_not_exists=_if_not_exists(node),
+        span=span(node),
+        kind_span=span(kind),
+    )
+
+
+def _validate(options: tuple[ast.Option, ...]) -> bool | None:
+    found = None
+    for option in options:
+        if option.name != "VALIDATE" or found is not None:
+            raise SinkqlError(
+                "SQ1023",
+                f"expected VALIDATE once, found {option.name}",
+                option.name_span,
+                hint="Write WITH (VALIDATE = false).",
+            )
+        match option.value:
+            case None:
+                found = True
+            case ast.Boolean(value=written):
+                found = written
+            case other:
+                raise SinkqlError(
+                    "SQ1023", "VALIDATE takes true or false", other.span, hint="Write WITH (VALIDATE = false)."
+                )
+    return found
+
+
+def _view(node: Node) -> ast.CreateView:
+    columns = child(node, "columns")
+    return ast.CreateView(
+        name=the_name(node),
+        query=_query(the_token(node, "QUERY")),
+        materialized=child(node, "materialized") is not None,
+        columns=tree.idents(columns) if columns is not None else (),
+        cluster=tree.cluster(node),
+        with_options=value.with_options(node),
+        if_not_exists=_if_not_exists(node),
+        or_replace=child(node, "replaceable") is not None,
+        temporary=child(node, "temporary") is not None,
+        span=span(node),
+    )
+
+
+def _drop(node: Node) -> ast.Drop:
+    rule = child(node, "drop_rule")
+    return ast.Drop(
+        kind=words(children(node, "kind")[0]),
+        names=tuple(tree.name(each) for each in children(children(node, "names")[0], "name")),
+        if_exists=child(node, "if_exists") is not None,
+        cascade=rule is not None and words(rule) == "CASCADE",
+        span=span(node),
+    )
+
+
+def _show(node: Node) -> ast.Show:
+    like, where = child(node, "like"), child(node, "where")
+    pattern = the_token(like, "STRING") if like else None
+    return ast.Show(
+        kind=words(children(node, "kinds")[0]),
+        schema=tree.child_name(node, "show_schema"),
+        cluster=tree.cluster(node),
+        like=ast.Text(str(pattern), span(pattern)) if pattern is not None else None,
+        where=_query(the_token(where, "CONDITION")) if where else None,
+        span=span(node),
+    )
+
+
+def _assigned(node: Node) -> ast.Value | None:
+    found = child(node, "values")
+    if found is None:
+        return None
+    items = tuple(
+        value.value(each) for each in children(found, "text", "number", "boolean", "null", "interval", "word")
+    )
+    return items[0] if len(items) == 1 else ast.Sequence(items, span(found))
+
+
+def _explain(node: Node) -> ast.Explain:
+    stage, output = child(node, "stage"), child(node, "explain_as")
+    explained = children(node, "explained_query", "item_ref", "create_sink", "create_view")[0]
+    explainee: ast.ItemRef | ast.Query | ast.CreateSink | ast.CreateView
+    match explained.data:
+        case "explained_query":
+            explainee = _query(the_token(explained, "QUERY"))
+        case "item_ref":
+            explainee = ast.ItemRef(words(children(explained, "item_kind")[0]), the_name(explained), span(explained))
+        case "create_sink":
+            explainee = sink(explained)
+        case _:
+            explainee = _view(explained)
+    return ast.Explain(
+        explainee,
+        stage=_STAGES[words(stage)] if stage else "PHYSICAL",
+        output=words(only(output)) if output else "TEXT",
+        span=span(node),
+    )

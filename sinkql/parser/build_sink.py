@@ -1,0 +1,110 @@
+"""The tree of CREATE SINK → ast: every form of it becomes the same statement."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.errors import SinkqlError, nearest
+from sinkql.parser import tree, value
+from sinkql.parser.tree import Node, child, children, ident, only, span, token, words
+
+_CLAUSES = {
+    "key": "KEY",
+    "mode": "MODE",
+    "sink_envelope": "MODE",
+    "partition_by": "PARTITION BY",
+    "parquet": "FORMAT",
+}
+_CALENDAR = ("year", "month", "day", "hour")
+_COUNTED = ("bucket", "truncate")
+
+
+def sink(node: Node) -> ast.CreateSink:
+    """Return the statement of a `create_sink` node. Raises SQ1021 for a clause that stands twice."""
+    clauses = _clauses(node)
+    target = children(node, "iceberg")[0]
+    names = [tree.name(each) for each in children(node, "name")]
+    kind = children(target, "iceberg_kind")[0]
+    key, mode, partition_by = clauses.get("KEY"), clauses.get("MODE"), clauses.get("PARTITION BY")
+    return ast.CreateSink(
+        relation=names[-1],
+        kind=words(kind),
+        connection=tree.the_name(target),
+        name=names[0] if len(names) > 1 else None,
+        options=value.options(child(target, "options")),
+        cluster=tree.cluster(node),
+        aws_connection=tree.child_name(target, "using_aws"),
+        format="PARQUET" if "FORMAT" in clauses else None,
+        key=_key(key) if key is not None else None,
+        mode=_mode(mode) if mode is not None else None,
+        partition_by=tuple(_transform(each) for each in children(partition_by, "transform"))
+        if partition_by is not None
+        else (),
+        with_options=value.with_options(node),
+        if_not_exists=child(node, "if_not_exists") is not None,
+        span=span(node),
+        kind_span=span(kind),
+    )
+
+
+def _clauses(node: Node) -> dict[str, Node]:
+    found: dict[str, Node] = {}
+    for clause in children(node, *_CLAUSES):
+        name = _CLAUSES[clause.data]
+        if name in found:
+            raise SinkqlError(
+                "SQ1021",
+                f"{_written(clause)} is given twice"
+                if found[name].data == clause.data
+                else "MODE and ENVELOPE say the same thing",
+                span(clause),
+                hint="Keep one of them.",
+            )
+        found[name] = clause
+    return found
+
+
+def _written(clause: Node) -> str:
+    return "ENVELOPE" if clause.data == "sink_envelope" else _CLAUSES[clause.data]
+
+
+def _key(node: Node) -> ast.Key:
+    enforcement = child(node, "enforcement")
+    enforced = enforcement is None or words(enforcement) == "ENFORCED"
+    return ast.Key(tree.idents(only(node)), enforced, span(node))
+
+
+def _mode(node: Node) -> ast.Mode:
+    word = words(node).split()[-1]
+    if word == "NONE":
+        return ast.Mode("append", changelog=False, span=span(node))
+    return ast.Mode(word.lower(), span=span(node))
+
+
+def _transform(node: Node) -> ast.Transform:
+    found, number = tree.tokens(node, "NAME"), token(node, "NUMBER")
+    if len(found) == 1:
+        return ast.Transform("identity", ident(found[0]), span=span(node))
+    function, column = found
+    if function not in _CALENDAR + _COUNTED:
+        near = nearest(function, _CALENDAR + _COUNTED)
+        hint = f"Did you mean {near}?" if near else "There are year, month, day, hour, bucket and truncate."
+        raise SinkqlError("SQ1028", f'there is no partition transform "{function}"', span(function), hint=hint)
+    if (number is not None) != (function in _COUNTED):
+        wanted = f"{function}(16, {column})" if function in _COUNTED else f"{function}({column})"
+        raise SinkqlError(
+            "SQ1028", f"{function} takes {_takes(function)}", span(node), hint=f"Write PARTITION BY ({wanted})."
+        )
+    if number is None:
+        return ast.Transform(str(function), ident(column), span=span(node))
+    if not number.isdecimal() or int(number) == 0:
+        raise SinkqlError(
+            "SQ1028",
+            f"{function} takes a whole number above 0, found {number}",
+            span(number),
+            hint=f"Write PARTITION BY ({function}(16, {column})).",
+        )
+    return ast.Transform(str(function), ident(column), int(number), span(node))
+
+
+def _takes(function: str) -> str:
+    return "a number and a column" if function in _COUNTED else "one column"

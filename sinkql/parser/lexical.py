@@ -1,0 +1,204 @@
+"""Text → lexemes: words, quoted names, strings, numbers and symbols, each with its place and its value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.parser import literal
+
+MAX_DEPTH = 100
+_CHARACTER = r"[A-Za-z_\u0080-\U0010ffff]"
+_TOKEN = re.compile(
+    rf"""
+    (?P<space>[ \t\r\n\f\v]+)
+  | (?P<line_comment>--[^\r\n]*)
+  | (?P<comment>/\*)
+  | (?P<escaped>[eE]')
+  | (?P<hex>[xX]')
+  | (?P<string>')
+  | (?P<quoted>")
+  | (?P<dollar>\$(?:{_CHARACTER}[A-Za-z0-9_\u0080-\U0010ffff]*)?\$)
+  | (?P<parameter>\$[0-9]+)
+  | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+  | (?P<word>{_CHARACTER}[A-Za-z0-9_$\u0080-\U0010ffff]*)
+  | (?P<symbol>::|=>|[=*()\[\]{{}},;.:])
+  | (?P<operator>[-+/<>~!@\#%^&|`?][-+*/<>=~!@\#%^&|`?]*)
+    """,
+    re.VERBOSE,
+)
+_COMMENT_MARK = re.compile(r"/\*|\*/")
+_PLAIN_END = re.compile(r"(?:[^']|'')*+'")
+_ESCAPED_END = re.compile(r"(?:[^'\\]|''|\\.)*+'", re.DOTALL)
+_QUOTED_END = re.compile(r'(?:[^"]|"")*+"')
+_CONTINUED = re.compile(r"[ \t\f\v]*[\r\n][ \t\r\n\f\v]*'")
+_NOT_ALLOWED = re.compile("[\0\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """Hold one token: `kind` is WORD, QUOTED, STRING, HEX, NUMBER, PARAMETER, END, or the symbol itself."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    value: str = ""
+
+    @property
+    def span(self) -> Span:
+        return Span(self.start, self.end)
+
+    @property
+    def keyword(self) -> str:
+        """Return the word in upper case, as keywords are spelled; empty for anything that is no keyword."""
+        return self.text.upper() if self.kind == "WORD" and self.text.isascii() else ""
+
+
+def check_characters(text: str) -> None:
+    """Refuse what no text may hold: NUL and lone surrogates. Raises SQ1016."""
+    found = _NOT_ALLOWED.search(text)
+    if found:
+        raise SinkqlError(
+            "SQ1016",
+            f"character U+{ord(found[0]):04X} is not allowed",
+            Span(*found.span()),
+            hint="Remove the character, and save the file as UTF-8.",
+        )
+
+
+def scan(text: str, start: int = 0) -> Iterator[Lexeme]:
+    """Yield the lexemes from `start` on, an END at last. Raises SQ1011 to SQ1019 where text is no lexeme."""
+    at, end = start, len(text)
+    open_at: list[int] = []
+    while at < end:
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise SinkqlError("SQ1016", f'unexpected character "{text[at]}"', Span(at, at + 1))
+        group = found.lastgroup
+        if group == "space" or group == "line_comment":
+            at = found.end()
+            continue
+        if group == "comment":
+            at = _comment_end(text, at)
+            continue
+        lexeme = _lexeme(text, found)
+        _follow_depth(lexeme, open_at)
+        yield lexeme
+        at = lexeme.end
+    yield Lexeme("END", "", len(text.rstrip()), len(text.rstrip()))
+
+
+def _follow_depth(lexeme: Lexeme, open_at: list[int]) -> None:
+    """Keep count of open brackets, so that neither this parser nor the one of queries runs out of stack."""
+    match lexeme.kind:
+        case "(" | "[" | "{":
+            open_at.append(lexeme.start)
+        case ")" | "]" | "}":
+            if open_at:
+                open_at.pop()
+        case ";":
+            open_at.clear()
+    if len(open_at) > MAX_DEPTH:
+        raise SinkqlError(
+            "SQ1019",
+            f"brackets are nested more than {MAX_DEPTH} deep",
+            lexeme.span,
+            hint="Split the query into views.",
+        )
+
+
+def _comment_end(text: str, start: int) -> int:
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(text, start):
+        # the two characters of "/*/" are one mark, never two that overlap: finditer sees to it
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    raise SinkqlError("SQ1012", "comment is never closed", Span(start, start + 2), hint="Close it with */.")
+
+
+def _lexeme(text: str, found: re.Match[str]) -> Lexeme:
+    start, end = found.span()
+    match found.lastgroup:
+        case "word":
+            return Lexeme("WORD", found[0], start, end, literal.folded(found[0], Span(start, end)))
+        case "symbol":
+            return Lexeme(found[0], found[0], start, end)
+        case "string":
+            return _string(text, start, start + 1)
+        case "escaped":
+            return _string(text, start, start + 2, escaped=True)
+        case "hex":
+            end = _end(_PLAIN_END, text, start, start + 2)
+            return Lexeme("HEX", text[start:end], start, end)
+        case "quoted":
+            return _quoted(text, start)
+        case "dollar":
+            return _dollar(text, start, found[0])
+        case "number":
+            return Lexeme("NUMBER", found[0], start, end, found[0].upper())
+        case "parameter":
+            return Lexeme("PARAMETER", found[0], start, end)
+        case _:
+            operator = _operator(found[0])
+            return Lexeme(operator, operator, start, start + len(operator))
+
+
+def _string(text: str, start: int, inside: int, *, escaped: bool = False) -> Lexeme:
+    """Read a string, and those that continue it: a line break and nothing but whitespace lies between them."""
+    pattern = _ESCAPED_END if escaped else _PLAIN_END
+    parts = []
+    while True:
+        end = _end(pattern, text, start, inside)
+        body = text[inside : end - 1].replace("''", "'") if not escaped else literal.unescaped(text, inside, end - 1)
+        parts.append(body)
+        more = _CONTINUED.match(text, end)
+        if more is None:
+            return Lexeme("STRING", text[start:end], start, end, "".join(parts))
+        inside = more.end()
+
+
+def _end(pattern: re.Pattern[str], text: str, start: int, inside: int) -> int:
+    found = pattern.match(text, inside)
+    if found is None:
+        raise SinkqlError(
+            "SQ1011", "string is never closed", Span(start, inside), hint="Close it with '; a quote inside is ''."
+        )
+    return found.end()
+
+
+def _quoted(text: str, start: int) -> Lexeme:
+    found = _QUOTED_END.match(text, start + 1)
+    if found is None:
+        raise SinkqlError(
+            "SQ1013",
+            "quoted name is never closed",
+            Span(start, start + 1),
+            hint='Close it with "; a quote inside is "".',
+        )
+    end = found.end()
+    value = literal.quoted(text[start + 1 : end - 1].replace('""', '"'), Span(start, end))
+    return Lexeme("QUOTED", text[start:end], start, end, value)
+
+
+def _dollar(text: str, start: int, tag: str) -> Lexeme:
+    inside = start + len(tag)
+    end = text.find(tag, inside)
+    if end < 0:
+        raise SinkqlError("SQ1014", f"string {tag} is never closed", Span(start, inside), hint=f"Close it with {tag}.")
+    return Lexeme("STRING", text[start : end + len(tag)], start, end + len(tag), text[inside:end])
+
+
+def _operator(run: str) -> str:
+    """Return the operator that a run of operator characters begins with; comments end it."""
+    for mark in ("--", "/*"):
+        place = run.find(mark)
+        if place > 0:
+            run = run[:place]
+    if not re.search(r"[~!@#%^&|`?]", run):
+        while len(run) > 1 and run[-1] in "+-":
+            run = run[:-1]
+    return run

@@ -1,0 +1,98 @@
+"""Trees of values and options → ast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lark import Token, Tree
+
+from sinkql import ast
+from sinkql.parser.tree import Node, child, children, name, only, span, the_name, the_token, words
+
+_LOWER_CASE = "CATALOG TYPE"
+
+
+def options(node: Node | None) -> tuple[ast.Option, ...]:
+    """Return the options of an `options` or `bare_options` node; none for no node."""
+    return tuple(_option(each) for each in children(node, "option")) if node is not None else ()
+
+
+def any_options(node: Node) -> tuple[ast.Option, ...]:
+    """Return the options below a node, in brackets or without."""
+    return options(child(node, "options") or child(node, "bare_options"))
+
+
+def with_options(node: Node) -> tuple[ast.Option, ...]:
+    """Return the options of the node's WITH clause."""
+    found = child(node, "with_options")
+    return any_options(found) if found is not None else ()
+
+
+def _option(node: Node) -> ast.Option:
+    label = the_token(node, "LABEL")
+    found = next((value(each) for each in node.children if isinstance(each, Tree)), None)
+    if label == _LOWER_CASE and isinstance(found, ast.Text):
+        # its words mean the same in any case; one spelling makes equal statements equal
+        found = replace(found, value=found.value.lower())
+    return ast.Option(str(label), found, span(node), span(label))
+
+
+def value(node: Node) -> ast.Value:
+    """Return the value that a node of the grammar's `value` is."""
+    match node.data:
+        case "text":
+            return text(node)
+        case "number":
+            return number(node)
+        case "boolean":
+            return ast.Boolean(words(node) == "TRUE", span(node))
+        case "null":
+            return ast.Null(span(node))
+        case "interval":
+            return _interval(node)
+        case "secret_ref":
+            return ast.SecretRef(the_name(node), span(node))
+        case "word":
+            return ast.Word(the_name(node), span(node))
+        case "dead_letter":
+            return ast.Text("DEAD LETTER", span(node))
+        case "concat":
+            return concat(node)
+        case "sequence":
+            return ast.Sequence(tuple(value(each) for each in node.children if isinstance(each, Tree)), span(node))
+        case "map":
+            return ast.Map(tuple(_entry(each) for each in children(node, "entry")), span(node))
+    raise AssertionError(node.data)
+
+
+def text(node: Node) -> ast.Text:
+    """Return the string that a `text` node is."""
+    return ast.Text(str(the_token(node, "STRING")), span(node))
+
+
+def number(node: Node) -> ast.Number:
+    """Return the number that a `number` node is, its sign included."""
+    found = the_token(node, "NUMBER")
+    negative = span(node).start < span(found).start
+    return ast.Number(f"-{found}" if negative else str(found), span(node))
+
+
+def concat(node: Node) -> ast.Concat:
+    """Return the strings and secrets that a `concat` node joins."""
+    parts = tuple(value(each) for each in node.children if isinstance(each, Tree))
+    return ast.Concat(tuple(part for part in parts if isinstance(part, ast.Text | ast.SecretRef)), span(node))
+
+
+def _interval(node: Node) -> ast.Interval:
+    units = " to ".join(_unit(each) for each in children(node, "unit"))
+    return ast.Interval(
+        f"{the_token(node, 'STRING')} {units}".rstrip() if units else str(the_token(node, "STRING")), span(node)
+    )
+
+
+def _unit(node: Node) -> str:
+    return words(node).lower()
+
+
+def _entry(node: Node) -> ast.MapEntry:
+    return ast.MapEntry(str(the_token(node, "STRING")), value(only(node)))

@@ -1,0 +1,57 @@
+"""Words with a meaning of their own: reserved ones, option names, connection types, and options that hold secrets."""
+
+RESERVED = frozenset(
+    "WITH SELECT FROM WHERE GROUP HAVING QUALIFY WINDOW ORDER LIMIT OFFSET FETCH OPTIONS RETURNING UNION EXCEPT "
+    "INTERSECT".split()
+)
+"""Words that are names only in quotes, or after AS."""
+
+QUOTED = RESERVED | frozenset(
+    "TRUE FALSE NULL ARRAY CASE CAST NOT IF IN ALL DEFAULT SECRET INTERVAL MAP DEAD SESSION LOCAL PRIMARY".split()
+)
+"""Words that are printed in quotes: reserved, or a keyword somewhere where a name may stand too."""
+
+SENSITIVE = frozenset(
+    {
+        "ACCESS KEY ID", "CREDENTIAL", "PASSWORD", "SASL PASSWORD", "SASL USERNAME", "SECRET ACCESS KEY",
+        "SERVICE ACCOUNT KEY", "SESSION TOKEN", "SSL CERTIFICATE", "SSL CERTIFICATE AUTHORITY", "SSL KEY", "USER",
+        "USERNAME",
+    }
+)  # fmt: skip
+"""Options whose literals are secrets."""
+
+CONNECTION_KINDS = frozenset(
+    {
+        "AWS", "AWS PRIVATELINK", "AWS GLUE SCHEMA REGISTRY", "GCP", "KAFKA", "CONFLUENT SCHEMA REGISTRY", "POSTGRES",
+        "SSH TUNNEL", "SQL SERVER", "MYSQL", "ICEBERG CATALOG",
+    }
+)  # fmt: skip
+"""Connection types. The connectors decide which there are; these tell where a type ends and its options begin."""
+
+OPTION_NAMES = SENSITIVE | frozenset(
+    {
+        # connections
+        "ACCESS DELEGATION", "ASSUME ROLE ARN", "ASSUME ROLE SESSION NAME", "AVAILABILITY ZONE", "AVAILABILITY ZONES",
+        "AWS CONNECTION", "AWS PRIVATELINK", "BROKER", "BROKERS", "CATALOG TYPE", "DATABASE", "ENDPOINT",
+        "GCP CONNECTION", "HOST", "OAUTH2 SERVER URL", "PORT", "PROGRESS TOPIC", "PROGRESS TOPIC REPLICATION FACTOR",
+        "REGION", "REGISTRY", "SASL MECHANISMS", "SCOPE", "SECURITY PROTOCOL", "SERVICE NAME", "SSH TUNNEL",
+        "SSL MODE", "STORAGE PROVIDER", "URL", "VALIDATE", "WAREHOUSE",
+        # clusters
+        "CONF", "CORES", "DISK", "EXECUTORS", "INTROSPECTION DEBUGGING", "INTROSPECTION INTERVAL", "MANAGED", "MASTER",
+        "MEMORY", "REPLICAS", "REPLICATION FACTOR", "SCHEDULE", "SIZE", "WORKLOAD CLASS",
+        # sources
+        "AS OF", "BATCH SIZE", "EXCLUDE COLUMNS", "FOLLOW", "GLOB", "GROUP ID PREFIX", "IGNORE COLUMNS", "KEYS",
+        "MAX CARDINALITY", "MAX FILES PER COMMIT", "ON ERROR", "PARTITIONS", "PATH", "PUBLICATION", "RECURSIVE",
+        "RETAIN HISTORY", "ROWS PER SECOND", "SCALE FACTOR", "SEED", "SNAPSHOT ROUNDS", "START OFFSET",
+        "START TIMESTAMP", "TEXT COLUMNS", "TICK INTERVAL", "TIMESTAMP INTERVAL", "TOPIC",
+        "TOPIC METADATA REFRESH INTERVAL", "TRANSACTIONAL SNAPSHOT", "UP TO", "VALUE SIZE",
+        # views
+        "ASSERT NOT NULL", "PARTITION BY", "REFRESH",
+        # sinks
+        "COMMIT INTERVAL", "COMPRESSION TYPE", "EXISTING ROWS", "FORMAT VERSION", "LEGACY IDS", "MAINTENANCE",
+        "MAX ROWS PER COMMIT", "NAMESPACE", "PARTITION STRATEGY", "PROGRESS GROUP ID PREFIX", "RETAIN SNAPSHOTS",
+        "SNAPSHOT", "TABLE", "TOPIC CONFIG", "TOPIC PARTITION COUNT", "TOPIC REPLICATION FACTOR",
+        "TRANSACTIONAL ID PREFIX", "VERSION",
+    }
+)  # fmt: skip
+"""Option names after which `=` may be left out before a bare word: `SIZE small`. Any other name needs it there."""
