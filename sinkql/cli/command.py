@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _wants_json(arguments: Sequence[str]) -> bool:
     return "--output=json" in arguments or any(
-        (first, second) == ("--output", "json") for first, second in zip(arguments, arguments[1:], strict=False)
+        (first, second) == ("--output", "json") for first, second in pairwise(arguments)
     )
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
-from sinkql import ast, logical
+from sinkql import ast, logical, physical
 from sinkql.connector.store import ObjectStore, OpenStore
-from sinkql.connector.stream import OpenReader, OpenWriter
+from sinkql.connector.stream import Context, OpenReader, OpenWriter
 from sinkql.errors import Notice
 
 
@@ -93,7 +93,8 @@ class SinkKind:
 
     `facts` reaches out: the catalog answers, the target table's schema. `shape` is what the sink reads; the
     statement's key and mode are checked by the planner before. `check` comes after all
-    other rules: it refuses what is right but cannot be done yet.
+    other rules: it refuses what is right but cannot be done yet. `reading` gives lines that tell how to read what the
+    sink wrote, `first_rows` some of its rows with their columns' names.
     """
 
     name: str
@@ -101,6 +102,8 @@ class SinkKind:
     writer: OpenWriter
     facts: Callable[[ast.CreateSink, logical.Sink, World], logical.Facts] | None = None
     check: Callable[[ast.CreateSink, logical.Sink, Planning], None] | None = None
+    reading: Callable[[physical.Write, Context], list[str]] | None = None
+    first_rows: Callable[[physical.Write, Context, int], tuple[tuple[str, ...], list[tuple[Any, ...]]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

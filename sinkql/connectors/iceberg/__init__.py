@@ -7,6 +7,7 @@
 * `target`, `marker`, `snapshot`: one table: load, claim, commit, and what its snapshots say.
 * `datafile`, `keyhash`, `run`, `index`, `deletes`, `upsert`: rows → data files, position deletes and the key index.
 * `writer`: a job's write → a `Writer` over all of these.
+* `reading`: a sink's table → lines to read it with, and its first rows.
 """
 
 from __future__ import annotations
@@ -40,8 +41,32 @@ def _open_writer(write: physical.Write, context: Context) -> Writer:
     return open_writer(write, context)
 
 
+def _reading(write: physical.Write, context: Context) -> list[str]:
+    from sinkql.connectors.iceberg.reading import lines
+
+    return lines(write, context)
+
+
+def _first_rows(
+    write: physical.Write, context: Context, limit: int
+) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    from sinkql.connectors.iceberg.reading import first_rows
+
+    return first_rows(write, context, limit)
+
+
 connector = Connector(
     "iceberg",
     connections=(ConnectionKind("ICEBERG CATALOG", plan_connection, validate=_validate),),
-    sinks=(SinkKind("ICEBERG CATALOG", plan_sink, _open_writer, facts=_find_facts, check=check_supported),),
+    sinks=(
+        SinkKind(
+            "ICEBERG CATALOG",
+            plan_sink,
+            _open_writer,
+            facts=_find_facts,
+            check=check_supported,
+            reading=_reading,
+            first_rows=_first_rows,
+        ),
+    ),
 )

@@ -1,0 +1,50 @@
+"""A sink's table → lines to read it with in DuckDB and PyIceberg, and its first rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sinkql import physical
+from sinkql.connector.stream import Context
+from sinkql.connectors.iceberg.catalog import CATALOG_NAME, local_folder, open_catalog
+
+
+def first_rows(write: physical.Write, context: Context, limit: int) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Return the table's column names and up to `limit` of its rows as they are now."""
+    table = _catalog(write, context).load_table(_identifier(write))
+    rows = table.scan(limit=limit).to_arrow()
+    return tuple(rows.column_names), [tuple(row.values()) for row in rows.to_pylist()]
+
+
+def lines(write: physical.Write, context: Context) -> list[str]:
+    """Return how to read the table: a line of SQL for DuckDB and one of Python for PyIceberg; no secret is in them."""
+    options = write.connection.options
+    namespace, name = write.options["namespace"], write.options["table"]
+    if options["catalog_type"] == "memory":
+        return []
+    if options["catalog_type"] == "sql":
+        catalog = _catalog(write, context)
+        folder = local_folder(catalog.load_table(_identifier(write)).location())
+        properties = {"type": "sql", "uri": catalog.properties["uri"]}
+        duckdb = f"SELECT * FROM iceberg_scan('{folder}') LIMIT 10;" if folder is not None else None
+    else:
+        properties = {"type": "rest", "uri": options["url"], "warehouse": options.get("warehouse") or ""}
+        duckdb = (
+            f"ATTACH '{properties['warehouse']}' AS lake (TYPE iceberg, ENDPOINT '{options['url']}'); "
+            f'SELECT * FROM lake."{namespace}"."{name}" LIMIT 10;'
+        )
+    arguments = ", ".join(f"{key}={value!r}" for key, value in properties.items() if value)
+    python = (
+        f"from pyiceberg.catalog import load_catalog; print(load_catalog({CATALOG_NAME!r}, {arguments})"
+        f".load_table({f'{namespace}.{name}'!r}).scan(limit=10).to_arrow().to_pylist())"
+    )
+    return [*([f"DuckDB:    {duckdb}"] if duckdb else []), f"PyIceberg: {python}"]
+
+
+def _identifier(write: physical.Write) -> tuple[str, ...]:
+    return (*write.options["namespace"].split("."), write.options["table"])
+
+
+def _catalog(write: physical.Write, context: Context) -> Any:  # pyiceberg's catalogs have no common property type
+    storage = context.store(write.aws_connection).properties() if write.aws_connection is not None else None
+    return open_catalog(write.connection.name, write.connection.options, context.secret, storage)
