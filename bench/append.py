@@ -1,0 +1,71 @@
+"""Append JSON lines to Iceberg: SinkQL beside Spark's own Iceberg sink, on the same files in the same run.
+
+    python -m bench.append [--rows 2000000] [--runs 3] [--cores 2]
+
+Prints rows per CPU-second of the whole process tree, median of the runs. Start-up (a run of 1,000 rows) is taken off
+and printed beside. Parity is count and sums of both tables as DuckDB reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from bench.common import HOME, median, read_back, run_sinkql, run_spark, script, show
+from bench.data import EVENT_COLUMNS, write_events
+from bench.meter import Cost
+
+_FILES_A_COMMIT = 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    arguments = parser.parse_args()
+    home = HOME / "append"
+    shutil.rmtree(home, ignore_errors=True)
+    write_events(home / "large", arguments.rows, 8)
+    write_events(home / "small", 1_000, 1)
+    results: dict[str, list[tuple[Cost, Cost]]] = {"sinkql": [], "spark iceberg sink": []}
+    for run in range(arguments.runs):
+        for name, costs in results.items():
+            work = home / f"{name.replace(' ', '-')}-{run}"
+            costs.append((_run(name, home / "small", work / "s", arguments.cores),
+                          _run(name, home / "large", work / "l", arguments.cores)))  # fmt: skip
+            shutil.rmtree(work / "s")
+        tables = [home / f"sinkql-{run}/l/lake/n/t", home / f"spark-iceberg-sink-{run}/l/warehouse/n/t"]
+        ours, theirs = (read_back(table, ("id", "user_id", "qty")) for table in tables)
+        print(f"run {run + 1}: parity {'ok' if ours == theirs else f'FAILED: {ours} and {theirs}'}", flush=True)
+    rates = {
+        name: median([(arguments.rows - 1_000) / (large.cpu_s - small.cpu_s) for small, large in costs])
+        for name, costs in results.items()
+    }
+    show(
+        [
+            ("append", "rows/CPU-s", "start-up CPU-s", "peak MB"),
+            *(
+                (
+                    name,
+                    f"{rates[name]:,.0f}",
+                    f"{median([small.cpu_s for small, _ in costs]):.1f}",
+                    f"{median([large.peak_mb for _, large in costs]):,.0f}",
+                )
+                for name, costs in results.items()
+            ),
+        ]
+    )
+    print(f"sinkql is {rates['sinkql'] / rates['spark iceberg sink']:.2f} times as fast")
+
+
+def _run(name: str, source: Path, work: Path, cores: int) -> Cost:
+    if name == "sinkql":
+        text = script(EVENT_COLUMNS, source, "ENVELOPE NONE", cores=cores, files=_FILES_A_COMMIT)
+        return run_sinkql(text, work)
+    return run_spark("append", source, work, files=_FILES_A_COMMIT, cores=cores)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""A command → what its whole process tree cost: CPU seconds, wall seconds, peak memory."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans of the command become this process's children, so their CPU counts
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Hold what a command cost; memory is the peak of the tree's summed proportional set sizes, sampled."""
+
+    cpu_s: float
+    wall_s: float
+    peak_mb: float
+
+
+def measure(command: Sequence[str], *, folder: Path, environment: dict[str, str] | None = None) -> Cost:
+    """Run a command to its end and return its cost; its output goes to `log` in the folder. Raises if it fails."""
+    ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
+    before, began = _children_cpu(), time.monotonic()
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, env=os.environ | (environment or {})
+        )
+        sampler = _Sampler(process.pid)
+        sampler.start()
+        code = process.wait()
+        wall = time.monotonic() - began
+        sampler.done.set()
+        sampler.join()
+    _reap()
+    if code != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {code}:\n{(folder / 'log').read_text()[-3000:]}")
+    return Cost(_children_cpu() - before, wall, sampler.peak_mb)
+
+
+def tree_cpu(pid: int) -> float:
+    """Return the CPU seconds that a live process and all below it used so far, those that ended included."""
+    total = 0.0
+    for each in _tree(pid):
+        with suppress(OSError):
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+            total += sum(int(fields[i]) for i in range(11, 15))
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def _children_cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _reap() -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            time.sleep(0.05)
+
+
+class _Sampler(threading.Thread):
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.pid = pid
+        self.done = threading.Event()
+        self.peak_mb = 0.0
+
+    def run(self) -> None:
+        while not self.done.wait(0.25):
+            self.peak_mb = max(self.peak_mb, sum(_pss_mb(pid) for pid in _tree(self.pid)))
+
+
+def _tree(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found, waiting = [], [root]
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        waiting.extend(children.get(pid, []))
+    return found
+
+
+def _pss_mb(pid: int) -> float:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
+    return 0.0

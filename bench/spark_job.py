@@ -1,0 +1,64 @@
+"""What a user would write today: one Spark job from JSON files into Iceberg. Run as a program, one job a process.
+
+`append`: Structured Streaming into Iceberg's own sink. `merge`: foreachBatch and MERGE INTO, merge-on-read.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from bench.data import SPARK_EVENTS, SPARK_ROWS
+
+
+def main(kind: str, source: str, work: str, jar: str, files: str, cores: str) -> None:
+    from pyspark.sql import DataFrame, SparkSession
+
+    folder = Path(work)
+    spark = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .config("spark.jars", jar)
+        .config("spark.driver.memory", "4g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", cores)
+        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+        .config("spark.sql.catalog.ice", "org.apache.iceberg.spark.SparkCatalog")
+        .config("spark.sql.catalog.ice.type", "hadoop")
+        .config("spark.sql.catalog.ice.warehouse", str(folder / "warehouse"))
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    columns = SPARK_EVENTS if kind == "append" else SPARK_ROWS
+    properties = "'format-version'='2','write.parquet.compression-codec'='zstd','write.distribution-mode'='none'"
+    if kind == "merge":
+        properties += ",'write.merge.mode'='merge-on-read','write.update.mode'='merge-on-read'"
+    spark.sql(f"CREATE TABLE IF NOT EXISTS ice.n.t ({columns}) USING iceberg TBLPROPERTIES ({properties})")
+    stream = spark.readStream.schema(columns).option("maxFilesPerTrigger", files).json(source)
+    if kind == "append" or "base" in source:
+        options = {"checkpointLocation": str(folder / f"checkpoint-{Path(source).name}"), "fanout-enabled": "true"}
+        query = stream.writeStream.format("iceberg").options(**options).trigger(availableNow=True).toTable("ice.n.t")
+        query.awaitTermination()
+        return
+
+    def merge(batch: DataFrame, number: int) -> None:
+        batch.createOrReplaceTempView("changes")
+        batch.sparkSession.sql(
+            "MERGE INTO ice.n.t USING (SELECT id, qty, price, name, seq FROM (SELECT *, row_number() OVER "
+            "(PARTITION BY id ORDER BY seq DESC) AS latest FROM changes) WHERE latest = 1) AS c ON t.id = c.id "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+
+    query = (
+        stream.writeStream.foreachBatch(merge)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
