@@ -21,6 +21,7 @@ from sqlalchemy.engine import make_url
 
 from sinkql import logical
 from sinkql.connector.plan import World
+from sinkql.connector.secret import reveal
 from sinkql.connectors.iceberg.failure import explain
 
 CATALOG_NAME = "default"
@@ -40,7 +41,7 @@ def open_catalog(
     try:
         match options["catalog_type"]:
             case "sql":
-                return _open_sql(options, secret, storage or {})
+                return _open_sql(options, storage or {})
             case "memory":
                 return _open_memory(name)
             case _:
@@ -60,15 +61,6 @@ def validate(connection: logical.Connection, world: World) -> None:
         catalog.close()
 
 
-def text(value: Any, secret: Callable[[str], str]) -> str | None:
-    """Return an option's text, with the values of the secrets in it."""
-    if value is None or isinstance(value, str):
-        return value
-    if "secret" in value:
-        return secret(value["secret"])
-    return "".join(part if isinstance(part, str) else secret(part["secret"]) for part in value["secret_text"])
-
-
 def local_folder(location: str) -> Path | None:
     """Return the local folder of a location, None if it is elsewhere."""
     parts = urlsplit(location)
@@ -80,8 +72,8 @@ def local_folder(location: str) -> Path | None:
 # --- sql and memory ---------------------------------------------------------------------------------------------
 
 
-def _open_sql(options: Mapping[str, Any], secret: Callable[[str], str], storage: Mapping[str, str]) -> Catalog:
-    url = make_url(text(options["url"], secret) or "")
+def _open_sql(options: Mapping[str, Any], storage: Mapping[str, str]) -> Catalog:
+    url = make_url(options["url"])
     if url.get_backend_name() == "sqlite":
         if url.database and url.database != ":memory:":
             _make_folder(Path(url.database).resolve().parent)
@@ -113,13 +105,12 @@ def _open_memory(name: str) -> Catalog:
 
 
 def _open_rest(options: Mapping[str, Any], secret: Callable[[str], str], storage: Mapping[str, str]) -> Catalog:
-    url = (text(options["url"], secret) or "").rstrip("/")
+    url = options["url"].rstrip("/")
     properties = {"uri": url, **storage}
     if options.get("warehouse"):
         properties["warehouse"] = options["warehouse"]
-    credential = text(options.get("credential"), secret)
-    if credential:
-        properties["credential"] = credential
+    if "credential" in options:
+        properties["credential"] = reveal(options["credential"], secret)
         properties["scope"] = options.get("scope") or "catalog"
         properties["oauth2-server-uri"] = options.get("oauth2_server_url") or url + _TOKENS
     return _PatientRestCatalog(CATALOG_NAME, **properties)

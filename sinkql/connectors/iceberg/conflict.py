@@ -53,8 +53,7 @@ def since(table: Table, snapshot_id: int | None) -> list[Snapshot] | None:
         if snapshot.snapshot_id == snapshot_id:
             return found
         found.append(snapshot)
-    complete = not found or found[-1].parent_snapshot_id is None
-    return found if snapshot_id is None and complete else None
+    return None
 
 
 def changes_rows(snapshot: Snapshot) -> bool:

@@ -83,8 +83,9 @@ def find(table: Table, sink: str) -> Kept | None:
         return _decode(table, values, snapshot.snapshot_id, snapshot.sequence_number or 0)
     if noted is None:
         return None
-    complete = last is None or last.parent_snapshot_id is None
-    if complete or noted["sequence"] >= (last.sequence_number or 0 if last else 0):
+    # A parent of None does not mean that this is where the table began: some catalogs cut it off when they expire.
+    known = any(str(snapshot.snapshot_id) == noted["snapshot"] for snapshot in table.metadata.snapshots)
+    if known or last is None or noted["sequence"] >= (last.sequence_number or 0):
         raise rolled_back(table, sink)
     return _decode(table, noted, int(noted["snapshot"]), noted["sequence"])
 

@@ -16,7 +16,9 @@ from sinkql.connectors.iceberg.catalog import open_catalog
 from sinkql.connectors.iceberg.claim import Claim, take
 from sinkql.connectors.iceberg.commit import land
 from sinkql.connectors.iceberg.conflict import fenced, hold, same_table
+from sinkql.connectors.iceberg.expire import expire, expired
 from sinkql.connectors.iceberg.folder import metadata_path, read, write_once
+from sinkql.connectors.iceberg.keyed import UpsertMode
 from sinkql.connectors.iceberg.mode import AppendMode, Mode
 from sinkql.connectors.iceberg.snapshot import selfcheck
 from sinkql.connectors.iceberg.table import Wanted, check, ensure, foreign_rows, rows
@@ -35,7 +37,8 @@ class IcebergWriter:
         self._write = write
         self._context = context
         self._wanted = Wanted(write.columns, changelog=write.changelog, upsert=write.mode == "upsert")
-        self._opened: tuple[Target, Mode] | None = None
+        self._opened: Target | None = None
+        self._mode: Mode | None = None
         self._table: Table | None = None
         self._kept: markers.Kept | None = None
         self._mine: Marker | None = None
@@ -53,7 +56,7 @@ class IcebergWriter:
             connection=write.connection.name,
             hint_file=options["catalog_type"] == "sql",
         )
-        self._opened = target, self._mode()
+        self._opened = target
         table = ensure(target, self._wanted, sink_id=self._context.sink_id)
         check(table, self._wanted)
         if markers.find(table, self._context.sink_id) is None and not self._keep_rows and rows(table):
@@ -76,7 +79,7 @@ class IcebergWriter:
         if kept.marker.claim != claim.id:
             self._mine = None
             raise fenced(self._table, f"Epoch {kept.marker.epoch} has claimed the table at the same time.")
-        self._mine, self._kept = kept.marker, kept
+        self._mine, self._kept, self._mode = kept.marker, kept, self._new_mode()
         return kept.marker
 
     def refresh(self) -> Marker:
@@ -148,17 +151,23 @@ class IcebergWriter:
         return read(table, self._attachment(table, name))
 
     def maintain(self) -> None:
-        """Expire snapshots and remove what nothing reaches, when due."""
+        """Expire snapshots and remove what nothing reaches, when due; called between batches."""
+        table, kept = self._known
+        gone = expired(table, self._write.options)
+        if not gone:
+            return
+        expire(self._target, table, gone)
+        self._mode_of.sweep(table, kept)
 
     @property
     def _target(self) -> Target:
         assert self._opened is not None, "not open"
-        return self._opened[0]
+        return self._opened
 
     @property
     def _mode_of(self) -> Mode:
-        assert self._opened is not None, "not open"
-        return self._opened[1]
+        assert self._mode is not None, "not claimed"
+        return self._mode
 
     @property
     def _known(self) -> tuple[Table, markers.Kept]:
@@ -182,5 +191,8 @@ class IcebergWriter:
     def _attachment(self, table: Table, name: str) -> str:
         return metadata_path(table, f"sinkql-{self._context.sink_id}-{name}")
 
-    def _mode(self) -> Mode:
-        return AppendMode(changelog=self._write.changelog)
+    def _new_mode(self) -> Mode:
+        write = self._write
+        if write.mode == "upsert":
+            return UpsertMode(self._context.folder / "index", write.key, write.change)
+        return AppendMode(changelog=write.changelog)
