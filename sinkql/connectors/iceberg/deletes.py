@@ -33,7 +33,7 @@ class LiveFiles:
 def live_files(table: Table) -> LiveFiles:
     """List the data and position-delete files of the current snapshot.
 
-    Raises SQ3553 for equality deletes, SQ3554 for a format other than Parquet, SQ2951 for partitioned files.
+    Raises SQ3506 for equality deletes, SQ3554 for a format other than Parquet, SQ2952 for partitioned files.
     """
     data: dict[str, DataFile] = {}
     deletes: dict[str, DataFile] = {}
@@ -50,7 +50,7 @@ def _check(table: Table, file: DataFile, spec_id: int) -> None:
     name = ".".join(table.name())
     if file.content == DataFileContent.EQUALITY_DELETES:
         raise SinkqlError(
-            "SQ3553",
+            "SQ3506",
             f'table "{name}" has equality deletes, which an upsert sink cannot follow',
             detail=f"{file.file_path} was written by another program.",
             hint="Rewrite the table's data files with the program that writes them, or sink into a new table.",
@@ -69,7 +69,7 @@ def _check(table: Table, file: DataFile, spec_id: int) -> None:
 def partitioned(table: Table) -> SinkqlError:
     """Return the error for a table that is, or once was, partitioned."""
     return SinkqlError(
-        "SQ2951",
+        "SQ2952",
         f'table "{".".join(table.name())}" has partitions, which upsert sinks do not support yet',
         hint="Sink into an unpartitioned table, or use MODE APPEND.",
     )

@@ -29,8 +29,8 @@ _PART = 1 << 21
 def rebuild(table: Table, key: Sequence[KeyColumn], folder: Path, *, sink: str, epoch: int) -> Index:
     """Read the keys of every live row of the current snapshot into one run, and return the index, not yet saved.
 
-    Raises SQ3551 for two live rows with one key, SQ3553 for equality deletes, SQ3554 for files other than Parquet,
-    SQ2951 for partitions. Reads in parts of two million keys; a table without rows gives an index without runs.
+    Raises SQ3551 for two live rows with one key, SQ3506 for equality deletes, SQ3554 for files other than Parquet,
+    SQ2952 for partitions. Reads in parts of two million keys; a table without rows gives an index without runs.
     """
     live = live_files(table)
     dead = read_position_deletes(table.io, live.deletes)

@@ -69,7 +69,7 @@ class UpsertTask:
     @classmethod
     def of(cls, table: Table, index: Index, folder: Path, *, epoch: int, commit: str, change: physical.Change,
            bucketing: str, buckets: int) -> UpsertTask:  # fmt: skip
-        """Return the task of an attempt on a loaded table and its saved index; raises SQ2951 if it has partitions."""
+        """Return the task of an attempt on a loaded table and its saved index; raises SQ2952 if it has partitions."""
         if not table.spec().is_unpartitioned():
             raise partitioned(table)
         key = tuple(column.name for column in index.key)

@@ -1,0 +1,125 @@
+"""A keyed sink on a real table, without Spark: one snapshot a batch, and readers that tell what is there."""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, NestedField
+
+from sinkql import physical
+from sinkql.connector.stream import WriteResult
+from sinkql.connectors.iceberg.index import Index
+from sinkql.connectors.iceberg.rebuild import catch_up, rebuild
+from sinkql.connectors.iceberg.snapshot import Change, Notes, prepare
+from sinkql.connectors.iceberg.upsert import UpsertTask, key_columns
+
+NAME = "5b1c6c1e-1f62-4f0e-9f3d-0c8f6c1a7b11"
+
+
+def create_table(folder: Path, columns: Mapping[str, IcebergType], properties: dict[str, str] | None = None) -> Table:
+    catalog = SqlCatalog("test", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
+    catalog.create_namespace("shop")
+    fields = [NestedField(number, name, type_) for number, (name, type_) in enumerate(columns.items(), 1)]
+    return catalog.create_table(
+        "shop.orders", Schema(*fields), properties={"format-version": "2", **(properties or {})}
+    )
+
+
+class Sink:
+    """Write batches to a table as a writer does; `bucket_of` is a stand-in for the engine's shuffle."""
+
+    def __init__(self, table: Table, key: Sequence[str], folder: Path, *, change: physical.Change = "upsert") -> None:
+        self.table, self.folder, self.change = table, folder, change
+        self.key = key_columns(table, tuple(key))
+        self.epoch, self.buckets, self.bucketing = 1, 2, "crc"
+        self.merged = 0
+        self.index = rebuild(table, self.key, folder, sink=NAME, epoch=1)
+
+    def task(self) -> UpsertTask:
+        self.index.save(self.folder)
+        return UpsertTask.of(
+            self.table,
+            self.index,
+            self.folder,
+            epoch=self.epoch,
+            commit=uuid4().hex,
+            change=self.change,
+            bucketing=self.bucketing,
+            buckets=self.buckets,
+        )
+
+    def run(self, task: UpsertTask, batch: pa.Table) -> list[WriteResult]:
+        names = [column.name for column in self.key]
+        homes = [self._bucket_of(tuple(row.values())) for row in batch.select(names).to_pylist()]
+        results = []
+        for bucket in range(self.buckets):
+            rows = batch.filter(pa.array([home == bucket for home in homes], pa.bool_()))
+            results.append(task(bucket, uuid4().hex[:8], iter(rows.to_batches())))
+        return results
+
+    def commit(self, task: UpsertTask, results: Iterable[WriteResult]) -> None:
+        results = list(results)
+        index = self.index.after(results, epoch=self.epoch, commit=task.commit)
+        self.name = index.save(self.folder)
+        data = [result.data for result in results if result.data is not None]
+        self.merged += sum(bool(each.merged) for each in data)
+        entries = tuple(entry for each in data for entry in each.entries)
+        prepared = prepare(self.table, Change(add=entries), lambda snapshot, sequence: Notes({}, {}))
+        self.table.catalog.commit_table(self.table, prepared.requirements, prepared.updates)
+        self.table.refresh()
+        self.index = index
+
+    def apply(self, batch: pa.Table) -> None:
+        task = self.task()
+        self.commit(task, self.run(task, batch))
+
+    def restart(self) -> Index | None:
+        """Return what a start finds of the last commit's index."""
+        return Index.load(self.folder, self.name, self.key)
+
+    def rebuild(self) -> None:
+        self.index = rebuild(self.table, self.key, self.folder, sink=NAME, epoch=self.epoch)
+
+    def catch_up(self) -> None:
+        self.table.refresh()
+        self.index = catch_up(self.index, self.table, self.folder, epoch=self.epoch)
+
+    def places(self) -> list[tuple[int, int, str, int]]:
+        """Return the index's content: each live key's hash, and the path and position of its row."""
+        entries = self.index.entries(self.folder)
+        paths = [self.index.files[int(file)].path for file in entries.file]
+        return list(zip(entries.h1.tolist(), entries.h2.tolist(), paths, entries.pos.tolist(), strict=True))
+
+    def _bucket_of(self, key: tuple[Any, ...]) -> int:
+        return zlib.crc32(f"{self.bucketing}{key!r}".encode()) % self.buckets
+
+
+def duckdb_rows(table: Table) -> list[tuple[Any, ...]]:
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    for name in ("avro", "iceberg"):
+        folder = Path(str(importlib.import_module(f"duckdb_extension_{name}").__file__)).parent
+        (extension,) = folder.glob(f"extensions/*/{name}.duckdb_extension")
+        connection.execute(f"LOAD '{extension}'")
+    names = ", ".join(f'"{field.name}"' for field in table.schema().fields)
+    rows: list[tuple[Any, ...]] = connection.execute(
+        f"SELECT {names} FROM iceberg_scan('{table.metadata_location}')"
+    ).fetchall()
+    return rows
+
+
+def pyiceberg_rows(table: Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.scan().to_arrow().to_pylist()]
+
+
+def batch_of(columns: dict[str, list[Any]], types: dict[str, pa.DataType]) -> pa.Table:
+    return pa.table({name: pa.array(values, types[name]) for name, values in columns.items()})

@@ -1,0 +1,103 @@
+"""Random batches against a dict: the table holds what the dict holds, whatever happens to buckets and index."""
+
+import random
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from keyed_sink import Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
+from pyiceberg.types import DecimalType, LongType, StringType
+
+from sinkql.connectors.iceberg import run
+
+COLUMNS = {"name": StringType(), "number": LongType(), "amount": DecimalType(38, 2), "note": StringType()}
+TYPES = {
+    "name": pa.string(), "number": pa.int64(), "amount": pa.decimal128(12, 2), "note": pa.string(),
+    "$seq": pa.int64(), "$diff": pa.int64(),
+}  # fmt: skip
+
+Key = tuple[str | None, int | None]
+Row = tuple[Any, ...]
+
+
+def _key(rng: random.Random) -> Key:
+    name = rng.choice([None, "", "a", "é" * rng.randrange(20), f"name {rng.randrange(40)}"])
+    return name, rng.choice([None, rng.randrange(12)])
+
+
+def _value(rng: random.Random) -> Row:
+    return Decimal(rng.randrange(10**6)).scaleb(-2), rng.choice([None, f"note {rng.randrange(1000)}"])
+
+
+def _batch(rows: list[Row], last: str, rng: random.Random) -> pa.Table:
+    rng.shuffle(rows)
+    names = [*COLUMNS, last]
+    return batch_of({name: [row[place] for row in rows] for place, name in enumerate(names)}, TYPES)
+
+
+def _writes(rng: random.Random, model: dict[Key, Row], size: int) -> pa.Table:
+    rows = []
+    for seq in range(size):
+        key, value = _key(rng), _value(rng)
+        model[key] = value
+        rows.append((*key, *value, seq))
+    return _batch(rows, "$seq", rng)
+
+
+def _changes(rng: random.Random, model: dict[Key, Row], size: int) -> pa.Table:
+    rows: list[Row] = []
+    for key in {_key(rng) for _ in range(size)}:
+        before = model.pop(key, None)
+        if before is not None:
+            rows.append((*key, *before, -1))
+        if before is None or rng.random() < 0.6:
+            model[key] = _value(rng)
+            rows.append((*key, *model[key], 1))
+    return _batch(rows, "$diff", rng)
+
+
+def _sorted(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=repr)
+
+
+@pytest.mark.parametrize("change", ["upsert", "retract"])
+@pytest.mark.parametrize("granularity", ["partition", "file"])
+def test_table_holds_what_a_dict_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, granularity: str
+) -> None:
+    monkeypatch.setattr(run, "FAN", 3)  # merges must happen between changes of the buckets
+    rng = random.Random(f"{change} {granularity}")
+    table = create_table(tmp_path, COLUMNS, {"write.delete.granularity": granularity})
+    sink = Sink(table, ("name", "number"), tmp_path / "index", change=change)
+    model: dict[Key, Row] = {}
+    lost = 0
+    for number in range(36):
+        size = rng.choice([0, 1, 30, 200])
+        sink.apply(_changes(rng, model, size) if change == "retract" else _writes(rng, model, size))
+        if number % 9 == 8:
+            sink.buckets = rng.choice([1, 2, 3, 5])
+        if number == 20:
+            sink.bucketing = "another"
+        if number % 7 == 6:
+            before = sink.places()
+            if rng.random() < 0.5:
+                (sink.folder / sink.name).unlink()
+            found = sink.restart()
+            sink.epoch += 1
+            if found is None:
+                lost += 1
+                sink.rebuild()
+            else:
+                sink.index = found
+            assert before == sink.places()
+        if number % 6 == 5:
+            expected = _sorted([(*key, *value) for key, value in model.items()])
+            assert expected == _sorted(duckdb_rows(sink.table))
+            assert expected == _sorted(pyiceberg_rows(sink.table))
+            assert len(model) == sink.index.entries(sink.folder).rows
+    assert sink.merged > 10
+    assert lost > 0
+    rows, dead = (sum(getattr(file, name) for file in sink.index.files.values()) for name in ("rows", "dead"))
+    assert len(model) == rows - dead
