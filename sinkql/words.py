@@ -1,15 +1,29 @@
 """Words with a meaning of their own: reserved ones, option names, connection types, and options that hold secrets."""
 
 RESERVED = frozenset(
-    "WITH SELECT FROM WHERE GROUP HAVING QUALIFY WINDOW ORDER LIMIT OFFSET FETCH OPTIONS RETURNING UNION EXCEPT "
-    "INTERSECT".split()
-)
+    {
+        "WITH", "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH",
+        "OPTIONS", "RETURNING", "UNION", "EXCEPT", "INTERSECT",
+    }
+)  # fmt: skip
 """Words that are names only in quotes, or after AS."""
 
 QUOTED = RESERVED | frozenset(
-    "TRUE FALSE NULL ARRAY CASE CAST NOT IF IN ALL DEFAULT SECRET INTERVAL MAP DEAD SESSION LOCAL PRIMARY".split()
-)
+    {
+        "TRUE", "FALSE", "NULL", "ARRAY", "CASE", "CAST", "NOT", "IF", "IN", "ALL", "DEFAULT", "SECRET", "INTERVAL",
+        "MAP", "DEAD", "SESSION", "LOCAL", "PRIMARY",
+    }
+)  # fmt: skip
 """Words that are printed in quotes: reserved, or a keyword somewhere where a name may stand too."""
+
+SHOWN = frozenset(
+    {
+        "CLUSTERS", "COLUMNS", "CONNECTIONS", "CREATE", "DATABASES", "INDEXES", "MATERIALIZED", "OBJECTS", "PRIVILEGES",
+        "REDACTED", "ROLES", "SCHEMAS", "SECRETS", "SINKS", "SOURCES", "SUBSOURCES", "TABLES", "TIME", "TRANSACTION",
+        "TYPES", "VIEWS",
+    }
+)  # fmt: skip
+"""Words that after SHOW begin something else than a variable's name."""
 
 SENSITIVE = frozenset(
     {

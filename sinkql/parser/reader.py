@@ -36,6 +36,7 @@ def read(lexemes: Sequence[Lexeme], text: str) -> Tree[Token]:
         except UnexpectedToken:
             raise complaint(_expected(tokens), lexemes, place, text=text) from None
         if terminal == END:
+            assert isinstance(result, Tree)
             return result
         tokens.append(token)
         place += count
@@ -46,7 +47,7 @@ def _expected(tokens: Sequence[Token]) -> frozenset[str]:
     parser = grammar.start()
     for token in tokens:
         parser.feed_token(token)
-    return frozenset(parser.accepts())
+    return frozenset(_accepted(parser))
 
 
 def _token_text(terminal: str, lexemes: Sequence[Lexeme], text: str) -> str:
@@ -61,7 +62,7 @@ def _token_text(terminal: str, lexemes: Sequence[Lexeme], text: str) -> str:
 
 def _next_terminal(parser: InteractiveParser, lexemes: Sequence[Lexeme], place: int) -> tuple[str, int]:
     """Return the terminal that stands at `place`, and how many lexemes it takes."""
-    lexeme, row = lexemes[place], parser.choices()
+    lexeme, row = lexemes[place], _row(parser)
     if lexeme.kind in ("END", ";"):
         return END, 1
     if ("QUERY" in row and (lexeme.keyword or lexeme.kind) in _QUERY_STARTS) or "CONDITION" in row:
@@ -77,7 +78,7 @@ def _next_terminal(parser: InteractiveParser, lexemes: Sequence[Lexeme], place: 
 
 def _word_terminal(parser: InteractiveParser, lexemes: Sequence[Lexeme], place: int) -> str:
     """Say what one word is: where both may stand, a keyword if what follows can follow it, else a name."""
-    lexeme, row = lexemes[place], parser.choices()
+    lexeme, row = lexemes[place], _row(parser)
     keyword = lexeme.keyword
     if keyword == "WITH" and "CSV_WITH" in row and lexemes[place + 1].kind != "(":
         return "CSV_WITH"
@@ -95,17 +96,33 @@ def _word_terminal(parser: InteractiveParser, lexemes: Sequence[Lexeme], place: 
 
 def _follows(parser: InteractiveParser, terminal: str, following: Lexeme) -> bool:
     """Say whether the parser takes `terminal` and then some reading of the lexeme after it."""
-    ahead = parser.copy(deepcopy_values=False)
+    ahead = _copy(parser)
     try:
         ahead.feed_token(Token(terminal, ""))
     except UnexpectedToken:
         return False
-    return any(_takes(ahead, reading) for reading in _readings(following) if reading in ahead.choices())
+    return any(_takes(ahead, reading) for reading in _readings(following) if reading in _row(ahead))
+
+
+def _row(parser: InteractiveParser) -> dict[str, object]:
+    """Return what the parser's tables list for its state."""
+    row: dict[str, object] = parser.choices()  # type: ignore[no-untyped-call]  # Lark has no types there
+    return row
+
+
+def _copy(parser: InteractiveParser) -> InteractiveParser:
+    copied: InteractiveParser = parser.copy(deepcopy_values=False)  # type: ignore[no-untyped-call]  # as above
+    return copied
+
+
+def _accepted(parser: InteractiveParser) -> set[str]:
+    accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]  # as above
+    return accepted
 
 
 def _takes(parser: InteractiveParser, terminal: str) -> bool:
     try:
-        parser.copy(deepcopy_values=False).feed_token(Token(terminal, ""))
+        _copy(parser).feed_token(Token(terminal, ""))
     except UnexpectedToken:
         return False
     return True

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lark import Token, Tree
+from lark import Tree
 
 from sinkql import ast
-from sinkql.parser.tree import Node, child, children, name, only, span, the_name, the_token, words
+from sinkql.parser.tree import Node, child, children, only, span, the_name, the_token, words
 
 _LOWER_CASE = "CATALOG TYPE"
 
