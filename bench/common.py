@@ -66,7 +66,7 @@ def read_back(table: Path, columns: Sequence[str]) -> tuple[Any, ...]:
     sums = ", ".join(f"sum({column})" for column in columns)
     found = connection.execute(f"SELECT count(*), {sums} FROM iceberg_scan('{table}')").fetchone()
     assert found is not None
-    return found
+    return tuple(found)
 
 
 def median(values: Sequence[float]) -> float:
