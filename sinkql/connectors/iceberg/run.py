@@ -167,7 +167,7 @@ def merge_length(sizes: Sequence[int]) -> int:
     """
     length = total = 0
     for size in sizes:
-        if size >= BASE_KEYS or size > max(total, _SMALL):
+        if size >= BASE_KEYS or (length and size > max(total, _SMALL)):
             break
         length, total = length + 1, total + size
     return length if length >= FAN else 0
