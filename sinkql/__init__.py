@@ -1,0 +1,53 @@
+"""SinkQL: Materialize-style SQL into exactly-once Apache Iceberg pipelines on PySpark.
+
+* `connect`: a catalog of items and sinks, to run statements against.
+* `compile`: a text to its jobs, as data.
+* `parse`: a text to its syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sinkql import ast
+    from sinkql.program import Program
+    from sinkql.session import Session
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "compile", "connect", "parse"]
+
+# What the functions need is imported when they are called: importing the package costs next to nothing.
+
+
+def connect(path: str | Path | None = None) -> Session:
+    """Open a catalog: a file, a `sqlite:///` URL, a project's folder, or the working folder's `.sinkql/catalog.db`."""
+    from sinkql.session import Session
+
+    return Session(path)
+
+
+def parse(text: str) -> tuple[ast.Statement, ...]:
+    """Return the statements of a text; raises SinkqlError with the place of a mistake."""
+    from sinkql.errors import SinkqlError
+    from sinkql.mask import mask
+    from sinkql.parser import parse as parse_text
+
+    try:
+        return parse_text(text)
+    except SinkqlError as error:
+        masked = mask(text)
+        raise masked.cover(error.within(path=None, text=masked.text)) from error.__cause__
+
+
+def compile(text: str, *, facts: Mapping[str, Mapping[str, Any]] | None = None) -> Program:  # noqa: A001 the public name
+    """Return a text's items and jobs as data, without network, Spark or a catalog file.
+
+    `facts` are what is known of the outside for items, by name, as the catalog stores it.
+    """
+    from sinkql.program import compile_text
+
+    return compile_text(text, facts=facts)

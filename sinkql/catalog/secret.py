@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import secrets as random
 import stat
@@ -16,12 +15,11 @@ from typing import NoReturn
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
+from sinkql.mask import REDACTED
 
 KEY_VARIABLE = "SINKQL_CATALOG_KEY"
-REDACTED = "<redacted>"
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
-_LATER = ("vault", "aws_secret", "keyring")
 
 
 class SecretValue:
@@ -76,57 +74,15 @@ class Sealed:
 
 
 def given(value: ast.SecretValue) -> Given:
-    """Return what a CREATE SECRET's value says; raises SQ2052 and SQ2952 for functions that give no secret."""
+    """Return what a planned CREATE SECRET's value says."""
     match value:
         case ast.Text():
             return Given("literal", SecretValue(value.value))
         case ast.Concat():
-            return Given("literal", SecretValue("".join(_literal(part) for part in value.parts)))
+            parts = [part.value for part in value.parts if isinstance(part, ast.Text)]
+            return Given("literal", SecretValue("".join(parts)))
         case ast.Call():
-            return _called(value)
-
-
-def _literal(part: ast.Text | ast.SecretRef) -> str:
-    if isinstance(part, ast.Text):
-        return part.value
-    raise SinkqlError(
-        "SQ2952",
-        "a secret made of another secret is not supported yet",
-        part.span,
-        hint="Use the other secret where it is needed, as in CREDENTIAL = 'id:' || SECRET name.",
-    )
-
-
-def _called(call: ast.Call) -> Given:
-    function, arguments = call.function.lower(), [argument.value for argument in call.arguments]
-    if function in ("env_var", "file") and len(arguments) == 1:
-        return Given(function, reference=arguments[0])
-    if function == "decode" and len(arguments) == 2 and arguments[1].lower() in ("base64", "hex"):
-        return Given("literal", SecretValue(_decoded(arguments[0], arguments[1].lower(), call)))
-    if function in _LATER:
-        raise SinkqlError(
-            "SQ2952",
-            f"a secret from {function}() is not supported yet",
-            call.span,
-            hint="Use a literal, env_var('NAME') or file('path').",
-        )
-    raise SinkqlError(
-        "SQ2052",
-        f"{function}() with {len(arguments)} arguments gives no secret",
-        call.span,
-        hint="A secret is 'a literal', env_var('NAME'), file('path') or decode('text', 'base64').",
-    )
-
-
-def _decoded(text: str, encoding: str, call: ast.Call) -> str:
-    try:
-        data = base64.b64decode(text, validate=True) if encoding == "base64" else bytes.fromhex(text)
-        return data.decode()
-    except (binascii.Error, ValueError):
-        # Neither the text nor the decoder's reason is shown: both hold parts of the secret.
-        raise SinkqlError(
-            "SQ2053", f"the secret's text is not {encoding} of UTF-8 text", call.span, hint="Check how it was encoded."
-        ) from None
+            return Given(value.function, reference=value.arguments[0].value)
 
 
 class Vault:

@@ -1,0 +1,83 @@
+"""A planned item and its statement → what the system relations show of it, as JSON-able data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sinkql import ast, logical
+from sinkql.planner.name import join_name
+
+FindId = Callable[[str], str | None]
+"""Return the id of an item by its full name."""
+
+
+def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, find_id: FindId) -> dict[str, Any]:
+    """Return the item's type, ids of what it uses, columns and the like; never anything secret."""
+    match item:
+        case logical.Secret():
+            return {}
+        case logical.Connection():
+            return {"type": item.kind.lower().replace(" ", "-")}
+        case logical.Cluster():
+            return {"size": item.master if item.master.startswith("local") else None, "master": item.master}
+        case logical.Source():
+            return _source(item, statement, find_id)
+        case logical.View():
+            return _view(item, statement, find_id)
+        case logical.Sink():
+            return _sink(item, statement, facts, find_id)
+
+
+def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
+    assert isinstance(statement, ast.CreateSource)
+    return {
+        "type": item.kind.lower().replace(" ", "-"),
+        "connection_id": find_id(item.connection) if item.connection else None,
+        "envelope_type": (statement.envelope or "none").lower(),
+        "value_format": statement.format.name.lower() if statement.format else None,
+        "cluster_id": _cluster(statement.cluster, find_id),
+        "columns": _columns(item.shape),
+    }
+
+
+def _view(item: logical.View, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
+    assert isinstance(statement, ast.CreateView)
+    return {
+        "definition": statement.query.text,
+        "cluster_id": _cluster(statement.cluster, find_id),
+        "columns": _columns(item.shape),
+    }
+
+
+def _sink(item: logical.Sink, statement: ast.Create, facts: logical.Facts, find_id: FindId) -> dict[str, Any]:
+    assert isinstance(statement, ast.CreateSink)
+    return {
+        "type": item.kind.split()[0].lower(),
+        "connection_id": find_id(item.connection),
+        "envelope_type": item.mode.value if item.changelog or item.mode is logical.SinkMode.UPSERT else "none",
+        "cluster_id": find_id(item.cluster),
+        "namespace": _text(statement.options, "NAMESPACE"),
+        "table": _text(statement.options, "TABLE"),
+        "sink_id": facts.get("sink_id"),
+    }
+
+
+def _columns(shape: logical.Shape) -> list[dict[str, Any]]:
+    return [
+        {"name": column.name, "type": str(column.type), "nullable": int(column.nullable)} for column in shape.columns
+    ]
+
+
+def _text(options: tuple[ast.Option, ...], name: str) -> str | None:
+    for option in options:
+        match option:
+            case ast.Option(name=found, value=ast.Text() as text) if found == name:
+                return text.value
+            case ast.Option(name=found, value=ast.Word() as word) if found == name:
+                return word.name.text
+    return None
+
+
+def _cluster(cluster: ast.Ident | None, find_id: FindId) -> str | None:
+    return find_id(join_name(cluster.value)) if cluster is not None else None

@@ -1,0 +1,203 @@
+"""The items of a catalog file ↔ their plans in memory: what is stored is SQL and facts, loading is planning again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.engine import Connection
+
+from sinkql import ast, logical
+from sinkql.catalog import schema
+from sinkql.catalog.control import Control, wish
+from sinkql.catalog.database import Database
+from sinkql.catalog.journal import Journal
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.reader import WithBroken
+from sinkql.catalog.row import Stored, delete_item, generation_of, insert_item, insert_secret, next_number, parsed
+from sinkql.catalog.secret import Given, Sealed, SecretValue, Vault
+from sinkql.catalog.system import create_views
+from sinkql.connector.registry import Registry
+from sinkql.errors import SinkqlError
+from sinkql.mask import without_literal
+from sinkql.parser import parse
+from sinkql.planner.name import split_name
+from sinkql.printer import to_sql
+
+_T = TypeVar("_T")
+
+
+class ChangedError(Exception):
+    """Say that another process changed the catalog since it was read: read it again, and plan again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Hold a stored item that plans no more, and why."""
+
+    entry: logical.Entry
+    error: SinkqlError
+
+
+class Catalog:
+    """Hold an open catalog: `plans` are its items as of the last `refresh`, `broken` those that plan no more."""
+
+    def __init__(self, path: Path, registry: Registry) -> None:
+        self.registry = registry
+        self.database = Database(path, create_views)
+        self.control = Control(self.database)
+        self.journal = Journal(self.database)
+        self.vault = Vault(self.database.path, self._catalog_id)
+        self.plans = MemoryCatalog(registry)
+        self.broken: Mapping[str, Broken] = {}
+        self._variables: dict[str, str] = {}
+        self._generation = -1
+        self.refresh()
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read the items again if another process changed them; raises SQ4106 for one whose text does not parse."""
+        with self.database.read() as connection:
+            generation = generation_of(connection)
+            if generation == self._generation:
+                return
+            rows = connection.execute(sa.select(schema.items).order_by(schema.items.c.number)).all()
+            settings = connection.execute(sa.select(schema.settings)).all()
+        plans, broken = MemoryCatalog(self.registry), dict[str, Broken]()
+        for name, value in [*((row.name, row.value) for row in settings), *self._variables.items()]:
+            plans.set(name, value)
+        for row in rows:
+            statement, facts = parsed(row), json.loads(row.facts)
+            try:
+                plans.add(statement, facts, id=row.id)
+            except SinkqlError as error:
+                entry = logical.Entry(row.id, row.full_name, row.kind, statement, facts)
+                broken[entry.name] = Broken(entry, error.within(path=None, text=row.create_sql))
+        self.plans, self.broken, self._generation = plans, broken, generation
+
+    def reader(self) -> logical.CatalogReader:
+        """Return the catalog as DROP sees it: with the items that plan no more."""
+        return WithBroken(self.plans, {name: broken.entry for name, broken in self.broken.items()})
+
+    def stored(self, full_name: str) -> Stored | None:
+        """Return an item as it is stored; of the built-in cluster nothing is."""
+        with self.database.read() as connection:
+            row = connection.execute(sa.select(schema.items).where(schema.items.c.full_name == full_name)).one_or_none()
+        if row is None:
+            return None
+        return Stored(row.id, row.full_name, row.kind, row.create_sql, row.redacted_sql, json.loads(row.facts))
+
+    def dependents(self, full_name: str) -> tuple[str, ...]:
+        """Return the full names of the items that use an item directly."""
+        user, used = schema.items.alias(), schema.items.alias()
+        edge = schema.dependencies
+        query = (
+            sa.select(user.c.full_name)
+            .join(edge, edge.c.item_id == user.c.id)
+            .join(used, edge.c.referenced_id == used.c.id)
+            .where(used.c.full_name == full_name)
+            .order_by(user.c.number)
+        )
+        with self.database.read() as connection:
+            return tuple(connection.scalars(query))
+
+    def secret(self, full_name: str) -> SecretValue:
+        """Return a secret's value now; raises SQ4107 to SQ4112 where it cannot be had."""
+        columns = (schema.items.c.id, *schema.secrets.c)
+        query = sa.select(*columns).join(schema.secrets).where(schema.items.c.full_name == full_name)
+        with self.database.read() as connection:
+            row = connection.execute(query).one()
+        name = split_name(full_name)[-1]
+        return self.vault.open(row.id, name, Sealed(row.kind, row.version, row.reference, row.nonce, row.ciphertext))
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        statement: ast.Create,
+        facts: logical.Facts,
+        *,
+        secret: Given | None = None,
+        replaces: str | None = None,
+    ) -> str:
+        """Store an item, `replaces` going away in the same step, and return its id.
+
+        `statement` has full names. Raises ChangedError if the catalog is not what `refresh` read.
+        """
+        clean = without_literal(statement)
+        text = to_sql(clean)
+        (canonical,) = parse(text)
+        assert isinstance(canonical, ast.Create)
+
+        def write(connection: Connection) -> str:
+            if replaces is not None:
+                delete_item(connection, replaces)
+                self._forget(replaces)
+            item_id = f"u{next_number(connection)}"
+            planned = self.plans.add(canonical, facts, id=item_id)
+            insert_item(connection, item_id, canonical, planned, facts)
+            if secret is not None:
+                insert_secret(connection, item_id, self.vault.seal(item_id, secret))
+            if isinstance(planned.item, logical.Sink):
+                wish(connection, str(facts["sink_id"]), "running")
+            return item_id
+
+        return self._change(write)
+
+    def remove(self, full_names: Iterable[str]) -> None:
+        """Delete items, in an order in which none is used by a later one; raises ChangedError as `add` does."""
+
+        def write(connection: Connection) -> None:
+            for full_name in full_names:
+                delete_item(connection, full_name)
+                self._forget(full_name)
+
+        self._change(write)
+
+    def set_system(self, name: str, value: str) -> None:
+        """Store a setting."""
+
+        def write(connection: Connection) -> None:
+            statement = insert(schema.settings).values(name=name, value=value)
+            connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": value}))
+            if name not in self._variables:
+                self.plans.set(name, value)
+
+        self._change(write)
+
+    def set_variable(self, name: str, value: str) -> None:
+        """Set a setting for as long as this object lives."""
+        self._variables[name] = value
+        self.plans.set(name, value)
+
+    def forget_plans(self) -> None:
+        """Make the next `refresh` read everything again: the plans are not those of the file."""
+        self._generation = -1
+
+    def _forget(self, full_name: str) -> None:
+        if self.plans.entry(full_name) is not None:
+            self.plans.remove(full_name)
+
+    def _change(self, write: Callable[[Connection], _T]) -> _T:
+        try:
+            with self.database.write() as connection:
+                generation = generation_of(connection)
+                if generation != self._generation:
+                    raise ChangedError
+                result = write(connection)
+                connection.execute(schema.identity.update().values(generation=generation + 1))
+        except BaseException:
+            self.forget_plans()  # they may hold what was not stored
+            raise
+        self._generation = generation + 1
+        return result
+
+    def _catalog_id(self) -> str:
+        with self.database.read() as connection:
+            return str(connection.scalar(sa.select(schema.identity.c.catalog_id)))

@@ -1,0 +1,136 @@
+"""SQL text and facts → items and jobs as data: compiling, with no catalog file, no network and no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from sinkql import ast, logical, physical
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.codegen import lower
+from sinkql.connector.registry import Registry, discover
+from sinkql.errors import Notice, SinkqlError
+from sinkql.mask import mask, without_literal
+from sinkql.parser import parse
+from sinkql.planner import plan_drop, qualify
+from sinkql.planner.name import short_name
+from sinkql.planner.setting import plan_setting
+from sinkql.planner.statement import item_name
+from sinkql.printer import to_sql
+
+FORMAT = 1
+
+
+class Item(msgspec.Struct, frozen=True):
+    """An item by its full name, kind (as in DROP) and canonical CREATE text, which holds no secret's literal."""
+
+    name: str
+    kind: str
+    sql: str
+
+
+class _File(msgspec.Struct, frozen=True):
+    sinkql: int
+    items: tuple[Item, ...]
+    jobs: tuple[physical.Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Hold what a text compiles to: its items, and the jobs of its sinks. Notices are for whoever wrote the text."""
+
+    items: tuple[Item, ...]
+    jobs: tuple[physical.Job, ...]
+    notices: tuple[Notice, ...] = field(default=(), compare=False)
+
+    def to_json(self) -> str:
+        """Return the program as indented JSON; `from_json` gives it back equal."""
+        file = _File(FORMAT, self.items, self.jobs)
+        return msgspec.json.format(msgspec.json.encode(file), indent=2).decode() + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Program:
+        """Read a program; raises SQ4011 for what is none."""
+        try:
+            file = msgspec.json.decode(text, type=_File)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise SinkqlError(
+                "SQ4011", "the file is no compiled program", detail=str(error), hint="Make one with sinkql compile."
+            ) from error
+        if file.sinkql != FORMAT:
+            raise SinkqlError(
+                "SQ4011", f"the program has format {file.sinkql}, not {FORMAT}", hint="Compile the SQL again."
+            )
+        return cls(file.items, file.jobs)
+
+
+def compile_text(
+    text: str,
+    *,
+    path: str | None = None,
+    facts: Mapping[str, logical.Facts] | None = None,
+    registry: Registry | None = None,
+) -> Program:
+    """Return what a text compiles to; `facts` are what is known of items, by name. `path` names the text in errors."""
+    masked = mask(text)
+    try:
+        compiler = _Compiler(registry if registry is not None else discover(), facts or {})
+        for statement in parse(text):
+            compiler.run(statement)
+        return compiler.program()
+    except SinkqlError as error:
+        raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
+
+
+class _Compiler:
+    def __init__(self, registry: Registry, facts: Mapping[str, logical.Facts]) -> None:
+        self.catalog = MemoryCatalog(registry)
+        self.facts = facts
+        self.notices: list[Notice] = []
+
+    def run(self, statement: ast.Statement) -> None:
+        """Take a statement in; those that only show something do nothing."""
+        match statement:
+            case ast.Drop():
+                dropping = plan_drop(statement, self.catalog, self.catalog.dependents)
+                for name in dropping.names:
+                    self.catalog.remove(name)
+                self.notices.extend(dropping.notices)
+            case ast.AlterSystem() | ast.SetVariable():
+                self.catalog.set(*plan_setting(statement))
+            case ast.Show() | ast.ShowCreate() | ast.ShowVariable() | ast.Explain() | ast.Select():
+                pass
+            case (
+                ast.CreateSecret()
+                | ast.CreateConnection()
+                | ast.CreateCluster()
+                | ast.CreateSource()
+                | ast.CreateView()
+                | ast.CreateSink()
+            ):
+                self.create(statement)
+
+    def create(self, statement: ast.Create) -> None:
+        full_name = item_name(statement, self.catalog)
+        present = self.catalog.entry(full_name)
+        if present is not None and to_sql(present.statement) == to_sql(qualify(statement, self.catalog)):
+            self.notices.append(
+                Notice("SQ2012", f'{present.kind.lower()} "{short_name(full_name)}" already exists, skipped')
+            )
+            return
+        replaces = isinstance(statement, ast.CreateView) and statement.or_replace
+        if present is not None and replaces and not self.catalog.dependents(full_name):
+            self.catalog.remove(full_name)
+        known = self.facts.get(full_name) or self.facts.get(short_name(full_name)) or {}
+        self.notices.extend(self.catalog.add(statement, known).notices)
+
+    def program(self) -> Program:
+        items = tuple(
+            Item(entry.name, entry.kind, to_sql(without_literal(entry.statement)))
+            for entry in self.catalog.entries()
+            if entry.id.startswith("u")
+        )
+        jobs = tuple(lower(name, self.catalog) for name in self.catalog.names("SINK"))
+        return Program(items, jobs, tuple(self.notices))

@@ -1,0 +1,166 @@
+"""CREATE → an item in the catalog: planned, purified, planned with its facts, stored."""
+
+from __future__ import annotations
+
+import difflib
+import uuid
+from dataclasses import replace
+from typing import Any
+
+from sinkql import ast, logical
+from sinkql.catalog.row import Stored
+from sinkql.catalog.secret import SecretValue, given
+from sinkql.catalog.store import Catalog, ChangedError
+from sinkql.errors import Notice, SinkqlError, Span
+from sinkql.mask import without_literal
+from sinkql.planner import Planned, plan, qualify
+from sinkql.planner.name import short_name
+from sinkql.planner.scope import Scope
+from sinkql.planner.statement import item_name, kind_of
+from sinkql.printer import to_sql
+from sinkql.session.result import Result
+from sinkql.session.world import CatalogWorld
+
+_NOT_VALIDATED_BY_DEFAULT = ("AWS", "GCP", "AWS PRIVATELINK", "SSH TUNNEL")
+
+
+def create(statement: ast.Create, catalog: Catalog) -> Result:
+    """Make an item, unless the same one is there already; SQ2014 if another one of its name is."""
+    facts: dict[str, Any] | None = None
+    while True:
+        catalog.refresh()
+        full_name = item_name(statement, catalog.plans)
+        stored = catalog.stored(full_name)
+        replaces = full_name if stored is not None and _replaces(statement, stored, catalog) else None
+        if stored is not None and replaces is None:
+            return _present(statement, stored, catalog)
+        if replaces is not None:
+            catalog.plans.remove(replaces)
+        try:
+            planned = plan(statement, facts or {}, catalog.plans, catalog.registry)
+            if facts is None:
+                facts = purify(statement, planned, catalog)
+                planned = plan(statement, facts, catalog.plans, catalog.registry)
+            return _store(statement, planned, facts, catalog, replaces)
+        except ChangedError:
+            continue
+        finally:
+            if replaces is not None:
+                catalog.forget_plans()
+
+
+def _store(
+    statement: ast.Create, planned: Planned, facts: logical.Facts, catalog: Catalog, replaces: str | None
+) -> Result:
+    secret = given(statement.value) if isinstance(statement, ast.CreateSecret) else None
+    name = planned.item.name
+    catalog.add(qualify(statement, catalog.plans), facts, secret=secret, replaces=replaces)
+    return Result(f"CREATE {kind_of(statement)}", planned.notices, names=(name,))
+
+
+def purify(statement: ast.Create, planned: Planned, catalog: Catalog) -> dict[str, Any]:
+    """Ask the outside what planning needs to know, and check what it will need to reach."""
+    world = CatalogWorld(catalog)
+    match statement, planned.item:
+        case ast.CreateConnection(), logical.Connection() as connection:
+            _validate(statement, connection, catalog, world)
+            return {}
+        case ast.CreateSource(), logical.Source():
+            find = catalog.registry.sources[statement.kind].facts
+            return dict(find(statement, Scope(catalog.plans, catalog.registry), world)) if find else {}
+        case ast.CreateSink(), logical.Sink() as sink:
+            find_target = catalog.registry.sinks[statement.kind].facts
+            found = find_target(statement, sink, world) if find_target else {}
+            return {**found, "sink_id": str(uuid.uuid4())}
+        case _:
+            return {}
+
+
+def _validate(
+    statement: ast.CreateConnection, connection: logical.Connection, catalog: Catalog, world: CatalogWorld
+) -> None:
+    check = catalog.registry.connections[statement.kind].validate
+    default = (
+        catalog.plans.setting("enable_default_connection_validation") == "true"
+        and statement.kind not in _NOT_VALIDATED_BY_DEFAULT
+    )
+    wanted = default if statement.validate is None else statement.validate
+    if check is None or not wanted:
+        return
+    try:
+        check(connection, world)
+    except SinkqlError as error:
+        if error.span is None:
+            error.span = statement.kind_span
+        raise
+
+
+# --- what is there already -------------------------------------------------------------------------------------------
+
+
+def _present(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
+    """Say that an item of that name is there: a notice if it is the same, or if the statement leaves it be."""
+    kind, name, span = kind_of(statement), short_name(stored.name), _name_span(statement)
+    tag = f"CREATE {kind}"
+    if stored.kind != kind:
+        raise SinkqlError(
+            "SQ2002",
+            f'{stored.kind.lower()} "{name}" already exists',
+            span,
+            hint=f"Choose another name, or run DROP {stored.kind} {name}; before it.",
+        )
+    difference = _difference(statement, stored, catalog)
+    if not difference:
+        notice = Notice("SQ2012", f'{kind.lower()} "{name}" already exists, skipped', span)
+        return Result(tag, (notice,), names=(stored.name,))
+    if statement.if_not_exists:
+        notice = Notice("SQ2013", f'{kind.lower()} "{name}" already exists and is different, skipped', span)
+        return Result(tag, (notice,), names=(stored.name,))
+    raise SinkqlError(
+        "SQ2014",
+        f'{kind.lower()} "{name}" already exists and is different',
+        span,
+        detail=difference,
+        hint=f"Choose another name, or run DROP {kind} {name}; before it.",
+    )
+
+
+def _difference(statement: ast.Create, stored: Stored, catalog: Catalog) -> str:
+    """Return what differs, stored lines with a minus and new ones with a plus; empty if nothing does."""
+    new = without_literal(qualify(statement, catalog.plans))
+    if to_sql(new) == stored.create_sql:
+        return "its value is another" if _other_value(statement, stored, catalog) else ""
+    old_lines, new_lines = stored.redacted_sql.splitlines(), to_sql(new, redacted=True).splitlines()
+    lines = list(difflib.unified_diff(old_lines, new_lines, lineterm="", n=0))[2:]
+    shown = [line for line in lines if not line.startswith("@@")]
+    return "\n".join(shown) if shown else "a text that is not shown here is another"
+
+
+def _other_value(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
+    if not isinstance(statement, ast.CreateSecret):
+        return False
+    value: SecretValue | None = given(statement.value).value
+    return value is not None and catalog.secret(stored.name) != value
+
+
+def _replaces(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
+    """Tell whether OR REPLACE puts the statement in the place of another; SQ2006 if that one is in use."""
+    if not isinstance(statement, ast.CreateView) or not statement.or_replace or stored.kind != kind_of(statement):
+        return False
+    if not _difference(replace(statement, or_replace=False), stored, catalog):
+        return False
+    users = catalog.dependents(stored.name)
+    if users:
+        name = short_name(stored.name)
+        raise SinkqlError(
+            "SQ2006",
+            f'{stored.kind.lower()} "{name}" is still used',
+            _name_span(statement),
+            detail=f"used by {', '.join(short_name(user) for user in users)}",
+            hint=f"Run DROP {stored.kind} {name} CASCADE; to drop them too.",
+        )
+    return True
+
+
+def _name_span(statement: ast.Create) -> Span:
+    return statement.name.span if statement.name is not None else statement.span

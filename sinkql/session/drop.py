@@ -1,0 +1,138 @@
+"""DROP → items gone from the catalog; sinks are stopped first, and what a crash interrupts is finished later."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from sinkql import ast, faults
+from sinkql.catalog.control import Holder
+from sinkql.catalog.journal import Intent
+from sinkql.catalog.store import Catalog, ChangedError
+from sinkql.errors import SinkqlError
+from sinkql.planner import plan_drop
+from sinkql.planner.drop import Dropping
+from sinkql.planner.name import short_name
+from sinkql.session.result import Result
+
+WAIT_SECONDS = 120.0
+_POLL_SECONDS = 0.1
+INTENT = "drop"
+
+
+def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SECONDS) -> Result:
+    """Drop items; a running sink is told to stop and waited for, SQ5204 if that takes too long."""
+    catalog.refresh()
+    dropping = _plan(statement, catalog)
+    sinks = sink_ids(dropping.names, catalog)
+    if not sinks:
+        dropping = _remove(statement, dropping, catalog)
+        return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
+    wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
+    owner = f"drop-{uuid.uuid4()}"
+    number = catalog.journal.begin(INTENT, {"names": dropping.names, "sinks": sinks})
+    try:
+        _stop(sinks, catalog, owner=owner, wait_seconds=wait_seconds)
+        dropping = _remove(statement, dropping, catalog)
+    except BaseException:
+        # Nothing is gone yet: whoever interrupts a DROP that waits wants the sinks back as they were.
+        for sink_id, wish in wishes.items():
+            catalog.control.set_desired(sink_id, wish)
+            catalog.control.release(sink_id, owner=owner)
+        catalog.journal.done(number)
+        raise
+    _clean(sinks, catalog)
+    catalog.journal.done(number)
+    return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
+
+
+def finish(catalog: Catalog) -> None:
+    """Finish the drops of processes that ended in the middle of one; those whose sinks still run are left for later."""
+    for intent in catalog.journal.adopt():
+        if intent.what == INTENT:
+            _finish(intent, catalog)
+
+
+def _finish(intent: Intent, catalog: Catalog) -> None:
+    sinks: Mapping[str, str] = intent.content["sinks"]
+    owner = f"drop-{uuid.uuid4()}"
+    if not all(catalog.control.claim_for_drop(sink_id, owner=owner) for sink_id in sinks.values()):
+        return
+    present = [name for name in intent.content["names"] if catalog.stored(name) is not None]
+    while True:
+        catalog.refresh()
+        try:
+            catalog.remove(present)
+            break
+        except ChangedError:
+            continue
+    _clean(sinks, catalog)
+    catalog.journal.done(intent.number)
+
+
+def sink_folder(catalog: Catalog, sink_id: str) -> Path:
+    """Return the folder where a sink keeps its state and checkpoint."""
+    return catalog.database.path.parent / "sinks" / sink_id
+
+
+def sink_ids(names: tuple[str, ...], catalog: Catalog) -> dict[str, str]:
+    """Return the ids under which the sinks among `names` run."""
+    reader = catalog.reader()
+    entries = [entry for entry in map(reader.entry, names) if entry is not None and entry.kind == "SINK"]
+    return {entry.name: str(entry.facts["sink_id"]) for entry in entries}
+
+
+def _plan(statement: ast.Drop, catalog: Catalog) -> Dropping:
+    return plan_drop(statement, catalog.reader(), catalog.dependents)
+
+
+def _remove(statement: ast.Drop, planned: Dropping, catalog: Catalog) -> Dropping:
+    """Delete the items, if the same ones still go as when their sinks were stopped."""
+    while True:
+        try:
+            catalog.remove(planned.names)
+        except ChangedError:
+            catalog.refresh()
+            again = _plan(statement, catalog)
+            if set(again.names) - set(planned.names):
+                raise SinkqlError(
+                    "SQ5205",
+                    "other items came to depend on what is dropped",
+                    statement.span,
+                    hint="Run the DROP again.",
+                ) from None
+            planned = again
+        else:
+            faults.point("drop-removed")
+            return planned
+
+
+def _stop(sinks: Mapping[str, str], catalog: Catalog, *, owner: str, wait_seconds: float) -> None:
+    control = catalog.control
+    for sink_id in sinks.values():
+        control.set_desired(sink_id, "dropped")
+    faults.point("drop-wished")
+    until = time.monotonic() + wait_seconds
+    for name, sink_id in sinks.items():
+        while not control.claim_for_drop(sink_id, owner=owner):
+            if time.monotonic() > until:
+                raise _still_running(name, catalog.control.holder(sink_id))
+            time.sleep(_POLL_SECONDS)
+
+
+def _still_running(name: str, holder: Holder | None) -> SinkqlError:
+    where = f" (pid {holder.process.pid} on {holder.process.host})" if holder is not None else ""
+    return SinkqlError(
+        "SQ5204",
+        f'sink "{short_name(name)}" does not stop{where}',
+        hint="End that process, then run the DROP again.",
+    )
+
+
+def _clean(sinks: Mapping[str, str], catalog: Catalog) -> None:
+    """Delete the sinks' folders; the tables and their files stay."""
+    for sink_id in sinks.values():
+        shutil.rmtree(sink_folder(catalog, sink_id), ignore_errors=True)

@@ -1,0 +1,22 @@
+"""What a statement did, as a value: a tag, notices, and a table where it gives one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sinkql.errors import Notice
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Hold a statement's outcome: `columns` is empty where it gives no table; `tag` is such as `CREATE SINK`.
+
+    `names` are the full names of what was created or dropped.
+    """
+
+    tag: str
+    notices: tuple[Notice, ...] = ()
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+    names: tuple[str, ...] = ()

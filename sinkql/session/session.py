@@ -1,0 +1,154 @@
+"""SQL text → effects: the one object that builds the catalog and all else, and hands each part what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sinkql import ast, physical
+from sinkql.catalog.store import Catalog, ChangedError
+from sinkql.codegen import lower
+from sinkql.connector.registry import Registry, discover
+from sinkql.connector.stream import Context
+from sinkql.errors import Notice, SinkqlError
+from sinkql.mask import mask
+from sinkql.parser import parse
+from sinkql.planner.name import find, short_name
+from sinkql.planner.setting import plan_setting
+from sinkql.session import drop as dropping
+from sinkql.session.create import create
+from sinkql.session.explain import explain
+from sinkql.session.result import Result
+from sinkql.session.show import select_rows, show, show_create, show_variable
+from sinkql.session.world import CatalogWorld
+
+FOLDER = ".sinkql"
+FILE = "catalog.db"
+
+
+class Session:
+    """Run statements against one catalog, and the sinks in it.
+
+    `path` is the catalog's file, its URL (`sqlite:///…`) or the project's folder; None is the working folder.
+    """
+
+    def __init__(self, path: str | Path | None = None, *, registry: Registry | None = None) -> None:
+        self.catalog = Catalog(catalog_file(path), registry if registry is not None else discover())
+        self.world = CatalogWorld(self.catalog)
+        dropping.finish(self.catalog)
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """Return what is wrong with items of the catalog, which then can only be dropped."""
+        return tuple(
+            Notice(
+                broken.error.code,
+                f'{broken.entry.kind.lower()} "{short_name(name)}" cannot be used: {broken.error.message}',
+                hint=f"Run DROP {broken.entry.kind} {short_name(name)}; and create it again.",
+            )
+            for name, broken in self.catalog.broken.items()
+        )
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def execute(self, text: str, path: str | None = None) -> list[Result]:
+        """Run all statements of a text; what ran before one that fails stays. `path` names the text in errors."""
+        return list(self.stream(text, path))
+
+    def stream(self, text: str, path: str | None = None) -> Iterator[Result]:
+        """Yield the result of each statement as it is done; nothing runs if the text does not parse."""
+        masked = mask(text)
+        try:
+            for statement in parse(text):
+                yield self.run_statement(statement)
+        except SinkqlError as error:
+            raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
+
+    def run_statement(self, statement: ast.Statement) -> Result:
+        """Run one statement; errors have spans in its text, but no text."""
+        self.catalog.refresh()
+        match statement:
+            case ast.Drop():
+                return dropping.drop(statement, self.catalog)
+            case ast.Show():
+                return show(statement, self.catalog)
+            case ast.ShowCreate():
+                return show_create(statement, self.catalog)
+            case ast.ShowVariable():
+                return show_variable(statement, self.catalog)
+            case ast.AlterSystem():
+                return self._alter_system(statement)
+            case ast.SetVariable():
+                self.catalog.set_variable(*plan_setting(statement))
+                return Result("SET")
+            case ast.Explain():
+                return explain(statement, self.catalog)
+            case ast.Select():
+                return select_rows(statement, self.catalog)
+            case (
+                ast.CreateSecret()
+                | ast.CreateConnection()
+                | ast.CreateCluster()
+                | ast.CreateSource()
+                | ast.CreateView()
+                | ast.CreateSink()
+            ):
+                return create(statement, self.catalog)
+
+    def _alter_system(self, statement: ast.AlterSystem) -> Result:
+        name, value = plan_setting(statement)
+        while True:
+            try:
+                self.catalog.set_system(name, value)
+            except ChangedError:
+                self.catalog.refresh()
+            else:
+                return Result("ALTER SYSTEM")
+
+    # --- sinks -------------------------------------------------------------------------------------------------------
+
+    def sinks(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return the full names of the sinks of these names, or of all; raises SQ2001 for one that is not there."""
+        self.catalog.refresh()
+        plans = self.catalog.plans
+        if names is None:
+            return plans.names("SINK")
+        return tuple(find(plans, _name(name), "SINK").name for name in names)
+
+    def jobs(self, names: Sequence[str] | None = None) -> list[physical.Job]:
+        """Return the jobs of the sinks of these names, or of all."""
+        return [lower(name, self.catalog.plans) for name in self.sinks(names)]
+
+    def stop(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Tell whoever runs the sinks to finish the batch and stop; return the sinks' full names."""
+        sinks = self.sinks(names)
+        for sink_id in dropping.sink_ids(sinks, self.catalog).values():
+            self.catalog.control.set_desired(sink_id, "stopped")
+        return sinks
+
+    def context(self, job: physical.Job) -> Context:
+        """Return what the parts of a job may use: its folder, secrets' values, object stores."""
+        folder = dropping.sink_folder(self.catalog, job.sink_id)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Context(job.sink, job.sink_id, folder, self.world.secret, self.world.job_store)
+
+
+def catalog_file(path: str | Path | None) -> Path:
+    """Return the catalog file that a path, a URL or nothing names."""
+    if path is None:
+        return Path.cwd() / FOLDER / FILE
+    if isinstance(path, str) and "://" in path:
+        scheme, _, file = path.partition(":///")
+        if scheme != "sqlite" or not file:
+            raise SinkqlError(
+                "SQ4113",
+                f'catalogs at "{path.partition("://")[0]}://" are not supported',
+                hint="Name a file, or write sqlite:///path/to/catalog.db.",
+            )
+        return Path(file)
+    found = Path(path)
+    return found / FOLDER / FILE if found.is_dir() else found
+
+
+def _name(text: str) -> ast.Name:
+    return ast.Name(tuple(ast.Ident(part) for part in text.split(".")))

@@ -1,0 +1,35 @@
+"""The catalog and its secrets → what connectors may reach the outside with."""
+
+from __future__ import annotations
+
+from sinkql import logical, physical
+from sinkql.catalog.store import Catalog
+from sinkql.connector.store import ObjectStore
+from sinkql.errors import SinkqlError
+
+
+class CatalogWorld:
+    """Give connectors secrets' values, planned connections and object stores. See `sinkql.connector.plan.World`."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def secret(self, full_name: str) -> str:
+        """Return a secret's value; raises SQ41xx where it cannot be had now."""
+        return self._catalog.secret(full_name).reveal()
+
+    def connection(self, full_name: str) -> logical.Connection:
+        """Return a planned connection."""
+        item = self._catalog.plans.item(full_name)
+        if not isinstance(item, logical.Connection):
+            raise SinkqlError("SQ2001", f'connection "{full_name}" does not exist')
+        return item
+
+    def store(self, full_name: str) -> ObjectStore:
+        """Return the object store that a connection opens."""
+        connection = self.connection(full_name)
+        return self._catalog.registry.store(connection.kind, connection.options, self.secret)
+
+    def job_store(self, connection: physical.Connection) -> ObjectStore:
+        """Return the object store of a connection as a job carries it."""
+        return self._catalog.registry.store(connection.kind, connection.options, self.secret)
