@@ -31,11 +31,19 @@ def empty(*, bucketing: str, buckets: int) -> Manifest:
 
 
 def after(manifest: Manifest, runs: report.Runs) -> Manifest:
-    """Return the manifest with a batch's new runs in place of those of the same arrangement and bucket."""
-    arrangements = {name: dict(buckets) for name, buckets in manifest["arrangements"].items()}
+    """Return the manifest with a batch's new runs in place of those of the same arrangements.
+
+    SQ3408: the batch ran with another number of buckets than the state has.
+    """
+    before = manifest["arrangements"]
     for name, buckets in runs.items():
-        arrangements.setdefault(name, {}).update(buckets)
-    return {**manifest, "arrangements": arrangements}
+        if name in before and set(buckets) != set(before[name]):
+            raise SinkqlError(
+                "SQ3408",
+                f'the batch has arrangement "{name}" in {len(buckets)} buckets, expected {len(before[name])}',
+                hint=_HINT,
+            )
+    return {**manifest, "arrangements": {**before, **runs}}
 
 
 def save(folder: Path, manifest: Manifest, *, epoch: int) -> str:

@@ -1,0 +1,178 @@
+"""Operators and batches of changes → a view kept up to date, beside the rows that its SQL gives in DuckDB."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from local_engine import LocalEngine
+
+from sinkql import physical
+from sinkql.connector.stream import Limit, Offsets, Split, Tally, WriteResult
+from sinkql.connector.types import arrow_type
+from sinkql.runtime import state
+from sinkql.runtime.engine import Arrangements, Attempt
+
+Row = tuple[Any, ...]
+Change = tuple[Row, int]
+
+
+def columns(**types: str) -> tuple[physical.Column, ...]:
+    """Return columns by name and type, `_` in a type for a space."""
+    return tuple(physical.Column(name, type_.replace("_", " ")) for name, type_ in types.items())
+
+
+def source(name: str, change: physical.Change = "append", **types: str) -> physical.Read:
+    return physical.Read(name, "listed", {}, columns(**types), change)
+
+
+def call(name: str, function: Any, column: str | None, type_: str, *, distinct: bool = False) -> physical.AggregateCall:
+    return physical.AggregateCall(name, function, column, distinct, type_)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Read what the test lists: a split holds the number of its batch."""
+
+    read_: physical.Read
+    batches: list[list[Change]]
+
+    def initial(self, *, at_end: bool) -> Offsets:
+        return {"batch": 0}
+
+    def target(self, start: Offsets) -> Offsets:
+        return {"batch": len(self.batches)}
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        return {"batch": min(start["batch"] + 1, len(self.batches))}
+
+    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
+        return [{"batch": number} for number in range(start["batch"], end["batch"])]
+
+    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+        changes = self.batches[split["batch"]]
+        fields = [(column.name, arrow_type(column.type)) for column in self.read_.columns]
+        data: list[list[Any]] = [[unplain(row[index]) for row, _ in changes] for index in range(len(fields))]
+        if self.read_.change == "retract":
+            fields.append(("$diff", pa.int64()))
+            data.append([diff for _, diff in changes])
+        arrays = [pa.array(values, type_) for values, (_, type_) in zip(data, fields, strict=True)]
+        tally.rows += len(changes)
+        yield pa.record_batch(arrays, names=[name for name, _ in fields])
+
+    def committed(self, end: Offsets) -> None: ...
+
+    def attachments(self, offsets: Offsets) -> tuple[str, ...]:
+        return ()
+
+    def finished(self, offsets: Offsets) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Taking:
+    """Take the rows that the sink would write."""
+
+    commit: str
+    buckets: int | None
+    key: tuple[str, ...]
+
+    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
+        rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        return WriteResult(bucket, len(rows), rows)
+
+
+class Pipeline:
+    """Run one view's operators batch by batch over its sources, and keep what they give."""
+
+    def __init__(self, folder: Path, view: physical.Operator, *, buckets: int = 2) -> None:
+        self.folder = folder
+        self.engine = LocalEngine(buckets)
+        self.reads = {each.source: each for each in physical.walk(view) if isinstance(each, physical.Read)}
+        self.readers = {name: Listed(read, []) for name, read in self.reads.items()}
+        self.inputs: dict[str, Counter[Row]] = {name: Counter() for name in self.reads}
+        self.names = [column.name for column in physical.columns_of(view)]
+        change = physical.change_of(view)
+        connection = physical.Connection("lake", "iceberg-catalog", {})
+        write = physical.Write(
+            view, "iceberg", connection, physical.columns_of(view), "upsert", change, False, tuple(self.names), True, {}
+        )
+        self.job = physical.Job("sink", "id", "quickstart", "local[*]", {}, 1000, 1_000_000, write, {})
+        self.manifests = [state.save(folder, state.empty(bucketing="local", buckets=buckets), epoch=1)]
+        self.table: Counter[Row] = Counter()
+        self.merged = 0
+
+    def batch(self, **changes: Sequence[Change]) -> None:
+        """Put changes into the sources, run a batch, and commit it."""
+        self.offer(**changes)
+        self.commit(*self.attempt())
+
+    def offer(self, **changes: Sequence[Change]) -> None:
+        for name, reader in self.readers.items():
+            reader.batches.append(list(changes.get(name, ())))
+            for row, diff in changes.get(name, ()):
+                self.inputs[name][plain(row)] += diff
+            assert all(count >= 0 for count in self.inputs[name].values())
+
+    def attempt(self, commit: str | None = None) -> tuple[list[Row], str]:
+        """Run the last offered batch from the committed state; return its changes and the new state's name."""
+        manifest = state.load(self.folder, self.manifests[-1])
+        commit = commit or uuid.uuid4().hex
+        arrangements = Arrangements(self.folder, manifest, 1, commit)
+        splits = {name: [{"batch": len(reader.batches) - 1}] for name, reader in self.readers.items()}
+        task = Taking(commit, self.engine.buckets, tuple(self.names))
+        outcome = self.engine.run(self.job, Attempt(task, splits, self.readers, arrangements))
+        name = state.save(self.folder, state.after(manifest, outcome.runs), epoch=1)
+        return [row for result in outcome.results for row in result.data], name
+
+    def commit(self, changes: list[Row], manifest: str) -> None:
+        self.manifests.append(manifest)
+        self.merged += sum(
+            run["merges"] > 0 for buckets in self.entries().values() for runs in buckets.values() for run in runs
+        )
+        retract = self.job.write.change == "retract"
+        for *row, last in changes:
+            self.table[plain(row)] += last if retract else 1
+        assert all(count >= 0 for count in self.table.values())
+
+    def entries(self) -> Mapping[str, Mapping[str, Any]]:
+        found: Mapping[str, Mapping[str, Any]] = state.load(self.folder, self.manifests[-1])["arrangements"]
+        return found
+
+    def expected(self, sql: str) -> Counter[Row]:
+        """Return what the view's SQL gives over all input so far."""
+        with duckdb.connect(config={"threads": 1}) as connection:
+            connection.execute("SET timezone = 'UTC'")
+            for name, read in self.reads.items():
+                rows = list(self.inputs[name].elements())
+                arrays = {
+                    column.name: pa.array([unplain(row[index]) for row in rows], arrow_type(column.type))
+                    for index, column in enumerate(read.columns)
+                }
+                connection.register(name, pa.table(arrays))
+            return Counter(plain(row) for row in connection.execute(sql).fetchall())
+
+    def got(self) -> Counter[Row]:
+        return +self.table
+
+
+def plain(row: Sequence[Any]) -> Row:
+    """Return a row in which values that SQL holds equal are equal: one NaN, one zero."""
+    return tuple(map(_plain, row))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
+
+
+def unplain(value: Any) -> Any:
+    return math.nan if value == "NaN" else value
