@@ -8,11 +8,9 @@ from sinkql import ast, logical
 from sinkql.connector.registry import Registry
 from sinkql.errors import Notice
 from sinkql.planner import Planned, plan, qualify
-from sinkql.planner.name import resolve
+from sinkql.planner.name import BUILT_IN_CLUSTER, resolve
 from sinkql.planner.setting import DEFAULTS, unknown_setting
 from sinkql.planner.statement import item_name, kind_of
-
-BUILT_IN = "quickstart"
 
 
 class MemoryCatalog:
@@ -28,7 +26,7 @@ class MemoryCatalog:
         self._dependencies: dict[str, tuple[str, ...]] = {}
         self._settings: dict[str, str] = {}
         size = ast.Option("SIZE", ast.Text("local[*]"))
-        self.add(ast.CreateCluster(ast.Ident(BUILT_IN), (size,)), {}, id="s1")
+        self.add(ast.CreateCluster(ast.Ident(BUILT_IN_CLUSTER), (size,)), {}, id="s1")
 
     # --- reading: `logical.CatalogReader` ---
 

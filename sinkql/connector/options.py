@@ -28,6 +28,11 @@ def label(field: dataclasses.Field[Any]) -> str:
     return str(field.metadata.get("label") or field.name.replace("_", " ").upper())
 
 
+def labels(into: type) -> tuple[str, ...]:
+    """Return the names of a dataclass's options as SQL spells them."""
+    return tuple(label(field) for field in dataclasses.fields(into))
+
+
 def bind(
     options: Sequence[ast.Option],
     into: type[T],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError
-from sinkql.planner.name import find, join_name, short_name
+from sinkql.planner.name import BUILT_IN_CLUSTER, find, join_name, short_name
 
 Dependents = Callable[[str], Iterable[str]]
 """Full names of the items that use an item directly."""
@@ -55,10 +55,10 @@ def _check(kind: str, name: ast.Name, full_name: str, catalog: logical.CatalogRe
             name.span,
             hint=f"There is {', '.join(catalog.names('CLUSTER'))}.",
         )
-    if full_name == "quickstart":
+    if full_name == BUILT_IN_CLUSTER:
         raise SinkqlError(
             "SQ2007",
-            'cluster "quickstart" is built in',
+            'cluster "{name.text}" is built in',
             name.span,
             hint="Leave it: it takes nothing while nothing runs.",
         )

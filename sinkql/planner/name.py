@@ -9,8 +9,8 @@ from sinkql.errors import SinkqlError, Span, nearest
 
 DATABASE = "materialize"
 SCHEMA = "public"
+BUILT_IN_CLUSTER = "quickstart"
 SYSTEM_SCHEMAS = ("mz_catalog", "mz_internal", "pg_catalog", "information_schema")
-RELATIONS = ("SOURCE", "VIEW", "MATERIALIZED VIEW")
 _PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
 
 

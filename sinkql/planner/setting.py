@@ -26,11 +26,13 @@ def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str
         value = {"on": "true", "off": "false"}.get((value or "").lower(), (value or "").lower())
     if not value or (boolean and value not in ("true", "false")):
         wanted = "true or false" if boolean else "a name"
+        head = "ALTER SYSTEM SET" if isinstance(statement, ast.AlterSystem) else "SET"
+        example = DEFAULTS[name] if boolean else f"'{DEFAULTS[name]}'"
         raise SinkqlError(
             "SQ2631",
             f'setting "{name}" takes {wanted}',
             statement.value.span,
-            hint=f"Write SET {name} = {DEFAULTS[name]};" if boolean else f"Write SET {name} = '{DEFAULTS[name]}';",
+            hint=f"Write {head} {name} = {example};",
         )
     return name, value
 

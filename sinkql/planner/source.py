@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.planner.name import check_columns, cluster_name, find
+from sinkql.errors import SinkqlError, nearest
+from sinkql.planner.name import cluster_name, find
 from sinkql.planner.scope import Scope
 
 _LATER = ("KAFKA", "MYSQL", "POSTGRES", "SQL SERVER", "WEBHOOK")
 
 
 def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Facts, scope: Scope) -> logical.Source:
-    """Plan cluster, connection and columns, and let the connector do the rest; raises SQ2410 for an unknown kind."""
+    """Plan cluster and connection, and let the connector do the rest; raises SQ2410 for an unknown kind."""
     kind = scope.registry.sources.get(statement.kind)
     if kind is None:
         raise _unknown(statement, tuple(scope.registry.sources))
@@ -22,16 +22,7 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
         connection = find(scope.catalog, statement.connection, "CONNECTION").name
         scope.use(connection)
     planned = kind.plan(statement, facts, scope)
-    spans = {column.name.value: column.name.span for column in statement.columns}
-    fallback = statement.name.span
-    written = tuple((column.name.value, column.name.span) for column in statement.columns)
-    check_columns(written)
-    check_columns(tuple((column.name, _span(spans, column.name, fallback)) for column in planned.shape.columns))
     return logical.Source(full_name, kind.name, planned.options, planned.shape, connection)
-
-
-def _span(spans: dict[str, Span], name: str, fallback: Span) -> Span:
-    return spans.get(name, fallback)
 
 
 def _unknown(statement: ast.CreateSource, known: tuple[str, ...]) -> SinkqlError:

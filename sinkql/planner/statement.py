@@ -7,7 +7,7 @@ from sinkql.connector.registry import Registry
 from sinkql.errors import SinkqlError, Span
 from sinkql.planner.cluster import plan_cluster
 from sinkql.planner.connection import plan_connection
-from sinkql.planner.name import SCHEMA, join_name, system
+from sinkql.planner.name import BUILT_IN_CLUSTER, SCHEMA, join_name, system
 from sinkql.planner.scope import Planned, Scope
 from sinkql.planner.secret import plan_secret
 from sinkql.planner.sink import plan_sink
@@ -89,5 +89,11 @@ def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogRe
         "SQ2002",
         f'{entry.kind.lower()} "{written}" already exists',
         name.span,
-        hint=f"Choose another name, or run DROP {entry.kind} {written}; before it.",
+        hint=_way_out(entry, written),
     )
+
+
+def _way_out(entry: logical.Entry, written: str) -> str:
+    if entry.name == BUILT_IN_CLUSTER:
+        return "Choose another name: it is built in."
+    return f"Choose another name, or run DROP {entry.kind} {written}; before it."

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinkql import ast, logical
-from sinkql.connector.options import bind, option_span
+from sinkql.connector.options import bind, labels, option_span
 from sinkql.connector.plan import Planning, SinkPlan
 from sinkql.connector.sink import SinkOptions, check_pace, check_positive
 from sinkql.connectors.iceberg.connection import SUPPORTED, not_supported
@@ -24,6 +24,7 @@ _TYPES = {
     "date": "date", "time": "time", "timestamp": "timestamp", "timestamptz": "timestamptz",
     "text": "string", "uuid": "string", "jsonb": "string", "interval": "string", "bytea": "binary",
 }  # fmt: skip
+_OWNER = "sinks into Iceberg"
 _CHANGELOG = (
     logical.Column("_mz_diff", logical.Type("integer"), nullable=False),
     logical.Column("_mz_timestamp", logical.Type("bigint"), nullable=False),
@@ -50,16 +51,15 @@ class IcebergOptions(SinkOptions):
 
 def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: Planning) -> SinkPlan:
     """Bind the options (SQ21xx, SQ2309, SQ2326 to SQ2328), find each column's Iceberg type (SQ2310)."""
-    target = bind(
-        statement.options, TableOptions, owner="iceberg catalog connections of sinks", span=statement.kind_span
-    )
+    _check_places(statement)
+    target = bind(statement.options, TableOptions, owner=_OWNER, span=statement.kind_span)
     for name, value in (("NAMESPACE", target.namespace), ("TABLE", target.table)):
         if not value.strip():
             raise SinkqlError(
                 "SQ2328", f"{name} is empty", option_span(statement.options, name, statement.kind_span),
                 hint=f"Write {name} = '…' with its name.",
             )  # fmt: skip
-    options = bind(statement.with_options, IcebergOptions, owner="iceberg sinks", span=statement.kind_span)
+    options = bind(statement.with_options, IcebergOptions, owner=_OWNER, span=statement.kind_span)
     check_pace(statement, options)
     check_positive(statement, "RETAIN SNAPSHOTS", options.retain_snapshots)
     _check_versions(statement, options)
@@ -75,6 +75,23 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
             )
         )
     return SinkPlan(_planned(target, options, types), columns, options.commit_interval)
+
+
+def _check_places(statement: ast.CreateSink) -> None:
+    """Refuse an option of INTO … (…) in WITH (…), and the other way round (SQ2105)."""
+    target, behaviour = labels(TableOptions), labels(IcebergOptions)
+    for options, there, place in (
+        (statement.options, behaviour, "WITH (…)"),
+        (statement.with_options, target, "the parentheses after the connection"),
+    ):
+        for option in options:
+            if option.name in there:
+                raise SinkqlError(
+                    "SQ2105",
+                    f"option {option.name} stands in the wrong place",
+                    option.name_span,
+                    hint=f"Write it in {place}.",
+                )
 
 
 def _check_versions(statement: ast.CreateSink, options: IcebergOptions) -> None:
