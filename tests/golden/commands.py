@@ -1,0 +1,30 @@
+"""The commands of golden files: a command word → the function that gives its output.
+
+A command gets the file it stands in, what follows its word on the line, and the case's input; a SinkqlError that it
+raises becomes the output, as the user sees it. A file is one catalog: what a command keeps in `file.things` is there
+for the cases after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import syntax
+
+Command = Callable[["GoldenFile", str, str], str]
+
+
+@dataclass
+class GoldenFile:
+    """Hold what the cases of one file share."""
+
+    path: Path
+    things: dict[str, object] = field(default_factory=dict)
+
+
+COMMANDS: dict[str, Command] = {
+    "parse": lambda file, argument, text: syntax.parse(text),
+    "print": lambda file, argument, text: syntax.print_sql(text, redacted=argument == "redacted"),
+}

@@ -1,0 +1,40 @@
+"""Every case of every golden file gives the output that stands there; `pytest --rewrite` writes it there."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+from pathlib import Path
+
+import casefile
+import pytest
+from casefile import Case
+from commands import COMMANDS, GoldenFile
+
+from sinkql.errors import SinkqlError, render
+
+HERE = Path(__file__).parent
+FILES = sorted(HERE.rglob("*.txt"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HERE)))
+def test_golden_file_gives_its_outputs(path: Path, request: pytest.FixtureRequest) -> None:
+    expected = path.read_text("utf-8")
+    cases, below = casefile.read(expected)
+    file = GoldenFile(path)
+    actual = casefile.write(tuple(replace(case, output=_output(file, case)) for case in cases), below)
+    if request.config.getoption("--rewrite"):
+        path.write_text(actual, "utf-8")
+    elif expected != actual:
+        diff = difflib.unified_diff(expected.splitlines(), actual.splitlines(), "expected", "actual", lineterm="")
+        pytest.fail("\n".join(diff), pytrace=False)
+
+
+def _output(file: GoldenFile, case: Case) -> str:
+    word, _, argument = case.command.partition(" ")
+    assert word in COMMANDS, f'{file.path.name}:{case.line}: there is no command "{word}"'
+    try:
+        output = COMMANDS[word](file, argument, case.input)
+    except SinkqlError as error:
+        output = render(error.within(path=None, text=case.input))
+    return "\n".join(line.rstrip() for line in output.splitlines())
