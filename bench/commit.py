@@ -1,0 +1,66 @@
+"""What a commit of ten rows costs, once a second, in a pipeline that has been running for a while.
+
+    python -m bench.commit [--commits 30] [--runs 3] [--cores 2]
+
+Prints CPU milliseconds of the whole process tree a commit, median of the runs, after ten commits to warm up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from bench.common import HOME, median
+from bench.meter import tree_cpu
+
+_WARM_UP = 10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--commits", type=int, default=30)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    arguments = parser.parse_args()
+    for mode in ("ENVELOPE NONE", "KEY (counter) MODE UPSERT"):
+        costs = [_run(mode, arguments.commits, arguments.cores) for _ in range(arguments.runs)]
+        each = ", ".join(f"{cost:.0f}" for cost in costs)
+        print(f"{mode}: {median(costs):.0f} CPU-ms a commit of 10 rows ({each})")
+
+
+def _run(mode: str, commits: int, cores: int) -> float:
+    home = HOME / "commit"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    (home / "pipeline.sql").write_text(
+        f"CREATE CLUSTER bench (SIZE = 'local[{cores}]');\n"
+        "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');\n"
+        "CREATE SOURCE s FROM LOAD GENERATOR COUNTER (ROWS PER SECOND 10);\n"
+        "CREATE SINK k IN CLUSTER bench FROM s INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')\n"
+        f"  {mode} WITH (COMMIT INTERVAL = '1s');\n"
+    )
+    command = [sys.executable, "-m", "sinkql", "--output", "json", "exec", "pipeline.sql"]
+    process = subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    seen, began = 0, 0.0
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if line.startswith("{") and json.loads(line).get("event") == "committed":
+                seen += 1
+                if seen == _WARM_UP:
+                    began = tree_cpu(process.pid)
+                if seen == _WARM_UP + commits:
+                    return (tree_cpu(process.pid) - began) * 1000 / commits
+        raise RuntimeError(f"the pipeline ended with {process.wait()}")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+if __name__ == "__main__":
+    main()
