@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def main() -> None:
         "bigint and text": [pa.array(numbers), texts],
     }
     for name, columns in shapes.items():
-        print(f"hash {name}: {_rate(KEYS, lambda columns=columns: hash_keys(columns))} M keys/CPU-s")
+        print(f"hash {name}: {_rate(KEYS, partial(hash_keys, columns))} M keys/CPU-s")
     with tempfile.TemporaryDirectory() as folder:
         runs = [_run(Path(folder), number, BASE if number == 0 else BATCH) for number in range(9)][::-1]
         chosen = np.sort(rng.choice(BASE, 2 * BATCH, replace=False))

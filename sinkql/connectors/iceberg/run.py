@@ -84,14 +84,14 @@ def size_of(rows: int) -> int:
 
 def map_run(path: Path) -> Entries:
     """Map a run file, which costs no private memory; raises SQ3411 where it is torn or no run."""
-    data = np.memmap(path, np.uint8, "r") if path.stat().st_size >= HEADER else np.empty(0, np.uint8)
+    data = np.memmap(path, np.uint8, "r").view(np.ndarray) if path.stat().st_size >= HEADER else np.empty(0, np.uint8)
     rows = int(data[8:16].view("<u8")[0]) if len(data) else -1
     if data[:8].tobytes() != MAGIC or len(data) != size_of(rows):
         raise SinkqlError("SQ3411", f'index run "{path.name}" is damaged', hint="Start the sink again to rebuild it.")
     return Entries._make(data[HEADER + offset * rows :][: int(kind[2]) * rows].view(kind) for kind, offset in _LAYOUT)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def open_run(path: Path) -> Entries:
     """Map a run file as `map_run` does, and keep it mapped for the next batches."""
     return map_run(path)
