@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -12,12 +12,14 @@ from pathlib import Path
 from sinkql import faults, physical
 from sinkql.connector.stream import Committed, JobOffsets, Marker, Reader, RedoBatchError, Split, Tally, Writer
 from sinkql.errors import SinkqlError
+from sinkql.runtime import state
 from sinkql.runtime.control import Control
 from sinkql.runtime.engine import Arrangements, Attempt, Engine, Outcome
 from sinkql.runtime.pacing import Orders, Pacer
 from sinkql.runtime.progress import Progress, SinkCommitted, silent
 
 _ATTEMPTS = 5
+_SWEEP_EVERY = 20
 NO_PLAN = "none"
 
 
@@ -39,27 +41,38 @@ class BatchLoop:
     engine: Engine
     folder: Path
     control: Control
-    owner: str = ""
     progress: Progress = silent
+    targets: JobOffsets | None = field(default=None, init=False)
     marker: Marker = field(init=False)
+    _manifest: tuple[str | None, state.Manifest] | None = field(default=None, init=False)
+    _batches: int = field(default=0, init=False)
     _attached: set[str] = field(default_factory=set, init=False)
     _committed_at: float = field(default=0.0, init=False)
 
-    def start(self, *, epoch: int) -> Marker:
+    def start(self, *, epoch: int, once: bool = False) -> Marker:
         """Claim the table above `epoch` - 1 and bring back what its marker needs; return the marker.
 
-        Raises SQ3401 for a changed plan, SQ3402 for a lost file of a source; and what the writer raises.
+        With `once`, pin `targets`: where a run that commits what there is now will end. Raises SQ3410 for a changed
+        plan, SQ3412 for a lost file of a source, SQ34… for lost state, SQ2405 for a source that has no end to pin; and
+        what the writer raises.
         """
         self.writer.open()
         found = self.writer.marker()
         begin = found.end if found is not None else self._initial()
         if found is not None:
             self._check_plan(found)
+        if once and self.targets is None:
+            self.targets = {name: reader.target(begin[name]) for name, reader in self.readers.items()}
         self.marker = self.writer.claim(begin, epoch=epoch)
         self._check_plan(self.marker)
         self._restore()
+        self._load_state()
         self._committed_at = time.monotonic()
         return self.marker
+
+    def caught_up(self) -> bool:
+        """Tell whether the targets are reached; never without `once`."""
+        return self.targets is not None and _same(self.marker.end, self.targets)
 
     def process(self, start: JobOffsets, end: JobOffsets, *, more: bool = False) -> Committed | None:
         """Commit the batch from `start` to `end`; return None if the table has it already.
@@ -75,30 +88,50 @@ class BatchLoop:
                 self._release()
                 return None
             try:
+                before = self.marker.state
                 committed, outcome = self._attempt(start, end)
             except RedoBatchError:
                 continue
             self.marker = committed.marker
             self._record(committed, outcome.tallies, more=more)
+            self._maintain(before)
             return committed
         raise SinkqlError(
-            "SQ5204",
+            "SQ5206",
             f"another writer replaced files below a batch each of the {_ATTEMPTS} times it was written",
             hint="Let other maintenance of the table pause, then start the sink again.",
         )
 
     def _attempt(self, start: JobOffsets, end: JobOffsets) -> tuple[Committed, Outcome]:
         task = self.writer.begin(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
-        manifest: dict[str, object] = {}
+        manifest = self._load_state()
         arrangements = Arrangements(self.folder, manifest, self.marker.epoch, task.commit)
         attempt = Attempt(task, self._splits(start, end), self.readers, arrangements)
         outcome = self.engine.run(self.job, attempt)
         faults.point("data-files")
-        named = None
-        faults.point("state-manifest")
+        named = self._save_state(manifest, outcome)
         self._attach(end)
         committed = self.writer.commit(task, outcome.results, start=start, end=end, state=named, plan=self.job.plan)
         return committed, outcome
+
+    def _load_state(self) -> state.Manifest:
+        if self._manifest is not None and self._manifest[0] == self.marker.state:
+            return self._manifest[1]
+        if self.marker.state is None:
+            manifest = state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
+        else:
+            manifest = state.load(self.folder, self.marker.state)
+            state.check(manifest, bucketing=self.engine.bucketing)
+        self._manifest = (self.marker.state, manifest)
+        return manifest
+
+    def _save_state(self, manifest: state.Manifest, outcome: Outcome) -> str | None:
+        if not self.job.stateful():
+            return None
+        manifest = state.after(manifest, outcome.runs)
+        name = state.save(self.folder, manifest, epoch=self.marker.epoch)
+        self._manifest = (name, manifest)
+        return name
 
     def _splits(self, start: JobOffsets, end: JobOffsets) -> dict[str, list[Split]]:
         return {
@@ -112,7 +145,7 @@ class BatchLoop:
     def _check_plan(self, marker: Marker) -> None:
         if marker.plan not in (NO_PLAN, self.job.plan):
             raise SinkqlError(
-                "SQ3401",
+                "SQ3410",
                 f'the plan of sink "{self.job.sink}" changed since its table was last written',
                 detail=f"the table was written by plan {marker.plan}, the sink is now plan {self.job.plan}",
                 hint="Drop the sink and create it again, into a new table.",
@@ -127,7 +160,7 @@ class BatchLoop:
                 data = self.writer.attached(name)
                 if data is None:
                     raise SinkqlError(
-                        "SQ3402",
+                        "SQ3412",
                         f'source "{source}" lost what says how far it was read',
                         detail=f'file "{name}" is neither in the state folder nor in the table folder',
                         hint="Restore the file, or drop the sink and create it again, into a new table.",
@@ -157,7 +190,6 @@ class BatchLoop:
             snapshot=committed.snapshot,
             failed_rows=failed,
         )
-        self.control.status(self.job.sink_id, "running", owner=self.owner or None)
         faults.point("status")
         now = time.monotonic()
         elapsed, self._committed_at = max(1e-3, now - self._committed_at), now
@@ -174,7 +206,13 @@ class BatchLoop:
                 more=more,
             )
         )
+
+    def _maintain(self, before: str | None) -> None:
         self.writer.maintain()
+        self._batches += 1
+        if self._batches % _SWEEP_EVERY == 0 and self.marker.state is not None:
+            keep = {name for name in (before, self.marker.state) if name is not None}
+            state.sweep(self.folder, keep, epoch=self.marker.epoch)
         faults.point("maintained")
 
     def _release(self) -> None:
@@ -183,25 +221,18 @@ class BatchLoop:
         faults.point("released")
 
 
-def drain(loop: BatchLoop, *, targets: JobOffsets | None = None, before: Callable[[], None] | None = None) -> int:
-    """Commit all that there is now, or up to `targets`; return how many batches that were. `start` came before."""
+def drain(loop: BatchLoop) -> int:
+    """Commit all that there is now, or up to the loop's targets; return how many batches. `start` came before."""
     pacer = Pacer(loop.readers)
-    orders = Orders(loop.marker.end, 0, loop.job.max_rows, targets)
+    orders = Orders(loop.marker.end, 0, loop.job.max_rows, loop.targets)
     batches = 0
     while True:
-        if before is not None:
-            before()
         start = loop.marker.end
         end = pacer.offer(start, orders, time.time_ns() // 1_000_000)
         if _same(start, end):
             return batches
         loop.process(start, end)
         batches += 1
-
-
-def targets(loop: BatchLoop) -> JobOffsets:
-    """Return where a run that commits what there is now and stops will end; raises SQ2405 for an endless source."""
-    return {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
 
 
 def _same(left: JobOffsets, right: JobOffsets) -> bool:

@@ -25,6 +25,11 @@ for _module in (
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.conversion",
     "sinkql.runtime.task",
+    "sinkql.runtime.aggregate",
+    "sinkql.connectors.files.reader",
+    "sinkql.connectors.generator.reader",
+    "sinkql.connectors.iceberg.append",
+    "sinkql.connectors.iceberg.upsert",
 ):
     importlib.import_module(_module)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pickle
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sinkql.errors import SinkqlError
@@ -21,6 +23,16 @@ def leave(folder: Path, who: str, error: BaseException) -> None:
     draft = path.with_suffix(".draft")
     draft.write_bytes(pickle.dumps(error))
     draft.rename(path.with_suffix(".pickle"))
+
+
+@contextmanager
+def left_in(folder: Path, who: str) -> Iterator[None]:
+    """Keep a SinkqlError that ends the block, and let it go on."""
+    try:
+        yield
+    except SinkqlError as error:
+        leave(folder, who, error)
+        raise
 
 
 def find(folder: Path) -> SinkqlError | None:

@@ -3,53 +3,78 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sinkql import faults, physical
 from sinkql.connector.stream import Context, JobOffsets
-from sinkql.runtime import source
+from sinkql.runtime import failure, pacing, source
 from sinkql.runtime.pacing import Orders
 
+_LOOK_SECONDS = 0.05
+
 Process = Callable[[JobOffsets, JobOffsets, bool], None]
-"""Commit the batch from the first offsets to the second; True if a limit cut it. May raise: the query then ends."""
+"""Commit the batch from the first offsets to the second; True if a limit cut it. What it raises ends the query."""
 
 
 @dataclass(slots=True)
 class Launch:
-    """Hold one query of a sink. `folder` is its run folder, new for each claim, with a checkpoint of its own.
-
-    Whatever `process` raises is kept in `error`, as itself; Spark would give back a text.
-    """
+    """Hold one query of a sink. `folder` is its run folder, new for each claim, with a checkpoint of its own."""
 
     spark: SparkSession
     job: physical.Job
     context: Context
     folder: Path
     process: Process
-    query: StreamingQuery = field(init=False)
-    error: BaseException | None = field(default=None, init=False)
+    query: StreamingQuery | None = None
+    error: Exception | None = field(default=None, init=False)
 
     def start(self, orders: Orders) -> None:
-        """Start the query where `orders` say."""
+        """Start the query where `orders` say, and wait until its source has its process."""
         source.lay_out(self.folder, self.job, self.context, orders)
         rows = self.spark.readStream.format(source.FORMAT).option("folder", str(self.folder)).load()
         self.query = (
             rows.writeStream.foreachBatch(self._batch)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
-            .queryName(self.job.sink)
             .start()
         )
+        while not (self.folder / source.READY).exists() and self.query.isActive:
+            time.sleep(_LOOK_SECONDS)
+
+    def ended(self) -> bool:
+        """Tell whether the query has failed."""
+        return self.error is not None or self.query is None or not self.query.isActive
+
+    def reason(self) -> Exception:
+        """Return why it failed: the error itself where one is known, otherwise what Spark says of it."""
+        if self.error is not None:
+            return self.error
+        left = failure.find(self.folder)
+        if left is not None:
+            return left
+        told = self.query.exception() if self.query is not None else None
+        return RuntimeError(str(told) if told is not None else "the query ended")
+
+    def tell_to_stop(self, orders: Orders) -> None:
+        """Let the source offer nothing more."""
+        pacing.give(self.folder, msgspec.structs.replace(orders, stop=True))
+
+    def stop(self) -> None:
+        """End the query; no batch may be running, or Spark breaks it off."""
+        if self.query is not None:
+            self.query.stop()
 
     def _batch(self, rows: DataFrame, number: int) -> None:
         try:
             for row in rows.collect():
                 self.process(json.loads(row["start"]), json.loads(row["end"]), row["more"])
             faults.point("checkpoint")
-        except BaseException as error:
+        except Exception as error:
             self.error = error
             raise

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 import re
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ from sinkql import physical
 from sinkql.connector.stream import WriteResult, WriteTask
 from sinkql.connector.types import parse_type, spark_type
 from sinkql.errors import SinkqlError
-from sinkql.runtime import failure
+from sinkql.runtime import failure, report
+from sinkql.runtime.aggregate import aggregate_task
 from sinkql.runtime.engine import Attempt, Outcome
+from sinkql.runtime.preparation import consolidate, prepare
 from sinkql.runtime.task import DIFF, SEQ, Branch, FusedTask, ReadTask, tallies, write_rows
 
 _COLUMN = re.compile(r"`((?:[^`]|``)+)`")
@@ -32,14 +34,24 @@ class SparkEngine:
 
     bucketing = "spark-murmur3"
 
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self.buckets = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
-        self.parallelism = max(1, spark.sparkContext.defaultParallelism)
+    def __init__(self, session: Callable[[], SparkSession], *, buckets: int) -> None:
+        """Take the session when the first batch needs it: it may be starting while tables are claimed."""
+        self._session = session
+        self.buckets = buckets
+
+    @property
+    def spark(self) -> SparkSession:
+        """Return the session."""
+        return self._session()
+
+    @property
+    def parallelism(self) -> int:
+        """Return how many tasks run at once."""
+        return max(1, int(self.spark.sparkContext.defaultParallelism))
 
     def run(self, job: physical.Job, attempt: Attempt) -> Outcome:
         """Run the batch; raises the SinkqlError of a task as itself, SQ3201 for an expression that failed on a row."""
-        side = attempt.arrangements.folder / "side" / attempt.arrangements.commit
+        side = attempt.arrangements.folder / "attempts" / attempt.arrangements.commit
         side.mkdir(parents=True)
         try:
             return self._run(job, attempt, side)
@@ -63,7 +75,7 @@ class SparkEngine:
             batch.read_only(missing)
             totals, missing = tallies(side, attempt.splits)
         assert not missing
-        return Outcome(results, totals)
+        return Outcome(results, totals, report.collect(attempt.arrangements, batch.stateful))
 
 
 @dataclass(slots=True)
@@ -74,6 +86,7 @@ class Batch:
     job: physical.Job
     attempt: Attempt
     side: Path
+    stateful: dict[str, int] = field(default_factory=dict)
 
     def fused(self, branches: Sequence[Branch]) -> list[WriteResult]:
         """Read and write in the same tasks."""
@@ -89,7 +102,7 @@ class Batch:
         task = FusedTask(reads, tuple(branches), names, self.attempt.task)
 
         def partition(bucket: int, mine: Iterator[tuple[int, int]]) -> Iterator[WriteResult]:
-            yield task(bucket, list(mine), _attempt_name())
+            yield task(bucket, list(mine), attempt_name())
 
         context = self.engine.spark.sparkContext
         spread = context.parallelize(work, min(len(work), self.engine.parallelism))
@@ -113,7 +126,7 @@ class Batch:
 
         def partition(mine: Iterator[tuple[str, int]]) -> Iterator[int]:
             for source, number in mine:
-                yield sum(batch.num_rows for batch in reads[source].rows([number], _attempt_name()))
+                yield sum(batch.num_rows for batch in reads[source].rows([number], attempt_name()))
 
         self.engine.spark.sparkContext.parallelize(list(missing), self.engine.parallelism).mapPartitions(
             partition
@@ -129,7 +142,7 @@ class Batch:
             case physical.Union():
                 return self._union(operator, sequence=sequence)
             case physical.Aggregate():
-                raise NotImplementedError
+                return self._aggregate(operator)
 
     def _read(self, read: physical.Read, *, sequence: bool) -> DataFrame:
         task = self._task(read, sequence=sequence)
@@ -137,7 +150,7 @@ class Batch:
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-            return task.rows(numbers, _attempt_name())
+            return task.rows(numbers, attempt_name())
 
         spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
         return spread.mapInArrow(rows, _struct(read.columns, retract=task.retract, sequence=sequence))
@@ -171,6 +184,26 @@ class Batch:
         for rows in frames[1:]:
             together = together.unionAll(rows)
         return together
+
+    def _aggregate(self, aggregate: physical.Aggregate) -> DataFrame:
+        steps = prepare(aggregate)
+        task = aggregate_task(aggregate, self.attempt.arrangements)
+        buckets = self.stateful[aggregate.arrangement] = steps.buckets(self.attempt.arrangements.manifest["buckets"])
+        side = self.side
+
+        def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with failure.left_in(side, f"state-{attempt_name()}"):
+                yield from task(partition_number(), attempt_name(), batches)
+
+        return (
+            self.frame(aggregate.input, sequence=False)
+            .selectExpr(*steps.select)
+            .repartition(buckets, F.col("`$h1`"))
+            .groupBy(*[F.expr(text) for text in steps.group])
+            .agg(*[F.expr(text) for text in steps.aggregates])
+            .selectExpr("*", steps.bucket(buckets))
+            .mapInArrow(changes, steps.output_spark())
+        )
 
     def _task(self, read: physical.Read, *, sequence: bool) -> ReadTask:
         splits = self.attempt.splits
@@ -237,8 +270,9 @@ def _columns_below(operator: physical.Map, names: tuple[str, ...]) -> tuple[str,
 
 
 def _consolidated(rows: DataFrame) -> DataFrame:
-    names = [F.col(_quoted(name)) for name in rows.columns if name != DIFF]
-    return rows.groupBy(*names).agg(F.sum(_quoted(DIFF)).alias(DIFF)).where(f"{_quoted(DIFF)} <> 0")
+    texts = consolidate([name for name in rows.columns if name != DIFF])
+    groups = [F.expr(text) for text in texts.group]
+    return rows.groupBy(*groups).agg(F.expr(texts.diff)).where(texts.having)
 
 
 def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
@@ -248,15 +282,21 @@ def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
 
 def _write_function(task: WriteTask, side: Path) -> Any:  # Any: pyspark's type for it names pyarrow's
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        result = write_rows(task, context.partitionId(), _attempt_name(), batches, side)
+        result = write_rows(task, partition_number(), attempt_name(), batches, side)
         yield pa.record_batch({"result": pa.array([pickle.dumps(result)], pa.binary())})
 
     return write
 
 
-def _attempt_name() -> str:
+def partition_number() -> int:
+    """Return the number of this task's partition, which is its bucket after a shuffle."""
+    context = TaskContext.get()
+    assert context is not None
+    return int(context.partitionId())
+
+
+def attempt_name() -> str:
+    """Return what tells this attempt at a task from all others of this Spark application."""
     context = TaskContext.get()
     assert context is not None
     return f"t{context.taskAttemptId()}"

@@ -25,6 +25,8 @@ from sinkql.runtime import failure
 from sinkql.runtime.pacing import Orders, Pacer, give, take
 
 FORMAT = "sinkql_splits"
+READY = "ready"
+"""A file that says that a run folder's source has its process."""
 _LOOK_SECONDS = 0.05
 _WAIT_SECONDS = 2.0
 
@@ -68,6 +70,7 @@ class _Splits(SimpleDataSourceStreamReader):  # type: ignore[misc]  # as above
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pacer = Pacer(open_readers(folder))
+        (folder / READY).touch()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         return dict(take(self.folder).begin)
@@ -116,7 +119,7 @@ def open_readers(folder: Path, registry: Registry | None = None) -> Mapping[str,
 
 
 def _no_secret(name: str) -> str:
-    raise SinkqlError("SQ3303", f'secret "{name}" is not given to the process that looks for new input')
+    raise SinkqlError("SQ3392", f'secret "{name}" is not given to the process that looks for new input')
 
 
 def lay_out(folder: Path, job: physical.Job, context: Context, orders: Orders) -> None:

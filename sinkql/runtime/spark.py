@@ -23,6 +23,7 @@ from sinkql.runtime.source import SplitSource
 
 _JAVA = 17
 _JAVA_HINT = "Install a Java 17 runtime, such as Debian's openjdk-17-jre-headless, or point JAVA_HOME to one."
+_RULES = "org.apache.spark.sql.catalyst.optimizer"
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -52,6 +53,11 @@ class Settings:
     def log(self) -> Path:
         """Return the file that Spark's log and its workers' output go to."""
         return self.folder / "spark.log"
+
+
+def buckets(settings: Settings) -> int:
+    """Return the number of shuffle partitions, which are the buckets of state and key indexes."""
+    return int(settings.conf.get("spark.sql.shuffle.partitions") or max(2, _cores(settings.master)))
 
 
 def start(settings: Settings) -> SparkSession:
@@ -111,7 +117,7 @@ def _defaults(settings: Settings) -> dict[str, str]:
     return {
         "spark.driver.memory": "2g",
         "spark.driver.defaultJavaOptions": f"{collector} {log}",
-        "spark.sql.shuffle.partitions": str(max(2, _cores(settings.master))),
+        "spark.sql.shuffle.partitions": str(buckets(settings)),
         "spark.local.dir": str(settings.folder / "local"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -128,6 +134,10 @@ def _required(settings: Settings, conf: Path) -> dict[str, str]:
         "spark.sql.caseSensitive": "true",
         "spark.sql.decimalOperations.allowPrecisionLoss": "false",
         "spark.sql.adaptive.enabled": "false",
+        # These leave out work that gives no rows; stateful tasks and tallies need it done all the same.
+        "spark.sql.optimizer.excludedRules": ",".join(
+            f"{_RULES}.{rule}" for rule in ("PruneFilters", "PropagateEmptyRelation")
+        ),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.execution.arrow.useLargeVarTypes": "false",
         "spark.sql.streaming.pollingDelay": "100ms",

@@ -42,14 +42,11 @@ class ReadTask:
     def rows(self, numbers: Iterable[int], attempt: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these splits; a SinkqlError is also left in `side`."""
         schema = self.schema()
-        try:
+        with failure.left_in(self.side, f"read-{attempt}"):
             for number in numbers:
                 tally = Tally()
                 yield from self._split(number, schema, tally)
                 leave_tally(self.side, self.source, number, attempt, tally)
-        except SinkqlError as error:
-            failure.leave(self.side, f"read-{attempt}", error)
-            raise
 
     def schema(self) -> pa.Schema:
         """Return the schema of the rows."""
@@ -72,7 +69,7 @@ class ReadTask:
             # Neither Spark nor Parquet casts: a wrong type here would be wrong rows there.
             if [array.type for array in arrays] != schema.types:
                 raise SinkqlError(
-                    "SQ3301",
+                    "SQ3390",
                     f'source "{self.source}" gives other columns than it declares',
                     detail=f"declared {schema.types}, found {batch.schema.types}",
                 )
@@ -114,11 +111,8 @@ def write_rows(
     write: WriteTask, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch], side: Path
 ) -> WriteResult:
     """Run the write task; a SinkqlError is also left in `side`."""
-    try:
+    with failure.left_in(side, f"write-{attempt}"):
         return write(bucket, attempt, batches)
-    except SinkqlError as error:
-        failure.leave(side, f"write-{attempt}", error)
-        raise
 
 
 def leave_tally(side: Path, source: str, number: int, attempt: str, tally: Tally) -> None:
@@ -132,7 +126,7 @@ def leave_tally(side: Path, source: str, number: int, attempt: str, tally: Tally
 def tallies(side: Path, splits: Mapping[str, Sequence[Split]]) -> tuple[dict[str, Tally], list[tuple[str, int]]]:
     """Return a tally a source, one file a split, and the splits that left none.
 
-    Raises SQ3302 where two attempts at a split counted differently: a split must give the same rows each time.
+    Raises SQ3391 where two attempts at a split counted differently: a split must give the same rows each time.
     """
     found: dict[tuple[str, int], Tally] = {}
     for path in side.glob("tally-*.pickle"):
@@ -140,7 +134,7 @@ def tallies(side: Path, splits: Mapping[str, Sequence[Split]]) -> tuple[dict[str
         twin = found.setdefault((source, number), tally)
         if (twin.rows, twin.failed) != (tally.rows, tally.failed):
             raise SinkqlError(
-                "SQ3302",
+                "SQ3391",
                 f'source "{source}" gave different rows when a part of it was read twice',
                 detail=f"{twin.rows} rows, {twin.failed} of them failed, then {tally.rows} and {tally.failed}",
             )

@@ -1,0 +1,292 @@
+"""One sink of a cluster: lease → claim → query, again after what may pass, until it ends; then its outcome."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sinkql import physical
+from sinkql.connector.registry import Registry
+from sinkql.connector.stream import Context, JobOffsets
+from sinkql.errors import SinkqlError
+from sinkql.runtime.batch import BatchLoop, DivergedError
+from sinkql.runtime.control import Control, Desired, Status
+from sinkql.runtime.launch import Launch
+from sinkql.runtime.operators import SparkEngine
+from sinkql.runtime.pacing import Orders
+from sinkql.runtime.progress import Ending, Progress, SinkStalled, SinkStarted, SinkStopped
+
+_LOOK_SECONDS = 1.0
+_FIRST_WAIT = 1.0
+_LONGEST_WAIT = 60.0
+_TRIES_FIRST = 2
+_TRIES_UNKNOWN = 3
+
+_MAY_PASS = frozenset({"SQ3302", "SQ3304", "SQ4201", "SQ4207", "SQ4208", "SQ4304"})
+"""What another try may find mended: a service that does not answer, a file that is gone, storage that fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOutcome:
+    """Hold how a sink's run ended."""
+
+    sink: str
+    ending: Ending
+    error: SinkqlError | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of a process that ran this sink alone."""
+        return self.error.exit_code if self.error is not None else 0
+
+
+class _StoppedError(Exception):
+    """Say that a batch is not begun because the sink is to stop."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Hold what all sinks of one Spark application share.
+
+    `starting` is held while a query's source gets its process: Spark switches a setting of all queries for that.
+    """
+
+    session: Callable[[], SparkSession]
+    buckets: int
+    registry: Registry
+    control: Control
+    progress: Progress
+    once: bool
+    takeover: bool
+    stopping: threading.Event = field(default_factory=threading.Event)
+    starting: threading.Lock = field(default_factory=threading.Lock)
+    claiming: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+
+@dataclass(slots=True)
+class SinkRun:
+    """Run one sink in the calling thread. `lost` is set, by who renews the lease, when somebody else has it."""
+
+    cluster: Cluster
+    job: physical.Job
+    context: Context
+    owner: str = field(default_factory=lambda: uuid.uuid4().hex)
+    leased: bool = False
+    lost: SinkqlError | None = None
+    wake: threading.Event = field(default_factory=threading.Event)
+    _batch: threading.Lock = field(default_factory=threading.Lock)
+    _ran: bool = False
+    _failures: int = 0
+    _stop_asked: bool = False
+
+    def run(self) -> SinkOutcome:
+        """Run the sink until it is to stop, has caught up (`once`), or cannot go on; never raises a SinkqlError."""
+        control = self.cluster.control
+        try:
+            epoch = control.acquire(self.job.sink_id, owner=self.owner, takeover=self.cluster.takeover)
+        except SinkqlError as error:
+            return self._end(SinkOutcome(self.job.sink, "failed", error))
+        self.leased = True
+        try:
+            outcome = self._run(epoch)
+            self._note(outcome)
+        except SinkqlError as error:
+            outcome = SinkOutcome(self.job.sink, "failed", error)
+        finally:
+            self.leased = False
+            control.release(self.job.sink_id, owner=self.owner)
+        return self._end(outcome)
+
+    def stop(self) -> None:
+        """Let the sink stop after the batch that runs now."""
+        self._stop_asked = True
+        self.wake.set()
+
+    def _end(self, outcome: SinkOutcome) -> SinkOutcome:
+        self.cluster.progress(SinkStopped(outcome.sink, outcome.ending, outcome.error))
+        return outcome
+
+    def _run(self, epoch: int) -> SinkOutcome:
+        self._status("starting")
+        while True:
+            try:
+                ending = self._incarnation(epoch)
+            except DivergedError as error:
+                self._failures += 1
+                if self._failures > _TRIES_UNKNOWN:
+                    return self._failed(_unexpected(error))
+                continue
+            except SinkqlError as error:
+                if not self._again(error):
+                    return self._failed(error)
+                continue
+            except Exception as error:
+                coded = _unexpected(error)
+                if not self._again(coded):
+                    return self._failed(coded)
+                continue
+            if ending is not None:
+                return SinkOutcome(self.job.sink, ending)
+
+    def _failed(self, error: SinkqlError) -> SinkOutcome:
+        fenced = error.code in ("SQ5101", "SQ5202")
+        return SinkOutcome(self.job.sink, "fenced" if fenced else "failed", error)
+
+    def _note(self, outcome: SinkOutcome) -> None:
+        match outcome.ending:
+            case "caught up" | "stopped":
+                self._status("stopped")
+            case "dropped":
+                self._status("dropped")
+            case "fenced":
+                self._status("fenced", outcome.error)
+            case "failed":
+                self._status("stalled", outcome.error)
+
+    def _status(self, status: Status, error: SinkqlError | None = None) -> None:
+        self.cluster.control.status(
+            self.job.sink_id,
+            status,
+            owner=self.owner,
+            error=f"{error.code}: {error.message}" if error is not None else None,
+            hint=error.hint if error is not None else None,
+        )
+
+    # --- one incarnation: a claim, and the query that goes with it -------------------------------------------------
+
+    def _incarnation(self, epoch: int) -> Ending | None:
+        loop = self._claim(epoch)
+        self._ran = True
+        if loop.caught_up():
+            return "caught up"
+        launch = Launch(self.cluster.session(), self.job, self.context, self._folder(loop), self._process(loop))
+        orders = Orders(loop.marker.end, self.job.commit_interval_ms, self.job.max_rows, loop.targets)
+        with self.cluster.starting:
+            launch.start(orders)
+        try:
+            self._status("running")
+            return self._watch(loop, launch)
+        finally:
+            self._wait_for_batch(launch, orders)
+
+    def _claim(self, epoch: int) -> BatchLoop:
+        cluster, job = self.cluster, self.job
+        readers = {
+            read.source: cluster.registry.sources[read.connector].reader(read, self.context) for read in job.reads()
+        }
+        writer = cluster.registry.sinks[job.write.connector].writer(job.write, self.context)
+        engine = SparkEngine(cluster.session, buckets=cluster.buckets)
+        loop = BatchLoop(job, readers, writer, engine, self.context.folder, cluster.control, cluster.progress)
+        # Sinks of one connection start one after the other: not every catalog makes its own tables in a safe way.
+        with cluster.claiming[job.write.connection.name]:
+            marker = loop.start(epoch=epoch, once=cluster.once)
+        cluster.progress(SinkStarted(job.sink, marker.epoch, marker.end))
+        return loop
+
+    def _folder(self, loop: BatchLoop) -> Path:
+        """Return a new run folder; those of earlier claims go, since their queries can commit no more."""
+        runs = self.context.folder / "runs"
+        shutil.rmtree(runs, ignore_errors=True)
+        return runs / f"{loop.marker.epoch}-{uuid.uuid4().hex[:8]}"
+
+    def _process(self, loop: BatchLoop) -> Callable[[JobOffsets, JobOffsets, bool], None]:
+        def process(start: JobOffsets, end: JobOffsets, more: bool) -> None:  # Spark's row gives it
+            with self._batch:
+                while True:
+                    if self._stops():
+                        raise _StoppedError
+                    try:
+                        loop.process(start, end, more=more)
+                    except SinkqlError as error:
+                        if not self._again(error):
+                            raise
+                        continue
+                    break
+            if self._failures:
+                self._failures = 0
+                self._status("running")
+            if loop.caught_up():
+                self.wake.set()
+
+        return process
+
+    def _watch(self, loop: BatchLoop, launch: Launch) -> Ending | None:
+        """Wait until the query fails, the sink is to stop, or it has caught up; raise what ended the query."""
+        while True:
+            self.wake.wait(_LOOK_SECONDS)
+            self.wake.clear()
+            if loop.caught_up():
+                return "caught up"
+            if self.lost is not None:
+                raise self.lost
+            if self._stops():
+                return "stopped"
+            match self._desired():
+                case "dropped":
+                    return "dropped"
+                case "stopped":
+                    return "stopped"
+                case "running":
+                    pass
+            if launch.ended():
+                raise launch.reason()
+
+    def _desired(self) -> Desired:
+        try:
+            return self.cluster.control.desired(self.job.sink_id)
+        except SinkqlError:
+            return "running"  # a catalog that cannot be read now is asked again; the lease tells whether it matters
+
+    def _wait_for_batch(self, launch: Launch, orders: Orders) -> None:
+        stop_asked, self._stop_asked = self._stop_asked, True
+        launch.tell_to_stop(orders)
+        with self._batch:
+            self._stop_asked = stop_asked
+            launch.stop()
+
+    def _stops(self) -> bool:
+        return self._stop_asked or self.lost is not None or self.cluster.stopping.is_set()
+
+    def _again(self, error: SinkqlError) -> bool:
+        """Wait for what may pass, longer each time; tell whether to try again."""
+        tries = self._tries(error)
+        if self._stops() or self._failures >= tries:
+            return False
+        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2**self._failures)
+        self._failures += 1
+        self._status("stalled", error)
+        self.cluster.progress(SinkStalled(self.job.sink, error, timedelta(seconds=wait)))
+        until = time.monotonic() + wait
+        while (left := until - time.monotonic()) > 0 and not self._stops():
+            self.cluster.stopping.wait(min(left, 0.2))
+        return not self._stops()
+
+    def _tries(self, error: SinkqlError) -> int:
+        if error.code == _UNEXPECTED:
+            return _TRIES_UNKNOWN
+        if error.code not in _MAY_PASS:
+            return 0
+        # Before the first claim the user is likely there to see the error; later a sink waits as long as it takes.
+        return _TRIES_FIRST if not self._ran or self.cluster.once else 1 << 30
+
+
+_UNEXPECTED = "SQ3001"
+
+
+def _unexpected(error: Exception) -> SinkqlError:
+    text = str(error).strip() or type(error).__name__
+    return SinkqlError(
+        _UNEXPECTED,
+        f"the batch failed: {text.splitlines()[0][:300]}",
+        detail=f"{type(error).__name__}: {text[:2000]}",
+        hint="The sink goes on where it stopped when it is started again; Spark's log tells more.",
+    )
