@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sinkql import ast
-    from sinkql.program import Program
-    from sinkql.session import Session
+    from sinkql.errors import SinkqlError as SinkqlError
+    from sinkql.program import Program as Program
+    from sinkql.session import Session as Session
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "compile", "connect", "parse"]
+__all__ = ["Program", "Session", "SinkqlError", "__version__", "compile", "connect", "parse"]
 
 # What the functions need is imported when they are called: importing the package costs next to nothing.
 
@@ -43,11 +44,23 @@ def parse(text: str) -> tuple[ast.Statement, ...]:
         raise masked.cover(error.within(path=None, text=masked.text)) from error.__cause__
 
 
-def compile(text: str, *, facts: Mapping[str, Mapping[str, Any]] | None = None) -> Program:  # noqa: A001 the public name
+def compile(  # noqa: A001 the public name
+    text: str, *, facts: Mapping[str, Mapping[str, Any]] | None = None, path: str | None = None
+) -> Program:
     """Return a text's items and jobs as data, without network, Spark or a catalog file.
 
-    `facts` are what is known of the outside for items, by name, as the catalog stores it.
+    `facts` are what is known of the outside for items, by name, as the catalog stores it; `path` names the text in
+    errors.
     """
     from sinkql.program import compile_text
 
-    return compile_text(text, facts=facts)
+    return compile_text(text, path=path, facts=facts)
+
+
+def __getattr__(name: str) -> Any:
+    modules = {"Program": "sinkql.program", "Session": "sinkql.session", "SinkqlError": "sinkql.errors"}
+    if name not in modules:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(modules[name]), name)

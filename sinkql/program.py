@@ -12,6 +12,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.codegen import lower
 from sinkql.connector.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError
+from sinkql.explain import spark_sql, to_text
 from sinkql.mask import mask, without_literal
 from sinkql.parser import parse
 from sinkql.planner import plan_drop, qualify
@@ -21,6 +22,7 @@ from sinkql.planner.statement import item_name
 from sinkql.printer import to_sql
 
 FORMAT = 1
+_EXPLAINED = ("VIEW", "MATERIALIZED VIEW", "SINK")
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -39,16 +41,34 @@ class _File(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Hold what a text compiles to: its items, and the jobs of its sinks. Notices are for whoever wrote the text."""
+    """Hold what a text compiles to: its items, and the jobs of its sinks.
+
+    Notices are for whoever wrote the text; with them and `catalog`, its plans, JSON does nothing.
+    """
 
     items: tuple[Item, ...]
     jobs: tuple[physical.Job, ...]
     notices: tuple[Notice, ...] = field(default=(), compare=False)
+    catalog: MemoryCatalog | None = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> str:
         """Return the program as indented JSON; `from_json` gives it back equal."""
         file = _File(FORMAT, self.items, self.jobs)
-        return msgspec.json.format(msgspec.json.encode(file), indent=2).decode() + "\n"
+        return msgspec.json.format(msgspec.json.encode(file), indent=2).decode()
+
+    def explain(self, stage: str = "physical") -> list[tuple[str, str]]:
+        """Return names and texts of a stage: of sinks and views, or of the jobs alone where it is a job's stage."""
+        if stage == "physical":
+            return [(job.sink, to_text(job)) for job in self.jobs]
+        if stage == "spark-sql":
+            return [(job.sink, spark_sql(job)) for job in self.jobs]
+        if self.catalog is None:
+            raise SinkqlError("SQ4012", f"a program from JSON has no {stage} plans", hint="Explain the SQL itself.")
+        entries = [entry for entry in self.catalog.entries() if entry.kind in _EXPLAINED]
+        if stage == "raw":
+            return [(entry.name, to_text(entry.statement)) for entry in entries]
+        items = [(entry.name, self.catalog.item(entry.name)) for entry in entries]
+        return [(name, to_text(item)) for name, item in items if item is not None]
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Program:
@@ -133,4 +153,4 @@ class _Compiler:
             if entry.id.startswith("u")
         )
         jobs = tuple(lower(name, self.catalog) for name in self.catalog.names("SINK"))
-        return Program(items, jobs, tuple(self.notices))
+        return Program(items, jobs, tuple(self.notices), self.catalog)

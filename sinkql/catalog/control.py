@@ -126,6 +126,12 @@ class Control:
         with self._database.write() as connection:
             wish(connection, sink_id, desired)
 
+    def resume(self, sink_id: str) -> None:
+        """Say that users want the sink to run, unless it is being dropped."""
+        with self._database.write() as connection:
+            if _wished(connection, sink_id) != "dropped":
+                wish(connection, sink_id, "running")
+
     def status(
         self,
         sink_id: str,
@@ -197,9 +203,14 @@ def forget(connection: Connection, sink_id: str) -> None:
 
 
 def _desired(connection: Connection, sink_id: str) -> Desired:
-    query = sa.select(schema.desired.c.desired).where(schema.desired.c.sink_id == sink_id)
-    found: Desired | None = connection.scalar(query)
-    return found or "dropped"
+    return _wished(connection, sink_id) or "dropped"
+
+
+def _wished(connection: Connection, sink_id: str) -> Desired | None:
+    found: Desired | None = connection.scalar(
+        sa.select(schema.desired.c.desired).where(schema.desired.c.sink_id == sink_id)
+    )
+    return found
 
 
 def _holder(connection: Connection, sink_id: str) -> Holder | None:

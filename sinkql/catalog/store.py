@@ -112,8 +112,10 @@ class Catalog:
         columns = (schema.items.c.id, *schema.secrets.c)
         query = sa.select(*columns).join(schema.secrets).where(schema.items.c.full_name == full_name)
         with self.database.read() as connection:
-            row = connection.execute(query).one()
+            row = connection.execute(query).one_or_none()
         name = split_name(full_name)[-1]
+        if row is None:
+            raise SinkqlError("SQ2001", f'secret "{name}" does not exist', hint="Run CREATE SECRET before the job.")
         return self.vault.open(row.id, name, Sealed(row.kind, row.version, row.reference, row.nonce, row.ciphertext))
 
     # --- writing ---------------------------------------------------------------------------------------------------

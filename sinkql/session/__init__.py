@@ -2,6 +2,7 @@
 
 * `session`: `Session`: one catalog, statements run against it, and its sinks.
 * `create`, `drop`, `show`, `explain`: what each family of statements does.
+* `running`: sinks run and watched.
 * `world`: what connectors may reach the outside with.
 * `result`: what a statement gives back.
 """

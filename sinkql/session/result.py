@@ -12,7 +12,7 @@ from sinkql.errors import Notice
 class Result:
     """Hold a statement's outcome: `columns` is empty where it gives no table; `tag` is such as `CREATE SINK`.
 
-    `names` are the full names of what was created or dropped.
+    `names` are the full names of what was created (or was there already) or dropped.
     """
 
     tag: str
@@ -20,3 +20,8 @@ class Result:
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Any, ...], ...] = ()
     names: tuple[str, ...] = ()
+
+    @property
+    def sink(self) -> str | None:
+        """Return the full name of the sink that a CREATE SINK made or found."""
+        return self.names[0] if self.tag == "CREATE SINK" else None

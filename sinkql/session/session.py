@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, physical
 from sinkql.catalog.store import Catalog, ChangedError
@@ -13,14 +14,18 @@ from sinkql.connector.stream import Context
 from sinkql.errors import Notice, SinkqlError
 from sinkql.mask import mask
 from sinkql.parser import parse
-from sinkql.planner.name import find, short_name
+from sinkql.planner.name import find, short_name, split_name
 from sinkql.planner.setting import plan_setting
 from sinkql.session import drop as dropping
+from sinkql.session import running
 from sinkql.session.create import create
 from sinkql.session.explain import explain
 from sinkql.session.result import Result
 from sinkql.session.show import select_rows, show, show_create, show_variable
 from sinkql.session.world import CatalogWorld
+
+if TYPE_CHECKING:
+    from sinkql.runtime.progress import Progress
 
 FOLDER = ".sinkql"
 FILE = "catalog.db"
@@ -119,18 +124,46 @@ class Session:
         """Return the jobs of the sinks of these names, or of all."""
         return [lower(name, self.catalog.plans) for name in self.sinks(names)]
 
-    def stop(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Tell whoever runs the sinks to finish the batch and stop; return the sinks' full names."""
-        sinks = self.sinks(names)
+    def run(self, jobs: Sequence[physical.Job], *, once: bool, takeover: bool, progress: Progress) -> int:
+        """Run jobs until each has ended or was stopped; return the exit code that fits all of them."""
+        return running.run(self, jobs, once=once, takeover=takeover, progress=progress)
+
+    def stop(self, *names: str) -> tuple[str, ...]:
+        """Tell whoever runs the sinks (all, without names) to finish the batch and stop; return their full names."""
+        sinks = self.sinks(names or None)
         for sink_id in dropping.sink_ids(sinks, self.catalog).values():
             self.catalog.control.set_desired(sink_id, "stopped")
         return sinks
+
+    def status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+        """Return columns and rows that tell what the sinks are doing, and how far they are."""
+        return running.status(self.catalog, self.sinks(names or None))
+
+    def reading(self, job: physical.Job) -> list[str]:
+        """Return lines that tell how to read what a sink wrote."""
+        kind = self.catalog.registry.sinks[job.write.connector]
+        return kind.reading(job.write, self.context(job)) if kind.reading is not None else []
+
+    def preview(self, sink: str, *, limit: int = 10) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Return columns and some rows of what a sink wrote."""
+        (job,) = self.jobs([sink])
+        kind = self.catalog.registry.sinks[job.write.connector]
+        return kind.first_rows(job.write, self.context(job), limit) if kind.first_rows is not None else ((), [])
 
     def context(self, job: physical.Job) -> Context:
         """Return what the parts of a job may use: its folder, secrets' values, object stores."""
         folder = dropping.sink_folder(self.catalog, job.sink_id)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Context(job.sink, job.sink_id, folder, self.world.secret, self.world.job_store)
+
+    def close(self) -> None:
+        """Let go of the catalog. Nothing stays open between statements, so nothing is lost without it."""
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
 
 def catalog_file(path: str | Path | None) -> Path:
@@ -151,4 +184,4 @@ def catalog_file(path: str | Path | None) -> Path:
 
 
 def _name(text: str) -> ast.Name:
-    return ast.Name(tuple(ast.Ident(part) for part in text.split(".")))
+    return ast.Name(tuple(ast.Ident(part) for part in split_name(text)))

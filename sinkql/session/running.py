@@ -1,0 +1,55 @@
+"""Jobs → running sinks, under leases of the catalog; the catalog → what they are doing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sinkql import ast, physical
+from sinkql.catalog.query import select
+from sinkql.catalog.store import Catalog
+from sinkql.planner.name import split_name
+
+if TYPE_CHECKING:
+    from sinkql.runtime.progress import Progress
+    from sinkql.session.session import Session
+
+_STATUS = """
+SELECT k.name, s.status, p.desired, t.messages_committed AS rows, p.failed_rows AS skipped, p.commits,
+  p.committed_at AS last_commit, s.error, s.hint, s.id
+FROM mz_sinks AS k
+JOIN mz_internal.mz_sink_statuses AS s ON s.id = k.id
+JOIN mz_internal.mz_sink_progress AS p ON p.id = k.id
+JOIN mz_internal.mz_sink_statistics AS t ON t.id = k.id
+ORDER BY k.name
+"""
+_WORST_FIRST = (5, 4, 3, 2, 1)
+
+
+def run(session: Session, jobs: Sequence[physical.Job], *, once: bool, takeover: bool, progress: Progress) -> int:
+    """Run jobs until each has ended or was stopped; return the exit code that fits all of them."""
+    from sinkql.runtime import supervisor  # Spark, only where something runs
+
+    if not jobs:
+        return 0
+    control = session.catalog.control
+    for job in jobs:
+        control.resume(job.sink_id)
+    outcomes = supervisor.run(
+        jobs,
+        contexts=session.context,
+        registry=session.catalog.registry,
+        control=control,
+        once=once,
+        takeover=takeover,
+        progress=progress,
+    )
+    codes = {outcome.exit_code for outcome in outcomes}
+    return next((code for code in _WORST_FIRST if code in codes), 0)
+
+
+def status(catalog: Catalog, sinks: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+    """Return columns and rows that tell what the given sinks are doing."""
+    wanted = {split_name(sink)[-1] for sink in sinks}
+    table = select(ast.Query(_STATUS), catalog.database)
+    return table.columns, tuple(row for row in table.rows if row[0] in wanted)
