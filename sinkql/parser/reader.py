@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from lark import Token, Tree
 from lark.exceptions import UnexpectedToken
@@ -111,7 +112,10 @@ def _row(parser: InteractiveParser) -> dict[str, object]:
 
 
 def _copy(parser: InteractiveParser) -> InteractiveParser:
+    """Return a parser to look ahead with: it shares the trees made so far, so it makes none itself."""
     copied: InteractiveParser = parser.copy(deepcopy_values=False)  # type: ignore[no-untyped-call]  # as above
+    copied.parser_state.parse_conf = copy(copied.parser_state.parse_conf)
+    copied.parser_state.parse_conf.callbacks = {}
     return copied
 
 
