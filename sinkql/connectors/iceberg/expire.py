@@ -21,7 +21,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from sinkql.connectors.iceberg.folder import metadata_path
+from sinkql.connectors.iceberg.folder import SUFFIX, metadata_path
 from sinkql.connectors.iceberg.marker import ancestry, offsets_file
 from sinkql.connectors.iceberg.snapshot import MAIN
 from sinkql.connectors.iceberg.table import CREATED_BY
@@ -159,7 +159,7 @@ def _noted(table: Table) -> set[str]:
         for name, value in table.properties.items()
         if name.startswith("sinkql.") and name.endswith(".last")
         for word in value.replace("\\", "").split('"')
-        if word.endswith("-offsets.json")
+        if word.endswith("-offsets" + SUFFIX)
     }
 
 

@@ -12,8 +12,12 @@ from pyiceberg.table import Table
 from sinkql.connectors.iceberg.catalog import local_folder
 
 
+SUFFIX = ".stats"
+"""How the names of own files end: some stores take only names of the kinds that Iceberg's own files have."""
+
+
 def metadata_path(table: Table, name: str) -> str:
-    """Return the path of a file of that name in the table's metadata folder."""
+    """Return the path of a file of that name in the table's metadata folder; it should end with `SUFFIX`."""
     return table.location_provider().new_metadata_location(name)
 
 

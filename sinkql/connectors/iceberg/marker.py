@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from sinkql.connector.stream import Marker
-from sinkql.connectors.iceberg.folder import metadata_path, read, write_once
+from sinkql.connectors.iceberg.folder import SUFFIX, metadata_path, read, write_once
 from sinkql.errors import SinkqlError
 
 _INLINE_LIMIT = 2_000
@@ -42,7 +42,7 @@ def encode(table: Table, marker: Marker, *, timestamp: int, attempt: str) -> dic
     """Return the marker as summary properties; long offsets go into a file of the table's metadata folder."""
     offsets = json.dumps({"start": marker.start, "end": marker.end}, separators=(",", ":"), sort_keys=True)
     if len(offsets) > _INLINE_LIMIT:
-        name = f"sinkql-{marker.sink}-{marker.epoch}-{attempt}-offsets.json"
+        name = f"sinkql-{marker.sink}-{marker.epoch}-{attempt}-offsets{SUFFIX}"
         write_once(table, metadata_path(table, name), offsets.encode())
         offsets = json.dumps({"file": name, "sha256": hashlib.sha256(offsets.encode()).hexdigest()})
     values = {

@@ -17,7 +17,7 @@ from sinkql.connectors.iceberg.claim import Claim, take
 from sinkql.connectors.iceberg.commit import land
 from sinkql.connectors.iceberg.conflict import fenced, hold, same_table
 from sinkql.connectors.iceberg.expire import expire, expired
-from sinkql.connectors.iceberg.folder import metadata_path, read, write_once
+from sinkql.connectors.iceberg.folder import SUFFIX, metadata_path, read, write_once
 from sinkql.connectors.iceberg.keyed import UpsertMode
 from sinkql.connectors.iceberg.mode import AppendMode, Mode
 from sinkql.connectors.iceberg.snapshot import selfcheck
@@ -189,7 +189,7 @@ class IcebergWriter:
         return table
 
     def _attachment(self, table: Table, name: str) -> str:
-        return metadata_path(table, f"sinkql-{self._context.sink_id}-{name}")
+        return metadata_path(table, f"sinkql-{self._context.sink_id}-{name}{SUFFIX}")
 
     def _new_mode(self) -> Mode:
         write = self._write

@@ -1,0 +1,33 @@
+"""Catalogs for the tests of the Iceberg sink: a local one each, and one real REST server a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from support.lake import Lake
+from support.seaweed import Seaweed, seaweed
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    with seaweed(tmp_path_factory.mktemp("seaweed")) as running:
+        yield running
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+@pytest.fixture(params=["sql", pytest.param("rest", marks=pytest.mark.server)])
+def any_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    return Lake(tmp_path, request.getfixturevalue("server") if request.param == "rest" else None)
+
+
+@pytest.fixture
+def name() -> str:
+    """A table name of this test's own: the REST server is shared."""
+    return f"t{uuid4().hex[:12]}"

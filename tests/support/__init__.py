@@ -1,0 +1,1 @@
+"""Real servers and readers that tests share."""

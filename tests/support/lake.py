@@ -1,0 +1,166 @@
+"""An Iceberg catalog, and sinks on its tables that are driven by hand: one row batch, one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.table import Table
+
+from sinkql import physical
+from sinkql.connector.stream import Committed, Context, Marker, WriteResult, WriteTask
+from sinkql.connectors.iceberg.writer import IcebergWriter, open_writer
+from support.readers import Rows, duckdb_folder, duckdb_rest, pyiceberg_rows
+from support.seaweed import SECRET, Seaweed
+
+NAMESPACE = "shop"
+COLUMNS = (physical.Column("id", "bigint", nullable=False), physical.Column("name", "text"))
+Pairs = Sequence[tuple[int, str | None]]
+
+
+@dataclass
+class Lake:
+    """Hold a catalog: local SQLite, or a REST server's; `port` may be a proxy's before it."""
+
+    folder: Path
+    server: Seaweed | None = None
+    port: int = 0
+
+    @property
+    def connection(self) -> physical.Connection:
+        if self.server is None:
+            options: dict[str, Any] = {
+                "catalog_type": "sql",
+                "url": f"sqlite:///{self.folder}/catalog.db",
+                "warehouse": str(self.folder / "warehouse"),
+            }
+        else:
+            options = {
+                "catalog_type": "rest",
+                "url": f"http://127.0.0.1:{self.port or self.server.rest}",
+                "warehouse": "lake",
+                "credential": {"secret_text": ["admin:", {"secret": "s"}]},
+            }
+        return physical.Connection("lake", "ICEBERG CATALOG", options)
+
+    def catalog(self) -> Catalog:
+        """Return the catalog as another program opens it."""
+        if self.server is None:
+            return load_catalog(
+                "default",
+                type="sql",
+                uri=f"sqlite:///{self.folder}/catalog.db",
+                warehouse=f"file://{self.folder}/warehouse",
+            )
+        uri = f"http://127.0.0.1:{self.server.rest}"
+        return load_catalog(
+            "default",
+            type="rest",
+            uri=uri,
+            warehouse="lake",
+            credential=f"admin:{SECRET}",
+            **{"oauth2-server-uri": f"{uri}/v1/oauth/tokens", **self.server.storage},
+        )
+
+    def table(self, name: str) -> Table:
+        return self.catalog().load_table((NAMESPACE, name))
+
+    def rows(self, name: str, columns: tuple[str, ...] = ("id", "name")) -> Rows:
+        """Return what DuckDB and PyIceberg read, having asserted that it is the same."""
+        table = self.table(name)
+        found = pyiceberg_rows(table, columns)
+        wanted = ", ".join(columns)
+        if self.server is None:
+            other = duckdb_folder(table.location(), wanted)
+        else:
+            other = duckdb_rest(
+                f"{NAMESPACE}.{name}",
+                rest_port=self.server.rest,
+                s3_port=self.server.s3,
+                secret=SECRET,
+                columns=wanted,
+            )
+        assert other == found
+        return found
+
+
+@dataclass
+class Sink:
+    """Drive one sink: rows are (id, name) pairs, offsets count batches."""
+
+    lake: Lake
+    table: str
+    id: str = "5f6e1c1e-0001"
+    upsert: bool = False
+    changelog: bool = False
+    columns: tuple[physical.Column, ...] = COLUMNS
+    options: dict[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
+    writer: IcebergWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        write = physical.Write(
+            input=physical.Read("numbers", "LOAD GENERATOR", {}, self.columns),
+            connector="ICEBERG CATALOG",
+            connection=self.lake.connection,
+            columns=self.columns,
+            mode="upsert" if self.upsert else "append",
+            change="append",
+            changelog=self.changelog,
+            key=("id",) if self.upsert else (),
+            proven=False,
+            options={"namespace": NAMESPACE, "table": self.table, **self.options},
+            aws_connection=physical.Connection("aws", "AWS", {}) if self.lake.server else None,
+        )
+        folder = self.folder or self.lake.folder / "state" / self.id
+        self.writer = open_writer(write, Context("s", self.id, folder, lambda _: SECRET, lambda _: _Store(self.lake)))
+
+    def start(self, *, epoch: int = 1) -> Marker:
+        """Open and claim."""
+        self.writer.open()
+        self.writer.marker()
+        return self.writer.claim({"numbers": {"batch": 0}}, epoch=epoch)
+
+    def attempt(self, rows: Pairs) -> tuple[Marker, WriteTask, list[WriteResult]]:
+        """Refresh, begin and write the files of one batch."""
+        marker = self.writer.refresh()
+        task = self.writer.begin(bucketing="test", buckets=2)
+        return marker, task, self.write(task, rows)
+
+    def write(self, task: WriteTask, rows: Pairs) -> list[WriteResult]:
+        """Run the task over rows, spread over its buckets by id."""
+        results = []
+        for bucket in range(2):
+            mine = [row for row in rows if row[0] % 2 == bucket]
+            results.append(task(bucket, "a0", iter([_batch(mine, self.columns)] if mine else [])))
+        return results
+
+    def finish(self, attempt: tuple[Marker, WriteTask, list[WriteResult]]) -> Committed:
+        """Commit what `attempt` wrote."""
+        marker, task, results = attempt
+        end = {"numbers": {"batch": marker.end["numbers"]["batch"] + 1}}
+        return self.writer.commit(task, results, start=marker.end, end=end, state=None, plan="plan")
+
+    def put(self, *rows: tuple[int, str | None]) -> Committed:
+        """Write and commit one batch."""
+        return self.finish(self.attempt(rows))
+
+
+class _Store:
+    def __init__(self, lake: Lake) -> None:
+        assert lake.server is not None
+        self._properties = lake.server.storage
+
+    def properties(self) -> dict[str, str]:
+        return self._properties
+
+
+def _batch(rows: Pairs, columns: tuple[physical.Column, ...]) -> pa.RecordBatch:
+    arrays = [pa.array([row[0] for row in rows], pa.int64()), pa.array([row[1] for row in rows], pa.string())]
+    return pa.RecordBatch.from_arrays(
+        [*arrays, pa.array(range(len(rows)), pa.int64())], names=[*(column.name for column in columns), "$seq"]
+    )

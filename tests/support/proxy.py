@@ -1,0 +1,140 @@
+"""An HTTP proxy before an Iceberg REST catalog that loses, delays or refuses the replies to table commits."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+_HOP = ("connection", "content-length", "transfer-encoding", "date")
+Reply = tuple[int, list[tuple[str, str]], bytes]
+
+
+@dataclass
+class Rule:
+    """Say what happens to the next commits; each `mode` is used once, in order.
+
+    drop: applied, then the connection closes. before: the connection closes, nothing applied. truncate: applied, the
+    reply cut in its middle. late: answered with 504 at once, applied when `release` is called. A number: applied, then
+    answered with that status. refuse-…: answered with that status, nothing applied.
+    """
+
+    modes: list[str] = field(default_factory=list)
+    between: Callable[[], None] | None = None
+    commits: int = 0
+    late: list[threading.Thread] = field(default_factory=list)
+    late_status: list[int] = field(default_factory=list)
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def release(self) -> None:
+        """Let late requests through, and wait until the catalog has answered them."""
+        self.gate.set()
+        for thread in self.late:
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    upstream: int
+    rule: Rule
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
+        pass
+
+    def answer(self) -> None:
+        length = int(self.headers.get("content-length") or 0)
+        body = self.rfile.read(length) if length else None
+        mode = None
+        if self.command == "POST" and "/tables/" in self.path:
+            self.rule.commits += 1
+            mode = self.rule.modes.pop(0) if self.rule.modes else None
+            between, self.rule.between = self.rule.between, None
+            if between:
+                between()
+        match mode:
+            case None:
+                self._reply(self._forward(body))
+            case "before":
+                self._hang_up()
+            case "drop":
+                self._forward(body)
+                self._hang_up()
+            case "truncate":
+                self._truncate(self._forward(body))
+            case "late":
+                self._later(body)
+                self._reply(_error(504))
+            case _ if mode.startswith("refuse-"):
+                self._reply(_error(int(mode.removeprefix("refuse-"))))
+            case _:
+                self._forward(body)
+                self._reply(_error(int(mode)))
+
+    do_GET = do_POST = do_HEAD = do_DELETE = do_PUT = answer  # noqa: N815  # the base class's names
+
+    def _forward(self, body: bytes | None) -> Reply:
+        connection = http.client.HTTPConnection("127.0.0.1", self.upstream)
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
+        connection.request(self.command, self.path, body, headers)
+        response = connection.getresponse()
+        reply = response.status, response.getheaders(), response.read()
+        connection.close()
+        return reply
+
+    def _later(self, body: bytes | None) -> None:
+        def apply() -> None:
+            self.rule.gate.wait()
+            self.rule.late_status.append(self._forward(body)[0])
+
+        thread = threading.Thread(target=apply, daemon=True)
+        self.rule.late.append(thread)
+        thread.start()
+
+    def _reply(self, reply: Reply) -> None:
+        status, headers, body = reply
+        self.send_response(status)
+        for name, value in headers:
+            if name.lower() not in _HOP:
+                self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _truncate(self, reply: Reply) -> None:
+        self.send_response(reply[0])
+        self.send_header("content-length", str(len(reply[2])))
+        self.end_headers()
+        self.wfile.write(reply[2][:50])
+        self.wfile.flush()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.connection.close()
+
+
+def _error(status: int) -> Reply:
+    error = {"error": {"message": "made by the proxy", "type": "ProxyError", "code": status}}
+    return status, [("content-type", "application/json")], json.dumps(error).encode()
+
+
+@contextmanager
+def proxy(upstream: int) -> Iterator[tuple[int, Rule]]:
+    """Run a proxy before a local port; yield its own port, and the rule that tests change."""
+    rule = Rule()
+    handler = type("Handler", (_Handler,), {"upstream": upstream, "rule": rule})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1], rule
+    finally:
+        rule.release()
+        server.shutdown()
+        server.server_close()

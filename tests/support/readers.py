@@ -1,0 +1,62 @@
+"""What independent readers find in an Iceberg table: DuckDB, by folder or through a REST catalog, and PyIceberg."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pyiceberg.table import Table
+
+Rows = list[tuple[Any, ...]]
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB with its Iceberg extension, loaded from packages: no network."""
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    for name in ("avro", "httpfs", "iceberg"):
+        connection.execute(f"LOAD '{_extension(name)}'")
+    return connection
+
+
+def duckdb_folder(folder: str | Path, columns: str = "*") -> Rows:
+    """Return the sorted rows of a local table, opened by its folder alone, as a user would."""
+    path = str(folder).removeprefix("file://")
+    with connect() as connection:
+        return _sorted(connection.execute(f"SELECT {columns} FROM iceberg_scan('{path}')").fetchall())
+
+
+def duckdb_rest(table: str, *, rest_port: int, s3_port: int, secret: str, columns: str = "*") -> Rows:
+    """Return the sorted rows of a table of warehouse `lake` at a local REST catalog with OAuth2; user admin."""
+    endpoint = f"http://127.0.0.1:{rest_port}"
+    with connect() as connection:
+        connection.execute(
+            f"CREATE SECRET ic (TYPE iceberg, CLIENT_ID 'admin', CLIENT_SECRET '{secret}', "
+            f"OAUTH2_SERVER_URI '{endpoint}/v1/oauth/tokens')"
+        )
+        connection.execute(
+            f"CREATE SECRET s3s (TYPE s3, KEY_ID 'admin', SECRET '{secret}', REGION 'us-east-1', "
+            f"ENDPOINT '127.0.0.1:{s3_port}', URL_STYLE 'path', USE_SSL false)"
+        )
+        connection.execute(
+            f"ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{endpoint}', SECRET ic, ACCESS_DELEGATION_MODE 'none')"
+        )
+        return _sorted(connection.execute(f"SELECT {columns} FROM lake.{table}").fetchall())
+
+
+def pyiceberg_rows(table: Table, columns: tuple[str, ...] = ("*",)) -> Rows:
+    """Return the sorted rows that PyIceberg reads."""
+    found = table.scan(selected_fields=columns).to_arrow().to_pylist()
+    return _sorted([tuple(row.values()) for row in found])
+
+
+def _sorted(rows: Rows) -> Rows:
+    return sorted(rows, key=lambda row: tuple((value is not None, value) for value in row))
+
+
+@cache
+def _extension(name: str) -> Path:
+    package = Path(str(import_module(f"duckdb_extension_{name}").__file__)).parent
+    return next(package.glob(f"extensions/*/{name}.duckdb_extension"))

@@ -1,0 +1,111 @@
+"""A real S3 store with an Iceberg REST catalog, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
+
+SECRET = "secretsecret"
+_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class Seaweed:
+    """Hold the ports of a running server; its warehouse is `lake`, its user `admin`."""
+
+    s3: int
+    rest: int
+
+    @property
+    def storage(self) -> dict[str, str]:
+        return {
+            "s3.endpoint": f"http://127.0.0.1:{self.s3}",
+            "s3.access-key-id": "admin",
+            "s3.secret-access-key": SECRET,
+            "s3.region": "us-east-1",
+            "s3.path-style-access": "true",
+        }
+
+
+@contextmanager
+def seaweed(folder: Path) -> Iterator[Seaweed]:
+    """Run a server that keeps its data in `folder`, until the block ends."""
+    for attempt in range(_ATTEMPTS):
+        data = folder / f"data{attempt}"
+        data.mkdir(parents=True)
+        ports = _free_ports(7)
+        process = _start(data, ports)
+        try:
+            if _ready(process, ports[1]):
+                yield Seaweed(s3=ports[0], rest=ports[1])
+                return
+        finally:
+            process.kill()  # its data is thrown away with the folder
+            process.wait()
+    raise RuntimeError((folder / f"data{_ATTEMPTS - 1}.log").read_text())
+
+
+def _start(data: Path, ports: list[int]) -> subprocess.Popen[bytes]:
+    s3, rest, lance, master, volume, filer, _ = ports
+    weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or "weed"
+    arguments = [
+        f"-dir={data}", "-tableBucket=lake", "-bucket=data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+        f"-s3.port={s3}", f"-s3.port.iceberg={rest}", f"-s3.port.lance={lance}", f"-master.port={master}",
+        f"-volume.port={volume}", f"-filer.port={filer}", "-webdav=false", "-admin.ui=false",
+    ]  # fmt: skip
+    environment = {**os.environ, "AWS_ACCESS_KEY_ID": "admin", "AWS_SECRET_ACCESS_KEY": SECRET}
+    with data.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen([weed, "mini", *arguments], env=environment, stdout=log, stderr=log, cwd=data)
+
+
+def _ready(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait for the warehouse to answer; false where the process ended, as on a port that was taken meanwhile."""
+    while process.poll() is None:
+        try:
+            _list_namespaces(f"http://127.0.0.1:{port}")
+            return True
+        except OSError:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.05)
+    return False
+
+
+def _list_namespaces(endpoint: str) -> None:
+    """Ask for the warehouse's namespaces; raises OSError while the server, or the warehouse, is not there."""
+    form = {"grant_type": "client_credentials", "client_id": "admin", "client_secret": SECRET}
+    with urllib.request.urlopen(f"{endpoint}/v1/oauth/tokens", urlencode(form).encode(), timeout=5) as reply:
+        token = json.load(reply)["access_token"]
+    request = urllib.request.Request(f"{endpoint}/v1/lake/namespaces", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=5):
+        pass
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return free ports whose number plus 10,000, which the servers use for gRPC, is free as well."""
+    found: list[int] = []
+    held: list[socket.socket] = []
+    while len(found) < count:
+        first, second = socket.socket(), socket.socket()
+        held += [first, second]
+        first.bind(("127.0.0.1", 0))
+        port = first.getsockname()[1]
+        if port >= 55_000:
+            continue
+        try:
+            second.bind(("127.0.0.1", port + 10_000))
+        except OSError:
+            continue
+        found.append(port)
+    for each in held:
+        each.close()
+    return found
