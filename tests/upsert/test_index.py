@@ -79,6 +79,24 @@ def test_two_rows_of_one_key_in_a_batch_are_refused(sink: Sink, diffs: list[int]
     assert _code(caught) == "SQ3552"
 
 
+def test_second_row_of_a_key_that_lives_is_refused(sink: Sink) -> None:
+    sink.change = "retract"
+    sink.apply(_rows([7, 8], last="$diff"))
+    with pytest.raises(SinkqlError, match=r"two rows have the key \(id = 7\)") as caught:
+        sink.apply(_rows([9, 7], "b", last="$diff"))
+    assert _code(caught) == "SQ3552"
+    sink.apply(batch_of({"id": [7, 7], "note": ["b", "a"], "$diff": [1, -1]}, TYPES))
+    assert {(7, "b"), (8, "a")} == set(duckdb_rows(sink.table))
+
+
+def test_rows_that_the_sink_found_make_room_for_its_own(sink: Sink) -> None:
+    sink.change = "retract"
+    _append(sink, [7])
+    sink.rebuild()
+    sink.apply(_rows([7], "b", last="$diff"))
+    assert duckdb_rows(sink.table) == [(7, "b")]
+
+
 def test_delete_file_names_old_versions_in_full(sink: Sink) -> None:
     for note in "abc":
         sink.apply(_rows(range(100), note))

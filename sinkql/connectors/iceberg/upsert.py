@@ -39,12 +39,16 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Hold one row's place for each key that changes, sorted by the key's hash; `upsert` tells where the row stays."""
+    """Hold one row's place for each key that changes, sorted by the key's hash.
+
+    `upsert` tells where the row comes, else it goes; `fresh` where one comes that no other makes room for.
+    """
 
     h1: Hashes
     h2: Hashes
     row: Places
     upsert: Mask
+    fresh: Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class UpsertTask:
     """Write one bucket of a keyed batch; `index` is the name of a manifest saved in `folder`.
 
     With `change` append or upsert, rows end with `$seq`, and the last of a key wins. With retract they end with
-    `$diff` and are consolidated: a key has at most one row with + (SQ3552 otherwise), and one without it goes.
+    `$diff` and are consolidated: a key has at most one row with +, and one without it goes. Two rows of one key alive
+    at once, in a batch or over several, have no place in the table: SQ3552, before anything of them is written.
     """
 
     commit: str
@@ -92,14 +97,15 @@ class UpsertTask:
             diff = rows.column("$diff").to_numpy()
             order = sort_places(h1, h2, np.sign(diff))  # the row with + comes last of its key
             _check_single(keys, h1[order], h2[order], diff[order], order)
-            upsert = diff > 0
+            upsert = diff[order] > 0
+            fresh = upsert & ~repeats(h1[order], h2[order])
         else:
             order = sort_places(h1, h2, rows.column("$seq").to_numpy())
-            upsert = np.ones(len(order), np.bool_)
+            upsert, fresh = np.ones(len(order), np.bool_), np.zeros(len(order), np.bool_)
         last = np.ones(len(order), np.bool_)
         last[:-1] = ~repeats(h1[order], h2[order])[1:]
         chosen = order[last]
-        return Changes(h1[chosen], h2[chosen], chosen, upsert[chosen])
+        return Changes(h1[chosen], h2[chosen], chosen, upsert[last], fresh[last])
 
 
 class _Attempt:
@@ -117,6 +123,7 @@ class _Attempt:
         mapped = [open_run(self._task.folder / run.name) for run in self._runs]
         files, positions = probe(mapped, changes.h1, changes.h2)
         live = files != TOMBSTONE
+        self._check_room(rows, changes, files)
         file = self._write_rows(rows, changes)
         deletes, dead = self._write_deletes(files[live], positions[live])
         run, run_rows, merged = self._write_run(self._entries(changes, live))
@@ -132,6 +139,15 @@ class _Attempt:
             run_rows=run_rows,
             merged=merged,
         )
+
+    def _check_room(self, rows: pa.Table, changes: Changes, files: npt.NDArray[np.uint32]) -> None:
+        """Raise SQ3552 where a row comes while another of its key stays; rows found in the table make room."""
+        crowded = np.flatnonzero(changes.fresh & (files != TOMBSTONE))
+        ids, first = np.unique(files[crowded], return_index=True)
+        for id_, place in zip(ids, crowded[first], strict=True):
+            name = self._index.files[int(id_)].path.rpartition("/")[2]
+            if f"-{self._task.sink}-" in name:
+                raise _two_rows(rows.select(list(self._task.key)), int(changes.row[place]))
 
     def _write_rows(self, rows: pa.Table, changes: Changes) -> FileEntry | None:
         """Write the new rows in hash order, so that a key's position is its rank."""
@@ -210,11 +226,15 @@ def load_index(path: Path) -> Index:
 def _check_single(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Places, order: Places) -> None:
     twice = np.flatnonzero(repeats(h1, h2) & (diff > 0) & (np.roll(diff, 1) > 0) | (diff > 1))
     if len(twice):
-        raise SinkqlError(
-            "SQ3552",
-            f"two rows have the key {key_text(keys, int(order[twice[0]]))}",
-            hint="Choose a KEY that identifies each row of the view.",
-        )
+        raise _two_rows(keys, int(order[twice[0]]))
+
+
+def _two_rows(keys: pa.Table, row: int) -> SinkqlError:
+    return SinkqlError(
+        "SQ3552",
+        f"two rows have the key {key_text(keys, row)}",
+        hint="Choose a KEY that identifies each row of the view.",
+    )
 
 
 def key_text(keys: pa.Table, row: int) -> str:
