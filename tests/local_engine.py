@@ -161,14 +161,11 @@ def _unsigned(rows: pa.Table, column: str) -> np.ndarray[tuple[int], np.dtype[np
 def duck_sql(spark_sql: str) -> str:
     """Return an expression of Spark SQL as DuckDB writes it."""
 
-    def changed(node: exp.Expression) -> exp.Expression:
-        if isinstance(node, exp.TryCast):
-            return exp.Cast(this=node.this, to=node.args["to"])
-        if isinstance(node, exp.Anonymous) and node.name.upper() in _FUNCTIONS:
-            return exp.Anonymous(this=_FUNCTIONS[node.name.upper()], expressions=node.expressions)
-        return node
-
-    tree = sqlglot.parse_one(f"SELECT {spark_sql}", read="spark").transform(changed)
+    tree = sqlglot.parse_one(f"SELECT {spark_sql}", read="spark")
+    for cast in list(tree.find_all(exp.TryCast)):
+        cast.replace(exp.Cast(this=cast.this, to=cast.args["to"]))
+    for function in tree.find_all(exp.Anonymous):
+        function.set("this", _FUNCTIONS.get(function.name.upper(), function.name))
     return str(tree.sql("duckdb")).removeprefix("SELECT ")
 
 

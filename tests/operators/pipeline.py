@@ -140,7 +140,6 @@ class Pipeline:
         retract = self.job.write.change == "retract"
         for *row, last in changes:
             self.table[plain(row)] += last if retract else 1
-        assert all(count >= 0 for count in self.table.values())
 
     def entries(self) -> Mapping[str, Mapping[str, Any]]:
         found: Mapping[str, Mapping[str, Any]] = state.load(self.folder, self.manifests[-1])["arrangements"]
@@ -160,6 +159,8 @@ class Pipeline:
             return Counter(plain(row) for row in connection.execute(sql).fetchall())
 
     def got(self) -> Counter[Row]:
+        """Return the rows that the table holds."""
+        assert all(count >= 0 for count in self.table.values())
         return +self.table
 
 

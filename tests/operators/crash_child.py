@@ -1,0 +1,70 @@
+"""A folder, maybe with what a killed run left in it → six batches of a view, each committed to a marker file."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from pipeline import Change, Pipeline, Row, call, columns, source
+
+from sinkql import physical
+from sinkql.runtime import state
+
+BATCHES = 6
+
+
+def view() -> physical.Operator:
+    below = physical.Aggregate(
+        source("e", "retract", g="integer", x="bigint"),
+        "below",
+        columns(g="integer"),
+        (
+            call("c", "count", None, "bigint"),
+            call("h", "max", "x", "bigint"),
+            call("d", "count", "x", "bigint", distinct=True),
+        ),
+        "retract",
+    )
+    calls = (call("groups", "count", "g", "bigint"), call("s", "sum", "h", "bigint"))
+    return physical.Aggregate(below, "above", columns(c="bigint"), calls, "retract")
+
+
+def changes(batch: int) -> list[Change]:
+    """Return a batch's inserts, and deletes of half of those of the batch before."""
+
+    def inserts(number: int) -> list[Row]:
+        rng = random.Random(number)
+        return [(rng.randint(0, 9), rng.randint(0, 99)) for _ in range(40)]
+
+    found: list[Change] = [(row, 1) for row in inserts(batch)]
+    if batch:
+        found += [(row, -1) for row in inserts(batch - 1)[:20]]
+    return found
+
+
+def main(folder: Path) -> None:
+    marker = folder / "marker.json"
+    pipeline = Pipeline(folder, view())
+    done: dict[str, Any] = (
+        json.loads(marker.read_text()) if marker.exists() else {"tables": [], "manifests": pipeline.manifests}
+    )
+    pipeline.manifests = list(done["manifests"])
+    tables = done["tables"]
+    for batch in range(BATCHES):
+        pipeline.offer(e=changes(batch))
+        if batch < len(tables):
+            continue
+        rows, name = pipeline.attempt()
+        pipeline.commit(rows, name)
+        tables.append(sorted(map(list, rows)))
+        draft = folder / "marker.draft"
+        draft.write_text(json.dumps({"tables": tables, "manifests": pipeline.manifests}))
+        draft.replace(marker)
+        state.sweep(folder, set(pipeline.manifests[-2:]), epoch=1)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
