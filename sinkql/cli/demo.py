@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sinkql.cli.output import Output
 from sinkql.cli.running import execute, run_sinks
+from sinkql.planner.name import short_name
 from sinkql.session import Session
 
 _SHOWN = 10
@@ -38,7 +39,7 @@ def _run(output: Output, folder: Path) -> int:
             code = run_sinks(session, output, sinks, once=True, takeover=False)
             for sink in sinks:
                 columns, rows = session.preview(sink, limit=_SHOWN)
-                output.note(f"\nFirst rows of the table that sink {sink} writes:")
+                output.note(f"\nFirst rows of the table that sink {short_name(sink)} writes:")
                 output.table(columns, rows)
             return code
         finally:

