@@ -12,7 +12,7 @@ from sinkql.parser.build_source import source
 from sinkql.parser.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
 
 _SECRET_FUNCTIONS = ("env_var", "file")
-_LATER_SECRET_FUNCTIONS = ("vault", "aws_secret", "keyring")
+_LATER_SECRET_FUNCTIONS = ("vault", "aws_secret", "keyring", "decode")
 _STAGES = {
     "RAW PLAN": "RAW",
     "OPTIMIZED PLAN": "OPTIMIZED",
@@ -89,7 +89,7 @@ def _call(node: Node) -> ast.Call:
     arguments = tuple(value.text(each) for each in children(node, "text"))
     if function in _LATER_SECRET_FUNCTIONS:
         raise SinkqlError(
-            "SQ2901",
+            "SQ2960",
             f"secrets from {function} are not supported yet",
             span(function),
             hint="Use AS env_var('NAME') or AS file('path').",

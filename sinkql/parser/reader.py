@@ -19,6 +19,7 @@ _QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 _TEXTS = {"STRING": "STRING", "NUMBER": "NUMBER", "QUOTED": "NAME", "END": END, ";": END}
 _LITERALS = frozenset({"STRING", "NUMBER", "HEX", "-"})
 _AFTER_VALUE = frozenset({",", ")", ".", "END", ";"})
+_BEFORE_LITERAL = frozenset({"INTERVAL", "FOR", "EVERY", "AT"})
 _VALUE_WORDS = frozenset({"TRUE", "FALSE", "NULL", "MAP"})
 
 
@@ -84,8 +85,7 @@ def _word_terminal(parser: InteractiveParser, lexemes: Sequence[Lexeme], place: 
     if keyword == "WITH" and "CSV_WITH" in row and lexemes[place + 1].kind != "(":
         return "CSV_WITH"
     if keyword not in row or keyword not in grammar.keywords():
-        after_as = place > 0 and lexemes[place - 1].keyword == "AS"
-        return "NAME" if keyword not in words.RESERVED or after_as else "RESERVED"
+        return "RESERVED" if _reserved(lexemes, place) else "NAME"
     if (
         "NAME" not in row
         or _follows(parser, keyword, lexemes[place + 1])
@@ -93,6 +93,14 @@ def _word_terminal(parser: InteractiveParser, lexemes: Sequence[Lexeme], place: 
     ):
         return keyword
     return "NAME"
+
+
+def _reserved(lexemes: Sequence[Lexeme], place: int) -> bool:
+    """Say whether the word needs quotes to be a name."""
+    keyword = lexemes[place].keyword
+    if place == 1 and lexemes[0].keyword == "SHOW":
+        return keyword in words.RESERVED | words.SHOWN
+    return keyword in words.RESERVED and lexemes[place - 1].keyword != "AS"
 
 
 def _follows(parser: InteractiveParser, terminal: str, following: Lexeme) -> bool:
@@ -161,7 +169,8 @@ def _label_length(lexemes: Sequence[Lexeme], place: int) -> int:
         return run.index("SECRET", 1)
     known = max((count for count in range(1, len(run) + 1) if " ".join(run[:count]) in words.OPTION_NAMES), default=0)
     if following in _LITERALS:
-        return known if known and run[known:] == ["INTERVAL"] else len(run)
+        begins_value = known and len(run) == known + 1 and run[-1] in _BEFORE_LITERAL
+        return known if begins_value else len(run)
     if known:
         return known
     bare_value = following in _AFTER_VALUE or run[-1] in _VALUE_WORDS
