@@ -1,0 +1,46 @@
+"""What the tables of functions are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import Type
+from sinkql.planner import types
+from sinkql.planner.expressions_literal import coerced
+from sinkql.planner.expressions_typed import Typed
+
+Handler = Callable[[str, tuple[Typed, ...], Span], Typed]
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """Hold one signature and its verified form; `nullable` None: as its arguments; `refused`: why there is no form."""
+
+    parameters: tuple[Type, ...]
+    result: Type
+    template: str
+    nullable: bool | None = None
+    refused: str | None = None
+
+
+def arity(name: str, arguments: Sequence[Typed], span: Span, least: int, most: int) -> None:
+    """Refuse a wrong number of arguments (SQ2211)."""
+    if not least <= len(arguments) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise SinkqlError("SQ2211", f"{name}() takes {wanted} arguments, found {len(arguments)}", span)
+
+
+def typed(name: str, value: Typed, wanted: Type) -> Typed:
+    """Return an argument as the type that the function takes (SQ2211 if it is another)."""
+    if not types.implicit(value.type, wanted):
+        raise SinkqlError("SQ2211", f"{name}() takes {wanted.name} here, found {value.type.name}", value.span)
+    return coerced(value, wanted)
+
+
+def constant_text(name: str, value: Typed, what: str) -> str:
+    """Return a constant string argument (SQ2214 if it is computed)."""
+    if not isinstance(value.constant, str):
+        raise SinkqlError("SQ2214", f"the {what} of {name}() must be a constant", value.span)
+    return value.constant

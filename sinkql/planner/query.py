@@ -1,0 +1,216 @@
+"""A query's text → relations with their columns, keys and change kind; or the same text with full names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql import ast, logical
+from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.planner import query_relation
+from sinkql.planner.query_scope import Scope, identifier
+from sinkql.planner.query_select import plan_select
+from sinkql.planner.query_syntax import KEYWORDS, Syntax, parse
+
+_RELATIONS = ("SOURCE", "VIEW", "MATERIALIZED VIEW")
+_Named = Mapping[str, logical.Relation]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """Hold what a query means, and the full names of the items it reads, each once, in the order of the text."""
+
+    relation: logical.Relation
+    dependencies: tuple[str, ...]
+
+
+def plan_query(query: ast.Query, catalog: logical.CatalogReader) -> QueryPlan:
+    """Plan a SELECT; raises SinkqlError: syntax (SQ2201), meaning (SQ22…), not supported yet (SQ29…)."""
+    try:
+        planner = _Planner(parse(query), catalog)
+        relation = planner.plan(planner.syntax.tree, {})
+    except RecursionError:
+        raise SinkqlError("SQ2209", "the query is nested too deeply", query.span) from None
+    return QueryPlan(relation, tuple(planner.dependencies))
+
+
+def qualify_query(query: ast.Query, catalog: logical.CatalogReader) -> ast.Query:
+    """Write every item's name in full; the rest of the text stays as it is, and CTEs are not items."""
+    syntax = parse(query)
+    text = query.text
+    for table in sorted(_tables(syntax.tree, frozenset()), key=lambda each: _place(each)[0], reverse=True):
+        start, end = _place(table)
+        parts = _full_parts(_name(syntax, table), catalog)
+        text = text[:start] + ".".join(_quoted(part) for part in parts) + text[end:]
+    return replace(query, text=text)
+
+
+def _tables(node: Any, named: frozenset[str]) -> list[Any]:
+    """Return the tables that are items, leaving out the names that a WITH around them gives."""
+    found: list[Any] = []
+    with_ = node.args.get("with_") if isinstance(node, exp.Query) else None
+    if with_ is not None:
+        for each in with_.expressions:
+            found += _tables(each.this, named)
+            named |= {identifier(each.args["alias"].this)}
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+        local = not node.args.get("db") and identifier(node.this) in named
+        found += [] if local else [node]
+    for child in node.iter_expressions():
+        if child is not with_:
+            found += _tables(child, named)
+    return found
+
+
+def _identifiers(table: Any) -> list[Any]:
+    return [table.args[part] for part in ("catalog", "db", "this") if table.args.get(part) is not None]
+
+
+def _place(table: Any) -> tuple[int, int]:
+    parts = _identifiers(table)
+    return parts[0].meta["start"], parts[-1].meta["end"] + 1
+
+
+def _name(syntax: Syntax, table: Any) -> ast.Name:
+    parts = tuple(ast.Ident(identifier(part), syntax.span(part)) for part in _identifiers(table))
+    return ast.Name(parts, Span(parts[0].span.start, parts[-1].span.end))
+
+
+def _full_parts(name: ast.Name, catalog: logical.CatalogReader) -> list[str]:
+    """Return the parts of the full name; what was written is taken as it is, since a name may hold a dot."""
+    written = [part.value for part in name.parts]
+    full = catalog.resolve(name)
+    before = full.removesuffix(".".join(written)).rstrip(".")
+    return [*(before.split(".") if before else []), *written]
+
+
+def _quoted(part: str) -> str:
+    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", part) and part.upper() not in KEYWORDS
+    return part if plain else '"' + part.replace('"', '""') + '"'
+
+
+@dataclass
+class _Planner:
+    syntax: Syntax
+    catalog: logical.CatalogReader
+    dependencies: dict[str, None] = field(default_factory=dict)
+
+    def plan(self, node: Any, named: _Named) -> logical.Relation:
+        """Plan a query within a query, with the relations that WITH has named."""
+        named = self._with(node, named)
+        self._refuse_clauses(node)
+        match node:
+            case exp.Select():
+                return self._select(node, named)
+            case exp.Union():
+                return self._union(node, named)
+            case exp.Subquery():
+                return self.plan(node.this, named)
+            case exp.Except() | exp.Intersect():
+                raise self._not_yet("SQ2925", "EXCEPT and INTERSECT are", node)
+            case _:
+                raise self._not_yet("SQ2927", "VALUES and queries without FROM are", node)
+
+    def _with(self, node: Any, named: _Named) -> _Named:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return named
+        if with_.args.get("recursive"):
+            raise self._not_yet("SQ2924", "recursive queries are", with_)
+        found = dict(named)
+        for each in with_.expressions:
+            name = identifier(each.args["alias"].this)
+            found[name] = self._aliased(self.plan(each.this, found), each.args["alias"])
+        return found
+
+    def _refuse_clauses(self, node: Any) -> None:
+        for name, part in node.args.items():
+            if not part or name in _PLANNED.get(type(node), ()):
+                continue
+            first = part[0] if isinstance(part, list) else part
+            place = first if isinstance(first, exp.Expr) else node
+            code, what = _CLAUSES.get(name, ("SQ2933", f"the clause {name.rstrip('_').upper().replace('_', ' ')} is"))
+            raise self._not_yet(code, what, place)
+
+    def _not_yet(self, code: str, what: str, node: Any) -> SinkqlError:
+        return SinkqlError(code, f"{what} not supported yet", self.syntax.span(node), hint=_HINTS.get(code))
+
+    def _select(self, node: Any, named: _Named) -> logical.Relation:
+        from_ = node.args.get("from_")
+        if from_ is None:
+            raise self._not_yet("SQ2927", "VALUES and queries without FROM are", node)
+        relation, scope = self._from(from_.this, named)
+        return plan_select(self.syntax, node, relation, scope)
+
+    def _union(self, node: Any, named: _Named) -> logical.Relation:
+        left, right = self.plan(node.this, named), self.plan(node.expression, named)
+        found = query_relation.union(left, right, self.syntax.span(node.expression))
+        return query_relation.distinct(found, self.syntax.span(node)) if node.args.get("distinct") else found
+
+    def _from(self, node: Any, named: _Named) -> tuple[logical.Relation, Scope]:
+        alias = node.args.get("alias")
+        if isinstance(node, exp.Subquery):
+            self._refuse_clauses(node)
+            relation = self._aliased(self.plan(node.this, self._with(node, named)), alias)
+            qualifiers: tuple[tuple[str, ...], ...] = ()
+        elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            self._refuse_clauses(node)
+            relation, qualifiers = self._table(node, named)
+            relation = self._aliased(relation, alias)
+        else:
+            raise self._not_yet("SQ2928", "table functions, VALUES and LATERAL in FROM are", node)
+        if alias is not None and alias.this is not None:
+            qualifiers = ((identifier(alias.this),),)
+        return relation, Scope(qualifiers, relation.shape.columns)
+
+    def _table(self, node: Any, named: _Named) -> tuple[logical.Relation, tuple[tuple[str, ...], ...]]:
+        name = _name(self.syntax, node)
+        if len(name.parts) == 1 and name.parts[0].value in named:
+            return named[name.parts[0].value], ((name.parts[0].value,),)
+        full = self.catalog.resolve(name)
+        item = self.catalog.item(full)
+        if item is None:
+            raise self._unknown(name)
+        if not isinstance(item, logical.Source | logical.View):
+            kind = type(item).__name__.lower()
+            raise SinkqlError("SQ2203", f'{kind} "{name.text}" has no rows to select from', name.span)
+        self.dependencies.setdefault(full)
+        return logical.Get(full, item.shape), (tuple(_full_parts(name, self.catalog)),)
+
+    def _unknown(self, name: ast.Name) -> SinkqlError:
+        known = {full.split(".")[-1]: full for kind in _RELATIONS for full in self.catalog.names(kind)}
+        close = nearest(name.parts[-1].value, list(known))
+        hint = f"Did you mean {known[close]}?" if close else "Create the source or view first."
+        return SinkqlError("SQ2202", f'relation "{name.text}" does not exist', name.span, hint=hint)
+
+    def _aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:
+        names = [identifier(each) for each in alias.args.get("columns") or ()] if alias is not None else []
+        return query_relation.renamed(relation, names, self.syntax.span(alias)) if names else relation
+
+
+_PLANNED: dict[type, tuple[str, ...]] = {
+    exp.Select: ("with_", "kind", "expressions", "distinct", "from_", "where", "group", "having"),
+    exp.Union: ("with_", "this", "expression", "distinct"),
+    exp.Subquery: ("with_", "this", "alias"),
+    exp.Table: ("this", "db", "catalog", "alias"),
+    exp.Except: ("with_", "this", "expression", "distinct"),
+    exp.Intersect: ("with_", "this", "expression", "distinct"),
+    exp.Values: ("with_", "expressions", "alias"),
+}
+_CLAUSES = {
+    "joins": ("SQ2921", "joins are"),
+    "laterals": ("SQ2928", "table functions, VALUES and LATERAL in FROM are"),
+    "windows": ("SQ2922", "window functions are"),
+    "qualify": ("SQ2922", "window functions are"),
+    "order": ("SQ2923", "ORDER BY and LIMIT are"),
+    "limit": ("SQ2923", "ORDER BY and LIMIT are"),
+    "offset": ("SQ2923", "ORDER BY and LIMIT are"),
+}
+_HINTS = {
+    "SQ2921": "Select from one relation; put the rows of several together with UNION ALL.",
+    "SQ2923": "Leave it out: a view's rows have no order.",
+}

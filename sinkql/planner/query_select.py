@@ -1,0 +1,199 @@
+"""One SELECT over a relation → filter, aggregate and projection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql import logical
+from sinkql.errors import SinkqlError, Span
+from sinkql.planner import functions, query_relation, types
+from sinkql.planner.expressions import Translator
+from sinkql.planner.expressions_literal import coerced
+from sinkql.planner.expressions_typed import Typed, column
+from sinkql.planner.query_aggregate import Calls, GroupContext
+from sinkql.planner.query_name import output_name
+from sinkql.planner.query_scope import Groups, RowContext, Scope, identifier, qualifier
+from sinkql.planner.query_syntax import Syntax
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Hold one item of the select list: its name, and its node or, out of a star, the input's column."""
+
+    name: str
+    node: Any
+    column: str | None = None
+
+
+def plan_select(syntax: Syntax, select: Any, relation: logical.Relation, scope: Scope) -> logical.Relation:
+    """Plan a SELECT whose FROM is already a relation."""
+    rows = Translator(syntax, RowContext(scope, "WHERE"))
+    where = select.args.get("where")
+    if where is not None:
+        predicate = rows.boolean(where.this, "WHERE")
+        used = {identifier(each.this) for each in where.find_all(exp.Column)}
+        relation = query_relation.keep(relation, predicate, used)
+    wanted = _expand(syntax, select, scope)
+    if _grouped(select):
+        relation = _plan_groups(syntax, select, relation, scope, wanted)
+    else:
+        plain = Translator(syntax, RowContext(scope, "this place"))
+        relation = query_relation.project(relation, [_item(plain, scope, each) for each in wanted])
+    distinct = select.args.get("distinct")
+    if distinct is None:
+        return relation
+    if distinct.args.get("on") is not None:
+        hint = "Aggregate with GROUP BY instead."
+        raise SinkqlError("SQ2929", "DISTINCT ON is not supported yet", syntax.span(distinct), hint=hint)
+    return query_relation.distinct(relation, syntax.span(select))
+
+
+def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
+    wanted: list[_Wanted] = []
+    taken: dict[str, Any] = {}
+    for node in select.expressions:
+        for each in _stars(syntax, node, scope):
+            if each.name in taken:
+                message = f'column "{each.name}" is given twice'
+                hint = f"Name one of them otherwise: … AS {each.name.strip('?')}_2."
+                raise SinkqlError("SQ2207", message, syntax.span(node), hint=hint)
+            if each.name.startswith("$"):
+                message = f'column "{each.name}" begins with $, which is kept for internal columns'
+                raise SinkqlError("SQ2208", message, syntax.span(node))
+            taken[each.name] = node
+            wanted.append(each)
+    if not wanted:
+        raise SinkqlError("SQ2201", "expected a list of columns after SELECT", syntax.span(select))
+    return wanted
+
+
+def _stars(syntax: Syntax, node: Any, scope: Scope) -> list[_Wanted]:
+    star = node.this if isinstance(node, exp.Column) else node
+    if not isinstance(star, exp.Star):
+        return [_Wanted(output_name(syntax, node), node.this if isinstance(node, exp.Alias) else node)]
+    if any(star.args.values()):
+        raise SinkqlError("SQ2215", "* takes no EXCEPT, REPLACE or RENAME", syntax.span(node))
+    name = qualifier(node) if isinstance(node, exp.Column) else ()
+    if name and not scope.covers(name):
+        raise SinkqlError("SQ2202", f'relation "{".".join(name)}" is not in FROM', syntax.span(node))
+    return [_Wanted(each.name, node, each.name) for each in scope.columns]
+
+
+def _grouped(select: Any) -> bool:
+    if select.args.get("group") is not None or select.args.get("having") is not None:
+        return True
+    return any(
+        isinstance(call.this, str) and call.this.lower() in functions.AGGREGATES
+        for node in select.expressions
+        for call in node.find_all(exp.Anonymous)
+    )
+
+
+def _item(translator: Translator, scope: Scope, wanted: _Wanted) -> tuple[str, Typed]:
+    span = translator.span(wanted.node)
+    if wanted.column is not None:
+        value = scope.resolve(wanted.column, (), span)
+    else:
+        value = translator.translate(wanted.node)
+    if value.type == types.UNKNOWN:
+        value = coerced(value, types.TEXT).at(span)
+    if value.type == types.INTERVAL:
+        hint = "Take extract(epoch FROM …) of a difference."
+        raise SinkqlError("SQ2214", "a view has no columns of type interval", span, hint=hint)
+    return wanted.name, value
+
+
+def _plan_groups(
+    syntax: Syntax, select: Any, relation: logical.Relation, scope: Scope, wanted: Sequence[_Wanted]
+) -> logical.Relation:
+    rows = Translator(syntax, RowContext(scope, "GROUP BY"))
+    values = _group_values(rows, select, scope, wanted)
+    named = _named_groups(rows, values, wanted)
+    columns = {value.sql: column(name, value.type, nullable=value.nullable, span=value.span) for name, value in named}
+    retracts = relation.shape.change == logical.Change.RETRACT
+    calls = Calls({name for name, _ in named}, retracts=retracts, grouped=bool(named))
+    context = GroupContext(syntax, scope, Groups(columns), calls)
+    above = Translator(syntax, context)
+    items = []
+    for each in wanted:
+        calls.wanted = each.name if isinstance(each.node, exp.Anonymous | exp.Filter) else None
+        items.append(_group_item(above, context, scope, each))
+    calls.wanted = None
+    having = select.args.get("having")
+    predicate = above.boolean(having.this, "HAVING") if having is not None else None
+    found = query_relation.group(relation, named, calls.found, syntax.span(select))
+    if predicate is not None:
+        found = query_relation.keep(found, predicate, set())
+    return query_relation.project(found, items)
+
+
+def _group_item(above: Translator, context: GroupContext, scope: Scope, wanted: _Wanted) -> tuple[str, Typed]:
+    if wanted.column is None:
+        return _item(above, scope, wanted)
+    node = exp.Column(this=exp.Identifier(this=wanted.column, quoted=True))
+    return wanted.name, context.column(node, above.span(wanted.node))
+
+
+def _group_values(rows: Translator, select: Any, scope: Scope, wanted: Sequence[_Wanted]) -> list[Typed]:
+    clause = select.args.get("group")
+    if clause is None:
+        return []
+    for name, part in clause.args.items():
+        if name != "expressions" and part:
+            raise SinkqlError("SQ2930", "grouping sets are not supported yet", rows.span(clause))
+    found: dict[str, Typed] = {}
+    for node in clause.expressions:
+        if isinstance(node, (exp.Rollup, exp.Cube, exp.GroupingSets)):
+            raise SinkqlError("SQ2930", "grouping sets are not supported yet", rows.span(node))
+        value = rows.translate(_meant(rows, node, scope, wanted))
+        if value.type == types.UNKNOWN:
+            value = coerced(value, types.TEXT)
+        found.setdefault(value.sql, value)
+    return list(found.values())
+
+
+def _meant(rows: Translator, node: Any, scope: Scope, wanted: Sequence[_Wanted]) -> Any:
+    """Return what a GROUP BY item stands for: an item of the select list by place or alias, or itself."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = int(node.this) if str(node.this).isdigit() else 0
+        if not 1 <= place <= len(wanted):
+            raise _no_place(rows.span(node), node.this, len(wanted))
+        chosen = wanted[place - 1]
+        return chosen.node if chosen.column is None else exp.column(exp.to_identifier(chosen.column, quoted=True))
+    if isinstance(node, exp.Column) and not qualifier(node):
+        name = identifier(node.this)
+        if all(each.name != name for each in scope.columns):
+            return next((each.node for each in wanted if each.name == name and each.column is None), node)
+    return node
+
+
+def _no_place(span: Span, place: str, count: int) -> SinkqlError:
+    return SinkqlError("SQ2222", f"GROUP BY {place} is not in the select list, which has {count} items", span)
+
+
+def _named_groups(rows: Translator, values: Sequence[Typed], wanted: Sequence[_Wanted]) -> list[tuple[str, Typed]]:
+    """Name the group's columns as the select list does where it holds them, so that no renaming stands above."""
+    named: list[tuple[str, Typed]] = []
+    aliases = {each.sql: name for name, each in _translated(rows, wanted)}
+    for place, value in enumerate(values, 1):
+        name = value.column or aliases.get(value.sql) or f"$g{place}"
+        if any(name == other for other, _ in named):
+            name = f"$g{place}"
+        named.append((name, value))
+    return named
+
+
+def _translated(rows: Translator, wanted: Sequence[_Wanted]) -> list[tuple[str, Typed]]:
+    found = []
+    for each in wanted:
+        if each.column is not None or isinstance(each.node, exp.Column):
+            continue
+        try:
+            found.append((each.name, rows.translate(each.node)))
+        except SinkqlError:
+            continue  # an aggregate, or wrong: said when the item itself is planned
+    return found

@@ -1,0 +1,124 @@
+"""SQL types → which one two of them have in common, and what a type name written in SQL means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sinkql import logical
+from sinkql.logical import NUMERIC, Type
+
+BOOLEAN, SMALLINT, INTEGER, BIGINT = Type("boolean"), Type("smallint"), Type("integer"), Type("bigint")
+REAL, DOUBLE, TEXT, BYTEA = Type("real"), Type("double precision"), Type("text"), Type("bytea")
+DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL = Type("date"), Type("timestamp"), Type("timestamptz"), Type("interval")
+UUID, JSONB, UNKNOWN = Type("uuid"), Type("jsonb"), Type("unknown")
+
+_NUMBERS = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+_INTEGERS = _NUMBERS[:3]
+_TIMES = ("date", "timestamp", "timestamptz")
+INTEGER_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
+# more fraction digits than this do not survive arithmetic, whose results have this many
+MAX_SCALE = 10
+
+_NAMES = {
+    "boolean": BOOLEAN, "bool": BOOLEAN, "smallint": SMALLINT, "int2": SMALLINT, "integer": INTEGER, "int": INTEGER,
+    "int4": INTEGER, "bigint": BIGINT, "int8": BIGINT, "real": REAL, "float4": REAL, "double precision": DOUBLE,
+    "float8": DOUBLE, "float": DOUBLE, "numeric": NUMERIC, "decimal": NUMERIC, "dec": NUMERIC, "text": TEXT,
+    "varchar": TEXT, "character varying": TEXT, "string": TEXT, "bytea": BYTEA, "bytes": BYTEA, "date": DATE,
+    "timestamp": TIMESTAMP, "timestamp without time zone": TIMESTAMP, "timestamptz": TIMESTAMPTZ,
+    "timestamp with time zone": TIMESTAMPTZ, "interval": INTERVAL, "uuid": UUID, "jsonb": JSONB,
+}  # fmt: skip
+
+
+def number(type_: Type) -> bool:
+    """Tell whether the type is one of the numeric ones."""
+    return type_.name in _NUMBERS
+
+
+def whole(type_: Type) -> bool:
+    """Tell whether the type is smallint, integer or bigint."""
+    return type_.name in _INTEGERS
+
+
+def floating(type_: Type) -> bool:
+    """Tell whether the type is real or double precision."""
+    return type_.name in ("real", "double precision")
+
+
+def instant(type_: Type) -> bool:
+    """Tell whether the type is date, timestamp or timestamptz."""
+    return type_.name in _TIMES
+
+
+def implicit(source: Type, target: Type) -> bool:
+    """Tell whether Postgres converts `source` to `target` unasked."""
+    if source.name in (target.name, "unknown"):
+        return True
+    for ladder in (_NUMBERS, _TIMES):
+        if source.name in ladder and target.name in ladder:
+            return ladder.index(source.name) < ladder.index(target.name)
+    return False
+
+
+def common(types: Sequence[Type]) -> Type | None:
+    """Return the type that all convert to (CASE, COALESCE, UNION, …); None if there is none."""
+    known = [type_ for type_ in types if type_ != UNKNOWN]
+    if not known:
+        return TEXT
+    found = known[0]
+    for type_ in known[1:]:
+        if type_ == found:
+            continue
+        if type_.name == found.name:
+            found = NUMERIC
+        elif implicit(found, type_):
+            found = type_
+        elif not implicit(type_, found):
+            return None
+    if found.name == "numeric" and any(type_ != found for type_ in known):
+        return NUMERIC
+    return found
+
+
+def operand(left: Type, right: Type) -> Type | None:
+    """Return the type in which an operator computes or compares; None if there is none."""
+    if left == right:
+        return left
+    if number(left) and number(right) and (floating(left) or floating(right)):
+        return DOUBLE
+    return common((left, right))
+
+
+def parse_type_name(text: str) -> tuple[Type, int | None] | None:
+    """Return the type that a written name means and, for varchar(n), its length; None if it is not known.
+
+    Raises ValueError with the reason where the name is known and its modifier is wrong.
+    """
+    match = re.fullmatch(
+        r"([a-z0-9_ ]+?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?( with(?:out)? time zone)?", _flat(text)
+    )
+    type_ = _NAMES.get(match[1] + (match[4] or "")) if match else None
+    if match is None or type_ is None:
+        return None
+    if match[2] is None:
+        return type_, None
+    if type_ == NUMERIC:
+        return _numeric(int(match[2]), int(match[3] or 0)), None
+    if match[1] in ("varchar", "character varying") and match[3] is None and int(match[2]) > 0:
+        return type_, int(match[2])
+    raise ValueError(f'type "{match[1]}" takes no modifier here')
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def _numeric(precision: int, scale: int) -> Type:
+    if not 1 <= precision <= 38 or scale > precision:
+        raise ValueError("a numeric has 1 to 38 digits, and no more fraction digits than that")
+    return Type("numeric", precision, scale)
+
+
+def describe(column: logical.Column) -> str:
+    """Return a column's name and type, for messages."""
+    return f"{column.name} {column.type}"
