@@ -70,8 +70,10 @@ class UpsertMode:
     def settled(self, table: Table) -> None:
         """Go on with the index as it was staged."""
         assert self._staged is not None, "nothing staged"
-        self._index, self._staged = self._staged, None
-        self._true_at = table.metadata.current_snapshot_id
+        index, self._staged = self._staged, None
+        # Not the head: another writer may have committed between our commit and this load.
+        commits = (each for each in ancestry(table) if (own(each, index.sink) or {}).get("commit") == index.commit)
+        self._index, self._true_at = index, next((each.snapshot_id for each in commits), None)
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """Delete runs and manifests that neither the last two markers nor this index reach."""

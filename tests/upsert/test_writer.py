@@ -1,0 +1,98 @@
+"""The writer of an upsert sink: its index follows the table, whatever others write and whenever."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.lake import Lake, Sink
+
+from sinkql.connector.stream import RedoBatchError
+from sinkql.connectors.iceberg.target import Target
+from sinkql.errors import SinkqlError
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+@pytest.fixture
+def sink(lake: Lake) -> Sink:
+    sink = Sink(lake, "orders", upsert=True)
+    sink.start()
+    return sink
+
+
+def _append(lake: Lake, ids: Sequence[int]) -> None:
+    """Append rows as another program does."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+    lake.table("orders").append(pa.table({"id": list(ids), "name": ["foreign"] * len(ids)}, schema=schema))
+
+
+def _rows(lake: Lake) -> dict[int, str | None]:
+    rows = lake.rows("orders")
+    assert len(rows) == len(dict(rows))
+    return dict(rows)
+
+
+def test_foreign_append_right_after_a_commit_is_not_missed(
+    lake: Lake, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = Target.post
+
+    def crowded(self: Target, *arguments: Any) -> None:
+        post(self, *arguments)
+        _append(lake, [3])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, "post", crowded)
+        sink.put((1, "a"), (2, "a"))
+    sink.put((3, "b"))
+    assert {1: "a", 2: "a", 3: "b"} == _rows(lake)
+
+
+def test_foreign_append_before_a_claim_is_not_missed(lake: Lake, sink: Sink) -> None:
+    sink.put((1, "a"), (2, "a"))
+    _append(lake, [3])
+    again = Sink(lake, "orders", upsert=True)
+    again.start(epoch=2)
+    again.put((1, "b"), (3, "b"))
+    assert {1: "b", 2: "a", 3: "b"} == _rows(lake)
+
+
+def test_foreign_append_during_a_batch_redoes_it(lake: Lake, sink: Sink) -> None:
+    sink.put((1, "a"))
+    attempt = sink.attempt([(1, "b"), (3, "b")])
+    _append(lake, [3, 4])
+    with pytest.raises(RedoBatchError):
+        sink.finish(attempt)
+    sink.put((1, "b"), (3, "b"))
+    assert {1: "b", 3: "b", 4: "foreign"} == _rows(lake)
+
+
+def test_foreign_delete_during_a_batch_brings_nothing_back(lake: Lake, sink: Sink) -> None:
+    sink.put((1, "a"), (2, "a"), (4, "a"))
+    attempt = sink.attempt([(1, "b")])
+    lake.table("orders").delete("id = 2")
+    with pytest.raises(RedoBatchError):
+        sink.finish(attempt)
+    sink.put((1, "b"))
+    assert {1: "b", 4: "a"} == _rows(lake)
+
+
+def test_foreign_duplicate_stalls_the_sink(lake: Lake, sink: Sink) -> None:
+    sink.put((1, "a"))
+    _append(lake, [1])
+    with pytest.raises(SinkqlError, match=r"two rows with the key \(id = 1\)"):
+        sink.put((2, "b"))
+
+
+def test_start_without_the_state_folder_goes_on(lake: Lake, sink: Sink, tmp_path: Path) -> None:
+    sink.put((1, "a"), (2, "a"))
+    sink.put((2, "b"))
+    again = Sink(lake, "orders", upsert=True, folder=tmp_path / "elsewhere")
+    again.start(epoch=2)
+    again.put((1, "c"), (3, "c"))
+    assert {1: "c", 2: "b", 3: "c"} == _rows(lake)
