@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,11 +21,11 @@ from sinkql.connector.types import parse_type, spark_type
 from sinkql.errors import SinkqlError
 from sinkql.runtime import failure, report
 from sinkql.runtime.aggregate import aggregate_task
+from sinkql.runtime.diagnosis import diagnose
 from sinkql.runtime.engine import Attempt, Outcome
+from sinkql.runtime.fusion import fusable
 from sinkql.runtime.preparation import consolidate, prepare
 from sinkql.runtime.task import DIFF, SEQ, Branch, FusedTask, ReadTask, tallies, write_rows
-
-_COLUMN = re.compile(r"`((?:[^`]|``)+)`")
 
 
 class SparkEngine:
@@ -53,27 +52,28 @@ class SparkEngine:
         """Run the batch; raises the SinkqlError of a task as itself, SQ3201 for an expression that failed on a row."""
         side = attempt.arrangements.folder / "attempts" / attempt.arrangements.commit
         side.mkdir(parents=True)
+        batch = Batch(self, job, attempt, side)
         try:
-            return self._run(job, attempt, side)
+            return self._run(batch)
         except SinkqlError:
             raise
-        except Exception:
-            left = failure.find(side)
-            if left is not None:
-                raise left from None
+        except Exception as error:
+            found = failure.find(side) or diagnose(batch, error)
+            if found is not None:
+                raise found from None
             raise
         finally:
             shutil.rmtree(side, ignore_errors=True)
 
-    def _run(self, job: physical.Job, attempt: Attempt, side: Path) -> Outcome:
-        branches = fusable(job.write) if attempt.task.buckets is None else None
-        batch = Batch(self, job, attempt, side)
+    def _run(self, batch: Batch) -> Outcome:
+        attempt = batch.attempt
+        branches = fusable(batch.job.write) if attempt.task.buckets is None else None
         results = batch.fused(branches) if branches is not None else batch.written()
-        totals, missing = tallies(side, attempt.splits)
+        totals, missing = tallies(batch.side, attempt.splits)
         if missing:
             # Spark leaves out what it proves empty (WHERE false): such splits are read for their counts and errors.
             batch.read_only(missing)
-            totals, missing = tallies(side, attempt.splits)
+            totals, missing = tallies(batch.side, attempt.splits)
         assert not missing
         return Outcome(results, totals, report.collect(attempt.arrangements, batch.stateful))
 
@@ -222,51 +222,6 @@ class Batch:
             first=first,
             side=self.side,
         )
-
-
-def fusable(write: physical.Write) -> tuple[Branch, ...] | None:
-    """Return which columns of which sources are the sink's, if that is all there is to do."""
-    if write.mode != "append" or write.change != "append":
-        return None
-    return _branches(write.input, tuple(column.name for column in write.columns))
-
-
-def _branches(operator: physical.Operator, names: tuple[str, ...]) -> tuple[Branch, ...] | None:
-    match operator:
-        case physical.Read():
-            return (Branch(operator.source, names),) if operator.change == "append" else None
-        case physical.Map():
-            below = _columns_below(operator, names)
-            return None if below is None else _branches(operator.input, below)
-        case physical.Union():
-            first = [column.name for column in physical.columns_of(operator)]
-            found: list[Branch] = []
-            for each in operator.inputs:
-                own = [column.name for column in physical.columns_of(each)]
-                branches = _branches(each, tuple(own[first.index(name)] for name in names))
-                if branches is None:
-                    return None
-                found.extend(branches)
-            return tuple(found)
-        case physical.Aggregate():
-            return None
-
-
-def _columns_below(operator: physical.Map, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    if operator.where is not None:
-        return None
-    if not operator.outputs:
-        return names
-    types = {column.name: column.type for column in physical.columns_of(operator.input)}
-    outputs = {output.name: output for output in operator.outputs}
-    below = []
-    for name in names:
-        column = _COLUMN.fullmatch(outputs[name].sql)
-        source = column[1].replace("``", "`") if column else None
-        if source is None or types.get(source) != outputs[name].type:
-            return None
-        below.append(source)
-    return tuple(below)
 
 
 def _consolidated(rows: DataFrame) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -16,12 +17,14 @@ from typing import TextIO
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.source import SplitSource
 
 _JAVA = 17
+_SILENT = logging.CRITICAL + 1
 _JAVA_HINT = "Install a Java 17 runtime, such as Debian's openjdk-17-jre-headless, or point JAVA_HOME to one."
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
 _LOG4J = """\
@@ -71,6 +74,10 @@ def start(settings: Settings) -> SparkSession:
     with settings.log.open("a") as output, _environment(conf):
         session = _launch(settings, output)
     session.dataSource.register(SplitSource)
+    # These print to the terminal what is raised, and told, as well.
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(logger).setLevel(_SILENT)
+    logging.getLogger("py4j").setLevel(_SILENT)
     return session
 
 

@@ -1,0 +1,191 @@
+"""Jobs by hand, a catalog's control in memory, and what DuckDB and PyIceberg read of a table."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pyiceberg.catalog.sql import SqlCatalog
+
+from sinkql import physical
+from sinkql.connector.stream import Context, JobOffsets
+from sinkql.errors import SinkqlError
+from sinkql.runtime.control import Desired, Status
+
+COUNTER = physical.Column("counter", "bigint", False)
+_ICEBERG = {
+    "bigint": "long",
+    "integer": "int",
+    "text": "string",
+    "double precision": "double",
+    "timestamptz": "timestamptz",
+}
+
+
+def counter(
+    name: str = "counter",
+    *,
+    up_to: int | None = None,
+    rows_per_second: int | None = 1000,
+    cardinality: int | None = None,
+) -> physical.Read:
+    options = {
+        "tick_ms": 1000,
+        "up_to": up_to,
+        "rows_per_second": rows_per_second,
+        "max_cardinality": cardinality,
+        "first": 0,
+    }
+    return physical.Read(name, "LOAD GENERATOR", options, (COUNTER,), "retract" if cardinality else "append")
+
+
+def output(name: str, sql: str, type_: str = "bigint", *, origin: physical.Origin | None = None) -> physical.Output:
+    return physical.Output(name, sql, type_, True, origin)
+
+
+def job(
+    body: physical.Operator,
+    folder: Path,
+    *,
+    table: str = "t",
+    key: tuple[str, ...] = (),
+    max_rows: int = 5_000_000,
+    interval_ms: int = 1000,
+    texts: Mapping[str, str] | None = None,
+    cluster: str = "quickstart",
+    master: str = "local[2]",
+) -> physical.Job:
+    """Return the job of a sink of `body` into table `n.<table>` of the SQLite catalog in `folder`; a key: upsert."""
+    change = physical.change_of(body)
+    columns = physical.columns_of(body)
+    connection = physical.Connection(
+        "lake",
+        "ICEBERG CATALOG",
+        {"catalog_type": "sql", "url": f"sqlite:///{folder}/lake.db", "warehouse": str(folder / "lake")},
+    )
+    options = {"namespace": "n", "table": table, "column_types": {each.name: _iceberg(each.type) for each in columns}}
+    write = physical.Write(
+        body,
+        "ICEBERG CATALOG",
+        connection,
+        columns,
+        "upsert" if key else "append",
+        change,
+        False,
+        key,
+        bool(key),
+        options,
+    )
+    return physical.Job(
+        f"materialize.public.{table}",
+        f"id-{table}",
+        cluster,
+        master,
+        {},
+        interval_ms,
+        max_rows,
+        write,
+        dict(texts or {}),
+    )
+
+
+def _iceberg(type_: str) -> str:
+    return f"decimal(38,{type_.split(',')[1]}" if type_.startswith("numeric") else _ICEBERG[type_]
+
+
+def contexts(folder: Path, each: physical.Job) -> Context:
+    own = folder / "state" / each.sink_id
+    own.mkdir(parents=True, exist_ok=True)
+
+    def secret(name: str) -> str:
+        raise AssertionError(f"no secret {name}")
+
+    return Context(each.sink, each.sink_id, own, secret)
+
+
+@dataclass
+class MemoryControl:
+    """Keep in memory what the catalog keeps in its file."""
+
+    lease_seconds: float = 30.0
+    wanted: dict[str, Desired] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
+    statuses: list[tuple[str, Status, str | None]] = field(default_factory=list)
+    commits: list[dict[str, Any]] = field(default_factory=list)
+    epochs: dict[str, int] = field(default_factory=dict)
+    committed_once: threading.Event = field(default_factory=threading.Event)
+
+    def acquire(self, sink_id: str, *, owner: str, takeover: bool) -> int:
+        if sink_id in self.owners and not takeover:
+            raise SinkqlError("SQ5201", "sink is already running")
+        self.owners[sink_id] = owner
+        self.epochs[sink_id] = self.epochs.get(sink_id, 0) + 1
+        return self.epochs[sink_id]
+
+    def renew(self, sink_id: str, *, owner: str) -> None:
+        if self.owners.get(sink_id) != owner:
+            raise SinkqlError("SQ5202", "sink was taken over")
+
+    def release(self, sink_id: str, *, owner: str) -> None:
+        if self.owners.get(sink_id) == owner:
+            del self.owners[sink_id]
+
+    def desired(self, sink_id: str) -> Desired:
+        return self.wanted.get(sink_id, "running")
+
+    def status(
+        self,
+        sink_id: str,
+        status: Status,
+        *,
+        owner: str | None = None,
+        error: str | None = None,
+        hint: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.statuses.append((sink_id, status, error))
+
+    def committed(
+        self,
+        sink_id: str,
+        *,
+        rows: int,
+        size: int,
+        offsets: JobOffsets,
+        epoch: int,
+        snapshot: int | None = None,
+        lag: int | None = None,
+        failed_rows: int = 0,
+    ) -> None:
+        self.commits.append({"sink": sink_id, "rows": rows, "offsets": offsets, "failed": failed_rows})
+        self.committed_once.set()
+
+
+def rows(folder: Path, table: str = "t", query: str = "SELECT * FROM t ORDER BY ALL") -> list[tuple[Any, ...]]:
+    """Return what a query over the table gives; DuckDB's and PyIceberg's rows of it are asserted equal first."""
+    catalog = SqlCatalog("check", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
+    loaded = catalog.load_table(f"n.{table}")
+    connection = duckdb.connect()
+    for name in ("avro", "httpfs", "iceberg"):
+        connection.execute(f"LOAD '{_extension(name)}'")
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"CREATE TABLE duck AS SELECT * FROM iceberg_scan('{loaded.metadata_location}')")
+    arrow = loaded.scan().to_arrow()
+    connection.execute("CREATE TABLE ice AS SELECT * FROM arrow")
+    assert connection.execute("SELECT * FROM duck ORDER BY ALL").fetchall() == (
+        connection.execute("SELECT * FROM ice ORDER BY ALL").fetchall()
+    )
+    del arrow
+    found: list[tuple[Any, ...]] = connection.execute(query.replace(" t", " duck")).fetchall()
+    return found
+
+
+def _extension(name: str) -> Path:
+    from importlib import import_module
+
+    package = Path(str(import_module(f"duckdb_extension_{name}").__file__)).parent
+    return next(package.glob(f"extensions/*/{name}.duckdb_extension"))
