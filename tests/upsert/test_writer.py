@@ -50,7 +50,7 @@ def test_foreign_append_right_after_a_commit_is_not_missed(
         patch.setattr(Target, "post", crowded)
         sink.put((1, "a"), (2, "a"))
     sink.put((3, "b"))
-    assert {1: "a", 2: "a", 3: "b"} == _rows(lake)
+    assert _rows(lake) == {1: "a", 2: "a", 3: "b"}
 
 
 def test_foreign_append_before_a_claim_is_not_missed(lake: Lake, sink: Sink) -> None:
@@ -59,7 +59,7 @@ def test_foreign_append_before_a_claim_is_not_missed(lake: Lake, sink: Sink) -> 
     again = Sink(lake, "orders", upsert=True)
     again.start(epoch=2)
     again.put((1, "b"), (3, "b"))
-    assert {1: "b", 2: "a", 3: "b"} == _rows(lake)
+    assert _rows(lake) == {1: "b", 2: "a", 3: "b"}
 
 
 def test_foreign_append_during_a_batch_redoes_it(lake: Lake, sink: Sink) -> None:
@@ -69,7 +69,7 @@ def test_foreign_append_during_a_batch_redoes_it(lake: Lake, sink: Sink) -> None
     with pytest.raises(RedoBatchError):
         sink.finish(attempt)
     sink.put((1, "b"), (3, "b"))
-    assert {1: "b", 3: "b", 4: "foreign"} == _rows(lake)
+    assert _rows(lake) == {1: "b", 3: "b", 4: "foreign"}
 
 
 def test_foreign_delete_during_a_batch_brings_nothing_back(lake: Lake, sink: Sink) -> None:
@@ -79,7 +79,7 @@ def test_foreign_delete_during_a_batch_brings_nothing_back(lake: Lake, sink: Sin
     with pytest.raises(RedoBatchError):
         sink.finish(attempt)
     sink.put((1, "b"))
-    assert {1: "b", 4: "a"} == _rows(lake)
+    assert _rows(lake) == {1: "b", 4: "a"}
 
 
 def test_foreign_duplicate_stalls_the_sink(lake: Lake, sink: Sink) -> None:
@@ -95,4 +95,4 @@ def test_start_without_the_state_folder_goes_on(lake: Lake, sink: Sink, tmp_path
     again = Sink(lake, "orders", upsert=True, folder=tmp_path / "elsewhere")
     again.start(epoch=2)
     again.put((1, "c"), (3, "c"))
-    assert {1: "c", 2: "b", 3: "c"} == _rows(lake)
+    assert _rows(lake) == {1: "c", 2: "b", 3: "c"}
