@@ -77,18 +77,29 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_HEAD = do_DELETE = do_PUT = answer  # noqa: N815  # the base class's names
 
     def _forward(self, body: bytes | None) -> Reply:
-        connection = http.client.HTTPConnection("127.0.0.1", self.upstream)
+        return self._request(body)()
+
+    def _request(self, body: bytes | None) -> Callable[[], Reply]:
+        """Return this request, to be sent when called: by then the handler may be at the connection's next one."""
+        method, path, port = self.command, self.path, self.upstream
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
-        connection.request(self.command, self.path, body, headers)
-        response = connection.getresponse()
-        reply = response.status, response.getheaders(), response.read()
-        connection.close()
-        return reply
+
+        def send() -> Reply:
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            reply = response.status, response.getheaders(), response.read()
+            connection.close()
+            return reply
+
+        return send
 
     def _later(self, body: bytes | None) -> None:
+        send = self._request(body)
+
         def apply() -> None:
             self.rule.gate.wait()
-            self.rule.late_status.append(self._forward(body)[0])
+            self.rule.late_status.append(send()[0])
 
         thread = threading.Thread(target=apply, daemon=True)
         self.rule.late.append(thread)

@@ -8,6 +8,7 @@ from pyiceberg.exceptions import BadRequestError, CommitFailedException, NoSuchT
 from pyiceberg.table import Table
 
 from sinkql import faults
+from sinkql.connector.stream import RedoBatchError
 from sinkql.connectors.iceberg.failure import explain
 from sinkql.connectors.iceberg.snapshot import Prepared
 from sinkql.connectors.iceberg.target import Target
@@ -41,32 +42,40 @@ def land(target: Target, table: Table, attempt: Attempt) -> Table:
     """
     failures = conflicts = 0
     while True:
-        prepared = attempt.prepare(table)
-        faults.point("commit-request")
-        try:
-            target.post(table, prepared.requirements, prepared.updates)
-            faults.point("commit-reply")
-        except Exception as error:
-            now = _load(target)
-            if attempt.landed(now):
-                target.tidy(table, now)
-                return now
-            attempt.check(table, now)
-            if isinstance(error, CommitFailedException):
-                conflicts += 1
-                if conflicts >= _CONFLICTS:
-                    raise _crowded(target, error) from error
-            else:
-                failures += 1
-                limit = _BAD_REQUESTS if isinstance(error, BadRequestError) else target.patience.tries
-                if failures >= limit:
-                    raise explain(error, target.connection) from error
-                target.patience.wait(failures)
-            table = now
-            continue
+        error = _try(target, table, attempt)
         now = _load(target)
-        target.tidy(table, now)
-        return now
+        if error is None or attempt.landed(now):
+            target.tidy(table, now)
+            return now
+        attempt.check(table, now)
+        if isinstance(error, CommitFailedException):
+            conflicts += 1
+            if conflicts >= _CONFLICTS:
+                raise _crowded(target, error) from error
+        else:
+            failures += 1
+            limit = _BAD_REQUESTS if isinstance(error, BadRequestError) else target.patience.tries
+            if failures >= limit:
+                raise explain(error, target.connection) from error
+            target.patience.wait(failures)
+        table = now
+
+
+def _try(target: Target, table: Table, attempt: Attempt) -> Exception | None:
+    """Post the attempt once and return what went wrong; raises what stops it for good."""
+    try:
+        prepared = attempt.prepare(table)
+    except (SinkqlError, RedoBatchError):
+        raise
+    except Exception as error:
+        return error  # the parent's files may be gone with the table: the load will tell
+    faults.point("commit-request")
+    try:
+        target.post(table, prepared.requirements, prepared.updates)
+        faults.point("commit-reply")
+    except Exception as error:
+        return error
+    return None
 
 
 def _load(target: Target) -> Table:

@@ -11,7 +11,6 @@ from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.catalog import local_folder
 
-
 SUFFIX = ".stats"
 """How the names of own files end: some stores take only names of the kinds that Iceberg's own files have."""
 

@@ -1,0 +1,297 @@
+"""Other writers on a sink's table: what it goes on after, what it reads again, and where it stops."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.types import StringType
+from support import strangers
+from support.lake import NAMESPACE, Lake, Sink
+from support.readers import pyiceberg_rows
+
+from sinkql.connector.stream import RedoBatchError
+from sinkql.errors import SinkqlError
+
+
+def code_of(caught: pytest.ExceptionInfo[SinkqlError]) -> str:
+    return caught.value.code
+
+
+# --- between load and commit ----------------------------------------------------------------------------------------
+
+
+def test_append_sink_commits_beside_a_foreign_append(any_lake: Lake, name: str) -> None:
+    sink = Sink(any_lake, name)
+    sink.start()
+    attempt = sink.attempt([(1, "mine")])
+    strangers.append(any_lake.table(name), (2, "theirs"))
+    sink.finish(attempt)
+    assert any_lake.rows(name) == [(1, "mine"), (2, "theirs")]
+
+
+@pytest.mark.parametrize("deed", ["delete", "compact", "overwrite"])
+def test_append_sink_commits_beside_other_changes(lake: Lake, name: str, deed: str) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    sink.put((1, "a"), (2, "b"))
+    attempt = sink.attempt([(3, "c")])
+    table = lake.table(name)
+    match deed:
+        case "delete":
+            strangers.delete(table, "id = 1")
+        case "compact":
+            strangers.compact(table)
+        case _:
+            table.overwrite(strangers.rows_of([(9, "z")]))
+    sink.finish(attempt)
+    expected = {
+        "delete": [(2, "b"), (3, "c")],
+        "compact": [(1, "a"), (2, "b"), (3, "c")],
+        "overwrite": [(3, "c"), (9, "z")],
+    }
+    assert lake.rows(name) == expected[deed]
+
+
+@pytest.mark.parametrize("deed", ["append", "delete", "compact"])
+def test_upsert_sink_writes_its_batch_again_after_a_foreign_change(any_lake: Lake, name: str, deed: str) -> None:
+    sink = Sink(any_lake, name, upsert=True)
+    sink.start()
+    sink.put((1, "a"), (2, "b"), (3, "c"))
+    attempt = sink.attempt([(1, "a2"), (5, "e")])
+    table = any_lake.table(name)
+    match deed:
+        case "append":
+            strangers.append(table, (5, "theirs"), (7, "theirs"))
+        case "delete":
+            strangers.delete(table, "id in (1, 3)")
+        case _:
+            strangers.compact(table)
+    with pytest.raises(RedoBatchError):
+        sink.finish(attempt)
+    sink.put((1, "a2"), (5, "e"))
+    expected: dict[str, list[tuple[int, str | None]]] = {
+        "append": [(1, "a2"), (2, "b"), (3, "c"), (5, "e"), (7, "theirs")],
+        "delete": [(1, "a2"), (2, "b"), (5, "e")],
+        "compact": [(1, "a2"), (2, "b"), (3, "c"), (5, "e")],
+    }
+    assert any_lake.rows(name) == expected[deed]
+    sink.put((2, "b3"), (3, "c3"), (7, "mine"))
+    merged = {**dict(expected[deed]), 2: "b3", 3: "c3", 7: "mine"}
+    assert any_lake.rows(name) == sorted(merged.items())
+
+
+@pytest.mark.parametrize("deed", ["append", "delete", "compact"])
+def test_upsert_sink_reads_what_others_did_between_batches(lake: Lake, name: str, deed: str) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    sink.put((1, "a"), (2, "b"))
+    table = lake.table(name)
+    match deed:
+        case "append":
+            strangers.append(table, (5, "theirs"))
+        case "delete":
+            strangers.delete(table, "id = 1")
+        case _:
+            strangers.compact(table)
+    restarted = Sink(lake, name, upsert=True)
+    restarted.start()
+    restarted.put((1, "a2"), (2, "b2"), (5, "e2"))
+    assert lake.rows(name) == [(1, "a2"), (2, "b2"), (5, "e2")]
+
+
+def test_schema_change_stops_the_commit_with_the_difference(any_lake: Lake, name: str) -> None:
+    sink = Sink(any_lake, name)
+    sink.start()
+    attempt = sink.attempt([(1, "a")])
+    with any_lake.table(name).update_schema() as update:
+        update.add_column("city", StringType())
+    with pytest.raises(SinkqlError) as caught:
+        sink.finish(attempt)
+    assert code_of(caught) == "SQ3504"
+    assert caught.value.detail == 'column "city" is only in the table'
+    assert any_lake.table(name).scan().to_arrow().num_rows == 0
+
+
+def test_schema_change_that_does_not_matter_is_gone_along_with(any_lake: Lake, name: str) -> None:
+    sink = Sink(any_lake, name)
+    sink.start()
+    attempt = sink.attempt([(1, "a")])
+    with any_lake.table(name).update_schema() as update:
+        update.update_column("name", doc="what it is called")
+    sink.finish(attempt)
+    assert any_lake.rows(name) == [(1, "a")]
+
+
+def test_column_replaced_by_one_of_the_same_name_redoes_the_batch(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    attempt = sink.attempt([(1, "a")])
+    table = lake.table(name)
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("name")
+    with table.update_schema() as update:
+        update.add_column("name", StringType())
+    with pytest.raises(RedoBatchError):
+        sink.finish(attempt)
+    sink.put((1, "a"))
+    assert lake.rows(name) == [(1, "a")]
+
+
+def test_table_dropped_and_created_anew_stops_the_sink(any_lake: Lake, name: str) -> None:
+    sink = Sink(any_lake, name)
+    sink.start()
+    attempt = sink.attempt([(1, "a")])
+    catalog = any_lake.catalog()
+    schema = any_lake.table(name).schema()
+    catalog.drop_table((NAMESPACE, name))
+    catalog.create_table((NAMESPACE, name), schema)
+    with pytest.raises(SinkqlError) as caught:
+        sink.finish(attempt)
+    assert code_of(caught) == "SQ3503"
+    with pytest.raises(SinkqlError) as caught:
+        sink.writer.refresh()
+    assert code_of(caught) == "SQ3503"
+    assert any_lake.rows(name) == []
+
+
+def test_dropped_table_stops_the_sink(any_lake: Lake, name: str) -> None:
+    sink = Sink(any_lake, name)
+    sink.start()
+    attempt = sink.attempt([(1, "a")])
+    any_lake.catalog().drop_table((NAMESPACE, name))
+    with pytest.raises(SinkqlError) as caught:
+        sink.finish(attempt)
+    assert code_of(caught) == "SQ3503"
+
+
+# --- the marker ---------------------------------------------------------------------------------------------------
+
+
+def test_rolled_back_table_stops_the_sink_everywhere(any_lake: Lake, name: str) -> None:
+    sink = Sink(any_lake, name)
+    sink.start()
+    first = sink.put((1, "a"))
+    sink.put((2, "b"))
+    attempt = sink.attempt([(3, "c")])
+    strangers.set_main(any_lake.table(name), first.snapshot)
+    for refused in (lambda: sink.finish(attempt), sink.writer.refresh, sink.writer.marker, Sink(any_lake, name).start):
+        with pytest.raises(SinkqlError) as caught:
+            refused()
+        assert code_of(caught) == "SQ3501"
+    assert pyiceberg_rows(any_lake.table(name)) == [(1, "a")]
+
+
+def test_rollback_hidden_under_a_foreign_append_is_seen(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    first = sink.put((1, "a"))
+    sink.put((2, "b"))
+    strangers.set_main(lake.table(name), first.snapshot)
+    strangers.append(lake.table(name), (9, "z"))
+    with pytest.raises(SinkqlError) as caught:
+        Sink(lake, name).start()
+    assert code_of(caught) == "SQ3501"
+
+
+def test_rollback_past_all_of_the_sinks_commits_is_seen(lake: Lake, name: str) -> None:
+    catalog = lake.catalog()
+    catalog.create_namespace(NAMESPACE)
+    table = catalog.create_table((NAMESPACE, name), strangers.rows_of([]).schema)
+    strangers.append(table, (1, "theirs"))
+    before = table.metadata.current_snapshot_id
+    assert before is not None
+    sink = Sink(lake, name, options={"existing_rows": "keep"})
+    sink.start()
+    sink.put((2, "mine"))
+    strangers.set_main(lake.table(name), before)
+    with pytest.raises(SinkqlError) as caught:
+        Sink(lake, name, options={"existing_rows": "keep"}).start()
+    assert code_of(caught) == "SQ3501"
+
+
+def test_rolled_forward_table_goes_on(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    first = sink.put((1, "a"))
+    last = sink.put((2, "b"))
+    strangers.set_main(lake.table(name), first.snapshot)
+    strangers.set_main(lake.table(name), last.snapshot)
+    sink.put((3, "c"))
+    assert lake.rows(name) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_marker_is_found_when_only_a_foreign_head_is_left(any_lake: Lake, name: str, *, upsert: bool) -> None:
+    sink = Sink(any_lake, name, upsert=upsert)
+    sink.start()
+    last = sink.put((1, "a"), (2, "b")).marker
+    strangers.append(any_lake.table(name), (9, "z"))
+    strangers.expire_all_but_head(any_lake.table(name))
+    restarted = Sink(any_lake, name, upsert=upsert)
+    claimed = restarted.start()
+    assert (claimed.end, claimed.epoch) == (last.end, 2)
+    restarted.put((9, "mine") if upsert else (3, "c"))
+    expected = [(1, "a"), (2, "b"), (9, "mine")] if upsert else [(1, "a"), (2, "b"), (3, "c"), (9, "z")]
+    assert any_lake.rows(name) == expected
+
+
+def test_running_sink_goes_on_when_its_history_is_expired(any_lake: Lake, name: str) -> None:
+    sink = Sink(any_lake, name, upsert=True)
+    sink.start()
+    sink.put((1, "a"), (2, "b"))
+    attempt = sink.attempt([(1, "a2")])
+    strangers.expire_all_but_head(any_lake.table(name))
+    sink.finish(attempt)
+    strangers.expire_all_but_head(any_lake.table(name))
+    sink.put((2, "b2"))
+    assert any_lake.rows(name) == [(1, "a2"), (2, "b2")]
+
+
+def test_index_that_was_deleted_is_made_again(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    sink.put((1, "a"), (2, "b"))
+    restarted = Sink(lake, name, upsert=True, folder=lake.folder / "elsewhere")
+    restarted.start()
+    restarted.put((2, "b2"), (3, "c"))
+    assert lake.rows(name) == [(1, "a"), (2, "b2"), (3, "c")]
+
+
+# --- who may write ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_new_sink_on_its_predecessors_table_is_refused(any_lake: Lake, name: str, *, upsert: bool) -> None:
+    old = Sink(any_lake, name, id="old", upsert=upsert)
+    old.start()
+    old.put((1, "a"))
+    new = Sink(any_lake, name, id="new", upsert=upsert)
+    with pytest.raises(SinkqlError) as caught:
+        new.start()
+    assert code_of(caught) == "SQ3507"
+    kept = Sink(any_lake, name, id="new", upsert=upsert, options={"existing_rows": "keep"})
+    kept.start()
+    kept.put((1, "b"))
+    assert any_lake.rows(name) == ([(1, "b")] if upsert else [(1, "a"), (1, "b")])
+
+
+def test_rows_that_come_before_the_first_claim_are_refused(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name)
+    sink.writer.open()
+    strangers.append(lake.table(name), (1, "a"))
+    with pytest.raises(SinkqlError) as caught:
+        sink.writer.claim({}, epoch=1)
+    assert code_of(caught) == "SQ3507"
+
+
+def test_another_sink_on_an_upsert_table_fences_the_first(any_lake: Lake, name: str) -> None:
+    first = Sink(any_lake, name, id="first", upsert=True)
+    first.start()
+    attempt = first.attempt([(1, "a")])
+    second = Sink(any_lake, name, id="second", upsert=True)
+    second.start()
+    for refused in (lambda: first.finish(attempt), first.writer.refresh):
+        with pytest.raises(SinkqlError) as caught:
+            refused()
+        assert code_of(caught) == "SQ5101"
+    second.put((1, "b"))
+    assert any_lake.rows(name) == [(1, "b")]

@@ -1,0 +1,60 @@
+"""What other programs do to a sink's table, done with PyIceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import AssertTableUUID, SetSnapshotRefUpdate
+
+from sinkql.connectors.iceberg.datafile import for_tasks, write_data_file
+from sinkql.connectors.iceberg.snapshot import Change, Notes, prepare
+
+Pairs = Sequence[tuple[int, str | None]]
+
+
+def rows_of(pairs: Pairs) -> pa.Table:
+    """Return rows as PyIceberg takes them for the tests' tables."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+    return pa.Table.from_pylist([{"id": id_, "name": name} for id_, name in pairs], schema)
+
+
+def append(table: Table, *pairs: tuple[int, str | None]) -> None:
+    """Add rows."""
+    table.append(rows_of(pairs))
+
+
+def delete(table: Table, condition: str) -> None:
+    """Delete rows by rewriting their files."""
+    table.delete(condition)
+
+
+def compact(table: Table) -> None:
+    """Put all rows into one new file, as a replace; delete files go too."""
+    table = table.refresh()
+    head = table.current_snapshot()
+    assert head is not None
+    entries = [entry for manifest in head.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io)]
+    rows = table.scan().to_arrow().sort_by([("id", "descending")])
+    new = write_data_file(for_tasks(table), f"compacted-{head.snapshot_id}.parquet", rows)
+    assert new is not None
+    gone = frozenset(entry.data_file.file_path for entry in entries)
+    prepared = prepare(table, Change((new,), gone, Operation.REPLACE), lambda snapshot, sequence: Notes({}, {}))
+    table.catalog.commit_table(table, prepared.requirements, prepared.updates)
+
+
+def set_main(table: Table, snapshot_id: int) -> None:
+    """Roll main back, or forward, to a snapshot."""
+    head = {"ref-name": "main", "type": "branch", "snapshot-id": snapshot_id}
+    requirements = (AssertTableUUID(uuid=table.metadata.table_uuid),)
+    table.catalog.commit_table(table, requirements, (SetSnapshotRefUpdate.model_validate(head),))
+
+
+def expire_all_but_head(table: Table) -> None:
+    """Expire every snapshot but the one that main is at."""
+    table = table.refresh()
+    head = table.metadata.current_snapshot_id
+    ids = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != head]
+    table.maintenance.expire_snapshots().by_ids(ids).commit()
