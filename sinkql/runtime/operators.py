@@ -179,7 +179,11 @@ class Batch:
                 columns.append(F.col(_quoted(DIFF)) if DIFF in rows.columns else F.lit(1).cast("bigint").alias(DIFF))
             if sequence:
                 columns.append(F.col(_quoted(SEQ)))
-            frames.append(rows.select(*columns))
+            rows = rows.select(*columns)
+            if any(isinstance(below, physical.Aggregate) for below in physical.walk(operator)):
+                # A union numbers its inputs' partitions anew, and a stateful task knows its bucket by that number.
+                rows = rows.repartition(self.attempt.arrangements.manifest["buckets"])
+            frames.append(rows)
         together = frames[0]
         for rows in frames[1:]:
             together = together.unionAll(rows)
