@@ -42,20 +42,20 @@ def _check_supported(statement: ast.CreateCluster) -> None:
     for option in statement.options:
         if option.name == "REPLICAS" or (option.name == "MANAGED" and _false(option.value)):
             raise SinkqlError(
-                "SQ2926",
+                "SQ2908",
                 "clusters with REPLICAS are not supported yet",
                 option.span,
                 hint="Write SIZE = 'local[2]' instead: a managed cluster is one Spark application.",
             )
         if option.name in _LATER:
             raise SinkqlError(
-                "SQ2927", f"cluster option {option.name} is not supported yet", option.name_span, hint="Leave it out."
+                "SQ2909", f"cluster option {option.name} is not supported yet", option.name_span, hint="Leave it out."
             )
         if option.name == "REPLICATION FACTOR" and not (
             isinstance(option.value, ast.Number) and option.value.text == "1"
         ):
             raise SinkqlError(
-                "SQ2928",
+                "SQ2910",
                 "a REPLICATION FACTOR other than 1 is not supported yet",
                 option.span,
                 hint="Write REPLICATION FACTOR = 1.",

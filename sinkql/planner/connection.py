@@ -24,7 +24,7 @@ def _unknown(statement: ast.CreateConnection, known: tuple[str, ...]) -> SinkqlE
     choices = f"The kinds are {', '.join(sorted(known))}."
     if statement.kind in _LATER:
         return SinkqlError(
-            "SQ2921", f"connections to {statement.kind} are not supported yet", statement.kind_span, hint=choices
+            "SQ2903", f"connections to {statement.kind} are not supported yet", statement.kind_span, hint=choices
         )
     near = nearest(statement.kind, (*known, *_LATER))
     return SinkqlError(

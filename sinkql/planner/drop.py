@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sinkql import ast, logical
-from sinkql.errors import Notice, SinkqlError
-from sinkql.planner.name import BUILT_IN_CLUSTER, find, join_name, short_name
+from sinkql.errors import Notice, SinkqlError, nearest
+from sinkql.planner.name import BUILT_IN_CLUSTER, join_name, short_name, with_article
 
 Dependents = Callable[[str], Iterable[str]]
 """Full names of the items that use an item directly."""
@@ -45,20 +45,28 @@ def _full_name(kind: str, name: ast.Name, catalog: logical.CatalogReader) -> str
 
 
 def _check(kind: str, name: ast.Name, full_name: str, catalog: logical.CatalogReader) -> None:
-    if kind != "CLUSTER":
-        find(catalog, name, kind)
-        return
-    if catalog.entry(full_name) is None:
+    entry = catalog.entry(full_name)
+    if entry is None:
+        near = nearest(short_name(full_name), [short_name(each) for each in catalog.names(kind)])
         raise SinkqlError(
-            "SQ2313",
-            f'cluster "{name.text}" does not exist',
+            "SQ2313" if kind == "CLUSTER" else "SQ2001",
+            f'{kind.lower()} "{name.text}" does not exist',
             name.span,
-            hint=f"There is {', '.join(catalog.names('CLUSTER'))}.",
+            hint=f'Did you mean "{near}"?'
+            if near
+            else f"Write DROP {kind} IF EXISTS {name.text}; to go on without it.",
+        )
+    if entry.kind != kind:
+        raise SinkqlError(
+            "SQ2003",
+            f'"{name.text}" is {with_article(entry.kind)}, not {with_article(kind)}',
+            name.span,
+            hint=f"Write DROP {entry.kind} {name.text};",
         )
     if full_name == BUILT_IN_CLUSTER:
         raise SinkqlError(
             "SQ2007",
-            'cluster "{name.text}" is built in',
+            f'cluster "{name.text}" is built in',
             name.span,
             hint="Leave it: it takes nothing while nothing runs.",
         )

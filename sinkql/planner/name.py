@@ -67,7 +67,7 @@ def find(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> logical
     if entry.kind not in kinds:
         raise SinkqlError(
             "SQ2003",
-            f'"{name.text}" is {_a(entry.kind)}, not {_a(kinds[0])}',
+            f'"{name.text}" is {with_article(entry.kind)}, not {with_article(kinds[0])}',
             name.span,
             hint=_choices(catalog, kinds),
         )
@@ -89,10 +89,11 @@ def _choices(catalog: logical.CatalogReader, kinds: tuple[str, ...]) -> str:
     if not known:
         return f"Make one with {words}."
     listed = ", ".join(f'"{each}"' for each in known[:5]) + (", …" if len(known) > 5 else "")
-    return f"There is {listed}; make another with {words}."
+    return f"There {'is' if len(known) == 1 else 'are'} {listed}; make another with {words}."
 
 
-def _a(kind: str) -> str:
+def with_article(kind: str) -> str:
+    """Return a kind of items as messages name one of them: `a materialized view`."""
     word = kind.lower()
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 

@@ -35,7 +35,7 @@ def qualify(statement: ast.Create, catalog: logical.CatalogReader) -> ast.Create
                 if_not_exists=False,
             )
         case ast.CreateView():
-            from sinkql.planner.query import qualify_query
+            from sinkql.planner.query import qualify_query  # sqlglot loads only where there is a query
 
             return replace(
                 statement,

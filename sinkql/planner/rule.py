@@ -133,7 +133,7 @@ def check_mode_and_key(
                 "SQ2325",
                 "the key is promised, not proven: of rows with the same key one is kept",
                 _columns_span(key),
-                hint="SHOW the sink's status to see how many keys conflict.",
+                hint="SELECT details FROM mz_internal.mz_sink_statuses; tells how many keys conflict.",
             )
         )
 

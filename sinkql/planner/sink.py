@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sinkql import ast, logical
 from sinkql.connector.plan import SinkKind
-from sinkql.errors import SinkqlError, nearest
+from sinkql.errors import SinkqlError
 from sinkql.planner.name import cluster_name
 from sinkql.planner.rule import (
     check_changes,
@@ -16,8 +16,6 @@ from sinkql.planner.rule import (
     given_mode,
 )
 from sinkql.planner.scope import Scope
-
-_LATER = ("KAFKA",)
 
 
 def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, scope: Scope) -> logical.Sink:
@@ -60,7 +58,12 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
 def _kind(statement: ast.CreateSink, scope: Scope) -> SinkKind:
     kind = scope.registry.sinks.get(statement.kind)
     if kind is None:
-        raise _unknown(statement, tuple(scope.registry.sinks))
+        raise SinkqlError(
+            "SQ2321",
+            f"there are no sinks into {statement.kind}",
+            statement.kind_span,
+            hint=f"The kinds are {', '.join(sorted(scope.registry.sinks))}.",
+        )
     if kind.name == "ICEBERG CATALOG" and scope.catalog.setting("enable_iceberg_sink") == "false":
         raise SinkqlError(
             "SQ2320",
@@ -69,18 +72,3 @@ def _kind(statement: ast.CreateSink, scope: Scope) -> SinkKind:
             hint="Run ALTER SYSTEM SET enable_iceberg_sink = true; before it.",
         )
     return kind
-
-
-def _unknown(statement: ast.CreateSink, known: tuple[str, ...]) -> SinkqlError:
-    choices = f"The kinds are {', '.join(sorted(known))}."
-    if statement.kind in _LATER:
-        return SinkqlError(
-            "SQ2929", f"sinks into {statement.kind} are not supported yet", statement.kind_span, hint=choices
-        )
-    near = nearest(statement.kind, (*known, *_LATER))
-    return SinkqlError(
-        "SQ2321",
-        f"there are no sinks into {statement.kind}",
-        statement.kind_span,
-        hint=f"Did you mean {near}?" if near else choices,
-    )

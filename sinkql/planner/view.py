@@ -12,9 +12,9 @@ from sinkql.planner.scope import Scope
 
 def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logical.View:
     """Plan the query, name its columns. Raises SQ2601 where the column list does not fit."""
-    _check_supported(statement)
-    from sinkql.planner.query import plan_query
+    from sinkql.planner.query import plan_query  # sqlglot loads only where there is a query
 
+    _check_supported(statement)
     planned = plan_query(statement.query, scope.catalog)
     shape = _named(planned.relation.shape, statement)
     written = [column.span for column in statement.columns]
@@ -28,17 +28,12 @@ def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logica
 
 
 def _check_supported(statement: ast.CreateView) -> None:
-    kind = "MATERIALIZED VIEW" if statement.materialized else "VIEW"
     head = Span(statement.span.start, statement.name.span.end)
-    if statement.or_replace:
-        raise SinkqlError(
-            "SQ2923", "OR REPLACE is not supported yet", head, hint=f"Run DROP {kind} {statement.name.text}; before it."
-        )
     if statement.temporary:
-        raise SinkqlError("SQ2924", "temporary views are not supported yet", head, hint="Leave out TEMPORARY.")
+        raise SinkqlError("SQ2904", "temporary views are not supported yet", head, hint="Leave out TEMPORARY.")
     for option in statement.with_options:
         raise SinkqlError(
-            "SQ2925", f"view option {option.name} is not supported yet", option.name_span, hint="Leave it out."
+            "SQ2905", f"view option {option.name} is not supported yet", option.name_span, hint="Leave it out."
         )
 
 

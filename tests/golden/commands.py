@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import planning
 import syntax
 
 Command = Callable[["GoldenFile", str, str], str]
@@ -25,6 +26,8 @@ class GoldenFile:
 
 
 COMMANDS: dict[str, Command] = {
+    "exec": lambda file, argument, text: planning.execute(text, planning.catalog_of(file.things, argument)),
+    "plan": lambda file, argument, text: planning.plan(text, planning.catalog_of(file.things)),
     "parse": lambda file, argument, text: syntax.parse(text),
     "print": lambda file, argument, text: syntax.print_sql(text, redacted=argument == "redacted"),
 }

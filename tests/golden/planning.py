@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
-from sinkql import ast
+from dataclasses import replace
+
+from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector.plan import Planning, SourcePlan
+from sinkql.connector.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError, render
 from sinkql.explain import to_text
 from sinkql.parser import parse
 from sinkql.planner import plan_drop
 from sinkql.planner.setting import plan_setting
+
+
+def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:
+    """Return the catalog of a golden file, made at first use; `odd types` gives it a source of such columns."""
+    registry = discover()
+    if argument == "odd types":
+        registry = _with_odd_types(registry)
+    catalog = things.setdefault("catalog", MemoryCatalog(registry))
+    assert isinstance(catalog, MemoryCatalog)
+    return catalog
+
+
+def _with_odd_types(registry: Registry) -> Registry:
+    """Return a registry whose LOAD GENERATOR DATUMS has columns of types that no table holds."""
+    generator = registry.sources["LOAD GENERATOR"]
+    shape = logical.Shape(
+        (
+            logical.Column("id", logical.Type("bigint"), nullable=False),
+            logical.Column("owner", logical.Type("regproc")),
+            logical.Column("rights", logical.Type("aclitem")),
+        )
+    )
+
+    def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+        if statement.generator == "DATUMS":
+            return SourcePlan({}, shape)
+        return generator.plan(statement, facts, planning)
+
+    sources = registry.sources | {generator.name: replace(generator, plan=plan)}
+    return replace(registry, sources=sources)
 
 
 def plan(text: str, catalog: MemoryCatalog) -> str:
@@ -17,7 +51,7 @@ def plan(text: str, catalog: MemoryCatalog) -> str:
 
 
 def execute(text: str, catalog: MemoryCatalog) -> str:
-    """Keep all items, and return their names alone."""
+    """Keep all items, and return their names alone; up to the first error."""
     return _run(text, catalog, verbose=False)
 
 
@@ -49,6 +83,8 @@ def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, ver
         case _:
             raise AssertionError(statement)
     shown = [to_text(planned.item)] if verbose else [planned.item.name]
+    if verbose and isinstance(planned.item, logical.Sink):
+        shown.extend(f"  {name.replace('_', ' ')}: {value}" for name, value in planned.item.options.items())
     if verbose and planned.dependencies:
         shown.append("  depends on: " + ", ".join(planned.dependencies))
     return shown + [_notice(each, text) for each in planned.notices]

@@ -48,4 +48,4 @@ def test_a_store_does_not_show_its_keys() -> None:
 def test_a_role_is_refused_when_the_store_is_opened() -> None:
     with pytest.raises(SinkqlError) as refused:
         discover().store("AWS", {"assume_role_arn": "arn:aws:iam::1:role/r"}, SECRETS.__getitem__)
-    assert refused.value.code == "SQ2930"
+    assert refused.value.code == "SQ2912"

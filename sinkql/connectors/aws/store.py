@@ -24,10 +24,10 @@ class S3:
 
 
 def open_store(options: Options, secret: RevealSecret) -> ObjectStore:
-    """Return the store of a planned connection; SQ2930 for one that assumes a role."""
+    """Return the store of a planned connection; SQ2912 for one that assumes a role."""
     if "assume_role_arn" in options:
         raise SinkqlError(
-            "SQ2930",
+            "SQ2912",
             "AWS connections that assume a role are not supported yet",
             hint="Make one with ACCESS KEY ID = '…', SECRET ACCESS KEY = SECRET name.",
         )

@@ -245,5 +245,5 @@ def not_supported(connection: logical.Connection, *, span: Span | None) -> Sinkq
     """Return the error for a catalog type that can be written down but not used yet."""
     type_ = connection.options["catalog_type"]
     return SinkqlError(
-        "SQ2931", f"catalog type {type_} is not supported yet", span, hint="Use CATALOG TYPE = 'sql' or 'rest'."
+        "SQ2913", f"catalog type {type_} is not supported yet", span, hint="Use CATALOG TYPE = 'sql' or 'rest'."
     )

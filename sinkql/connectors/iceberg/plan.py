@@ -50,7 +50,7 @@ class IcebergOptions(SinkOptions):
 
 
 def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: Planning) -> SinkPlan:
-    """Bind the options (SQ21xx, SQ2309, SQ2326 to SQ2328), find each column's Iceberg type (SQ2310)."""
+    """Bind the options (SQ21xx, SQ2309, SQ2326, SQ2328, SQ2330), find each column's Iceberg type (SQ2310)."""
     _check_places(statement)
     target = bind(statement.options, TableOptions, owner=_OWNER, span=statement.kind_span)
     for name, value in (("NAMESPACE", target.namespace), ("TABLE", target.table)):
@@ -62,7 +62,7 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
     options = bind(statement.with_options, IcebergOptions, owner=_OWNER, span=statement.kind_span)
     check_pace(statement, options)
     check_positive(statement, "RETAIN SNAPSHOTS", options.retain_snapshots)
-    _check_versions(statement, options)
+    _check_version(statement, options)
     columns = shape.columns + (_CHANGELOG if _changelog(statement) else ())
     types = _column_types(statement, columns)
     if "time" in types.values():
@@ -94,20 +94,13 @@ def _check_places(statement: ast.CreateSink) -> None:
                 )
 
 
-def _check_versions(statement: ast.CreateSink, options: IcebergOptions) -> None:
+def _check_version(statement: ast.CreateSink, options: IcebergOptions) -> None:
     if options.format_version not in (2, 3):
         raise SinkqlError(
             "SQ2330",
             f"FORMAT VERSION is 2 or 3, not {options.format_version}",
             option_span(statement.with_options, "FORMAT VERSION", statement.kind_span),
             hint="Write FORMAT VERSION = 2.",
-        )
-    if statement.format not in (None, "PARQUET"):
-        raise SinkqlError(
-            "SQ2327",
-            f"sinks into Iceberg write no {statement.format}",
-            statement.kind_span,
-            hint="Write FORMAT PARQUET, or leave it out.",
         )
 
 
@@ -117,13 +110,14 @@ def _changelog(statement: ast.CreateSink) -> bool:
 
 def _column_types(statement: ast.CreateSink, columns: tuple[logical.Column, ...]) -> dict[str, str]:
     types = {column.name: _iceberg_type(column.type) for column in columns}
-    refused = [f'"{column.name}" ({column.type})' for column in columns if types[column.name] is None]
-    if refused:
+    odd = [column for column in columns if types[column.name] is None]
+    if odd:
+        listed = ", ".join(f'"{column.name}" ({column.type})' for column in odd)
         raise SinkqlError(
             "SQ2310",
-            f"Iceberg has no type for {'column' if len(refused) == 1 else 'columns'} {', '.join(refused)}",
+            f"Iceberg has no type for {'column' if len(odd) == 1 else 'columns'} {listed}",
             statement.relation.span,
-            hint="Cast them in a materialized view, as in NULL::text.",
+            hint=f"Cast them in a materialized view, as in {odd[0].name}::text.",
         )
     return {name: type_ for name, type_ in types.items() if type_ is not None}
 
@@ -151,11 +145,11 @@ def _planned(target: TableOptions, options: IcebergOptions, types: Mapping[str, 
 
 
 def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Planning) -> None:
-    """Refuse what is right but cannot be done yet (SQ2930 to SQ2934)."""
+    """Refuse what is right but cannot be done yet (SQ2912 to SQ2916)."""
     span = statement.kind_span
     if sink.options["format_version"] != 2:
         raise _later(
-            "SQ2932",
+            "SQ2914",
             "FORMAT VERSION = 3",
             option_span(statement.with_options, "FORMAT VERSION", span),
             "FORMAT VERSION = 2",
@@ -167,11 +161,11 @@ def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Pla
     if statement.partition_by:
         first, last = statement.partition_by[0].span, statement.partition_by[-1].span
         raise SinkqlError(
-            "SQ2933", "PARTITION BY is not supported yet", Span(first.start, last.end), hint="Leave out PARTITION BY."
+            "SQ2915", "PARTITION BY is not supported yet", Span(first.start, last.end), hint="Leave out PARTITION BY."
         )
     if sink.options.get("existing_rows") == "replace":
         raise _later(
-            "SQ2934",
+            "SQ2916",
             "EXISTING ROWS = REPLACE",
             option_span(statement.with_options, "EXISTING ROWS", span),
             "EXISTING ROWS = KEEP, or name a new TABLE",
@@ -182,7 +176,7 @@ def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Pla
         assert isinstance(aws, logical.Connection)
         if "assume_role_arn" in aws.options:
             raise SinkqlError(
-                "SQ2930",
+                "SQ2912",
                 "AWS connections that assume a role are not supported yet",
                 statement.aws_connection.span,
                 hint="Make one with ACCESS KEY ID = '…', SECRET ACCESS KEY = SECRET name.",
