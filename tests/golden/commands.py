@@ -28,6 +28,7 @@ class GoldenFile:
 COMMANDS: dict[str, Command] = {
     "exec": lambda file, argument, text: planning.execute(text, planning.catalog_of(file.things, argument)),
     "plan": lambda file, argument, text: planning.plan(text, planning.catalog_of(file.things)),
+    "purify": lambda file, argument, text: planning.purify(text, planning.catalog_of(file.things)),
     "parse": lambda file, argument, text: syntax.parse(text),
     "print": lambda file, argument, text: syntax.print_sql(text, redacted=argument == "redacted"),
 }

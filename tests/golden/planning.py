@@ -1,16 +1,18 @@
-"""The golden commands `exec` and `plan`: statements → what they mean, over the catalog of the file they stand in."""
+"""The golden commands `exec`, `plan` and `purify`: statements → what they mean, over their file's catalog."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.connector.plan import Planning, SourcePlan
 from sinkql.connector.registry import Registry, discover
+from sinkql.connector.store import ObjectStore
 from sinkql.errors import Notice, SinkqlError, render
 from sinkql.explain import to_text
 from sinkql.parser import parse
+from sinkql.planner import plan as plan_statement
 from sinkql.planner import plan_drop
 from sinkql.planner.setting import plan_setting
 
@@ -53,6 +55,42 @@ def plan(text: str, catalog: MemoryCatalog) -> str:
 def execute(text: str, catalog: MemoryCatalog) -> str:
     """Keep all items, and return their names alone; up to the first error."""
     return _run(text, catalog, verbose=False)
+
+
+def purify(text: str, catalog: MemoryCatalog) -> str:
+    """Return what the outside says of a sink that plans; nothing is kept."""
+    (statement,) = parse(text)
+    assert isinstance(statement, ast.CreateSink)
+    registry = discover()
+    item = plan_statement(statement, {}, catalog, registry).item
+    assert isinstance(item, logical.Sink)
+    find = registry.sinks[item.kind].facts
+    assert find is not None
+    try:
+        return str(find(statement, item, _World(catalog, registry)))
+    except SinkqlError as error:
+        error.detail = None  # a library's and a system's words for it
+        raise
+
+
+@dataclass(frozen=True)
+class _World:
+    """Reach the outside with the catalog's connections; every secret's value is its name."""
+
+    catalog: MemoryCatalog
+    registry: Registry
+
+    def secret(self, full_name: str) -> str:
+        return full_name
+
+    def connection(self, full_name: str) -> logical.Connection:
+        item = self.catalog.item(full_name)
+        assert isinstance(item, logical.Connection)
+        return item
+
+    def store(self, full_name: str) -> ObjectStore:
+        connection = self.connection(full_name)
+        return self.registry.store(connection.kind, connection.options, self.secret)
 
 
 def _run(text: str, catalog: MemoryCatalog, *, verbose: bool) -> str:
