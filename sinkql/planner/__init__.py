@@ -1,7 +1,7 @@
 """Statement, facts and catalog → `logical`: what a statement means. No network, no effects.
 
 * `statement`: `plan`: one item's meaning, what it depends on, and what the user should know.
-* `name`: names → items of the catalog, and `Scope`, which remembers what a statement depends on.
+* `name`, `scope`: names → items of the catalog; what one statement depends on, and its notices.
 * `secret`, `connection`, `cluster`, `source`, `view`, `sink`: one statement family each.
 * `rule`: what must hold of a sink, in the order it is checked.
 * `qualify`: the statement with every name written in full, as the catalog stores it.
