@@ -21,6 +21,7 @@ from sinkql.errors import SinkqlError
 APPLICATION_ID = 0x53514C31  # "SQL1": what file(1) and we ourselves know the file by
 VERSION = 1
 BUSY_SECONDS = 30.0
+_UNWRITABLE = ("unable to open", "readonly database", "disk I/O", "disk is full")
 
 CreateViews = Callable[[Connection], None]
 
@@ -75,7 +76,7 @@ class Database:
             )
         if "not a database" in reason:
             return _foreign(path)
-        if isinstance(error, OSError) or any(word in reason for word in ("unable to open", "readonly", "disk")):
+        if isinstance(error, OSError) or any(word in reason for word in _UNWRITABLE):
             return SinkqlError(
                 "SQ4105",
                 f'catalog file "{path}" cannot be written',

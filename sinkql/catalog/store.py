@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -54,7 +54,7 @@ class Catalog:
         self.journal = Journal(self.database)
         self.vault = Vault(self.database.path, self._catalog_id)
         self.plans = MemoryCatalog(registry)
-        self.broken: Mapping[str, Broken] = {}
+        self.broken: dict[str, Broken] = {}
         self._variables: dict[str, str] = {}
         self._generation = -1
         self.refresh()
@@ -185,6 +185,7 @@ class Catalog:
     def _forget(self, full_name: str) -> None:
         if self.plans.entry(full_name) is not None:
             self.plans.remove(full_name)
+        self.broken.pop(full_name, None)
 
     def _change(self, write: Callable[[Connection], _T]) -> _T:
         try:

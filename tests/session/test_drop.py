@@ -1,0 +1,135 @@
+"""DROP: what depends on what, sinks that run, and processes killed in the middle."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from script import NAME, PIPELINE, fails, sink_id
+
+from sinkql import ast, faults
+from sinkql.catalog.control import Control
+from sinkql.catalog.database import Database
+from sinkql.catalog.system import create_views
+from sinkql.errors import SinkqlError
+from sinkql.parser import parse
+from sinkql.session import Session
+from sinkql.session.drop import drop, sink_folder
+
+_SPAWN = multiprocessing.get_context("spawn")
+_DROP = "DROP SINK user_activity_iceberg;"
+
+
+@pytest.fixture
+def piped(session: Session) -> Session:
+    session.execute(PIPELINE)
+    sink_folder(session.catalog, sink_id(session)).mkdir(parents=True)
+    return session
+
+
+def _statement() -> ast.Drop:
+    (statement,) = parse(_DROP)
+    assert isinstance(statement, ast.Drop)
+    return statement
+
+
+def _open_journal(session: Session) -> int:
+    with session.catalog.database.read() as connection:
+        return int(connection.exec_driver_sql("SELECT count(*) FROM journal WHERE done_at IS NULL").scalar_one())
+
+
+def test_restrict_is_the_default_and_cascade_drops_the_rest(piped: Session) -> None:
+    assert fails(piped, "DROP SOURCE n;").code == "SQ2006"
+    assert fails(piped, "DROP CONNECTION lake RESTRICT;").code == "SQ2006"
+    (result,) = piped.execute("DROP CONNECTION lake CASCADE;")
+    assert result.names == (NAME, "materialize.public.lake")
+    assert piped.execute("SHOW SINKS")[0].rows == ()
+    piped.execute("DROP SOURCE n;")
+
+
+def test_cluster_in_use_is_not_dropped(piped: Session) -> None:
+    piped.execute(f"CREATE CLUSTER c (SIZE = 'local[1]'); {_DROP} SET cluster = c;" + PIPELINE)
+    assert fails(piped, "DROP CLUSTER c;").code == "SQ2006"
+    assert fails(piped, "DROP CLUSTER quickstart;").code == "SQ2007"
+
+
+def test_if_exists_is_a_notice(session: Session) -> None:
+    (result,) = session.execute("DROP SINK IF EXISTS nope;")
+    assert (len(result.notices), result.names) == (1, ())
+
+
+def test_dropped_sink_leaves_no_state_folder(piped: Session) -> None:
+    folder = sink_folder(piped.catalog, sink_id(piped))
+    piped.execute(_DROP)
+    assert not folder.exists()
+    assert _open_journal(piped) == 0
+
+
+def test_drop_of_a_running_sink_waits_for_its_runner(piped: Session) -> None:
+    control, sink = piped.catalog.control, sink_id(piped)
+    control.acquire(sink, owner="runner", takeover=False)
+    dropping = threading.Thread(target=piped.execute, args=(_DROP,))
+    dropping.start()
+    while control.desired(sink) != "dropped":
+        assert dropping.is_alive()
+    assert Session().sinks() == (NAME,)
+    control.release(sink, owner="runner")
+    dropping.join()
+    assert Session().sinks() == ()
+
+
+def test_drop_that_waits_too_long_leaves_the_sink_as_it_was(piped: Session) -> None:
+    control, sink = piped.catalog.control, sink_id(piped)
+    control.set_desired(sink, "stopped")
+    control.acquire(sink, owner="runner", takeover=False)
+    with pytest.raises(SinkqlError) as raised:
+        drop(_statement(), piped.catalog, wait_seconds=0)
+    assert (raised.value.code, control.desired(sink), _open_journal(piped)) == ("SQ5204", "stopped", 0)
+    assert f"(pid {os.getpid()} on " in raised.value.message
+    control.renew(sink, owner="runner")
+
+
+def _killed_drop(folder: Path, point: str) -> None:
+    os.chdir(folder)
+    os.environ[faults.VARIABLE] = f"{point}=kill"
+    Session().execute(_DROP)
+
+
+@pytest.mark.parametrize("point", ["drop-wished", "drop-removed"])
+def test_drop_of_a_killed_process_is_finished_by_the_next(piped: Session, folder: Path, point: str) -> None:
+    state = sink_folder(piped.catalog, sink_id(piped))
+    child = _SPAWN.Process(target=_killed_drop, args=(folder, point))
+    child.start()
+    child.join()
+    assert child.exitcode == -9
+    assert state.exists()
+    assert _open_journal(piped) == 1
+    again = Session()
+    assert again.sinks() == ()
+    assert _open_journal(again) == 0
+    assert not state.exists()
+
+
+def test_drop_of_a_killed_process_waits_while_the_sink_runs(piped: Session, folder: Path) -> None:
+    sink = sink_id(piped)
+    # The runner came after the drop's wish was written, so that the drop died while it waited.
+    control = Control(Database(piped.catalog.database.path, create_views))
+    control.acquire(sink, owner="runner", takeover=False)
+    child = _SPAWN.Process(target=_killed_drop, args=(folder, "drop-wished"))
+    child.start()
+    child.join()
+    assert Session().sinks() == (NAME,)
+    assert control.desired(sink) == "dropped"
+    control.release(sink, owner="runner")
+    # The session above took the drop over without finishing it; it is this very process.
+    _disown(piped)
+    assert Session().sinks() == ()
+
+
+def _disown(session: Session) -> None:
+    """Make the journal's intents those of a process that is gone."""
+    with session.catalog.database.write() as connection:
+        connection.exec_driver_sql("UPDATE journal SET process = 'another start'")

@@ -1,0 +1,108 @@
+"""A secret's literal is nowhere: not in the catalog's files, not in what is shown, not in errors."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from script import fails
+
+import sinkql
+from sinkql.errors import SinkqlError, as_data, render
+from sinkql.mask import mask
+from sinkql.session import Session
+
+_CANARY = "canary-4b1d07e2"
+
+
+def test_literal_is_in_no_file_of_the_catalog(session: Session, folder: Path) -> None:
+    session.execute(
+        f"CREATE SECRET a AS '{_CANARY}'; CREATE SECRET b AS 'canary-' || '4b1d07e2'; DROP SECRET a;"
+        f"CREATE CONNECTION w TO AWS (ACCESS KEY ID = SECRET b, SECRET ACCESS KEY = SECRET b);"
+    )
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {"catalog.db", "catalog.db.key"} <= {path.name for path in files}
+    for path in files:
+        assert _CANARY.encode() not in path.read_bytes(), path
+    assert session.world.secret("materialize.public.b") == _CANARY
+
+
+def test_literal_is_not_shown(session: Session) -> None:
+    results = session.execute(
+        f"CREATE SECRET a AS '{_CANARY}'; SHOW CREATE SECRET a; SHOW REDACTED CREATE SECRET a; SHOW SECRETS;"
+        "SELECT * FROM mz_secrets; SELECT * FROM mz_objects;"
+        "CREATE CONNECTION w TO AWS (ACCESS KEY ID = 'id', SECRET ACCESS KEY = SECRET a);"
+        "SELECT * FROM mz_connections;"
+    )
+    assert _CANARY not in repr(results)
+    assert "'<redacted>'" in str(results[1].rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"CREATE SECRET a AS '{_CANARY}' AS;",
+        f"CREATE SECRET a '{_CANARY}';",
+        f"CREATE SECRET a AS $${_CANARY}$$ nonsense;",
+        f"CREATE SECRET a AS E'{_CANARY}' || ;",
+        f"CREATE /* x */ SECRET a AS '{_CANARY}",
+        f"create secret a as '{_CANARY}' || SECRET b;",
+        f"CREATE SECRET a AS nope('{_CANARY}');",
+        f"CREATE SECRET there AS '{_CANARY}';",
+        f"CREATE SECRET a AS '{_CANARY}'; SHOW nope;",
+        f"SHOW SINKS; CREATE SECRET bad.name AS '{_CANARY}';",
+    ],
+)
+def test_errors_do_not_show_the_literal(session: Session, text: str) -> None:
+    session.execute("CREATE SECRET there AS 'another value';")
+    error = fails(session, text)
+    for shown in (
+        render(error),
+        str(as_data(error)),
+        repr(error),
+        pickle.dumps(error).decode("latin1"),
+        str(error.args),
+    ):
+        assert _CANARY not in shown
+    if "there" in text:
+        assert error.code == "SQ2014"
+
+
+@pytest.mark.parametrize("text", [f"CREATE SECRET a '{_CANARY}';", f"CREATE SECRET a AS nope('{_CANARY}');"])
+def test_errors_of_compiling_do_not_show_the_literal(text: str) -> None:
+    with pytest.raises(SinkqlError) as raised:
+        sinkql.compile(text)
+    assert _CANARY not in render(raised.value) + str(as_data(raised.value))
+
+
+def test_masked_text_keeps_its_places() -> None:
+    text = "SELECT 'kept'; CREATE SECRET a AS 'it''s'; -- CREATE SECRET b AS 'comment'\nSHOW x LIKE 'kept';"
+    masked = mask(text)
+    assert masked.text == text.replace("it''s", "*****")
+    assert len(text) == len(masked.text)
+
+
+def test_value_of_a_stored_secret_is_compared(session: Session) -> None:
+    session.execute("CREATE SECRET a AS 'one value';")
+    assert [notice.code for notice in session.execute("CREATE SECRET a AS 'one value';")[0].notices] == ["SQ2012"]
+    assert fails(session, "CREATE SECRET a AS 'other value';").detail == "its value is another"
+
+
+def test_references_are_stored_as_they_are(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    session.execute("CREATE SECRET a AS env_var('SINKQL_TEST_SECRET');")
+    assert "env_var('SINKQL_TEST_SECRET')" in str(session.execute("SHOW CREATE SECRET a")[0].rows)
+    monkeypatch.setenv("SINKQL_TEST_SECRET", _CANARY)
+    assert session.world.secret("materialize.public.a") == _CANARY
+
+
+def test_secret_that_is_not_there_is_an_error(session: Session) -> None:
+    with pytest.raises(SinkqlError) as raised:
+        session.world.secret("materialize.public.nope")
+    assert raised.value.code == "SQ2001"
+
+
+def test_program_holds_no_literal() -> None:
+    program = sinkql.compile(f"CREATE SECRET a AS '{_CANARY}';")
+    assert _CANARY not in program.to_json()
+    assert _CANARY not in repr(program)

@@ -1,0 +1,226 @@
+"""SELECT over system relations, and SHOW."""
+
+from __future__ import annotations
+
+import pytest
+from script import NAME, PIPELINE, SINK, fails, sink_id
+
+from sinkql.errors import SinkqlError, render
+from sinkql.session import Session
+
+_STATUS_QUERY = """
+SELECT
+    s.name,
+    s.type,
+    ss.status,
+    ss.error
+FROM mz_sinks s
+JOIN mz_internal.mz_sink_statuses ss ON s.id = ss.id
+WHERE s.name = 'user_activity_iceberg';
+"""
+_DETAIL_QUERY = """
+SELECT
+    id,
+    namespace,
+    table
+FROM mz_catalog.mz_iceberg_sinks
+WHERE id = (SELECT id FROM mz_sinks WHERE name = 'user_activity_iceberg');
+"""
+
+
+@pytest.fixture
+def piped(session: Session) -> Session:
+    session.execute(PIPELINE)
+    return session
+
+
+def _rows(session: Session, text: str) -> list[tuple[object, ...]]:
+    return list(session.execute(text)[-1].rows)
+
+
+def test_monitoring_queries_run_as_the_guide_writes_them(piped: Session) -> None:
+    owner, control = "runner", piped.catalog.control
+    control.acquire(sink_id(piped), owner=owner, takeover=False)
+    control.status(sink_id(piped), "stalled", owner=owner, error="no such file")
+    assert _rows(piped, _STATUS_QUERY) == [("user_activity_iceberg", "iceberg", "stalled", "no such file")]
+    assert _rows(piped, _DETAIL_QUERY) == [("u3", "analytics", "user_activity")]
+
+
+def test_sink_that_never_ran_is_created(piped: Session) -> None:
+    assert _rows(piped, _STATUS_QUERY) == [("user_activity_iceberg", "iceberg", "created", None)]
+
+
+def test_sink_whose_runner_vanished_is_failed(piped: Session) -> None:
+    control = piped.catalog.control
+    control.acquire(sink_id(piped), owner="runner", takeover=False)
+    control.status(sink_id(piped), "running", owner="runner")
+    assert _rows(piped, "SELECT status FROM mz_internal.mz_sink_statuses") == [("running",)]
+    control.release(sink_id(piped), owner="runner")
+    ((status, error),) = _rows(piped, "SELECT status, error FROM mz_internal.mz_sink_statuses")
+    assert status == "failed"
+    assert str(error).startswith("the process that ran it is gone (pid ")
+
+
+def test_relations_have_the_dialects_columns(session: Session) -> None:
+    wanted = {
+        "mz_sinks": "id oid schema_id name type connection_id size envelope_type format key_format value_format"
+        " cluster_id owner_id create_sql redacted_create_sql",
+        "mz_iceberg_sinks": "id namespace table",
+        "mz_connections": "id oid schema_id name type owner_id privileges create_sql redacted_create_sql",
+        "mz_sources": "id oid schema_id name type connection_id size envelope_type key_format value_format cluster_id"
+        " owner_id privileges create_sql redacted_create_sql",
+        "mz_views": "id oid schema_id name definition owner_id privileges create_sql redacted_create_sql",
+        "mz_materialized_views": "id oid schema_id name cluster_id definition owner_id privileges create_sql"
+        " redacted_create_sql",
+        "mz_columns": "id name position nullable type default type_oid type_mod",
+        "mz_secrets": "id oid schema_id name owner_id privileges",
+        "mz_clusters": "id name owner_id privileges managed size replication_factor disk availability_zones"
+        " introspection_debugging introspection_interval",
+        "mz_internal.mz_sink_statistics": "id replica_id messages_staged messages_committed bytes_staged"
+        " bytes_committed",
+    }
+    found = {name: " ".join(session.execute(f"SELECT * FROM {name};")[0].columns) for name in wanted}
+    assert wanted == found
+
+
+def test_pipeline_is_in_its_relations(piped: Session) -> None:
+    piped.execute("CREATE MATERIALIZED VIEW m AS SELECT counter AS c FROM n WHERE counter > 3;")
+    assert _rows(piped, "SELECT name, type FROM mz_objects ORDER BY id;") == [
+        ("lake", "connection"),
+        ("n", "source"),
+        ("user_activity_iceberg", "sink"),
+        ("m", "materialized-view"),
+    ]
+    assert _rows(piped, "SELECT o.name, c.name, c.type FROM mz_columns c JOIN mz_objects o USING (id) ORDER BY 1") == [
+        ("m", "c", "bigint"),
+        ("n", "counter", "bigint"),
+    ]
+    assert _rows(
+        piped,
+        "SELECT s.name, c.name, k.name, s.envelope_type FROM mz_sinks s JOIN mz_connections c ON c.id = s.connection_id"
+        " JOIN mz_clusters k ON k.id = s.cluster_id",
+    ) == [("user_activity_iceberg", "lake", "quickstart", "none")]
+    assert _rows(piped, "SELECT count(*) FROM mz_internal.mz_object_dependencies") == [(3,)]
+
+
+def test_statistics_and_progress_are_those_of_the_commits(piped: Session) -> None:
+    control = piped.catalog.control
+    control.committed(sink_id(piped), rows=4, size=40, offsets={"n": {"count": 4}}, epoch=1)
+    control.committed(sink_id(piped), rows=6, size=60, offsets={"n": {"count": 10}}, epoch=1)
+    query = "SELECT messages_committed, bytes_committed FROM mz_internal.mz_sink_statistics"
+    assert _rows(piped, query) == [(10, 100)]
+    assert _rows(piped, "SELECT commits, offsets FROM mz_internal.mz_sink_progress") == [(2, '{"n": {"count": 10}}')]
+
+
+def test_history_is_of_the_sink(piped: Session) -> None:
+    control = piped.catalog.control
+    for status in ("starting", "running"):
+        control.status(sink_id(piped), status)
+    rows = _rows(piped, "SELECT sink_id, status FROM mz_internal.mz_sink_status_history ORDER BY occurred_at")
+    assert rows == [("u3", "starting"), ("u3", "running")]
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "under", "hint"),
+    [
+        ("SELECT nam FROM mz_sinks", "SQ2283", "nam", 'Did you mean "name"?'),
+        ("SELECT s.nam FROM mz_sinks s", "SQ2283", "nam", 'Did you mean "name"?'),
+        ("SELECT z.name FROM mz_sinks s", "SQ2283", "z", "Use a name that FROM gives."),
+        ("SELECT 1 FROM mz_sinks ORDER BY nam", "SQ2283", "nam", 'Did you mean "name"?'),
+        ("SELECT id FROM mz_sinks a JOIN mz_sources b ON true", "SQ2285", "id", "Name the relation: mz_sinks.id."),
+        ("SELECT 1 FROM mz_sink", "SQ2281", "mz_sink", "Did you mean mz_catalog.mz_sinks?"),
+        ("SELECT 1 FROM mz_sink_statuses", "SQ2281", "mz_sink_statuses", "Write mz_internal.mz_sink_statuses."),
+        ("SELECT 1 FROM mz_internal.mz_sinks", "SQ2281", "mz_sinks", "Did you mean mz_catalog.mz_sinks?"),
+        ("SELECT 1 FROM n", "SQ2951", "n", None),
+        ("SELECT 1 FROM secrets", "SQ2951", "secrets", None),
+        ("SELECT 1 FROM sqlite_master", "SQ2951", "sqlite_master", None),
+        ("SELECT 1 FROM pragma_table_info('secrets')", "SQ2951", None, None),
+        ("SELECT (SELECT ciphertext FROM secrets)", "SQ2951", "secrets", None),
+        ("WITH c AS (SELECT 1 AS x FROM items) SELECT x FROM c", "SQ2951", "items", None),
+        ("SELECT name FROM mz_sinks WHERE", "SQ2282", "WHERE", None),
+        ("SELECT load_extension('x')", "SQ2284", None, None),
+        ("SELECT date_bin('1 day', now(), now())", "SQ2284", None, None),
+    ],
+)
+def test_mistakes_in_a_query_are_shown(
+    piped: Session, query: str, code: str, under: str | None, hint: str | None
+) -> None:
+    text = f"SHOW SINKS; {query};"
+    error = fails(piped, text)
+    assert error.span is not None
+    assert (code, under or query) == (error.code, text[error.span.start : error.span.end])
+    if hint is not None:
+        assert hint == error.hint
+    assert "script.sql:1:" in render(error)
+
+
+def test_a_query_changes_nothing(piped: Session) -> None:
+    for text in ("SELECT 1; DELETE FROM mz_sinks;", "WITH d AS (DELETE FROM items RETURNING 1) SELECT 1;"):
+        with pytest.raises(SinkqlError):
+            piped.execute(text)
+    assert _rows(piped, "SHOW SINKS") != []
+
+
+def test_like_minds_the_case_and_ilike_does_not(piped: Session) -> None:
+    query = "SELECT name FROM mz_clusters WHERE name {} 'QUICK%';"
+    assert _rows(piped, query.format("LIKE")) == []
+    assert _rows(piped, query.format("ILIKE")) == [("quickstart",)]
+
+
+def test_outputs_without_a_name_get_one(session: Session) -> None:
+    result = session.execute("SELECT count(*), max(name), name || 'x' FROM mz_clusters GROUP BY name;")[0]
+    assert result.columns == ("count", "max", "?column?")
+
+
+def test_show_lists_a_kind(piped: Session) -> None:
+    (result,) = piped.execute("SHOW SINKS")
+    assert result.columns == ("name", "type", "cluster", "comment")
+    assert result.rows == (("user_activity_iceberg", "iceberg", "quickstart", ""),)
+    assert _rows(piped, "SHOW SOURCES FROM materialize.public") == [("n", "load-generator", None, "")]
+    assert _rows(piped, "SHOW CONNECTIONS") == [("lake", "iceberg-catalog", "")]
+    for kind in ("SECRETS", "VIEWS", "MATERIALIZED VIEWS"):
+        assert _rows(piped, f"SHOW {kind}") == []
+
+
+def test_show_filters(piped: Session) -> None:
+    piped.execute("CREATE CLUSTER small (SIZE = 'local[1]');")
+    assert _rows(piped, "SHOW CLUSTERS LIKE 's%'") == [("small", "r1 (local[1])", None, "")]
+    assert [row[:1] for row in _rows(piped, "SHOW CLUSTERS WHERE name <> 'small'")] == [("quickstart",)]
+    assert _rows(piped, "SHOW SINKS IN CLUSTER small") == []
+    assert len(_rows(piped, "SHOW SINKS IN CLUSTER quickstart WHERE type = 'iceberg'")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "under"),
+    [
+        ("SHOW SINKS WHERE nam = 'x';", "SQ2283", "nam"),
+        ("SHOW SINKS IN CLUSTER nope;", "SQ2313", "nope"),
+        ("SHOW SINKS FROM nope;", "SQ2004", "nope"),
+        ("SHOW CREATE SINK nope;", "SQ2001", "nope"),
+        ("SHOW CREATE CLUSTER nope;", "SQ2313", "nope"),
+        ("SHOW nope;", "SQ2630", "nope"),
+    ],
+)
+def test_mistakes_in_show_are_shown(piped: Session, text: str, code: str, under: str) -> None:
+    error = fails(piped, text)
+    assert error.span is not None
+    assert (code, under) == (error.code, text[error.span.start : error.span.end])
+
+
+def test_show_create_prints_what_creates_the_same_again(piped: Session) -> None:
+    ((name, text),) = _rows(piped, "SHOW CREATE SINK user_activity_iceberg")
+    assert name == NAME
+    (again,) = piped.execute(str(text))
+    assert [notice.code for notice in again.notices] == ["SQ2012"]
+    (same,) = piped.execute(SINK)
+    assert again.names == same.names
+
+
+def test_settings_are_shown(session: Session) -> None:
+    assert _rows(session, "SHOW enable_iceberg_sink") == [("true",)]
+    session.execute("ALTER SYSTEM SET enable_iceberg_sink = false; SET cluster = other;")
+    assert _rows(session, "SHOW enable_iceberg_sink") == [("false",)]
+    assert ("cluster", "other") in _rows(session, "SHOW ALL")
+    fresh = Session()
+    assert ("enable_iceberg_sink", "false") in _rows(fresh, "SHOW ALL")
+    assert ("cluster", "quickstart") in _rows(fresh, "SHOW ALL")
