@@ -5,7 +5,7 @@ from __future__ import annotations
 from lark import Token
 
 from sinkql import ast
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, Span
 from sinkql.parser import tree, value
 from sinkql.parser.build_sink import sink
 from sinkql.parser.build_source import source
@@ -128,23 +128,22 @@ def _connection(node: Node) -> ast.CreateConnection:
 def _validate(options: tuple[ast.Option, ...]) -> bool | None:
     found = None
     for option in options:
-        if option.name != "VALIDATE" or found is not None:
-            raise SinkqlError(
-                "SQ1023",
-                f"expected VALIDATE once, found {option.name}",
-                option.name_span,
-                hint="Write WITH (VALIDATE = false).",
-            )
+        if option.name != "VALIDATE":
+            raise _not_validate(f"connections have no WITH option {option.name}", option.name_span)
+        if found is not None:
+            raise _not_validate("VALIDATE is given twice", option.name_span)
         match option.value:
             case None:
                 found = True
             case ast.Boolean(value=written):
                 found = written
             case other:
-                raise SinkqlError(
-                    "SQ1023", "VALIDATE takes true or false", other.span, hint="Write WITH (VALIDATE = false)."
-                )
+                raise _not_validate("VALIDATE takes true or false", other.span)
     return found
+
+
+def _not_validate(message: str, place: Span) -> SinkqlError:
+    return SinkqlError("SQ1023", message, place, hint="Write WITH (VALIDATE = false).")
 
 
 def _view(node: Node) -> ast.CreateView:

@@ -88,8 +88,8 @@ def _still_open(lexemes: Sequence[Lexeme], text: str) -> str | None:
 
 
 def _near(found: Lexeme, expected: frozenset[str]) -> str | None:
-    if found.kind != "WORD":
+    if found.kind != "WORD" or found.keyword in grammar.keywords():
         return None
     choices = sorted((expected & grammar.keywords()) | ({"SELECT", "VALUES", "WITH"} if "QUERY" in expected else set()))
     near = nearest(found.text, choices)
-    return f"Did you mean {near}?" if near is not None and near != found.keyword else None
+    return f"Did you mean {near}?" if near is not None else None

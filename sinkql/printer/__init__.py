@@ -33,9 +33,7 @@ def _statement(statement: ast.Statement) -> str:
         case ast.CreateConnection():
             return _connection(statement)
         case ast.CreateCluster():
-            return part.clauses(
-                f"CREATE CLUSTER {_guard(statement)}{part.ident(statement.name)}", part.options(statement.options)
-            )
+            return f"CREATE CLUSTER {_guard(statement)}{part.ident(statement.name)} {part.options(statement.options)}"
         case ast.CreateSource():
             return _source(statement)
         case ast.CreateView():

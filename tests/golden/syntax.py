@@ -73,7 +73,7 @@ def _inline(node: object) -> str:
         case ast.Name(parts=parts):
             return ".".join(_inline(part) for part in parts)
         case ast.Ident(value=value):
-            return value if value.isidentifier() else f'"{value}"'
+            return value if value.isidentifier() and value == value.lower() else f'"{value}"'
         case ast.Query(text=text):
             return f"Query {text}"
         case ast.Text(value=value):
@@ -82,7 +82,13 @@ def _inline(node: object) -> str:
             return name if value is None else f"{name} = {_inline(value)}"
         case tuple():
             return f"[{', '.join(_inline(each) for each in node)}]"
-        case str() | bool() | int():
+        case ast.Number(text=text):
+            return text
+        case ast.Boolean(value=truth):
+            return str(truth).upper()
+        case ast.Word(name=name):
+            return f"Word {_inline(name)}"
+        case str() | bool() | int() | None:
             return repr(node)
     fields = ", ".join(f"{name}: {_inline(value)}" for name, value in _fields(node))
     return f"{type(node).__name__}({fields})" if fields else type(node).__name__

@@ -1,0 +1,227 @@
+"""Any statement that the printer may be given, and any text that the parser may be given."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from sinkql import ast, words
+from sinkql.parser import grammar
+
+_WORDS = sorted(grammar.keywords() | words.QUOTED | words.SHOWN)
+_CHARACTERS = st.characters(exclude_characters="\0", codec="utf-8")
+_TEXT = st.text(_CHARACTERS, max_size=8)
+_PLAIN = st.sampled_from(["a", "orders", "_x$1", "größe", "x2"])
+_NAMES = st.one_of(
+    _PLAIN,
+    st.sampled_from(_WORDS).map(str.lower),
+    st.sampled_from(_WORDS),
+    st.text(_CHARACTERS, min_size=1, max_size=5).filter(lambda name: name not in (".", "..")),
+)
+_QUERIES = st.sampled_from(
+    [
+        "SELECT 1",
+        "SELECT a, ';' AS b\nFROM t -- why;\nWHERE c = $$;$$",
+        "WITH q AS (SELECT 1) SELECT * FROM q",
+        "VALUES (1, 'x'), (2, E'\\'')",
+        '(SELECT 1) UNION ALL SELECT /* ; /* ; */ */ "s;" FROM u',
+        "TABLE t",
+    ]
+)
+_TYPES = ["bigint", "numeric(10,2)", "timestamp(6) with time zone", "double precision", "text[]", "text list"]
+
+idents = st.builds(ast.Ident, _NAMES)
+names = st.lists(idents, min_size=1, max_size=3).map(lambda parts: ast.Name(tuple(parts)))
+ident_tuples = st.lists(idents, min_size=1, max_size=3).map(tuple)
+texts = st.builds(ast.Text, _TEXT)
+queries = st.builds(ast.Query, _QUERIES)
+numbers = st.builds(ast.Number, st.sampled_from(["0", "-1", "1.5", ".5", "1.", "1E3", "-1E-3"]))
+secrets = st.builds(ast.SecretRef, names)
+scalars = st.one_of(numbers, st.builds(ast.Boolean, st.booleans()), st.just(ast.Null()), st.builds(ast.Interval, _TEXT))
+concats = st.lists(st.one_of(texts, secrets), min_size=2, max_size=3).map(lambda parts: ast.Concat(tuple(parts)))
+values = st.recursive(
+    st.one_of(scalars, texts, secrets, concats, st.builds(ast.Word, names)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: ast.Sequence(tuple(items))),
+        st.lists(st.builds(ast.MapEntry, _TEXT, inner), max_size=3).map(lambda entries: ast.Map(tuple(entries))),
+    ),
+    max_leaves=4,
+)
+settings = st.one_of(scalars, texts, st.builds(ast.Word, names))
+assigned = st.one_of(
+    st.none(),
+    settings,
+    st.lists(settings, min_size=2, max_size=3).map(lambda items: ast.Sequence(tuple(items))),
+)
+
+
+def _label(label: str) -> st.SearchStrategy[ast.Option]:
+    lowered = values.filter(lambda value: label != "CATALOG TYPE" or not isinstance(value, ast.Text))
+    # the last word of an unknown name without a value is its value
+    may_stand_alone = label in words.OPTION_NAMES or " " not in label
+    return st.builds(ast.Option, st.just(label), st.one_of(st.none(), lowered) if may_stand_alone else lowered)
+
+
+options = st.sampled_from([*sorted(words.OPTION_NAMES), "UNKNOWN", "NOT KNOWN", "GROUP"]).flatmap(_label)
+some_options = st.lists(options, min_size=1, max_size=3).map(tuple)
+any_options = st.lists(options, max_size=3).map(tuple)
+truths = st.booleans()
+
+columns = st.one_of(
+    st.builds(ast.ColumnDef, idents),
+    st.builds(ast.ColumnDef, idents, st.builds(ast.TypeName, st.sampled_from(_TYPES)), truths),
+)
+formats = st.one_of(
+    st.builds(ast.Format, st.just("JSON"), array=truths),
+    st.builds(ast.Format, st.sampled_from(["PARQUET", "AVRO", "TEXT", "BYTES", "CSV"])),
+    st.builds(
+        ast.Format,
+        st.just("CSV"),
+        header=st.just(True),
+        names=st.one_of(st.just(()), ident_tuples),
+        delimiter=st.sampled_from([None, ";", "'", "\t"]),
+    ),
+    st.builds(ast.Format, st.just("CSV"), column_count=st.integers(1, 9), delimiter=st.sampled_from([None, "|"])),
+)
+includes = st.builds(
+    ast.Include, st.sampled_from(["KEY", "TIMESTAMP", "PARTITION", "OFFSET", "HEADERS"]), st.one_of(st.none(), idents)
+)
+transforms = st.one_of(
+    st.builds(ast.Transform, st.just("identity"), idents),
+    st.builds(ast.Transform, st.sampled_from(["year", "month", "day", "hour"]), idents),
+    st.builds(ast.Transform, st.sampled_from(["bucket", "truncate"]), idents, st.integers(1, 99)),
+)
+modes = st.sampled_from([ast.Mode("upsert"), ast.Mode("append"), ast.Mode("append", changelog=False)])
+
+create_secrets = st.builds(
+    ast.CreateSecret,
+    names,
+    st.one_of(
+        texts,
+        st.lists(texts, min_size=2, max_size=3).map(lambda parts: ast.Concat(tuple(parts))),
+        st.builds(ast.Call, st.sampled_from(["env_var", "file"]), texts.map(lambda text: (text,))),
+    ),
+    truths,
+)
+create_connections = st.builds(
+    ast.CreateConnection,
+    names,
+    st.sampled_from(sorted(words.CONNECTION_KINDS | {"ELSEWHERE"})),
+    some_options,
+    st.one_of(st.none(), truths),
+    truths,
+)
+create_clusters = st.builds(ast.CreateCluster, idents, some_options, truths)
+
+
+@st.composite
+def _sources(draw: st.DrawFn) -> ast.CreateSource:
+    files = draw(truths)
+    with_columns = draw(truths)
+    return ast.CreateSource(
+        name=draw(names),
+        kind="FILES" if files else "LOAD GENERATOR",
+        options=draw(some_options if files else any_options),
+        columns=tuple(draw(st.lists(columns, min_size=1, max_size=3))) if with_columns else (),
+        primary_key=draw(st.one_of(st.just(()), ident_tuples)) if with_columns else (),
+        cluster=draw(st.one_of(st.none(), idents)),
+        connection=draw(st.one_of(st.none(), names)) if files else None,
+        generator=None if files else draw(st.sampled_from(["COUNTER", "KEY VALUE"])),
+        format=draw(st.one_of(st.none(), formats)),
+        include=tuple(draw(st.lists(includes, max_size=2))),
+        envelope=draw(st.sampled_from([None, "NONE", "UPSERT", "DEBEZIUM", "MATERIALIZE"])),
+        with_options=draw(any_options),
+        if_not_exists=draw(truths),
+    )
+
+
+@st.composite
+def _views(draw: st.DrawFn) -> ast.CreateView:
+    materialized = draw(truths)
+    or_replace = draw(truths)
+    return ast.CreateView(
+        name=draw(names),
+        query=draw(queries),
+        materialized=materialized,
+        columns=draw(st.one_of(st.just(()), ident_tuples)),
+        cluster=draw(st.one_of(st.none(), idents)) if materialized else None,
+        with_options=draw(any_options) if materialized else (),
+        if_not_exists=not or_replace and draw(truths),
+        or_replace=or_replace,
+        temporary=not materialized and draw(truths),
+    )
+
+
+create_sinks = st.builds(
+    ast.CreateSink,
+    relation=names,
+    kind=st.just("ICEBERG CATALOG"),
+    connection=names,
+    name=st.one_of(st.none(), names),
+    options=any_options,
+    cluster=st.one_of(st.none(), idents),
+    aws_connection=st.one_of(st.none(), names),
+    format=st.sampled_from([None, "PARQUET"]),
+    key=st.one_of(st.none(), st.builds(ast.Key, ident_tuples, truths)),
+    mode=st.one_of(st.none(), modes),
+    partition_by=st.lists(transforms, max_size=2).map(tuple),
+    with_options=any_options,
+    if_not_exists=truths,
+)
+_KINDS = st.sampled_from(["SECRET", "CONNECTION", "CLUSTER", "SOURCE", "VIEW", "MATERIALIZED VIEW", "SINK"])
+shows = st.one_of(
+    st.builds(
+        ast.Show,
+        _KINDS.map(lambda kind: kind + "S"),
+        st.one_of(st.none(), names),
+        st.one_of(st.none(), idents),
+        like=st.one_of(st.none(), texts),
+    ),
+    st.builds(ast.Show, st.just("SINKS"), where=st.just(ast.Query("name = ';' AND (x)"))),
+)
+explains = st.builds(
+    ast.Explain,
+    st.one_of(
+        queries,
+        create_sinks,
+        _views(),
+        st.builds(ast.ItemRef, st.sampled_from(["SINK", "SOURCE", "VIEW", "MATERIALIZED VIEW"]), names),
+    ),
+    st.sampled_from(["RAW", "OPTIMIZED", "PHYSICAL", "SPARK SQL"]),
+    st.sampled_from(["TEXT", "JSON"]),
+)
+statements = st.one_of(
+    create_secrets,
+    create_connections,
+    create_clusters,
+    _sources(),
+    _views(),
+    create_sinks,
+    st.builds(ast.Drop, _KINDS, st.lists(names, min_size=1, max_size=2).map(tuple), truths, truths),
+    shows,
+    st.builds(ast.ShowCreate, _KINDS, names, truths),
+    st.builds(ast.ShowVariable, st.one_of(st.none(), idents)),
+    st.builds(ast.AlterSystem, idents, assigned),
+    st.builds(ast.SetVariable, idents, assigned, st.sampled_from([None, "SESSION", "LOCAL"])),
+    explains,
+    st.builds(ast.Select, queries),
+)
+
+_SCRAPS = [
+    *_WORDS,
+    *"()[]{},;.:=|-*'\"$",
+    "=>",
+    "||",
+    "--",
+    "/*",
+    "*/",
+    "$$",
+    "E'",
+    "X'",
+    "\\u12",
+    "1",
+    "a",
+    "ſ",
+    "İ",
+    "\n",
+]
+soups = st.lists(st.one_of(st.sampled_from(_SCRAPS), st.text(max_size=2)), max_size=30).map(" ".join)

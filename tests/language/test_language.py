@@ -1,0 +1,114 @@
+"""What is printed parses to the same statement; no text makes the parser fail in any way but a coded error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from statements import soups, statements
+
+from sinkql import ast
+from sinkql.errors import SinkqlError, Span, render
+from sinkql.parser import complete, parse
+from sinkql.printer import to_sql
+
+
+@settings(max_examples=500, deadline=None)
+@given(statements)
+def test_printed_statement_parses_to_itself(statement: ast.Statement) -> None:
+    printed = to_sql(statement)
+    assert (statement,) == parse(printed)
+    assert printed == to_sql(parse(printed)[0])
+    assert complete(printed)
+
+
+@settings(max_examples=300, deadline=None)
+@given(statements, st.data())
+def test_redacted_statement_parses(statement: ast.Statement, data: st.DataObject) -> None:
+    printed = to_sql(statement, redacted=True)
+    assert printed == to_sql(parse(printed)[0], redacted=True)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.one_of(st.text(max_size=40), soups))
+@example("\ud800")
+@example("CREATE SECRET s AS E'\\U00110000'")
+def test_any_text_parses_or_gets_a_coded_error(text: str) -> None:
+    check(text)
+
+
+@settings(max_examples=500, deadline=None)
+@given(statements, st.data())
+def test_damaged_statement_parses_or_gets_a_coded_error(statement: ast.Statement, data: st.DataObject) -> None:
+    printed = to_sql(statement)
+    start = data.draw(st.integers(0, len(printed)))
+    end = data.draw(st.integers(start, min(len(printed), start + 10)))
+    check(printed[:start] + data.draw(soups) + printed[end:])
+
+
+def check(text: str) -> None:
+    error = _error(text)
+    if error is None:
+        return
+    assert error.code.startswith(("SQ10", "SQ29"))
+    assert error.span is not None
+    assert 0 <= error.span.start <= error.span.end <= len(text)
+    assert error.code in render(error.within(path="x.sql", text=text))
+
+
+def _error(text: str) -> SinkqlError | None:
+    try:
+        parse(text)
+    except SinkqlError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("opening", ["(", "[", "MAP['a' => ", "1 + (", "CASE WHEN (", "/*"])
+@pytest.mark.parametrize("count", [50, 101, 100_000])
+def test_nesting_never_runs_out_of_stack(opening: str, count: int) -> None:
+    check(f"CREATE CLUSTER c (X = {opening * count}")
+    check(f"SELECT {opening * count}")
+
+
+def test_long_lists_never_run_out_of_stack() -> None:
+    many = 20_000
+    parse(f"DROP SINK {', '.join('s' for _ in range(many))}")
+    parse(f"CREATE SECRET s AS {' || '.join(repr('x') for _ in range(many))}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", False),
+        ("SELECT 1", False),
+        ("SELECT 1;", True),
+        ("SELECT 1; -- done", True),
+        ("SELECT ';", False),
+        ("SELECT 1; /* ;", False),
+        ('SELECT ";', False),
+        ("SELECT $$;", False),
+        ("SELEC;", True),
+        ("CREATE CLUSTER c (;", True),
+    ],
+)
+def test_input_is_complete_at_its_last_semicolon(text: str, expected: bool) -> None:
+    assert expected == complete(text)
+
+
+def test_input_that_ends_too_early_is_blamed_behind_its_last_character() -> None:
+    error = _error("CREATE SINK s   \n\n  ")
+    assert error is not None
+    assert error.span == Span(13, 13)
+
+
+def test_importing_the_parser_builds_no_tables() -> None:
+    program = "import sinkql.parser, sinkql.parser.grammar as g; print(g._lark.cache_info().currsize)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "0\n"
+
+
+def test_empty_statements_are_left_out() -> None:
+    assert not parse(" ; -- nothing\n ;; /* at /* all */ */")
