@@ -196,6 +196,18 @@ def test_merged_runs_stay_above_the_base(sink: Sink, monkeypatch: pytest.MonkeyP
     assert {(id_, "a" if id_ % 2 else "g") for id_ in range(200)} == set(duckdb_rows(sink.table))
 
 
+def test_merge_of_all_runs_forgets_keys_that_are_gone(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "FAN", 2)
+    sink.buckets, sink.change = 1, "retract"
+    sink.apply(_rows([1, 2], last="$diff"))
+    sink.apply(batch_of({"id": [1], "note": ["a"], "$diff": [-1]}, TYPES))
+    assert [run.rows for run in sink.index.runs] == [1]
+    sink.apply(batch_of({"id": [2], "note": ["a"], "$diff": [-1]}, TYPES))
+    assert sink.index.runs == ()
+    sink.apply(_rows([1], last="$diff"))
+    assert {(1, "a")} == set(duckdb_rows(sink.table))
+
+
 def test_merge_does_not_cross_a_foreign_run(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "FAN", 2)
     sink.buckets, sink.change = 1, "retract"
