@@ -54,10 +54,10 @@ class Control:
         return self._lease_seconds
 
     def acquire(self, sink_id: str, *, owner: str, takeover: bool) -> int:
-        """Lease the sink to `owner`; return the lease's epoch. Raises SQ5201 (held), SQ5203 (being dropped)."""
+        """Lease the sink to `owner`; return the lease's epoch. Raises SQ5201 (held), SQ5208 (being dropped)."""
         with self._database.write() as connection:
             if _desired(connection, sink_id) == "dropped":
-                raise SinkqlError("SQ5203", "sink is being dropped", hint="Create it again to run it.")
+                raise SinkqlError("SQ5208", "sink is being dropped", hint="Create it again to run it.")
             holder = _holder(connection, sink_id)
             if holder is not None and holder.owner != owner and not takeover and holder.live(self._clock()):
                 raise _running(holder.process)

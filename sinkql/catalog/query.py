@@ -34,7 +34,7 @@ class Table:
 
 
 def select(query: ast.Query, database: Database) -> Table:
-    """Run a query over system relations. Raises SQ2951 (another relation), SQ2281 to SQ2284 (mistakes in the query)."""
+    """Run a query over system relations. Raises SQ2980 (another relation), SQ2281 to SQ2284 (mistakes in the query)."""
     text = _Text(query)
     tree = text.parse()
     _name_outputs(tree)
@@ -184,7 +184,7 @@ def _unknown_relation(table: exp.Table, text: _Text) -> SinkqlError:
         )
     shown = name or table.sql(_DIALECT)
     return SinkqlError(
-        "SQ2951",
+        "SQ2980",
         f'SELECT over "{shown}" is not supported yet',
         span,
         hint="Select from system relations such as mz_sinks; read a sink's table with DuckDB, Spark or PyIceberg.",

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from sinkql import physical
 from sinkql.cli.live import Face
 from sinkql.cli.output import Output
+from sinkql.mask import mask
 from sinkql.session import Session
 
 
 def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
     """Run a script's statements, print what they answer, and return the full names of the sinks that it names."""
     sinks = []
+    shown = mask(text).text
     for result in session.stream(text, path):
         for notice in result.notices:
-            output.notice(notice, path=path, text=text)
+            output.notice(notice, path=path, text=shown)
         if result.columns:
             output.table(result.columns, result.rows)
         elif output.format == "text":

@@ -23,7 +23,7 @@ class Control(Protocol):
     def acquire(self, sink_id: str, *, owner: str, takeover: bool) -> int:
         """Lease the sink to `owner` and return the lease's epoch, above all earlier ones of this sink.
 
-        Raises SQ5201 while another live owner holds it, unless `takeover`; SQ5203 if the sink is being dropped.
+        Raises SQ5201 while another live owner holds it, unless `takeover`; SQ5208 if the sink is being dropped.
         """
 
     def renew(self, sink_id: str, *, owner: str) -> None:

@@ -115,7 +115,7 @@ def test_sink_that_is_dropped_cannot_be_leased(control: Control) -> None:
     for sink in ("s", "never there"):
         with pytest.raises(SinkqlError) as raised:
             control.acquire(sink, owner="a", takeover=True)
-        assert _code(raised) == "SQ5203"
+        assert _code(raised) == "SQ5208"
 
 
 def test_resuming_a_sink_does_not_undo_its_drop(control: Control) -> None:
