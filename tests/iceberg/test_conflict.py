@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyiceberg.types import StringType
 from support import strangers
@@ -9,6 +11,7 @@ from support.lake import NAMESPACE, Lake, Sink
 from support.readers import pyiceberg_rows
 
 from sinkql.connector.stream import RedoBatchError
+from sinkql.connectors.iceberg.target import Target
 from sinkql.errors import SinkqlError
 
 
@@ -295,3 +298,21 @@ def test_another_sink_on_an_upsert_table_fences_the_first(any_lake: Lake, name: 
         assert code_of(caught) == "SQ5101"
     second.put((1, "b"))
     assert any_lake.rows(name) == [(1, "b")]
+
+
+def test_foreign_append_right_after_a_commit_is_read_into_the_index(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    post = Target.post
+
+    def post_then_stranger(*arguments: Any) -> None:  # as the method patched
+        post(*arguments)
+        monkeypatch.undo()
+        strangers.append(lake.table(name), (5, "theirs"))
+
+    monkeypatch.setattr(Target, "post", post_then_stranger)
+    sink.put((1, "a"))
+    sink.put((5, "mine"))
+    assert lake.rows(name) == [(1, "a"), (5, "mine")]

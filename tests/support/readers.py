@@ -49,7 +49,8 @@ def duckdb_rest(table: str, *, rest_port: int, s3_port: int, secret: str, column
 def pyiceberg_rows(table: Table, columns: tuple[str, ...] = ("*",)) -> Rows:
     """Return the sorted rows that PyIceberg reads."""
     found = table.scan(selected_fields=columns).to_arrow().to_pylist()
-    return _sorted([tuple(row.values()) for row in found])
+    names = found[0].keys() if found and columns == ("*",) else columns
+    return _sorted([tuple(row[name] for name in names) for row in found])
 
 
 def _sorted(rows: Rows) -> Rows:

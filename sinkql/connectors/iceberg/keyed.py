@@ -67,13 +67,11 @@ class UpsertMode:
         """Upserts have no changelog."""
         return 0
 
-    def settled(self, table: Table) -> None:
+    def settled(self, snapshot: int) -> None:
         """Go on with the index as it was staged."""
         assert self._staged is not None, "nothing staged"
-        index, self._staged = self._staged, None
-        # Not the head: another writer may have committed between our commit and this load.
-        commits = (each for each in ancestry(table) if (own(each, index.sink) or {}).get("commit") == index.commit)
-        self._index, self._true_at = index, next((each.snapshot_id for each in commits), None)
+        self._index, self._staged = self._staged, None
+        self._true_at = snapshot
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """Delete runs and manifests that neither the last two markers nor this index reach."""

@@ -115,6 +115,18 @@ def landed(table: Table, sink: str, field: Literal["claim", "commit"], value: st
     return any((own(snapshot, sink) or {}).get(field) == value for snapshot in ancestry(table))
 
 
+def written(table: Table, sink: str, commit: str) -> Kept | None:
+    """Return the marker in the snapshot that a commit of the sink made; None where only the property is left of it."""
+    found = None
+    for snapshot in ancestry(table):
+        values = own(snapshot, sink)
+        if values is not None and values.get("commit") == commit:
+            found = snapshot, values  # the oldest: claims after it repeat its commit
+        elif values is not None:
+            break
+    return _decode(table, found[1], found[0].snapshot_id, found[0].sequence_number or 0) if found else None
+
+
 def offsets_file(snapshot: Snapshot) -> str | None:
     """Return the name of the file that holds a snapshot's offsets, if they are not in its summary."""
     text = snapshot.summary.get("sinkql.offsets") if snapshot.summary else None

@@ -29,8 +29,8 @@ class Mode(Protocol):
     def timestamp(self, task: WriteTask) -> int:
         """Return the last `_mz_timestamp` that the task wrote, 0 if none."""
 
-    def settled(self, table: Table) -> None:
-        """Take what was staged as true: the commit stands, and `table` is a load with it."""
+    def settled(self, snapshot: int) -> None:
+        """Take what was staged as true: the commit stands, as this snapshot."""
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """Delete own files outside the table that nothing reaches."""
@@ -59,7 +59,7 @@ class AppendMode:
         assert isinstance(task, AppendTask)
         return task.timestamp or 0
 
-    def settled(self, table: Table) -> None:
+    def settled(self, snapshot: int) -> None:
         """Nothing was staged."""
 
     def sweep(self, table: Table, kept: Kept) -> None:

@@ -128,13 +128,13 @@ class IcebergWriter:
         timestamp = max(kept.timestamp, self._mode_of.timestamp(task))
         batch = Batch(entries, marker, kept.marker.commit, timestamp, self._wanted)
         self._table = land(self._target, table, batch)
-        self._mode_of.settled(self._table)
-        head = self._table.current_snapshot()
-        assert head is not None
-        self._kept = markers.Kept(marker, timestamp, head.snapshot_id, head.sequence_number or 0)
+        # Others may have committed since: what is known of the rows holds for this commit's own snapshot.
+        done = markers.written(self._table, marker.sink, marker.commit)
+        self._kept = done or markers.Kept(marker, timestamp, snapshot=0, sequence=0)
+        self._mode_of.settled(self._kept.snapshot)
         return Committed(
             marker=marker,
-            snapshot=head.snapshot_id,
+            snapshot=self._kept.snapshot,
             rows=sum(result.rows for result in results),
             bytes=sum(entry.size for entry in entries),
             files=len(entries),
