@@ -96,13 +96,7 @@ class Face:
             case SinkStalled():
                 self._stalled(event)
             case SinkStopped():
-                self.sinks.setdefault(event.sink, _Row()).state = event.ending
-                self._say(
-                    f"sink {short_name(event.sink)} ended: {event.ending}",
-                    event="stopped",
-                    sink=event.sink,
-                    why=event.ending,
-                )
+                self._stopped(event)
 
     def _committed(self, event: SinkCommitted, now: float) -> None:
         row = self.sinks.setdefault(event.sink, _Row())
@@ -135,6 +129,19 @@ class Face:
             click.echo(json.dumps({"event": "stalled", "sink": event.sink, "error": as_data(event.error)}))
         else:
             self._print(f"sink {short_name(event.sink)} is stalled\n{render(event.error)}{again}")
+
+    def _stopped(self, event: SinkStopped) -> None:
+        self.sinks.setdefault(event.sink, _Row()).state = event.ending
+        error = as_data(event.error) if event.error is not None else None
+        self._say(
+            f"sink {short_name(event.sink)} ended: {event.ending}",
+            event="stopped",
+            sink=event.sink,
+            why=event.ending,
+            **({"error": error} if error else {}),
+        )
+        if event.error is not None and self.output.format == "text":
+            self._print(render(event.error))
 
     def _say(self, text: str, *, live: bool = True, **data: Any) -> None:
         """Print an event's line; on a terminal the table shows those with `live` false."""
