@@ -68,7 +68,8 @@ _FROM_TEXT = {
 }  # fmt: skip
 
 _DOUBLE_TO_NUMERIC = (
-    "CASE WHEN isnan(@0) OR abs(@0) = double('Infinity') "
+    # NULL first: format_string gives the text null for it
+    "CASE WHEN @0 IS NULL THEN NULL WHEN isnan(@0) OR abs(@0) = double('Infinity') "
     "THEN CAST(raise_error('no NaN or infinity in numeric') AS {0}) "
     "WHEN substring(format_string('%.15e', abs(@0)), 17, 1) = '5' AND CAST(format_string('%.15e', @0) AS DOUBLE) = @0 "
     "THEN CAST(raise_error('more than 15 significant digits') AS {0}) ELSE CAST(format_string('%.14e', @0) AS {0}) END"
