@@ -172,7 +172,8 @@ def columns_of(operator: Operator) -> tuple[Column, ...]:
             outputs = tuple(Column(each.name, each.type, each.nullable) for each in operator.outputs)
             return outputs or columns_of(operator.input)
         case Union():
-            return columns_of(operator.inputs[0])
+            alike = zip(*map(columns_of, operator.inputs), strict=True)
+            return tuple(Column(each[0].name, each[0].type, any(own.nullable for own in each)) for each in alike)
         case Aggregate():
             calls = (Column(each.name, each.type, each.function != "count") for each in operator.calls)
             return (*operator.group, *calls)

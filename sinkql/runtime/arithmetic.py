@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -85,23 +86,27 @@ def _decimal_total(values: pa.Array, index: Ints, count: int) -> pa.Array:
 
 def add(left: pa.Array, right: pa.Array) -> pa.Array:
     """Return the sums, of the operands' common type; raises SumOverflowError."""
+    return _combine(left, right, pc.add_checked)
+
+
+def subtract(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Return the differences, of the operands' common type; raises SumOverflowError."""
+    return _combine(left, right, pc.subtract_checked)
+
+
+def _combine(left: pa.Array, right: pa.Array, function: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
     try:
         if pa.types.is_decimal(left.type):
-            # 38 digits and 38 digits: Arrow adds them only where there is a 39th
+            # 38 digits and 38 digits may have 39: only the cast back tells
             wide = pa.decimal256(39, left.type.scale)
-            return _cast(pc.add(left.cast(wide), right.cast(wide)), left.type)
-        if pa.types.is_floating(left.type):
-            return _add_floats(left, right)
-        return pc.add_checked(left, right)
+            return _cast(function(left.cast(wide), right.cast(wide)), left.type)
+        found = function(left, right)
     except pa.ArrowInvalid as error:
         raise SumOverflowError from error
-
-
-def _add_floats(left: pa.Array, right: pa.Array) -> pa.Array:
-    found = pc.add(left, right)
-    overflowed = pc.and_(pc.is_inf(found), pc.and_(pc.is_finite(left), pc.is_finite(right)))
-    if pc.any(overflowed).as_py():
-        raise SumOverflowError
+    if pa.types.is_floating(left.type):
+        overflowed = pc.and_(pc.is_inf(found), pc.and_(pc.is_finite(left), pc.is_finite(right)))
+        if pc.any(overflowed).as_py():
+            raise SumOverflowError
     return found
 
 

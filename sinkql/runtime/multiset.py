@@ -113,8 +113,8 @@ def _count(argument: Argument, changed: _Changed, groups: Groups, found: Found, 
     values = arithmetic.restored(changed.values, arrow_type(argument.type)).cast(type_)
     state.old[name] = pc.coalesce(found.column(name, type_), arithmetic.zeros(type_, count))
     gains = arithmetic.total(values.take(pa.array(appeared)), changed.group[appeared], count)
-    losses = arithmetic.total(pc.negate(values.take(pa.array(vanished))), changed.group[vanished], count)
-    state.new[name] = arithmetic.add(arithmetic.add(state.old[name], gains), losses)
+    losses = arithmetic.total(values.take(pa.array(vanished)), changed.group[vanished], count)
+    state.new[name] = arithmetic.add(arithmetic.subtract(state.old[name], losses), gains)
 
 
 def _extreme(

@@ -18,7 +18,7 @@ from sinkql import physical
 from sinkql.connector.stream import Limit, Offsets, Split, Tally, WriteResult
 from sinkql.connector.types import arrow_type
 from sinkql.runtime import state
-from sinkql.runtime.engine import Arrangements, Attempt
+from sinkql.runtime.engine import Arrangements, Attempt, Engine
 
 Row = tuple[Any, ...]
 Change = tuple[Row, int]
@@ -92,9 +92,11 @@ class Taking:
 class Pipeline:
     """Run one view's operators batch by batch over its sources, and keep what they give."""
 
-    def __init__(self, folder: Path, view: physical.Operator, *, buckets: int = 2) -> None:
+    def __init__(
+        self, folder: Path, view: physical.Operator, *, buckets: int = 2, engine: Engine | None = None
+    ) -> None:
         self.folder = folder
-        self.engine = LocalEngine(buckets)
+        self.engine = engine or LocalEngine(buckets)
         self.reads = {each.source: each for each in physical.walk(view) if isinstance(each, physical.Read)}
         self.readers = {name: Listed(read, []) for name, read in self.reads.items()}
         self.inputs: dict[str, Counter[Row]] = {name: Counter() for name in self.reads}
@@ -105,7 +107,8 @@ class Pipeline:
             view, "iceberg", connection, physical.columns_of(view), "upsert", change, False, tuple(self.names), True, {}
         )
         self.job = physical.Job("sink", "id", "quickstart", "local[*]", {}, 1000, 1_000_000, write, {})
-        self.manifests = [state.save(folder, state.empty(bucketing="local", buckets=buckets), epoch=1)]
+        empty = state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
+        self.manifests = [state.save(folder, empty, epoch=1)]
         self.table: Counter[Row] = Counter()
         self.merged = 0
 
