@@ -61,11 +61,12 @@ class BatchLoop:
         begin = found.end if found is not None else self._initial()
         if found is not None:
             self._check_plan(found)
+            self._restore(begin)
         if once and self.targets is None:
             self.targets = {name: reader.target(begin[name]) for name, reader in self.readers.items()}
         self.marker = self.writer.claim(begin, epoch=epoch)
         self._check_plan(self.marker)
-        self._restore()
+        self._restore(self.marker.end)
         self._load_state()
         self._committed_at = time.monotonic()
         return self.marker
@@ -151,9 +152,9 @@ class BatchLoop:
                 hint="Drop the sink and create it again, into a new table.",
             )
 
-    def _restore(self) -> None:
+    def _restore(self, offsets: JobOffsets) -> None:
         for source, reader in self.readers.items():
-            for name in reader.attachments(self.marker.end[source]):
+            for name in reader.attachments(offsets[source]):
                 path = self.folder / name
                 if path.exists():
                     continue

@@ -26,6 +26,7 @@ from sinkql.runtime.source import SplitSource
 _JAVA = 17
 _SILENT = logging.CRITICAL + 1
 _JAVA_HINT = "Install a Java 17 runtime, such as Debian's openjdk-17-jre-headless, or point JAVA_HOME to one."
+_STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
 _LOG4J = """\
 rootLogger.level = warn
@@ -150,6 +151,8 @@ def _required(settings: Settings, conf: Path) -> dict[str, str]:
         "spark.sql.streaming.pollingDelay": "100ms",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "1",
+        # The other one runs a program for each file that it writes.
+        "spark.sql.streaming.checkpointFileManagerClass": f"{_STREAMING}.FileSystemBasedCheckpointFileManager",
         "spark.sql.warehouse.dir": str(settings.folder / "warehouse"),
         "spark.python.daemon.module": "sinkql.runtime.daemon",
         "spark.python.worker.reuse": "true",

@@ -1,4 +1,4 @@
-"""Jobs by hand, a catalog's control in memory, and what DuckDB and PyIceberg read of a table."""
+"""Jobs by hand, a catalog's control in memory, and what readers find in a table."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import load_catalog
 
 from sinkql import physical
 from sinkql.connector.stream import Context, JobOffsets
 from sinkql.errors import SinkqlError
 from sinkql.runtime.control import Desired, Status
+from support.readers import Rows, duckdb_folder, pyiceberg_rows
 
 COUNTER = physical.Column("counter", "bigint", False)
 _ICEBERG = {
@@ -41,6 +41,20 @@ def counter(
         "first": 0,
     }
     return physical.Read(name, "LOAD GENERATOR", options, (COUNTER,), "retract" if cardinality else "append")
+
+
+def csv_files(folder: Path) -> physical.Read:
+    """Return a source of the CSV files in `folder`/in, of one column."""
+    options = {
+        "path": str(folder / "in"),
+        "glob": "*.csv",
+        "recursive": False,
+        "format": {"name": "CSV", "header": True, "delimiter": ","},
+        "follow": True,
+        "on_error": "fail",
+        "tuning": {"max_files_per_commit": None},
+    }
+    return physical.Read("files", "FILES", options, (physical.Column("id", "bigint"),))
 
 
 def output(name: str, sql: str, type_: str = "bigint", *, origin: physical.Origin | None = None) -> physical.Output:
@@ -147,7 +161,9 @@ class MemoryControl:
         hint: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        self.statuses.append((sink_id, status, error))
+        change = (sink_id, status, error)
+        if change != next((each for each in reversed(self.statuses) if each[0] == sink_id), None):
+            self.statuses.append(change)
 
     def committed(
         self,
@@ -165,27 +181,10 @@ class MemoryControl:
         self.committed_once.set()
 
 
-def rows(folder: Path, table: str = "t", query: str = "SELECT * FROM t ORDER BY ALL") -> list[tuple[Any, ...]]:
-    """Return what a query over the table gives; DuckDB's and PyIceberg's rows of it are asserted equal first."""
-    catalog = SqlCatalog("check", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
+def rows(folder: Path, table: str = "t") -> Rows:
+    """Return the sorted rows of a table; DuckDB's and PyIceberg's are asserted equal first."""
+    catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
     loaded = catalog.load_table(f"n.{table}")
-    connection = duckdb.connect()
-    for name in ("avro", "httpfs", "iceberg"):
-        connection.execute(f"LOAD '{_extension(name)}'")
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"CREATE TABLE duck AS SELECT * FROM iceberg_scan('{loaded.metadata_location}')")
-    arrow = loaded.scan().to_arrow()
-    connection.execute("CREATE TABLE ice AS SELECT * FROM arrow")
-    assert connection.execute("SELECT * FROM duck ORDER BY ALL").fetchall() == (
-        connection.execute("SELECT * FROM ice ORDER BY ALL").fetchall()
-    )
-    del arrow
-    found: list[tuple[Any, ...]] = connection.execute(query.replace(" t", " duck")).fetchall()
+    found = pyiceberg_rows(loaded)
+    assert found == duckdb_folder(loaded.location())
     return found
-
-
-def _extension(name: str) -> Path:
-    from importlib import import_module
-
-    package = Path(str(import_module(f"duckdb_extension_{name}").__file__)).parent
-    return next(package.glob(f"extensions/*/{name}.duckdb_extension"))

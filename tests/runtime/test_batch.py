@@ -1,0 +1,180 @@
+"""Batches around the table's marker, on a real table and without Spark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_engine import LocalEngine
+from support.running import MemoryControl, contexts, counter, csv_files, job, output, rows
+
+from sinkql import faults, physical
+from sinkql.connector.registry import discover
+from sinkql.connector.stream import Committed, RedoBatchError, Writer
+from sinkql.errors import SinkqlError
+from sinkql.runtime.batch import BatchLoop, DivergedError, drain
+from sinkql.runtime.progress import Event, SinkCommitted
+
+GROUPED = physical.Aggregate(
+    physical.Map(counter(up_to=100), (output("g", "`counter` % 3"), output("v", "`counter`"))),
+    "a1",
+    (physical.Column("g", "bigint"),),
+    (
+        physical.AggregateCall("n", "count", None, False, "bigint"),
+        physical.AggregateCall("m", "max", "v", False, "bigint"),
+    ),
+    "append",
+)
+EXPECTED_GROUPS = [(0, 33, 99), (1, 34, 100), (2, 33, 98)]
+
+
+@pytest.fixture(autouse=True)
+def _no_passes() -> Iterator[None]:
+    faults._passes.clear()
+    yield
+    faults._passes.clear()
+
+
+def open_loop(each: physical.Job, folder: Path, events: list[Event] | None = None) -> BatchLoop:
+    registry = discover()
+    context = contexts(folder, each)
+    readers = {read.source: registry.sources[read.connector].reader(read, context) for read in each.reads()}
+    writer = registry.sinks[each.write.connector].writer(each.write, context)
+    told = events if events is not None else []
+    return BatchLoop(each, readers, writer, LocalEngine(), context.folder, MemoryControl(), told.append)
+
+
+def run_once(each: physical.Job, folder: Path, *, epoch: int = 1) -> int:
+    loop = open_loop(each, folder)
+    loop.start(epoch=epoch, once=True)
+    return drain(loop)
+
+
+def test_batches_up_to_the_target_are_in_the_table(tmp_path: Path) -> None:
+    assert run_once(job(counter(up_to=25), tmp_path, max_rows=10), tmp_path) == 3
+    assert [(number,) for number in range(1, 26)] == rows(tmp_path)
+
+
+def test_a_second_start_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
+    run_once(job(counter(up_to=25), tmp_path), tmp_path)
+    longer = job(counter(up_to=40), tmp_path)
+    loop = open_loop(longer, tmp_path)
+    with pytest.raises(SinkqlError) as refused:
+        loop.start(epoch=2, once=True)
+    assert refused.value.code == "SQ3410"  # another UP TO is another plan
+    assert run_once(job(counter(up_to=25), tmp_path), tmp_path, epoch=3) == 0
+    assert len(rows(tmp_path)) == 25
+
+
+def test_a_batch_that_the_table_has_is_finished_and_not_written_again(tmp_path: Path) -> None:
+    loop = open_loop(job(counter(up_to=25), tmp_path), tmp_path)
+    start = loop.start(epoch=1, once=True).end
+    drain(loop)
+    assert loop.process(start, loop.marker.end) is None
+    assert len(rows(tmp_path)) == 25
+
+
+def test_a_batch_that_the_table_does_not_know_is_not_written(tmp_path: Path) -> None:
+    loop = open_loop(job(counter(up_to=25), tmp_path), tmp_path)
+    begin = loop.start(epoch=1).end["counter"]
+    with pytest.raises(DivergedError):
+        loop.process({"counter": {**begin, "count": 7}}, {"counter": {**begin, "count": 9}})
+    assert rows(tmp_path) == []
+
+
+def test_offsets_that_moved_are_committed_without_rows(tmp_path: Path) -> None:
+    none = physical.Map(counter(up_to=25), (), output("w", "`counter` < 0", "boolean"))
+    events: list[Event] = []
+    loop = open_loop(job(none, tmp_path), tmp_path, events)
+    loop.start(epoch=1, once=True)
+    drain(loop)
+    assert [(event.rows, event.read) for event in events if isinstance(event, SinkCommitted)] == [(0, 25)]
+    assert loop.caught_up()
+    assert rows(tmp_path) == []
+
+
+def test_an_endless_source_is_refused_before_its_table_is_touched(tmp_path: Path) -> None:
+    with pytest.raises(SinkqlError) as refused:
+        run_once(job(counter(), tmp_path), tmp_path)
+    assert refused.value.code == "SQ2405"
+
+
+@dataclass
+class Conflicting:
+    """A writer whose first commits are of no use any more."""
+
+    writer: Writer
+    left: int
+
+    def commit(self, *arguments: Any, **named: Any) -> Committed:
+        self.left -= 1
+        if self.left >= 0:
+            raise RedoBatchError
+        return self.writer.commit(*arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.writer, name)
+
+
+@pytest.mark.parametrize(("conflicts", "expected"), [(2, 3), (5, 0)])
+def test_a_batch_is_written_again_after_a_conflict_but_not_for_ever(
+    tmp_path: Path, conflicts: int, expected: int
+) -> None:
+    loop = open_loop(job(counter(up_to=3), tmp_path), tmp_path)
+    loop.writer = Conflicting(loop.writer, conflicts)
+    loop.start(epoch=1, once=True)
+    if expected:
+        drain(loop)
+    else:
+        with pytest.raises(SinkqlError) as stalled:
+            drain(loop)
+        assert stalled.value.code == "SQ5206"
+    assert len(rows(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["read-marker", "data-files", "state-manifest", "attached", "committed", "released", "status", "maintained"],
+)
+@pytest.mark.parametrize("body", [counter(up_to=100), GROUPED], ids=["append", "grouped"])
+def test_a_batch_that_failed_anywhere_is_neither_lost_nor_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, body: physical.Operator
+) -> None:
+    each = job(body, tmp_path, key=("g",) if isinstance(body, physical.Aggregate) else (), max_rows=30)
+    monkeypatch.setenv(faults.VARIABLE, f"{point}#2=fail")
+    for epoch in range(1, 4):
+        try:
+            run_once(each, tmp_path, epoch=epoch)
+        except faults.FaultError:
+            continue
+        break
+    expected = EXPECTED_GROUPS if each.write.key else [(number,) for number in range(1, 101)]
+    assert expected == rows(tmp_path)
+
+
+def test_what_a_source_keeps_is_restored_from_the_table_folder(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("id\n1\n2\n")
+    each = job(csv_files(tmp_path), tmp_path)
+    assert run_once(each, tmp_path) == 1
+    shutil.rmtree(contexts(tmp_path, each).folder)
+    (tmp_path / "in" / "b.csv").write_text("id\n3\n")
+    assert run_once(each, tmp_path, epoch=2) == 1
+    assert rows(tmp_path) == [(1,), (2,), (3,)]
+
+
+def test_what_a_source_keeps_and_lost_twice_stalls_the_sink(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("id\n1\n2\n")
+    each = job(csv_files(tmp_path), tmp_path)
+    run_once(each, tmp_path)
+    shutil.rmtree(contexts(tmp_path, each).folder)
+    for kept in (tmp_path / "lake").rglob("*.jsonl"):
+        kept.unlink()
+    with pytest.raises(SinkqlError) as stalled:
+        run_once(each, tmp_path, epoch=2)
+    assert stalled.value.code == "SQ3412"

@@ -1,0 +1,108 @@
+"""When a batch is due, and how far it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sinkql.connector.stream import Limit, Offsets, Split, Tally
+from sinkql.runtime.pacing import Orders, Pacer, give, take
+
+
+class Queue:
+    """A reader of `size` rows, which grow with each look as a busy source's do."""
+
+    def __init__(self, size: int, *, grows: int = 0) -> None:
+        self.size, self.grows = size, grows
+
+    def initial(self, *, at_end: bool) -> Offsets:
+        return {"at": self.size if at_end else 0}
+
+    def target(self, start: Offsets) -> Offsets:
+        return {"at": self.size}
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        self.size += self.grows
+        return {"at": min(self.size if until is None else until["at"], start["at"] + limit.rows)}
+
+    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
+        return []
+
+    def read(self, split: Split, tally: Tally) -> pa.RecordBatchReader:
+        raise NotImplementedError
+
+    def committed(self, end: Offsets) -> None:
+        pass
+
+    def attachments(self, offsets: Offsets) -> tuple[str, ...]:
+        return ()
+
+    def finished(self, offsets: Offsets) -> bool:
+        return False
+
+
+def _orders(*, interval_ms: int = 1000, max_rows: int = 100, target: int | None = None) -> Orders:
+    targets = {"q": {"at": target}} if target is not None else None
+    return Orders({"q": {"at": 0}}, interval_ms, max_rows, targets)
+
+
+def _at(number: int) -> dict[str, Offsets]:
+    return {"q": {"at": number}}
+
+
+def test_the_first_batch_is_due_one_interval_after_the_first_look() -> None:
+    pacer = Pacer({"q": Queue(7)})
+    assert [pacer.due(_orders(), now) for now in (5000, 5999, 6000)] == [False, False, True]
+
+
+def test_a_window_in_which_nothing_came_is_followed_by_a_whole_one() -> None:
+    pacer = Pacer({"q": Queue(7)})
+    pacer.due(_orders(), 0)
+    assert _at(7) == pacer.offer(_at(7), _orders(), 1300)
+    assert [pacer.due(_orders(), now) for now in (2299, 2300)] == [False, True]
+
+
+def test_a_batch_cut_by_the_limit_is_followed_at_once() -> None:
+    pacer = Pacer({"q": Queue(250)})
+    pacer.due(_orders(), 0)
+    assert _at(100) == pacer.offer(_at(0), _orders(), 1000)
+    assert pacer.due(_orders(), 1000)
+    assert _at(200) == pacer.offer(_at(100), _orders(), 1000)
+    assert _at(250) == pacer.offer(_at(200), _orders(), 1001)
+    assert not pacer.due(_orders(), 1002)
+
+
+def test_a_source_that_grows_while_it_is_looked_at_is_not_cut() -> None:
+    pacer = Pacer({"q": Queue(50, grows=3)})
+    pacer.offer(_at(0), _orders(), 1000)
+    assert not pacer.cut
+
+
+def test_a_clock_set_back_delays_a_batch_by_one_interval_at_most() -> None:
+    pacer = Pacer({"q": Queue(7)})
+    pacer.due(_orders(), 1_000_000)
+    assert not pacer.due(_orders(), 5000)
+    assert pacer.due(_orders(), 6000)
+
+
+def test_a_run_with_targets_waits_for_no_interval_and_stops_there() -> None:
+    pacer = Pacer({"q": Queue(1000)})
+    orders = _orders(target=150)
+    assert pacer.due(orders, 0)
+    assert [_at(100), _at(150), _at(150)] == [pacer.offer(_at(at), orders, 0) for at in (0, 100, 150)]
+
+
+def test_the_limit_of_a_batch_is_shared_by_its_sources() -> None:
+    pacer = Pacer({"q": Queue(1000), "r": Queue(1000)})
+    start = {"q": {"at": 0}, "r": {"at": 0}}
+    assert pacer.offer(start, _orders(), 0) == {"q": {"at": 50}, "r": {"at": 50}}
+
+
+@pytest.mark.parametrize("orders", [_orders(), _orders(target=3), Orders({}, 1, 2, stop=True)])
+def test_orders_are_taken_as_they_were_given(tmp_path: Path, orders: Orders) -> None:
+    give(tmp_path, _orders(interval_ms=1))
+    give(tmp_path, orders)
+    assert orders == take(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["orders.json"]

@@ -1,0 +1,219 @@
+"""Sinks running in a real Spark session: what gets into their tables, and how each one ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from support.running import MemoryControl, contexts, counter, csv_files, job, output, rows
+
+from sinkql import physical
+from sinkql.connector.registry import discover
+from sinkql.runtime.progress import Event, SinkCommitted, SinkStalled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sinkql.runtime.runner import SinkOutcome
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+TEXT = "CREATE VIEW v AS SELECT 100 / (counter - 77) AS q FROM c"
+BIGINT = "bigint"
+
+
+def run_sinks(
+    spark: SparkSession,
+    jobs: Sequence[physical.Job],
+    folder: Path,
+    *,
+    control: MemoryControl | None = None,
+    once: bool = True,
+    takeover: bool = False,
+    tell: Callable[[Event], None] = lambda event: None,
+) -> list[SinkOutcome]:
+    from sinkql.runtime.runner import Cluster, SinkRun
+
+    cluster = Cluster(lambda: spark, 2, discover(), control or MemoryControl(), tell, once=once, takeover=takeover)
+    runs = [SinkRun(cluster, each, contexts(folder, each)) for each in jobs]
+    with ThreadPoolExecutor(len(runs)) as threads:
+        return list(threads.map(lambda each: each.run(), runs))
+
+
+def endings(outcomes: Sequence[SinkOutcome]) -> list[tuple[str, str | None]]:
+    return [(outcome.ending, outcome.error.code if outcome.error else None) for outcome in outcomes]
+
+
+def aggregate(read: physical.Read, arrangement: str = "a1") -> physical.Aggregate:
+    """Return what `SELECT counter % 7, count(*), sum(counter), count(DISTINCT …), max(counter) GROUP BY 1` is."""
+    inner = physical.Map(read, (output("g", "`counter` % 7"), output("v", "`counter`"), output("w", "`counter` % 5")))
+    calls = (
+        physical.AggregateCall("n", "count", None, False, BIGINT),
+        physical.AggregateCall("s", "sum", "v", False, "numeric(38,0)"),
+        physical.AggregateCall("d", "count", "w", True, BIGINT),
+        physical.AggregateCall("m", "max", "v", False, BIGINT),
+    )
+    return physical.Aggregate(inner, arrangement, (physical.Column("g", BIGINT),), calls, read.change)
+
+
+def expected_groups(numbers: range) -> list[tuple[int, ...]]:
+    groups = ([number for number in numbers if number % 7 == group] for group in range(7))
+    return [
+        (group, len(each), sum(each), len({number % 5 for number in each}), max(each))
+        for group, each in enumerate(groups)
+    ]
+
+
+def test_sinks_of_one_cluster_run_at_once_and_each_table_is_right(spark: SparkSession, tmp_path: Path) -> None:
+    renamed = physical.Map(counter("c3", up_to=40), (output("n", "`counter`"),))
+    odd = physical.Map(
+        counter("c4", up_to=40), (output("n", "-`counter`"),), output("w", "`counter` % 2 = 1", "boolean")
+    )
+    latest = physical.Map(counter("c5", up_to=1000), (output("k", "`counter` % 10"), output("v", "`counter`")))
+    jobs = [
+        job(aggregate(counter("c1", up_to=1000)), tmp_path, table="grouped", key=("g",), max_rows=300),
+        job(aggregate(counter("c2", up_to=1000, cardinality=50)), tmp_path, table="going", key=("g",), max_rows=600),
+        job(physical.Union((renamed, odd)), tmp_path, table="both"),
+        job(latest, tmp_path, table="latest", key=("k",), max_rows=300),
+    ]
+    assert endings(run_sinks(spark, jobs, tmp_path)) == [("caught up", None)] * 4
+    assert expected_groups(range(1, 1001)) == rows(tmp_path, "grouped")
+    assert expected_groups(range(951, 1001)) == rows(tmp_path, "going")
+    assert sorted([(n,) for n in range(1, 41)] + [(-n,) for n in range(1, 41, 2)]) == rows(tmp_path, "both")
+    assert sorted((n % 10, n) for n in range(991, 1001)) == rows(tmp_path, "latest")
+
+
+def test_an_append_sink_runs_fused_and_in_batches(spark: SparkSession, tmp_path: Path) -> None:
+    events: list[Event] = []
+    each = job(counter(up_to=2500), tmp_path, max_rows=1000)
+    assert endings(run_sinks(spark, [each], tmp_path, tell=events.append)) == [("caught up", None)]
+    assert [(n,) for n in range(1, 2501)] == rows(tmp_path)
+    assert [event.rows for event in events if isinstance(event, SinkCommitted)] == [1000, 1000, 500]
+    assert list((contexts(tmp_path, each).folder / "attempts").iterdir()) == []
+
+
+def test_rows_that_a_constant_filter_drops_are_read_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    control, events = MemoryControl(), list[Event]()
+    none = physical.Map(counter(up_to=40), (output("n", "`counter`"),), output("w", "false", "boolean"))
+    run_sinks(spark, [job(none, tmp_path)], tmp_path, control=control, tell=events.append)
+    assert [(event.rows, event.read) for event in events if isinstance(event, SinkCommitted)] == [(0, 40)]
+    assert rows(tmp_path) == []
+
+
+def test_an_expression_that_fails_is_told_with_its_place_and_a_row(spark: SparkSession, tmp_path: Path) -> None:
+    at = TEXT.index("100")
+    origin = physical.Origin("materialize.public.v", at, at + len("100 / (counter - 77)"))
+    guarded = output("w", "`counter` <> 33", "boolean")
+    body = physical.Map(
+        physical.Map(
+            counter(up_to=200), (output("counter", "`counter`"), output("r", "1 % (`counter` - 33)")), guarded
+        ),
+        (output("q", "CAST(100 / (`counter` - 77) AS BIGINT)", origin=origin),),
+    )
+    control = MemoryControl()
+    each = job(body, tmp_path, texts={"materialize.public.v": TEXT})
+    fine = job(counter("other", up_to=10), tmp_path, table="fine")
+    failed, caught_up = run_sinks(spark, [each, fine], tmp_path, control=control)
+    assert endings([failed, caught_up]) == [("failed", "SQ3201"), ("caught up", None)]
+    error = failed.error
+    assert error is not None
+    assert error.span is not None
+    assert (error.message, TEXT[error.span.start : error.span.end]) == ("division by zero", "100 / (counter - 77)")
+    assert error.detail is not None
+    assert '"counter": 77' in error.detail
+    assert ("id-t", "stalled", "SQ3201: division by zero") in control.statuses
+    assert failed.exit_code == 3
+
+
+def test_an_error_in_a_task_comes_back_as_itself(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("id\n1\nmany\n")
+    doubled = physical.Map(csv_files(tmp_path), (output("id", "`id` * 2"),))
+    jobs = [job(csv_files(tmp_path), tmp_path), job(doubled, tmp_path, table="u")]
+    outcomes = run_sinks(spark, jobs, tmp_path)
+    assert [outcome.error.code[:4] if outcome.error else None for outcome in outcomes] == ["SQ31", "SQ31"]
+    assert rows(tmp_path) == []
+
+
+def test_a_sink_stops_when_it_is_told_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    control = MemoryControl()
+    each = job(counter(rows_per_second=100_000), tmp_path)
+
+    def stop(event: Event) -> None:
+        if isinstance(event, SinkCommitted):
+            control.wanted[each.sink_id] = "stopped"
+
+    for _ in range(2):
+        control.wanted.clear()
+        assert endings(
+            run_sinks(spark, [each], tmp_path, control=control, once=False, tell=stop)
+        ) == [("stopped", None)]
+        assert control.owners == {}
+    found = rows(tmp_path)
+    assert [(n,) for n in range(1, len(found) + 1)] == found
+    assert len(found) == sum(commit["rows"] for commit in control.commits)
+
+
+def test_what_does_not_answer_for_a_while_is_waited_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sinkql.runtime import runner
+
+    monkeypatch.setattr(runner, "_FIRST_WAIT", 0.01)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("id\n1\n")
+    control = MemoryControl()
+    each = job(csv_files(tmp_path), tmp_path)
+    stalls: list[str] = []
+
+    def tell(event: Event) -> None:
+        match event:
+            case SinkStalled():
+                stalls.append(event.error.code)
+                (tmp_path / "out").rename(tmp_path / "in")
+            case SinkCommitted() if not stalls:
+                (tmp_path / "in").rename(tmp_path / "out")
+                (tmp_path / "out" / "b.csv").write_text("id\n2\n")
+            case SinkCommitted():
+                control.wanted[each.sink_id] = "stopped"
+            case _:
+                pass
+
+    assert endings(run_sinks(spark, [each], tmp_path, control=control, once=False, tell=tell)) == [("stopped", None)]
+    assert stalls == ["SQ3304"]
+    assert rows(tmp_path) == [(1,), (2,)]
+    assert [status for _, status, _ in control.statuses] == ["starting", "running", "stalled", "running", "stopped"]
+
+
+def test_a_sink_that_was_taken_over_is_fenced_and_writes_nothing_after(spark: SparkSession, tmp_path: Path) -> None:
+    control = MemoryControl()
+    each = job(counter(rows_per_second=1000), tmp_path)
+    outcomes: list[SinkOutcome] = []
+
+    def first() -> None:
+        outcomes.extend(run_sinks(spark, [each], tmp_path, control=control, once=False))
+
+    older = threading.Thread(target=first)
+    older.start()
+    assert control.committed_once.wait(60)
+    assert endings(run_sinks(spark, [each], tmp_path, control=control, once=False)) == [("failed", "SQ5201")]
+
+    def stop(event: Event) -> None:
+        if isinstance(event, SinkCommitted):
+            older.join()
+            control.wanted[each.sink_id] = "stopped"
+
+    newer = run_sinks(spark, [each], tmp_path, control=control, once=False, takeover=True, tell=stop)
+    assert endings(outcomes) == [("fenced", "SQ5101")]
+    assert endings(newer) == [("stopped", None)]
+    assert outcomes[0].exit_code == 5
+    found = rows(tmp_path)
+    assert [(n,) for n in range(1, len(found) + 1)] == found
+
+
+def test_an_endless_source_is_refused_by_a_run_that_is_to_end(spark: SparkSession, tmp_path: Path) -> None:
+    assert endings(run_sinks(spark, [job(counter(), tmp_path)], tmp_path)) == [("failed", "SQ2405")]
