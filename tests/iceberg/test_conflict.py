@@ -114,6 +114,18 @@ def test_schema_change_stops_the_commit_with_the_difference(any_lake: Lake, name
     assert any_lake.table(name).scan().to_arrow().num_rows == 0
 
 
+def test_spec_change_stops_the_commit(any_lake: Lake, name: str) -> None:
+    sink = Sink(any_lake, name)
+    sink.start()
+    attempt = sink.attempt([(1, "a")])
+    with any_lake.table(name).update_spec() as update:
+        update.add_identity("name")
+    with pytest.raises(SinkqlError) as caught:
+        sink.finish(attempt)
+    assert code_of(caught) == "SQ2952"
+    assert any_lake.table(name).scan().to_arrow().num_rows == 0
+
+
 def test_schema_change_that_does_not_matter_is_gone_along_with(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name)
     sink.start()

@@ -1,0 +1,147 @@
+"""Snapshots expire with the files that only they reach, and with nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table import Table
+from support import strangers
+from support.lake import NAMESPACE, Lake, Sink
+from support.readers import pyiceberg_rows
+
+KEEP_5 = {"retain_snapshots": 5}
+
+
+def reachable(table: Table) -> set[str]:
+    """Return every file that the table's snapshots, metadata log and statistics name."""
+    found = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
+    for snapshot in table.metadata.snapshots:
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            found.add(manifest.manifest_path)
+            found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io)}
+    return {path.removeprefix("file://") for path in found}
+
+
+def on_disk(lake: Lake, name: str) -> set[str]:
+    folder = lake.folder / "warehouse" / NAMESPACE / name
+    return {str(path) for path in folder.rglob("*") if path.is_file() and path.name != "version-hint.text"}
+
+
+def run(sink: Sink, batches: range, *, upsert: bool = False) -> None:
+    for each in batches:
+        sink.put((each % 3 if upsert else each, f"v{each}"))
+        sink.writer.maintain()
+
+
+def test_history_is_cut_to_what_is_kept(any_lake: Lake, name: str) -> None:
+    sink = Sink(any_lake, name, options=KEEP_5)
+    sink.start()
+    run(sink, range(40))
+    table = any_lake.table(name)
+    assert 5 <= len(table.metadata.snapshots) < 5 + 20
+    assert any_lake.rows(name) == [(each, f"v{each}") for each in range(40)]
+    restarted = Sink(any_lake, name, options=KEEP_5)
+    assert restarted.start().end == {"numbers": {"batch": 40}}
+
+
+def test_nothing_is_due_before_there_is_enough(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, options=KEEP_5)
+    sink.start()
+    run(sink, range(20))
+    assert len(lake.table(name).metadata.snapshots) == 21
+
+
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_files_go_with_the_last_snapshot_that_reaches_them(lake: Lake, name: str, *, upsert: bool) -> None:
+    sink = Sink(lake, name, upsert=upsert, options=KEEP_5)
+    sink.start()
+    run(sink, range(8), upsert=upsert)
+    strangers.compact(lake.table(name))
+    run(sink, range(8, 60), upsert=upsert)
+    table = lake.table(name)
+    assert reachable(table) <= on_disk(lake, name)
+    assert on_disk(lake, name) - reachable(table) == set()
+    for snapshot in table.metadata.snapshots:
+        table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+
+
+def test_tagged_snapshots_and_branches_stay_readable(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, options=KEEP_5)
+    sink.start()
+    run(sink, range(3))
+    tagged = lake.table(name).metadata.current_snapshot_id
+    assert tagged is not None
+    with lake.table(name).manage_snapshots() as manage:
+        manage.create_tag(tagged, "release")
+        manage.create_branch(tagged, "audit")
+    strangers.compact(lake.table(name))
+    run(sink, range(3, 60))
+    table = lake.table(name)
+    assert set(table.metadata.refs) == {"main", "release", "audit"}
+    kept = table.scan(snapshot_id=tagged).to_arrow().sort_by("id")["id"].to_pylist()
+    assert kept == [0, 1, 2]
+    assert [row[0] for row in pyiceberg_rows(table)] == list(range(60))
+
+
+def test_long_offsets_go_with_their_snapshot(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, options=KEEP_5)
+    sink.start()
+    for each in range(30):
+        marker, task, results = sink.attempt([(each, "a")])
+        end = {"numbers": {"batch": each + 1, "text": "x" * 3000}}
+        sink.writer.commit(task, results, start=marker.end, end=end, state=None, plan="p")
+        sink.writer.maintain()
+    files = list((lake.folder / "warehouse" / NAMESPACE / name / "metadata").glob("*-offsets.stats"))
+    assert 0 < len(files) <= len(lake.table(name).metadata.snapshots)
+    assert Sink(lake, name, options=KEEP_5).start().end["numbers"]["batch"] == 30
+
+
+@pytest.mark.parametrize(
+    ("properties", "options", "expires"),
+    [
+        ({}, {}, False),
+        ({}, KEEP_5, True),
+        ({"history.expire.min-snapshots-to-keep": "5"}, {}, True),
+        ({"history.expire.min-snapshots-to-keep": "500"}, KEEP_5, False),
+        ({"history.expire.max-snapshot-age-ms": "3600000"}, KEEP_5, False),
+        ({}, {**KEEP_5, "maintenance": False}, False),
+    ],
+)
+def test_the_tables_own_wish_wins(
+    lake: Lake, name: str, properties: dict[str, str], options: dict[str, Any], *, expires: bool
+) -> None:
+    catalog = lake.catalog()
+    catalog.create_namespace(NAMESPACE)
+    catalog.create_table((NAMESPACE, name), strangers.rows_of([]).schema, properties=properties)
+    sink = Sink(lake, name, options=options)
+    sink.start()
+    run(sink, range(30))
+    assert (len(lake.table(name).metadata.snapshots) < 31) is expires
+
+
+def test_rolled_back_snapshots_take_no_live_file_with_them(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, options=KEEP_5)
+    sink.start()
+    run(sink, range(3))
+    before = lake.table(name).metadata.current_snapshot_id
+    assert before is not None
+    strangers.compact(lake.table(name))
+    strangers.set_main(lake.table(name), before)
+    run(sink, range(3, 60))
+    assert [row[0] for row in lake.rows(name)] == list(range(60))
+
+
+def test_runs_that_nothing_reaches_are_swept(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink(lake, name, upsert=True, options=KEEP_5)
+    sink.start()
+    monkeypatch.setattr("sinkql.connectors.iceberg.index.time.time", lambda: 4_000_000_000.0)
+    run(sink, range(40), upsert=True)
+    index = Path(lake.folder / "state" / sink.id / "index")
+    assert len(list(index.iterdir())) < 60
+    restarted = Sink(lake, name, upsert=True, options=KEEP_5)
+    restarted.start()
+    restarted.put((0, "last"))
+    assert lake.rows(name)[0] == (0, "last")

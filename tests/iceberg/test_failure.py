@@ -1,0 +1,216 @@
+"""A catalog or storage that is absent, refuses or is the wrong one: one coded error each, with its cause."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+from support.lake import Lake, Sink
+from support.seaweed import SECRET, Seaweed
+
+from sinkql import logical
+from sinkql.connectors.iceberg import catalog as catalogs
+from sinkql.connectors.iceberg.catalog import open_catalog, validate
+from sinkql.connectors.iceberg.failure import explain, transient
+from sinkql.connectors.iceberg.target import Patience, Target
+from sinkql.errors import SinkqlError
+
+
+class World:
+    """Know one secret, and no connection."""
+
+    def __init__(self, secret: str = SECRET) -> None:
+        self._secret = secret
+
+    def secret(self, full_name: str) -> str:
+        return self._secret
+
+    def connection(self, full_name: str) -> logical.Connection:
+        raise KeyError(full_name)
+
+    def store(self, full_name: str) -> Any:
+        raise KeyError(full_name)
+
+
+def refusal(options: dict[str, Any], world: World | None = None) -> SinkqlError:
+    with pytest.raises(SinkqlError) as caught:
+        validate(logical.Connection("lake", "ICEBERG CATALOG", options), world or World())
+    assert caught.value.hint
+    assert caught.value.detail
+    assert caught.value.exit_code == 4
+    return caught.value
+
+
+def rest(server: Seaweed, **options: Any) -> dict[str, Any]:
+    return {
+        "catalog_type": "rest",
+        "url": f"http://127.0.0.1:{server.rest}",
+        "warehouse": "lake",
+        "credential": {"secret_text": ["admin:", {"secret": "s"}]},
+        **options,
+    }
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """Yield the port of a server that accepts connections and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        held: list[socket.socket] = []
+
+        def accept() -> None:
+            while True:
+                try:
+                    held.append(listener.accept()[0])
+                except OSError:
+                    return
+
+        thread = Thread(target=accept, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for each in held:
+            each.close()
+
+
+def test_nothing_listens(lake: Lake) -> None:
+    with closing(socket.socket()) as unused:
+        unused.bind(("127.0.0.1", 0))
+        error = refusal({"catalog_type": "rest", "url": f"http://127.0.0.1:{unused.getsockname()[1]}"})
+    assert error.code == "SQ4201"
+
+
+@pytest.mark.parametrize("credential", [False, True])
+def test_a_catalog_that_never_answers_is_not_waited_for(
+    silent: int, monkeypatch: pytest.MonkeyPatch, *, credential: bool
+) -> None:
+    monkeypatch.setattr(catalogs, "_TIMEOUT", (0.2, 0.2))
+    options: dict[str, Any] = {"catalog_type": "rest", "url": f"http://127.0.0.1:{silent}"}
+    if credential:
+        options["credential"] = {"secret_text": [{"secret": "s"}]}
+    assert refusal(options).code == "SQ4201"
+
+
+@pytest.mark.server
+def test_wrong_credential(server: Seaweed) -> None:
+    assert refusal(rest(server), World("wrong")).code == "SQ4202"
+
+
+@pytest.mark.server
+def test_no_credential(server: Seaweed) -> None:
+    options = rest(server)
+    del options["credential"]
+    assert refusal(options).code == "SQ4202"
+
+
+@pytest.mark.server
+def test_wrong_warehouse(server: Seaweed) -> None:
+    assert refusal(rest(server, warehouse="pond")).code == "SQ4204"
+
+
+@pytest.mark.server
+def test_right_catalog_is_valid(server: Seaweed) -> None:
+    validate(logical.Connection("lake", "ICEBERG CATALOG", rest(server)), World())
+
+
+@pytest.mark.server
+def test_wrong_storage_key(server: Seaweed, tmp_path: Path, name: str) -> None:
+    lake = Lake(tmp_path, server)
+    sink = Sink(lake, name)
+    sink.start()
+    wrong = {**server.storage, "s3.secret-access-key": "wrong"}
+    catalog = open_catalog("lake", rest(server), lambda _: SECRET, wrong)
+    with pytest.raises(OSError, match="AWS Error") as caught:
+        catalog.load_table(("shop", name)).scan().to_arrow()
+    assert explain(caught.value, "lake").code == "SQ4302"
+
+
+def test_url_without_meaning() -> None:
+    assert refusal({"catalog_type": "sql", "url": "nonsense", "warehouse": "w"}).code == "SQ4206"
+    assert refusal({"catalog_type": "sql", "url": "oracle9://x", "warehouse": "w"}).code == "SQ4206"
+
+
+def test_folder_where_a_file_stands(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    options = {
+        "catalog_type": "sql",
+        "url": f"sqlite:///{tmp_path}/c.db",
+        "warehouse": str(tmp_path / "taken" / "warehouse"),
+    }
+    assert refusal(options).code == "SQ4304"
+
+
+def test_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sinkql.connectors.iceberg.catalog.os.access", lambda *_: False)  # root may write anywhere
+    options = {"catalog_type": "sql", "url": f"sqlite:///{tmp_path}/c.db", "warehouse": str(tmp_path / "warehouse")}
+    assert refusal(options).code == "SQ4301"
+
+
+def test_folders_are_created(tmp_path: Path) -> None:
+    options = {
+        "catalog_type": "sql",
+        "url": f"sqlite:///{tmp_path}/deep/er/c.db",
+        "warehouse": str(tmp_path / "far" / "warehouse"),
+    }
+    validate(logical.Connection("lake", "ICEBERG CATALOG", options), World())
+    assert (tmp_path / "deep" / "er" / "c.db").exists()
+
+
+def test_secret_stays_out_of_the_error(server: Seaweed) -> None:
+    error = refusal(rest(server), World("hunter2-hunter2"))
+    assert "hunter2" not in f"{error.message} {error.detail} {error.hint}"
+
+
+def test_a_busy_sqlite_catalog_is_an_unknown_outcome(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake_options = dict(lake.connection.options)
+    lake_options["url"] += "?timeout=0.1"
+    monkeypatch.setattr(Lake, "connection", type(lake.connection)("lake", "ICEBERG CATALOG", lake_options))
+    sink = Sink(lake, name)
+    sink.start()
+    attempt = sink.attempt([(1, "a")])
+    holder = sqlite3.connect(lake.folder / "catalog.db", check_same_thread=False)
+    holder.execute("BEGIN IMMEDIATE")
+    post = Target.post
+    raised: list[Exception] = []
+
+    def watched(*arguments: Any) -> None:  # as the method patched
+        try:
+            post(*arguments)
+        except Exception as error:
+            raised.append(error)
+            holder.rollback()
+            raise
+
+    monkeypatch.setattr(Target, "post", watched)
+    sink.finish(attempt)
+    holder.close()
+    assert [type(error) for error in raised] == [OperationalError]
+    assert lake.rows(name) == [(1, "a")]
+
+
+def test_patience_ends(lake: Lake) -> None:
+    calls: list[int] = []
+
+    def absent() -> None:
+        calls.append(1)
+        raise ConnectionError("no route")
+
+    target = Target(open_catalog("lake", lake.connection.options, str), "n", "t", "lake", patience=Patience(3, 0, 0))
+    with pytest.raises(SinkqlError) as caught:
+        target.patiently(absent)
+    assert (len(calls), caught.value.code) == (3, "SQ4304")
+
+
+def test_what_cannot_get_better_is_not_tried_again() -> None:
+    assert not transient(PermissionError(13, "no"))
+    assert not transient(ValueError("no"))
+    assert transient(ConnectionError("no"))
