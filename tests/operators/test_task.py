@@ -119,6 +119,7 @@ def test_row_of_another_bucket_is_refused(tmp_path: Path) -> None:
         ([("a", 5, 1)], [("a", 5, -2)]),
         ([("a", 5, 1)], [("a", 6, -1)]),
         ([("a", 5, 1), ("a", 6, 1)], [("a", 5, -2)]),
+        ([("a", 5, 1), ("a", 6, 3)], [("a", 5, -2), ("a", 6, 1)]),
     ],
 )
 def test_row_taken_back_that_was_never_there_is_refused(before: Any, rows: Any, tmp_path: Path) -> None:
