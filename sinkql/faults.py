@@ -1,7 +1,8 @@
 """Fault points: named places where a test may make this process die or fail. Nothing happens unless enabled.
 
 `SINKQL_FAULTS` holds comma-separated `point=action` or `point#n=action`: at the n-th pass (default 1) of that point the
-process is killed (`kill`, as by SIGKILL) or `FaultError` is raised (`fail`). Passes are counted in each process.
+process is killed (`kill`, as by SIGKILL), stopped until SIGCONT (`stop`), or `FaultError` is raised (`fail`). Passes
+are counted in each process.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class FaultError(OSError):
 
 
 def point(name: str) -> None:
-    """Die or fail here if the environment says so."""
+    """Die, stop or fail here if the environment says so."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return
@@ -28,6 +29,10 @@ def point(name: str) -> None:
         place, _, action = rule.partition("=")
         target, _, number = place.partition("#")
         if target == name and _passes[name] == int(number or 1):
-            if action == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise FaultError(f"fault at {name}")
+            match action:
+                case "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                case "stop":
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                case _:
+                    raise FaultError(f"fault at {name}")

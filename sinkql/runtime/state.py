@@ -111,6 +111,7 @@ def sweep(folder: Path, keep: Collection[str], *, epoch: int) -> int:
     removed = 0
     for path in doomed:
         if path not in live and _mine(path.name, epoch):
+            faults.point("sweep")
             path.unlink(missing_ok=True)
             removed += 1
     return removed

@@ -21,6 +21,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from sinkql import faults
 from sinkql.connectors.iceberg.folder import SUFFIX, metadata_path
 from sinkql.connectors.iceberg.marker import ancestry, offsets_file
 from sinkql.connectors.iceberg.snapshot import MAIN
@@ -74,6 +75,7 @@ def expire(target: Target, table: Table, gone: tuple[Snapshot, ...]) -> None:
     Expiry that does not work out is no error: the next one takes the same snapshots.
     """
     dead = _dead(table, gone)
+    faults.point("expire")
     with suppress(Exception):  # the outcome is read from the table, whatever this says
         target.post(table, _requirements(table), _updates(table, gone))
     with suppress(Exception):
@@ -82,7 +84,9 @@ def expire(target: Target, table: Table, gone: tuple[Snapshot, ...]) -> None:
         if after.metadata.table_uuid != table.metadata.table_uuid or left & {each.snapshot_id for each in gone}:
             return
         target.tidy(table, after)
+        faults.point("expired")
         for path in sorted(dead.files) + sorted(dead.manifests) + sorted(dead.others):
+            faults.point("expired-file")
             with suppress(OSError):
                 table.io.delete(path)
 

@@ -14,6 +14,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
+from sinkql import faults
 from sinkql.connectors.iceberg.catalog import local_folder
 from sinkql.connectors.iceberg.failure import explain, transient
 from sinkql.connectors.iceberg.folder import replace_local
@@ -81,6 +82,7 @@ class Target:
         if folder is not None:
             version = folder.name.removesuffix(".metadata.json")
             with suppress(OSError):
+                faults.point("version-hint")
                 replace_local(folder.with_name("version-hint.text"), version.encode())
 
     def gone(self) -> SinkqlError:
