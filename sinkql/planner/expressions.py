@@ -12,9 +12,12 @@ from sinkql.planner import expressions_operator as operators
 from sinkql.planner import functions, functions_pattern, functions_text, functions_time, types
 from sinkql.planner.expressions_cast import cast
 from sinkql.planner.expressions_interval import interval_literal, parse_interval
+from sinkql.planner.expressions_json import HANDLERS as JSON
+from sinkql.planner.expressions_json import number_text
 from sinkql.planner.expressions_literal import coerced, number, untyped, untyped_null
 from sinkql.planner.expressions_predicate import HANDLERS as PREDICATES
 from sinkql.planner.expressions_predicate import negated
+from sinkql.planner.expressions_refusal import unsupported
 from sinkql.planner.expressions_typed import AND, ATOM, OR, Typed, form
 from sinkql.planner.query_syntax import Syntax, string_value
 
@@ -48,7 +51,7 @@ class Translator:
             return known.at(self.syntax.span(node))
         handler = _HANDLERS.get(type(node))
         if handler is None:
-            raise _unsupported(node, self.syntax.span(node))
+            raise unsupported(node, self.syntax.span(node))
         return handler(self, node).at(self.syntax.span(node))
 
     def boolean(self, node: Any, where: str) -> Typed:
@@ -67,38 +70,10 @@ class Translator:
             if name in names or part is None or part is False or part == []:
                 continue
             place = part if isinstance(part, exp.Expr) else node
-            raise _unsupported(node, self.syntax.span(place), name)
+            raise unsupported(node, self.syntax.span(place), name)
 
     def span(self, node: Any) -> Span:
         return self.syntax.span(node)
-
-
-def _unsupported(node: Any, span: Span, part: str | None = None) -> SinkqlError:
-    special = _REASONS.get(type(node))
-    if special is not None:
-        return SinkqlError(special[0], special[1], span, hint=special[2] if len(special) > 2 else None)
-    name = type(node).__name__
-    shown = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
-    return SinkqlError("SQ2215", f"this expression is not supported: {shown}{f' with {part}' if part else ''}", span)
-
-
-_REASONS: dict[type, tuple[str, ...]] = {
-    exp.Window: ("SQ2922", "window functions are not supported yet"),
-    exp.Subquery: ("SQ2926", "subqueries in expressions are not supported yet"),
-    exp.Select: ("SQ2926", "subqueries in expressions are not supported yet"),
-    exp.Exists: ("SQ2926", "subqueries in expressions are not supported yet"),
-    exp.WithinGroup: ("SQ2932", "ordered-set aggregates are not supported yet"),
-    exp.SimilarTo: ("SQ2214", "SIMILAR TO has no exact form", "Use LIKE or ~."),
-    exp.Overlaps: ("SQ2214", "OVERLAPS has no exact form", "Compare the ends."),
-    exp.CurrentTimestamp: ("SQ2217", "current_timestamp is volatile: a view's rows are a function of its inputs' rows"),
-    exp.CurrentDate: ("SQ2217", "current_date is volatile: a view's rows are a function of its inputs' rows"),
-    exp.CurrentTime: ("SQ2217", "current_time is volatile: a view's rows are a function of its inputs' rows"),
-    exp.Localtime: ("SQ2217", "localtime is volatile: a view's rows are a function of its inputs' rows"),
-    exp.Localtimestamp: ("SQ2217", "localtimestamp is volatile: a view's rows are a function of its inputs' rows"),
-    exp.Array: ("SQ2214", "arrays are not supported yet outside of = ANY(ARRAY[…])"),
-    exp.Tuple: ("SQ2214", "rows are not supported here"),
-    exp.Star: ("SQ2215", "* does not stand for a value here"),
-}
 
 
 def _column(t: Translator, node: Any) -> Typed:
@@ -203,7 +178,8 @@ def _cast(t: Translator, node: Any) -> Typed:
         raise SinkqlError("SQ2223", str(mistake), t.span(target)) from None
     if found is None:
         raise SinkqlError("SQ2223", f'type "{written}" is not supported', t.span(target))
-    return cast(t.translate(node.this), found[0], t.span(node), length=found[1])
+    value = number_text(t, node.this, found[0]) or t.translate(node.this)
+    return cast(value, found[0], t.span(node), length=found[1])
 
 
 def _interval(t: Translator, node: Any) -> Typed:
@@ -253,6 +229,18 @@ def _call(t: Translator, node: Any) -> Typed:
     return functions.call(name, [t.translate(argument) for argument in node.expressions], t.span(node))
 
 
+def _bracket(t: Translator, node: Any) -> Typed:
+    """Plan (regexp_match(text, 'pattern'))[n], the one array that is known."""
+    t.only(node, "this", "expressions")
+    call = node.this.this if isinstance(node.this, exp.Paren) else node.this
+    index = node.expressions[0]
+    known = isinstance(call, exp.Anonymous) and str(call.this).lower() == "regexp_match" and len(call.expressions) == 2
+    if not known or not isinstance(index, exp.Literal) or not str(index.this).isdigit():
+        raise SinkqlError("SQ2214", "arrays are not supported yet", t.span(node))
+    text, pattern = (t.translate(each) for each in call.expressions)
+    return functions_pattern.match_group(text, pattern, int(index.this) + 1)  # sqlglot counts from 0
+
+
 def _filter(t: Translator, node: Any) -> Typed:
     t.only(node, "this", "expression")
     call = node.this
@@ -269,6 +257,7 @@ def _collate(t: Translator, node: Any) -> Typed:
 
 _HANDLERS: dict[type, Handler] = {
     **PREDICATES,
+    **JSON,
     exp.Column: _column,
     exp.Literal: _literal,
     exp.ByteString: _literal,
@@ -303,6 +292,7 @@ _HANDLERS: dict[type, Handler] = {
     exp.StrPosition: _named("strpos", "this", "substr"),
     exp.Overlay: _named("overlay", "this", "expression", "from_", "for_"),
     exp.Anonymous: _call,
+    exp.Bracket: _bracket,
     exp.Filter: _filter,
     exp.Collate: _collate,
 }

@@ -15,6 +15,7 @@ _IS_NUMBER = f"r'^{_BLANK}{_DIGITS}{_BLANK}$'"
 _IS_SPECIAL = f"r'(?i)^{_BLANK}[+-]?(nan|inf|infinity){_BLANK}$'"
 _CLOCK = r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?( ?(Z|[+-][0-9]{2}(:[0-9]{2})?))?"
 _IS_TIMESTAMP = f"r'^{_BLANK}[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{_CLOCK}{_BLANK}$'"
+_ZONE = rf" ?(Z|(?<=:[0-9]{{2}}(\.[0-9]{{1,6}})?)[+-][0-9:]+)?{_BLANK}$"
 _IS_UUID = r"r'^(([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}|\{([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}\})$'"
 _TRUE = "('t','tr','tru','true','y','ye','yes','on','1')"
 _FALSE = "('f','fa','fal','fals','false','n','no','of','off','0')"
@@ -46,13 +47,14 @@ _FROM_TEXT = {
     ),
     "timestamp": _checked(
         _IS_TIMESTAMP,
-        rf"CAST(regexp_replace(@0, r' ?(Z|(?<=:[0-9]{{2}}(\.[0-9]{{1,6}})?)[+-][0-9:]+)?{_BLANK}$', '') AS TIMESTAMP_NTZ)",
+        f"CAST(regexp_replace(@0, r'{_ZONE}', '') AS TIMESTAMP_NTZ)",
         "TIMESTAMP_NTZ", "unsupported timestamp format",
     ),
     "timestamptz": _checked(_IS_TIMESTAMP, "CAST(@0 AS TIMESTAMP)", "TIMESTAMP", "unsupported timestamptz format"),
     "uuid": (
-        f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {_IS_UUID} THEN regexp_replace(lower(regexp_replace(@0, '[{{}}-]', "
-        "'')), '^(.{8})(.{4})(.{4})(.{4})(.{12})$', '$1-$2-$3-$4-$5') "
+        f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {_IS_UUID} "
+        "THEN regexp_replace(lower(regexp_replace(@0, '[{}-]', '')), "
+        "'^(.{8})(.{4})(.{4})(.{4})(.{12})$', '$1-$2-$3-$4-$5') "
         "ELSE CAST(raise_error('invalid input syntax for type uuid') AS STRING) END"
     ),
     "bytea": (

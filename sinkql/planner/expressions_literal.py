@@ -84,10 +84,7 @@ def literal(text: str, target: Type, span: Span) -> Typed:
     sql = _READERS[target.name](text.strip(), target)
     if sql is None:
         raise SinkqlError("SQ2212", f"'{text}' is not a value of type {target}", span, hint=_hint(target))
-    constant = {"true": True, "false": False}.get(sql) if target == types.BOOLEAN else None
-    if types.whole(target):
-        constant = int(text)
-    return Typed(sql, target, False, span, constant=constant)
+    return Typed(sql, target, False, span, constant=int(text) if types.whole(target) else None)
 
 
 def _integer(text: str, target: Type) -> str | None:
@@ -139,7 +136,8 @@ def _date(text: str, _target: Type) -> str | None:
 
 
 _TIMESTAMP = re.compile(
-    r"(\d{4}-\d{1,2}-\d{1,2})(?:[ Tt]+(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?)?\s*(?:([zZ]|UTC|utc)|([+-])(\d{1,2})(?::?(\d{2}))?)?"
+    r"(\d{4}-\d{1,2}-\d{1,2})(?:[ Tt]+(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?)?"
+    r"\s*(?:([zZ]|UTC|utc)|([+-])(\d{1,2})(?::?(\d{2}))?)?"
 )
 
 

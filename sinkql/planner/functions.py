@@ -33,9 +33,9 @@ HANDLERS: Mapping[str, Handler] = {
     **functions_pattern.HANDLERS,
 }
 _VOLATILE = (
-    "now", "current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "random", "clock_timestamp",
-    "statement_timestamp", "transaction_timestamp", "timeofday", "gen_random_uuid", "uuid_generate_v4", "mz_now",
-    "nextval", "setseed", "random_normal", "uuidv4", "uuidv7",
+    "now", "current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "random",
+    "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday", "gen_random_uuid",
+    "uuid_generate_v4", "mz_now", "nextval", "setseed", "random_normal", "uuidv4", "uuidv7",
 )  # fmt: skip
 _SET_RETURNING = (
     "unnest", "generate_series", "jsonb_object_keys", "jsonb_array_elements", "jsonb_each", "regexp_matches",
@@ -100,6 +100,6 @@ def _fits(overload: Overload, arguments: Sequence[Typed]) -> bool:
 
 def _exact_matches(overload: Overload, arguments: Sequence[Typed]) -> int:
     return sum(
-        2 * (value.type.name == type_.name) + (type_ == types.DOUBLE)  # double precision is the preferred number
+        3 * (value.type.name == type_.name) + (type_ == types.DOUBLE)  # double precision is the preferred number
         for value, type_ in zip(arguments, overload.parameters, strict=True)
     )

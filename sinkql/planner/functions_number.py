@@ -35,7 +35,10 @@ _POWER = (
     f"OR power(@0, @1) = 0 AND @0 <> 0 AND abs(@0) <> {_INFINITY} AND abs(@1) <> {_INFINITY} "
     f"THEN {_raise('power out of range')} WHEN @0 = 1 OR @1 = 0 THEN 1D ELSE power(@0, @1) END"
 )
-_DEGREES = f"IF(abs(degrees(@0)) = {_INFINITY} AND abs(@0) <> {_INFINITY}, {_raise('value out of range: overflow')}, degrees(@0))"
+_DEGREES = (
+    f"IF(abs(degrees(@0)) = {_INFINITY} AND abs(@0) <> {_INFINITY}, "
+    f"{_raise('value out of range: overflow')}, degrees(@0))"
+)
 
 
 def _angle(function: str) -> tuple[Overload, ...]:

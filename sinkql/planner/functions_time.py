@@ -53,12 +53,12 @@ def _field(text: str) -> str:
 def extract(field: str, value: Typed, span: Span, *, result: Type = NUMERIC) -> Typed:
     """Plan EXTRACT(field FROM value), which is numeric, or date_part(field, value), which is double precision."""
     name = _field(field)
+    arguments: tuple[Typed, ...]
     if value.difference is not None:
-        template, value = _of_difference(name, value.difference, span)
+        template, arguments = _of_difference(name, value.difference, span), value.difference
     else:
-        template = _of_instant(name, value, span)
+        template, arguments = _of_instant(name, value, span), (value,)
     spark = "DECIMAL(38,10)" if result == NUMERIC else "DOUBLE"
-    arguments = value if isinstance(value, tuple) else (value,)
     return form(f"CAST({template} AS {spark})", arguments, result).at(span)
 
 
@@ -74,7 +74,7 @@ def _of_instant(name: str, value: Typed, span: Span) -> str:
     return template
 
 
-def _of_difference(name: str, pair: tuple[Typed, Typed], span: Span) -> tuple[str, tuple[Typed, Typed]]:
+def _of_difference(name: str, pair: tuple[Typed, Typed], span: Span) -> str:
     micros = "unix_micros({0}) - unix_micros({1})"
     cast = "CAST({0} AS TIMESTAMP)" if pair[0].type == TIMESTAMP else "{0}"
     micros = "(" + micros.format(cast.format("@0"), cast.format("@1")) + ")"
@@ -85,7 +85,7 @@ def _of_difference(name: str, pair: tuple[Typed, Typed], span: Span) -> tuple[st
     }
     if name not in templates:
         raise _no_field(name, "interval", span, tuple(templates))
-    return templates[name], pair
+    return templates[name]
 
 
 def _no_field(name: str, of: str, span: Span, known: tuple[str, ...]) -> SinkqlError:

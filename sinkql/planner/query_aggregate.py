@@ -57,8 +57,7 @@ class Calls:
         if wanted is not None and wanted not in self.names:
             self.names.add(wanted)
             return wanted
-        name = f"$a{sum(call.name.startswith('$a') for call in self.found) + 1}"
-        return name
+        return f"$a{sum(call.name.startswith('$a') for call in self.found) + 1}"
 
 
 class GroupContext:
@@ -211,8 +210,7 @@ def _extreme(call: _Aggregate) -> Typed:
     type_ = call.argument.type
     if not (types.number(type_) or types.instant(type_) or type_ == types.TEXT):
         raise call.no_function()
-    found = call.add(call.name, call.argument, type_)
-    return found
+    return call.add(call.name, call.argument, type_)
 
 
 def _boolean(call: _Aggregate) -> Typed:

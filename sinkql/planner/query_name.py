@@ -47,7 +47,7 @@ def _name(syntax: Syntax, node: Any) -> tuple[str | None, bool]:
             name, own = _name(syntax, node.this)
             return (name, True) if own else (_type_name(syntax.written(node.args["to"])), False)
         case _:
-            return _NODES.get(type(node)), type(node) not in (exp.Boolean, exp.Interval)
+            return _NODES.get(type(node)), type(node) in _NODES and not isinstance(node, exp.Boolean | exp.Interval)
 
 
 def _type_name(written: str) -> str | None:

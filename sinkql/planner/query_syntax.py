@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
@@ -34,18 +34,20 @@ _RANGED = (
 )  # fmt: skip
 
 
-class _SyntaxMistake(ParseError):  # type: ignore[misc]  # sqlglot publishes no types
+class _MistakeError(ParseError):  # type: ignore[misc]  # sqlglot publishes no types
     def __init__(self, message: str, token: Any) -> None:
         super().__init__(message)
         self.token = token
 
 
 class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no types
-    FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012  # as the base class declares it
-    FUNCTION_PARSERS = {name: PostgresParser.FUNCTION_PARSERS[name] for name in _SPECIAL}
-    NO_PAREN_FUNCTION_PARSERS = {name: PostgresParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE")}
-    LAMBDAS: dict[Any, Any] = {}  # noqa: RUF012
-    JSON_OPERATORS = {
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {name: PostgresParser.FUNCTION_PARSERS[name] for name in _SPECIAL}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: PostgresParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE")
+    }
+    LAMBDAS: ClassVar[dict[Any, Any]] = {}
+    JSON_OPERATORS: ClassVar[dict[Any, Any]] = {
         token: lambda self, this, key, build=build: self.expression(build(this=this, expression=key))
         for token, build in (
             (TokenType.ARROW, exp.JSONExtract),
@@ -57,7 +59,7 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
     }
 
     def raise_error(self, message: str, token: Any = None) -> None:
-        raise _SyntaxMistake(message, token or self._curr)
+        raise _MistakeError(message, token or self._curr)
 
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
         if self._curr.token_type != TokenType.INTERVAL or self._next.token_type != TokenType.STRING:
@@ -136,7 +138,7 @@ def parse(query: ast.Query) -> Syntax:
     try:
         tokens = _DIALECT.tokenize(text)
         trees = _Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT).parse(tokens, text)
-    except _SyntaxMistake as mistake:
+    except _MistakeError as mistake:
         raise _syntax_error(mistake, text, offset) from None
     except TokenError as mistake:
         start = getattr(mistake, "end", None) or len(text)
@@ -145,7 +147,7 @@ def parse(query: ast.Query) -> Syntax:
         ) from None
     except RecursionError:
         raise SinkqlError("SQ2209", "the query is nested too deeply", query.span) from None
-    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
         raise SinkqlError(
             "SQ2201", "expected SELECT or WITH", Span(offset, offset + max(1, len(text.split(None, 1)[0])))
         )
@@ -153,7 +155,7 @@ def parse(query: ast.Query) -> Syntax:
     return Syntax(trees[0], text, offset)
 
 
-def _syntax_error(mistake: _SyntaxMistake, text: str, offset: int) -> SinkqlError:
+def _syntax_error(mistake: _MistakeError, text: str, offset: int) -> SinkqlError:
     token, message = mistake.token, str(mistake)
     found = f'"{token.text}"' if token else "end of query"
     span = (

@@ -1,0 +1,69 @@
+"""A planned relation → one Spark SQL query that evaluates it over a table t at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sinkql import logical
+from sinkql.connector.types import parse_type, spark_type
+
+# how the wire text of a value becomes a value
+_DECODED = {"bytea": "unhex(substring({0}, 3))", "text": "{0}", "uuid": "{0}", "jsonb": "{0}"}
+
+
+def sql(relation: logical.Relation, table: str) -> str:
+    """Return the query; `table` stands for every source."""
+    match relation:
+        case logical.Get():
+            return f"SELECT * FROM {table}"
+        case logical.Project():
+            outputs = ", ".join(_named(output) for output in relation.outputs)
+            return f"SELECT {outputs} FROM ({sql(relation.input, table)})"
+        case logical.Filter():
+            return f"SELECT * FROM ({sql(relation.input, table)}) WHERE {relation.predicate.sql}"
+        case logical.Aggregate():
+            columns = [_named(output) for output in relation.group]
+            columns += [f"{_call(call)} AS `{call.name}`" for call in relation.calls]
+            keys = ", ".join(output.expression.sql for output in relation.group)
+            grouping = f" GROUP BY {keys}" if keys else ""
+            return f"SELECT {', '.join(columns)} FROM ({sql(relation.input, table)}){grouping}"
+        case logical.Union():
+            return " UNION ALL ".join(f"({sql(each, table)})" for each in relation.inputs)
+
+
+def _named(output: logical.Output) -> str:
+    return f"{output.expression.sql} AS `{output.name}`"
+
+
+def _call(call: logical.AggregateCall) -> str:
+    """Compute an aggregate as the contract says: the sum of a numeric(p,s) is a numeric(38,s)."""
+    argument = "*" if call.argument is None else call.argument.sql
+    found = f"{call.function}({'DISTINCT ' if call.distinct else ''}{argument})"
+    return f"CAST({found} AS {spark_type(call.type)})" if call.function == "sum" else found
+
+
+def rows(columns: dict[str, str], values: Sequence[Sequence[str | None]]) -> str:
+    """Return a table of rows given as wire text, under the columns' types."""
+    names = list(columns)
+    lines = ", ".join(f"({', '.join(_literal(value) for value in row)})" for row in values)
+    decoded = ", ".join(f"{_decoded(f'`${name}`', columns[name])} AS `{name}`" for name in names)
+    texts = ", ".join(f"CAST(`${name}` AS STRING) AS `${name}`" for name in names)
+    heads = ", ".join(f"`${name}`" for name in names)
+    return f"(SELECT {decoded} FROM (SELECT {texts} FROM VALUES {lines} AS v({heads})))"
+
+
+def _decoded(name: str, type_: str) -> str:
+    spark = spark_type(parse_type(type_))
+    return _DECODED.get(type_, "CAST({0} AS " + spark + ")").format(name)
+
+
+def _literal(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
+    return f"'{escaped}'"
+
+
+def shown(type_: str, name: str) -> str:
+    """Return a column as what is compared: text for times, which Python's have not the range of."""
+    return f"CAST(`{name}` AS STRING)" if type_ in ("timestamp", "timestamptz", "date") else f"`{name}`"

@@ -1,0 +1,82 @@
+"""Vectors of expressions: what Postgres gives for them, row by row, and their plans over a table t of their columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sinkql import ast, logical
+from sinkql.connector.types import parse_type
+from sinkql.errors import SinkqlError, Span
+from sinkql.planner.query import QueryPlan, plan_query
+
+_TABLE = "materialize.public.t"
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A catalog of sources by name, and nothing else."""
+
+    shapes: dict[str, logical.Shape]
+
+    def resolve(self, name: ast.Name) -> str:
+        return ".".join([*("materialize", "public")[: 3 - len(name.parts)], *(part.value for part in name.parts)])
+
+    def entry(self, full_name: str) -> logical.Entry | None:
+        return None
+
+    def item(self, full_name: str) -> logical.Item | None:
+        shape = self.shapes.get(full_name)
+        return logical.Source(full_name, "FILES", {}, shape) if shape is not None else None
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        return tuple(self.shapes) if kind == "SOURCE" else ()
+
+    def setting(self, name: str) -> str:
+        raise KeyError(name)
+
+
+def load() -> list[dict[str, Any]]:
+    """Read all vectors."""
+    return list(_read(Path(__file__).with_name("vectors.jsonl")))
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def table(columns: dict[str, str], *, change: logical.Change = logical.Change.APPEND) -> Tables:
+    """Make a catalog with one source t."""
+    shape = logical.Shape(tuple(logical.Column(name, parse_type(type_)) for name, type_ in columns.items()), (), change)
+    return Tables({_TABLE: shape})
+
+
+def query(text: str, catalog: Tables) -> QueryPlan:
+    """Plan a query's text."""
+    return plan_query(ast.Query(text, Span(0, len(text))), catalog)
+
+
+def text_of(vector: dict[str, Any]) -> str:
+    """Return the vector as a query."""
+    match vector.get("mode"):
+        case "query":
+            return str(vector["sql"])
+        case "group":
+            return f"SELECT g, {vector['sql']} AS x FROM t GROUP BY g"
+        case _:
+            return f"SELECT {vector['sql']} AS x FROM t"
+
+
+def planned(vector: dict[str, Any]) -> QueryPlan | SinkqlError:
+    """Plan a vector, or return the error."""
+    if isinstance(vector["columns"], list):
+        raise TypeError(vector["id"])
+    try:
+        return query(text_of(vector), table(vector["columns"]))
+    except SinkqlError as error:
+        return error
