@@ -6,11 +6,15 @@ import multiprocessing
 import multiprocessing.synchronize
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from script import COUNTER, LAKE, NAME, PIPELINE, SINK, fails, sink_id
 
+from sinkql import logical
+from sinkql.connector.plan import World
+from sinkql.connector.registry import discover
 from sinkql.errors import SinkqlError, render
 from sinkql.session import Session
 from sinkql.session.session import catalog_file
@@ -141,6 +145,20 @@ def test_sessions_see_each_others_items(session: Session) -> None:
     assert other.execute(COUNTER)[0].notices[0].code == "SQ2012"
     other.execute("DROP SOURCE n;")
     assert fails(session, "DROP SOURCE n;").code == "SQ2001"
+
+
+def test_what_another_process_does_while_a_statement_asks_the_network_counts(folder: Path) -> None:
+    other = Session()
+    registry = discover()
+    kind = registry.connections["ICEBERG CATALOG"]
+
+    def meanwhile(connection: logical.Connection, world: World) -> None:
+        other.execute(LAKE)
+
+    registry.connections["ICEBERG CATALOG"] = replace(kind, validate=meanwhile)
+    (result,) = Session(registry=registry).execute(LAKE)
+    assert [notice.code for notice in result.notices] == ["SQ2012"]
+    assert [row[0] for row in other.execute("SELECT id FROM mz_connections")[0].rows] == ["u1"]
 
 
 def _create_many(folder: Path, name: str, start: multiprocessing.synchronize.Barrier) -> None:
