@@ -150,7 +150,7 @@ def test_run_is_never_written_over(tmp_path: Path) -> None:
     assert caught.value.code == "SQ3409"
 
 
-@pytest.mark.parametrize("damage", ["gone", "torn", "grown", "other"])
+@pytest.mark.parametrize("damage", ["gone", "torn", "grown", "other", "swapped"])
 def test_damaged_run_is_refused(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "1-a-b.arrow"
     entry = write_run(path, values_table({(1, 1): 1}), digest="")
@@ -160,6 +160,10 @@ def test_damaged_run_is_refused(damage: str, tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-10])
     elif damage == "grown":
         path.write_bytes(path.read_bytes() + b"x")
+    elif damage == "swapped":
+        wider = values_table({(1, 1): 1}).append_column("more", pa.array(["of the same number of rows"]))
+        path.unlink()
+        write_run(path, wider, digest="")
     else:
         path.write_bytes(b"x" * entry["bytes"])
     with pytest.raises(SinkqlError) as caught:
@@ -174,6 +178,7 @@ def test_digest_is_of_values_and_not_of_their_layout() -> None:
     assert digest_of(plain) == digest_of(longer.slice(1))
     assert digest_of(plain) == digest_of(plain.set_column(2, "c", dirty))
     assert digest_of(plain) != digest_of(plain.set_column(2, "c", pa.array([1, 0, 3], pa.int64())))
+    assert digest_of(plain) != digest_of(plain.set_column(0, "a", pa.array(["x", "yz", None])))
     assert digest_of(plain) != digest_of(plain.set_column(0, "a", pa.array(["xy", None, "z"])))
 
 

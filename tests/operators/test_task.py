@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -129,6 +130,26 @@ def test_row_taken_back_that_was_never_there_is_refused(before: Any, rows: Any, 
     with pytest.raises(SinkqlError, match='aggregate "totals", bucket 0') as caught:
         run(aggregate_task(totals(), Arrangements(tmp_path, manifest, 1, "d")), rows)
     assert code_of(caught) == "SQ3401"
+
+
+def test_row_of_a_distinct_view_taken_back_that_was_never_there_is_refused(tmp_path: Path) -> None:
+    below = source("e", "retract", g="text")
+    pipeline = Pipeline(tmp_path, physical.Aggregate(below, "d", below.columns, (), "retract"))
+    pipeline.batch(e=[(("a",), 2)])
+    pipeline.readers["e"].batches.append([(("a",), -3)])
+    with pytest.raises(SinkqlError, match='aggregate "d"') as caught:
+        pipeline.attempt()
+    assert code_of(caught) == "SQ3401"
+
+
+@pytest.mark.parametrize("change", ["append", "retract"])
+def test_zeros_come_out_positive(change: physical.Change, tmp_path: Path) -> None:
+    below = source("e", change, d="double_precision", r="real")
+    calls = (call("l", "min", "d", "double precision"), call("h", "max", "r", "real"))
+    pipeline = Pipeline(tmp_path, physical.Aggregate(below, "z", below.columns, calls, change))
+    pipeline.offer(e=[((-0.0, -0.0), 1), ((0.0, -0.0), 1)])
+    rows, _ = pipeline.attempt()
+    assert [[math.copysign(1, value) for value in row[:4]] for row in rows] == [[1.0] * 4]
 
 
 @pytest.mark.parametrize("type_", ["bigint", "numeric(38,19)"])
