@@ -29,6 +29,7 @@ _LOOK_SECONDS = 1.0
 _FIRST_WAIT = 1.0
 _LONGEST_WAIT = 60.0
 _TRIES_FIRST = 2
+_KEPT_RUNS = 3
 _TRIES_UNKNOWN = 3
 
 _MAY_PASS = frozenset({"SQ3302", "SQ3304", "SQ4201", "SQ4207", "SQ4208", "SQ4304"})
@@ -164,6 +165,9 @@ class SinkRun:
     # --- one incarnation: a claim, and the query that goes with it -------------------------------------------------
 
     def _incarnation(self, epoch: int) -> Ending | None:
+        if self._ran:
+            # Whoever took the sink over has the table too: claiming it again would be a fight without end.
+            self.cluster.control.renew(self.job.sink_id, owner=self.owner)
         loop = self._claim(epoch)
         self._ran = True
         if loop.caught_up():
@@ -193,9 +197,11 @@ class SinkRun:
         return loop
 
     def _folder(self, loop: BatchLoop) -> Path:
-        """Return a new run folder; those of earlier claims go, since their queries can commit no more."""
+        """Return a new run folder; old ones go, but the last few, which may be those of one who was just taken over."""
         runs = self.context.folder / "runs"
-        shutil.rmtree(runs, ignore_errors=True)
+        runs.mkdir(mode=0o700, exist_ok=True)
+        for old in sorted(runs.iterdir(), key=lambda path: path.stat().st_mtime)[:-_KEPT_RUNS]:
+            shutil.rmtree(old, ignore_errors=True)
         return runs / f"{loop.marker.epoch}-{uuid.uuid4().hex[:8]}"
 
     def _process(self, loop: BatchLoop) -> Callable[[JobOffsets, JobOffsets, bool], None]:

@@ -197,7 +197,7 @@ def test_a_sink_that_was_taken_over_is_fenced_and_writes_nothing_after(spark: Sp
     def first() -> None:
         outcomes.extend(run_sinks(spark, [each], tmp_path, control=control, once=False))
 
-    older = threading.Thread(target=first)
+    older = threading.Thread(target=first, daemon=True)
     older.start()
     assert control.committed_once.wait(60)
     assert endings(run_sinks(spark, [each], tmp_path, control=control, once=False)) == [("failed", "SQ5201")]
