@@ -12,7 +12,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Type
 from sinkql.planner import types
 from sinkql.planner.expressions_interval import interval_literal, parse_interval
-from sinkql.planner.expressions_typed import Typed, exact, form, null_of, text_literal
+from sinkql.planner.expressions_typed import Typed, check_scale, exact, form, null_of, text_literal
 
 _TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
 _FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
@@ -65,14 +65,6 @@ def coerced(value: Typed, target: Type) -> Typed:
     if target == types.TEXT and value.type in (types.UUID,):
         return value
     return form(f"CAST(@0 AS {spark_type(target)})", (value,), target).at(value.span)
-
-
-def check_scale(value: Typed) -> None:
-    """Refuse a numeric with more fraction digits than arithmetic keeps: they would be rounded off silently."""
-    if (value.raw.scale or 0) > types.MAX_SCALE:
-        hint = f"Cast it to a numeric with at most {types.MAX_SCALE} fraction digits, or to double precision."
-        message = f"numeric arithmetic keeps {types.MAX_SCALE} fraction digits, and this value has {value.raw.scale}"
-        raise SinkqlError("SQ2214", message, value.span, hint=hint)
 
 
 def literal(text: str, target: Type, span: Span) -> Typed:

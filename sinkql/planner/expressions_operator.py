@@ -12,7 +12,7 @@ from sinkql.logical import NUMERIC, Type
 from sinkql.planner import types
 from sinkql.planner.expressions_cast import cast
 from sinkql.planner.expressions_interval import DAY, day_time, shift
-from sinkql.planner.expressions_literal import check_scale, coerced
+from sinkql.planner.expressions_literal import coerced
 from sinkql.planner.expressions_literal import decimal as decimal_literal
 from sinkql.planner.expressions_literal import number as number_literal
 from sinkql.planner.expressions_typed import (
@@ -24,6 +24,7 @@ from sinkql.planner.expressions_typed import (
     SUM,
     Interval,
     Typed,
+    check_scale,
     exact,
     form,
     infix,

@@ -11,6 +11,7 @@ from sinkql import logical
 from sinkql.connector.types import spark_type
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Type
+from sinkql.planner.types import MAX_SCALE
 
 # how strongly Spark SQL binds a text; an operand that binds more weakly stands in parentheses
 OR, AND, NOT, PREDICATE, BITS, SUM, PRODUCT, SIGN, ATOM = range(9)
@@ -75,7 +76,16 @@ def exact(value: Typed) -> Typed:
     """Return the expression with a text that Spark sees in exactly its type."""
     if value.held is None or value.held == value.type:
         return value
+    check_scale(value)
     return replace(value, sql=f"CAST({value.sql} AS {spark_type(value.type)})", held=None, binds=ATOM)
+
+
+def check_scale(value: Typed) -> None:
+    """Refuse a numeric with more fraction digits than plain numeric keeps: they would be rounded off silently."""
+    if (value.raw.scale or 0) > MAX_SCALE:
+        hint = f"Cast it to a numeric with at most {MAX_SCALE} fraction digits, or to double precision."
+        message = f"numeric arithmetic keeps {MAX_SCALE} fraction digits, and this value has {value.raw.scale}"
+        raise SinkqlError("SQ2214", message, value.span, hint=hint)
 
 
 def column(name: str, type_: Type, *, nullable: bool, span: Span) -> Typed:
@@ -92,6 +102,11 @@ def text_literal(value: str) -> str:
     """Return a Spark SQL string literal of exactly that value."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return "'" + re.sub(r"[\x00-\x1f]", lambda match: f"\\u{ord(match[0]):04X}", escaped) + "'"
+
+
+def constant_in_form(value: str) -> str:
+    """Return the same literal for use inside a form: with no @, which stands for arguments there."""
+    return text_literal(value).replace("@", "\\u0040")
 
 
 def null_of(type_: Type, span: Span) -> Typed:
@@ -115,7 +130,7 @@ def form(
     """Fill a verified form: `@0`, `@1`, … stand for the arguments.
 
     A long argument that the form repeats is evaluated once, under a name (a lambda's parameter), so that nested forms
-    do not double at every level. Text in string literals of the form is not looked at: no form has an @ there.
+    do not double at every level.
     """
     span = Span(min(a.span.start for a in arguments), max(a.span.end for a in arguments)) if arguments else Span(0, 0)
     uses = [int(place) for place in _PLACE.findall(template)]
@@ -142,8 +157,3 @@ def _placed(template: str, match: re.Match[str], text: tuple[str, int]) -> str:
     # CAST(@0 AS …) takes any expression; elsewhere it stands among operators
     alone = alone or (template[: match.start()].endswith("CAST(") and template[match.end() :].startswith(" AS "))
     return sql if alone or binds == ATOM else f"({sql})"
-
-
-def refused(code: str, message: str, span: Span, hint: str | None = None) -> SinkqlError:
-    """Make the error of an expression that is not translated."""
-    return SinkqlError(code, message, span, hint=hint)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sinkql.errors import SinkqlError, Span
 from sinkql.planner import types
 from sinkql.planner.expressions_operator import alike, settled
@@ -31,7 +33,7 @@ def _nullif(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
     left, right = alike(arguments, span, "=")
     if left.type == right.type and left.raw == right.raw:
-        return form("nullif(@0, @1)", (left, right), left.type, nullable=True)
+        return replace(form("nullif(@0, @1)", (left, right), left.type, nullable=True), held=left.held)
     first = exact(arguments[0])
     return form("CASE WHEN @1 = @2 THEN NULL ELSE @0 END", (first, left, right), first.type, nullable=True)
 

@@ -7,7 +7,7 @@ import re
 from sinkql.errors import SinkqlError, Span
 from sinkql.planner import types
 from sinkql.planner.expressions_literal import coerced
-from sinkql.planner.expressions_typed import Typed, form, text_literal
+from sinkql.planner.expressions_typed import Typed, constant_in_form, form
 from sinkql.planner.types import TEXT, TIMESTAMP
 
 # Postgres's pattern → Spark's letters
@@ -63,7 +63,7 @@ def _quoted(text: str) -> str:
 
 
 def _formatted(letters: str) -> list[str]:
-    return [f"date_format(@0, {text_literal(letters)})"] if letters else []
+    return [f"date_format(@0, {constant_in_form(letters)})"] if letters else []
 
 
 def _unknown(rest: str, span: Span) -> SinkqlError:

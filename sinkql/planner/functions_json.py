@@ -10,7 +10,7 @@ from itertools import pairwise
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Type
 from sinkql.planner import types
-from sinkql.planner.expressions_typed import Typed, form, text_literal
+from sinkql.planner.expressions_typed import Typed, constant_in_form, form, text_literal
 from sinkql.planner.functions_overload import Handler, Overload, arity, constant_text, typed
 from sinkql.planner.types import BOOLEAN, INTEGER, JSONB, TEXT
 
@@ -63,7 +63,7 @@ def path(steps: Sequence[Step], span: Span) -> str:
         raise SinkqlError("SQ2214", "a negative index has no exact form", span)
     if any(first == second == 0 for first, second in pairwise(steps)):
         raise SinkqlError("SQ2214", "an element 0 of an element 0 has no exact form", span)
-    return text_literal(shown)
+    return constant_in_form(shown)
 
 
 def as_text(value: Typed, steps: Sequence[Step], span: Span) -> Typed:
@@ -118,7 +118,7 @@ def has_key(value: Typed, key: Typed, span: Span) -> Typed:
     """Plan `value ? 'key'`."""
     _check(value, span)
     text = constant_text("?", key, "key")
-    template = _HAS.format(text_literal(text), text_literal(json.dumps(text, ensure_ascii=False)))
+    template = _HAS.format(constant_in_form(text), constant_in_form(json.dumps(text, ensure_ascii=False)))
     return form(template, (value,), BOOLEAN)
 
 
@@ -137,7 +137,7 @@ def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
         message = "@> takes a flat constant object of texts, integers, booleans and nulls"
         raise SinkqlError("SQ2214", message, wanted.span)
     tests = [
-        f"{_JSON.format(path([key], wanted.span))} = {text_literal(json.dumps(found[key], ensure_ascii=False))}"
+        f"{_JSON.format(path([key], wanted.span))} = {constant_in_form(json.dumps(found[key], ensure_ascii=False))}"
         for key in sorted(found)
     ]
     return form(f"IF(@0 IS NULL, NULL, coalesce({' AND '.join(tests)}, false))", (value,), BOOLEAN)

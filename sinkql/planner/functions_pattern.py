@@ -8,7 +8,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.planner import pattern as patterns
 from sinkql.planner import types
 from sinkql.planner.expressions_literal import coerced
-from sinkql.planner.expressions_typed import PREDICATE, Typed, form, text_literal
+from sinkql.planner.expressions_typed import PREDICATE, Typed, constant_in_form, form
 from sinkql.planner.functions_overload import Handler, arity, constant_text, typed
 
 
@@ -22,7 +22,7 @@ def like(subject: Typed, pattern: Typed, escape: Typed | None, *, ignore_case: b
     if escape is not None:
         if not isinstance(escape.constant, str) or len(escape.constant) != 1:
             raise SinkqlError("SQ2214", "ESCAPE takes one constant character", escape.span)
-        suffix = f" ESCAPE {text_literal(escape.constant)}" if escape.constant != "\\" else ""
+        suffix = f" ESCAPE {constant_in_form(escape.constant)}" if escape.constant != "\\" else ""
     if isinstance(pattern.constant, str):
         _check_escapes(pattern.constant, str(escape.constant) if escape else "\\", pattern)
     word = "ILIKE" if ignore_case else "LIKE"
@@ -56,7 +56,7 @@ def matches(subject: Typed, pattern: Typed, *, ignore_case: bool) -> Typed:
     java = _read("~", pattern, exact_match=False).java
     flags = "(?iu)" if ignore_case else ""
     return form(
-        f"@0 RLIKE {text_literal(flags + java)}", (typed("~", subject, types.TEXT),), types.BOOLEAN, binds=PREDICATE
+        f"@0 RLIKE {constant_in_form(flags + java)}", (typed("~", subject, types.TEXT),), types.BOOLEAN, binds=PREDICATE
     )
 
 
@@ -77,7 +77,7 @@ def match_group(text: Typed, pattern: Typed, index: int) -> Typed:
 def _group(text: Typed, found: patterns.Pattern, index: int, span: Span) -> Typed:
     if index and found.optional:
         raise SinkqlError("SQ2214", "a group that may take no part has no exact form", span)
-    java = text_literal(found.java)
+    java = constant_in_form(found.java)
     template = f"IF(@0 RLIKE {java}, regexp_extract(@0, {java}, {index}), NULL)"
     return form(template, (text,), types.TEXT, nullable=True)
 
@@ -101,7 +101,7 @@ def _replace(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
             java, into = f"(?s)^(.*?)({bare})", "$1" + into
         if "^" in re.sub(r"\[\^|\\\^", "", bare):
             raise SinkqlError("SQ2214", "an anchored pattern needs the flag g here", arguments[1].span)
-    template = f"regexp_replace(@0, {text_literal(java)}, {text_literal(into)})"
+    template = f"regexp_replace(@0, {constant_in_form(java)}, {constant_in_form(into)})"
     return form(template, (typed(name, arguments[0], types.TEXT),), types.TEXT)
 
 
@@ -130,7 +130,7 @@ def _replacement(text: str, found: patterns.Pattern, shift: int, span: Span) -> 
 
 def _count(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
-    java = text_literal(_read(name, arguments[1], exact_match=True).java)
+    java = constant_in_form(_read(name, arguments[1], exact_match=True).java)
     return form(f"regexp_count(@0, {java})", (typed(name, arguments[0], types.TEXT),), types.INTEGER)
 
 

@@ -20,7 +20,7 @@ from sinkql.planner import types
 from sinkql.planner.expressions import Translator
 from sinkql.planner.expressions_literal import coerced
 from sinkql.planner.expressions_operator import wide
-from sinkql.planner.expressions_typed import Typed, column, form, settled
+from sinkql.planner.expressions_typed import Typed, check_scale, column, form, settled
 from sinkql.planner.query_scope import Groups, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query_syntax import Syntax
 
@@ -141,8 +141,8 @@ def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
 
 
 def _count(call: _Aggregate) -> Typed:
-    if call.distinct and call.argument.type in (types.JSONB, types.INTERVAL):
-        raise SinkqlError("SQ2214", f"count(DISTINCT {call.argument.type.name}) has no exact form", call.span)
+    if call.argument.type == types.INTERVAL or (call.distinct and call.argument.type == types.JSONB):
+        raise SinkqlError("SQ2214", f"count() of {call.argument.type.name} has no exact form here", call.span)
     return call.add("count", call.argument, types.BIGINT, distinct=call.distinct)
 
 
@@ -164,6 +164,8 @@ def _check_sum(call: _Aggregate) -> None:
     type_ = call.argument.type
     if not types.number(type_):
         raise call.no_function()
+    if type_.name == "numeric":
+        check_scale(call.argument)
     if call.distinct:
         message = f"{call.name}(DISTINCT …) is not supported yet"
         raise SinkqlError("SQ2932", message, call.span, hint="Take the DISTINCT rows in a subquery in FROM first.")

@@ -34,6 +34,9 @@ class Scope:
             raise SinkqlError("SQ2205", f'column "{name}" is ambiguous', span)
         if not found:
             self._unknown(name, span)
+        if found[0].type.name in ("time", "interval"):
+            message = f'column "{name}" has type {found[0].type.name}, which views do not support yet'
+            raise SinkqlError("SQ2934", message, span, hint="Leave it out of the view.")
         return column(name, found[0].type, nullable=found[0].nullable, span=span)
 
     def _unknown(self, name: str, span: Span) -> NoReturn:

@@ -29,7 +29,7 @@ def equal(got: Any, expected: str | None, type_: str, rule: str | None) -> bool:
         case "jsonb":
             return bool(json.loads(got) == json.loads(expected))
         case "timestamp" | "timestamptz" | "date":
-            return str(got).removeprefix("+") == _common_era(expected.removesuffix("+00"))
+            return str(got).removeprefix("+") == _common_era(expected).removesuffix("+00")
         case _:
             return bool(json.loads(got) == json.loads(expected)) if rule == "json" else bool(got == expected)
 

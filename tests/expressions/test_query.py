@@ -238,6 +238,23 @@ def test_long_operands_of_a_repeating_form_are_written_once() -> None:
     assert len(relation.outputs[0].expression.sql) < 20_000
 
 
+def test_at_signs_in_patterns_and_keys_are_themselves() -> None:
+    relation = _plan("SELECT note ~ 'a@0b' AS p, note::jsonb ->> 'k@1' AS q, to_char(at, '@0') AS r FROM orders")
+    assert isinstance(relation, logical.Project)
+    assert relation.outputs[0].expression.sql == r"`note` RLIKE 'a\\\u00400b'"
+    assert r"k\u00401" in relation.outputs[1].expression.sql
+    assert r"\u00400" in relation.outputs[2].expression.sql
+
+
+@pytest.mark.parametrize("item", ["-fine", "fine + 1", "sum(fine)", "avg(fine)", "0.12345678901", "coalesce(fine, 1)"])
+def test_digits_that_plain_numeric_cannot_keep_are_not_rounded_off(item: str) -> None:
+    tables = vectors.table({"fine": "numeric(20,15)"})
+    with pytest.raises(SinkqlError) as caught:
+        vectors.query(f"SELECT {item} FROM t", tables)
+    assert caught.value.code == "SQ2214"
+    assert str(vectors.query("SELECT max(fine) FROM t", tables).relation.shape.columns[0].type) == "numeric(20,15)"
+
+
 def test_deep_nesting_is_an_error_with_a_code() -> None:
     assert _error("SELECT " + "(" * 3000 + "1" + ")" * 3000 + " FROM orders").code == "SQ2209"
 
