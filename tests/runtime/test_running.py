@@ -149,9 +149,9 @@ def test_a_sink_stops_when_it_is_told_and_goes_on_where_it_was(spark: SparkSessi
 
     for _ in range(2):
         control.wanted.clear()
-        assert endings(
-            run_sinks(spark, [each], tmp_path, control=control, once=False, tell=stop)
-        ) == [("stopped", None)]
+        assert endings(run_sinks(spark, [each], tmp_path, control=control, once=False, tell=stop)) == [
+            ("stopped", None)
+        ]
         assert control.owners == {}
     found = rows(tmp_path)
     assert [(n,) for n in range(1, len(found) + 1)] == found

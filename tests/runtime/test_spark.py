@@ -1,0 +1,62 @@
+"""What is checked and written before Spark starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sinkql.errors import SinkqlError
+from sinkql.runtime.spark import Settings, buckets, check_java
+
+
+def _java(folder: Path, body: str) -> None:
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "java"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+
+
+def test_a_java_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SinkqlError) as missing:
+        check_java()
+    assert (missing.value.code, missing.value.exit_code) == ("SQ4001", 4)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("echo 'openjdk version \"11.0.2\" 2019' >&2", "SQ4002"),
+        ("echo 'java version \"1.8.0_362\"' >&2", "SQ4002"),
+        ("exit 3", "SQ4001"),
+    ],
+)
+def test_a_java_that_does_not_do_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, code: str) -> None:
+    _java(tmp_path, body)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SinkqlError) as refused:
+        check_java()
+    assert refused.value.code == code
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21.0.1", "17"])
+def test_a_java_that_does_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    _java(tmp_path, f"echo 'openjdk version \"{version}\"' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    check_java()
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "expected"),
+    [
+        ("local[5]", {}, 5),
+        ("local", {}, 2),
+        ("local[1]", {}, 2),
+        ("local[2]", {"spark.sql.shuffle.partitions": "7"}, 7),
+    ],
+)
+def test_buckets_are_the_cores_at_least_two(master: str, conf: dict[str, str], expected: int, tmp_path: Path) -> None:
+    assert buckets(Settings(master, conf, tmp_path)) == expected

@@ -1,0 +1,75 @@
+"""Whole processes: one Spark application a cluster, and how signals end them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.running import rows
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+
+_TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def start(processes: list[subprocess.Popen[str]], *arguments: str) -> subprocess.Popen[str]:
+    program = _TESTS / "support" / "supervised.py"
+    process = subprocess.Popen(
+        [sys.executable, str(program), *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(_TESTS)},
+        start_new_session=True,
+    )
+    processes.append(process)
+    return process
+
+
+def lines(process: subprocess.Popen[str]) -> Iterator[str]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield line.strip()
+
+
+def test_clusters_have_applications_of_their_own(processes: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+    process = start(processes, str(tmp_path), "once", "one", "two")
+    told = list(lines(process))
+    assert process.wait() == 0
+    assert told[-1] == "['caught up', 'caught up']"
+    assert told.count("SparkStarted") == 2
+    for table in ("one", "two"):
+        assert [(n,) for n in range(1, 51)] == rows(tmp_path, table)
+
+
+def test_the_first_signal_ends_a_run_after_its_batch(processes: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+    process = start(processes, str(tmp_path), "on", "one")
+    told = lines(process)
+    next(line for line in told if line.startswith("SinkCommitted"))
+    process.send_signal(signal.SIGINT)
+    assert list(told)[-1] == "['stopped']"
+    assert process.wait() == 0
+    found = rows(tmp_path, "one")
+    assert [(n,) for n in range(1, len(found) + 1)] == found
+
+
+def test_the_second_signal_ends_it_at_once(processes: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+    process = start(processes, str(tmp_path), "on", "one")
+    next(line for line in lines(process) if line.startswith("SparkStarting"))
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() in (130, 143)

@@ -1,0 +1,39 @@
+"""A process of its own that runs counters into the catalog of a folder: python supervised.py FOLDER once|on CLUSTER…"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sinkql.connector.registry import discover
+from sinkql.runtime import supervisor
+from sinkql.runtime.progress import Event
+from support.running import MemoryControl, contexts, counter, job
+
+
+def main(folder: Path, *, once: bool, clusters: list[str]) -> int:
+    """Run a sink a cluster, into the table of its name; print events' names, return the last exit code."""
+
+    def tell(event: Event) -> None:
+        print(type(event).__name__, getattr(event, "sink", ""), flush=True)
+
+    up_to, pace = (50, 1000) if once else (None, 1000)
+    jobs = [
+        job(counter(up_to=up_to, rows_per_second=pace), folder, table=cluster, cluster=cluster, master="local[1]")
+        for cluster in clusters
+    ]
+    outcomes = supervisor.run(
+        jobs,
+        contexts=lambda each: contexts(folder, each),
+        registry=discover(),
+        control=MemoryControl(),
+        once=once,
+        takeover=False,
+        progress=tell,
+    )
+    print([outcome.ending for outcome in outcomes], flush=True)
+    return max(outcome.exit_code for outcome in outcomes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), once=sys.argv[2] == "once", clusters=sys.argv[3:]))
