@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
+from sinkql.parser import secret
 
 REDACTED = "<redacted>"
-
-_TOKENS = re.compile(
-    r"""
-    (?P<comment>--[^\n]*|/\*.*?\*/)
-  | (?P<dollar>\$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z))
-  | (?P<string>'(?:[^'\\]|''|\\.)*(?:'|\Z))
-  | (?P<name>"(?:[^"]|"")*(?:"|\Z))
-  | (?P<word>[^\W\d]\w*)
-  | (?P<end>;)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +35,17 @@ class Masked:
 
 
 def mask(script: str) -> Masked:
-    """Cover what is in quotes between CREATE SECRET and the semicolon after it."""
-    pieces: list[str] = []
-    literals: list[str] = []
-    at, words = 0, list[str]()
-    for token in _TOKENS.finditer(script):
-        match token.lastgroup:
-            case "end":
-                words = []
-            case "word":
-                words.append(token.group().upper())
-            case "string" | "dollar" | "tag" if words[:2] == ["CREATE", "SECRET"]:
-                start, end = _inside(token)
-                literals.append(script[start:end])
-                pieces += [script[at:start], "*" * (end - start)]
-                at = end
-            case _:
-                pass
+    """Cover the literals of secrets, and those in options that take secrets."""
+    characters = list(script)
+    literals: set[str] = set()
+    for literal in secret.literals(script):
+        start, end = literal.span.start, literal.span.end
+        characters[start:end] = ["\n" if each == "\n" else "*" for each in script[start:end]]
+        if literal.of_secret:
+            literals.add(script[start:end])
     # Longest first: a literal that holds another one is covered whole. Very short ones are in any text by chance.
-    telling = sorted({each for each in literals if len(each) > 3}, key=len, reverse=True)
-    return Masked("".join([*pieces, script[at:]]), tuple(telling))
+    telling = sorted((each for each in literals if len(each) > 3), key=len, reverse=True)
+    return Masked("".join(characters), tuple(telling))
 
 
 def without_literal(statement: ast.Create) -> ast.Create:
@@ -74,10 +53,3 @@ def without_literal(statement: ast.Create) -> ast.Create:
     if isinstance(statement, ast.CreateSecret) and not isinstance(statement.value, ast.Call):
         return replace(statement, value=ast.Text(REDACTED))
     return statement
-
-
-def _inside(token: re.Match[str]) -> tuple[int, int]:
-    """Return where a literal's text starts and ends, quotes excluded; one not closed ends with the script."""
-    quote = "'" if token["string"] else f"${token['tag']}$"
-    end = token.end() - len(quote) if len(token.group()) > len(quote) and token.group().endswith(quote) else token.end()
-    return token.start() + len(quote), end

@@ -5,6 +5,7 @@
 * `reader`: one statement's lexemes to Lark's tree; here a word becomes a keyword or a name.
 * `complaint` (with `refusal`): a token that cannot stand there to an error.
 * `build` (with `build_source`, `build_sink`, `value`, `tree`): the tree to a statement.
+* `secret`: text, right or wrong, to where it holds secrets.
 """
 
 from __future__ import annotations

@@ -1,0 +1,61 @@
+"""A script shows no secret, right or wrong as it may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from sinkql.mask import mask
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE SECRET s AS 'hunter22';",
+        "CREATE SECRET s AS $$hunter22$$;",
+        "CREATE SECRET s AS $x$hunter22$x$;",
+        "CREATE SECRET s AS 'a' || E'hunter22\\n';",
+        "CREATE SECRET IF NOT EXISTS a.\"b\" AS 'x'\n 'hunter22';",
+        "CREATE /* ' */ SECRET s 'hunter22';",
+        "/* /* */ ' */ CREATE SECRET s AS 'hunter22';",
+        "CREATE SECRET a AS 'x\\'; CREATE SECRET s AS 'hunter22';",
+        "CREATE SECRT s AS 'hunter22';",
+        "CREAT SECRET s AS 'hunter22';",
+        "CREATE OR REPLACE SECRET s AS 'hunter22';",
+        "ALTER SECRET s AS 'hunter22';",
+        "CREATE SECRET s AS 'hunter22",
+        "CREATE SECRET s AS E'hunter22\\x';",
+        "CREATE SECRET s AS decode('hunter22', 'base64');",
+        "CREATE SECRET s AS X'hunter22';",
+        "CREATE CONNECTION c TO AWS (REGION = 'x', SESSION TOKEN = 'hunter22');",
+        "CREATE CONNECTION c TO AWS (ACCESS KEY ID 'hunter22'",
+        "CREATE CONNECTION c TO AWS (ACCESS KEY ID 'hunter22",
+        "CREATE CONNECTION c TO POSTGRES (PASSWORD = hunter22);",
+        "CREATE CONNECTION c TO POSTGRES (PASSWORD hunter22);",
+        'CREATE CONNECTION c TO POSTGRES (PASSWORD "hunter22");',
+        "CREATE CONECTION c FOR POSTGRES PASSWORD 'hunter22';",
+        "CREATE CONNECTION c TO ICEBERG CATALOG (CREDENTIAL = 'id:' || SECRET s || 'hunter22');",
+    ],
+)
+def test_secret_is_covered_in_place(text: str) -> None:
+    masked = mask(text).text
+    assert "hunter22" not in masked
+    assert len(text) == len(masked)
+    assert text.count("\n") == masked.count("\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 'a', user, \"b\" FROM t WHERE (user = 'c');",
+        "CREATE SECRET s AS env_var('TOKEN');",
+        "CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION c (NAMESPACE = 'n', TABLE 't');",
+        "CREATE CONNECTION c TO AWS (SECRET ACCESS KEY = SECRET s, REGION = 'x', CREDENTIAL SECRET \"Q\");",
+        "CREATE SORCE s FROM FILES (PATH '/x');",
+    ],
+)
+def test_the_rest_stays_readable(text: str) -> None:
+    assert text == mask(text).text
+
+
+def test_literal_of_a_secret_is_taken_out_of_messages() -> None:
+    assert mask("CREATE SECRET s AS 'hunter22'; CREATE SECRET t AS 'abc';").literals == ("hunter22",)
