@@ -112,3 +112,12 @@ def test_importing_the_parser_builds_no_tables() -> None:
 
 def test_empty_statements_are_left_out() -> None:
     assert not parse(" ; -- nothing\n ;; /* at /* all */ */")
+
+
+@pytest.mark.parametrize(("character", "shown"), [("\0", "U+0000"), ("\ud800", "U+D800")])
+@pytest.mark.parametrize("around", ["SET a = '{}';", 'SET "{}" = 1;', "SELECT 1 -- {}", "{}"])
+def test_character_that_no_text_may_hold_is_refused(character: str, shown: str, around: str) -> None:
+    error = _error(around.format(character))
+    assert error is not None
+    assert (error.code, error.message) == ("SQ1016", f"character {shown} is not allowed")
+    assert error.span == Span(around.index("{"), around.index("{") + 1)
