@@ -76,6 +76,17 @@ def test_changelog_time_never_goes_back(lake: Lake, name: str, monkeypatch: pyte
     assert [row[0] for row in lake.rows(name, ("_mz_timestamp",))] == [1_000_000, 1_000_001, 1_000_002]
 
 
+def test_changelog_time_survives_a_restart_on_a_slow_clock(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seconds in (2000.0, 1000.0):
+        monkeypatch.setattr("sinkql.connectors.iceberg.mode.time.time", lambda now=seconds: now)
+        sink = Sink(lake, name, changelog=True)
+        sink.start()
+        sink.put((1, "a"))
+    assert [row[0] for row in lake.rows(name, ("_mz_timestamp",))] == [2_000_000, 2_000_001]
+
+
 def test_long_offsets_stand_in_a_file(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name)
     sink.start()

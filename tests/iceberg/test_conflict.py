@@ -281,7 +281,7 @@ def test_new_sink_on_its_predecessors_table_is_refused(any_lake: Lake, name: str
     old.put((1, "a"))
     new = Sink(any_lake, name, id="new", upsert=upsert)
     with pytest.raises(SinkqlError) as caught:
-        new.start()
+        new.writer.open()
     assert code_of(caught) == "SQ3507"
     kept = Sink(any_lake, name, id="new", upsert=upsert, options={"existing_rows": "keep"})
     kept.start()

@@ -130,8 +130,14 @@ def test_rolled_back_snapshots_take_no_live_file_with_them(lake: Lake, name: str
     assert before is not None
     strangers.compact(lake.table(name))
     strangers.set_main(lake.table(name), before)
-    run(sink, range(3, 60))
-    assert [row[0] for row in lake.rows(name)] == list(range(60))
+    for each in range(3, 28):
+        sink.put((each, "a"))
+    strangers.compact(lake.table(name))
+    sink.put((28, "a"))
+    sink.writer.maintain()
+    table = lake.table(name)
+    counts = [table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in table.metadata.snapshots]
+    assert counts == [26, 27, 28, 28, 29]
 
 
 def test_runs_that_nothing_reaches_are_swept(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,6 +155,13 @@ def test_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert refusal(options).code == "SQ4301"
 
 
+def test_folder_that_no_url_can_name(tmp_path: Path) -> None:
+    options = {"catalog_type": "sql", "url": f"sqlite:///{tmp_path}/c.db", "warehouse": f"{tmp_path}/a#b"}
+    with pytest.raises(SinkqlError) as caught:
+        validate(logical.Connection("lake", "ICEBERG CATALOG", options), World())
+    assert caught.value.code == "SQ4305"
+
+
 def test_folders_are_created(tmp_path: Path) -> None:
     options = {
         "catalog_type": "sql",

@@ -244,6 +244,15 @@ def test_duckdb_opens_the_folder_after_every_commit(lake: Lake, name: str) -> No
         assert found == [(each + 1,)]
 
 
+def test_folders_may_have_odd_names(tmp_path: Path, name: str) -> None:
+    lake = Lake(tmp_path / "my läke 100%20")
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    sink.put((1, "a"))
+    sink.put((1, "b"))
+    assert lake.rows(name) == [(1, "b")]
+
+
 def test_old_metadata_files_are_removed(lake: Lake, name: str) -> None:
     sink = Sink(lake, name)
     sink.start()

@@ -3,11 +3,16 @@
 * `connection`: options of CREATE CONNECTION … TO ICEBERG CATALOG → the plan's, checked by catalog type.
 * `plan`: options and columns of CREATE SINK … INTO ICEBERG CATALOG → the plan's, with the table's column types.
 * `catalog`, `failure`: a planned connection → an open catalog; its failures → coded errors.
+* `types`, `table`: SQL columns → the table's schema; the table is created, or held against it.
 * `facts`: does the catalog answer, and what is in the target table.
-* `target`, `marker`, `snapshot`: one table: load, claim, commit, and what its snapshots say.
-* `datafile`, `keyhash`, `run`, `index`, `deletes`, `upsert`: rows → data files, position deletes and the key index.
+* `datafile`: rows → a Parquet file and its manifest entry; `append`: the task of append sinks.
+* `keyhash`, `run`, `index`, `deletes`, `upsert`, `rebuild`: the key index, and the task of upsert sinks with it.
+* `target`, `folder`: one table of one catalog; small files beside its metadata.
+* `marker`, `snapshot`: what a snapshot says of its sink; files → manifests, requirements and updates.
+* `claim`, `batch`: the two things that are committed; `commit` lands them exactly once, `conflict` tells what others did.
+* `mode`, `keyed`: what differs between append and upsert sinks in the life of a batch.
+* `expire`: old snapshots go with the files that only they reach.
 * `writer`: a job's write → a `Writer` over all of these.
-* `reading`: a sink's table → lines to read it with, and its first rows.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
@@ -23,6 +22,7 @@ from sinkql import logical
 from sinkql.connector.plan import World
 from sinkql.connector.secret import reveal
 from sinkql.connectors.iceberg.failure import explain
+from sinkql.errors import SinkqlError
 
 CATALOG_NAME = "default"
 """The name of `sql` catalogs: readers must open the database under the same one."""
@@ -63,10 +63,9 @@ def validate(connection: logical.Connection, world: World) -> None:
 
 def local_folder(location: str) -> Path | None:
     """Return the local folder of a location, None if it is elsewhere."""
-    parts = urlsplit(location)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    return Path(location) if not parts.scheme else None
+    if location.startswith("file://"):
+        return Path(location.removeprefix("file://"))
+    return None if "://" in location else Path(location)
 
 
 # --- sql and memory ---------------------------------------------------------------------------------------------
@@ -84,8 +83,10 @@ def _open_sql(options: Mapping[str, Any], storage: Mapping[str, str]) -> Catalog
     if warehouse:
         folder = local_folder(warehouse)
         if folder is not None:
+            _check_name(folder.resolve())
             _make_folder(folder.resolve())
-        properties["warehouse"] = warehouse if folder is None else folder.resolve().as_uri()
+        # not `as_uri`: pyiceberg takes what comes after file:// as it is, blanks and percent signs too
+        properties["warehouse"] = warehouse if folder is None else f"file://{folder.resolve()}"
     return SqlCatalog(CATALOG_NAME, uri=url.render_as_string(hide_password=False), **properties)
 
 
@@ -95,10 +96,18 @@ def _make_folder(folder: Path) -> None:
         raise PermissionError(13, "permission denied", str(folder))
 
 
+def _check_name(folder: Path) -> None:
+    # Locations of tables are URLs, of which readers take these for the end of the path.
+    if {"#", "?"} & set(str(folder)):
+        raise SinkqlError(
+            "SQ4305", f'the warehouse folder "{folder}" has # or ? in its name', hint="Set another WAREHOUSE."
+        )
+
+
 @cache
 def _open_memory(name: str) -> Catalog:
     # One a process and connection: what the session creates, the job must find.
-    return InMemoryCatalog(name, warehouse=Path(tempfile.mkdtemp(prefix="sinkql-memory-")).as_uri())
+    return InMemoryCatalog(name, warehouse="file://" + tempfile.mkdtemp(prefix="sinkql-memory-"))
 
 
 # --- rest --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,88 @@
+"""Sinks killed or failed at every step of a claim and of a batch: started again, each row is there once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
+
+import pytest
+from support import sink_process
+from support.lake import Lake
+from support.sink_process import expected, main
+
+Run = Callable[[str, str], int]
+
+POINTS = ["claim", "read-marker", "data-file", "commit-request", "commit-reply"]
+INDEX_POINTS = ["index-run", "index-manifest"]
+CASES = [
+    *(("append", point, pass_) for point in POINTS for pass_ in (1, 3)),
+    *(("upsert", point, pass_) for point in [*POINTS, *INDEX_POINTS] for pass_ in (1, 3)),
+]
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Return a maker of processes that begin with everything imported, and with no thread of this one."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([sink_process.__name__, "pyiceberg.io.pyarrow", "pyiceberg.catalog.sql"])
+    forkserver.ensure_running()
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+    return context
+
+
+@pytest.fixture
+def run(processes: ForkServerContext, lake: Lake, name: str) -> Run:
+    """Return what runs a sink of a mode with these fault points, to its end, and gives its exit code."""
+
+    def start(mode: str, faults: str) -> int:
+        process = processes.Process(target=main, args=(lake.folder, name), kwargs={"mode": mode, "faults": faults})
+        process.start()
+        process.join()
+        assert process.exitcode is not None
+        return process.exitcode
+
+    return start
+
+
+@pytest.mark.parametrize(("mode", "point", "pass_"), [case for case in CASES if case[1] != "claim" or case[2] == 1])
+def test_rows_are_there_once_after_a_kill(run: Run, lake: Lake, name: str, mode: str, point: str, pass_: int) -> None:
+    assert run(mode, f"{point}#{pass_}=kill") == -9
+    assert run(mode, "") == 0
+    assert lake.rows(name) == expected(upsert=mode == "upsert")
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("point", ["commit-request", "commit-reply"])
+def test_rows_are_there_once_after_two_kills_in_a_row(run: Run, lake: Lake, name: str, mode: str, point: str) -> None:
+    assert run(mode, f"{point}#3=kill") == -9
+    assert run(mode, f"{point}#2=kill") == -9
+    assert run(mode, "") == 0
+    assert lake.rows(name) == expected(upsert=mode == "upsert")
+
+
+@pytest.mark.parametrize(("mode", "point"), sorted({case[:2] for case in CASES}))
+def test_rows_are_there_once_after_a_failure(run: Run, lake: Lake, name: str, mode: str, point: str) -> None:
+    survives = point == "commit-reply"  # a lost reply is settled in the same run
+    code = run(mode, f"{point}#{1 if point == 'claim' else 2}=fail")
+    assert (code == 0) is survives
+    assert run(mode, "") == 0
+    assert lake.rows(name) == expected(upsert=mode == "upsert")
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_rows_are_there_once_after_a_kill_and_a_lost_folder(run: Run, lake: Lake, name: str, mode: str) -> None:
+    assert run(mode, "commit-reply#4=kill") == -9
+    state = lake.folder / "state"
+    if state.exists():
+        state.rename(lake.folder / "lost")
+    assert run(mode, "") == 0
+    assert lake.rows(name) == expected(upsert=mode == "upsert")

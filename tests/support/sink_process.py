@@ -1,0 +1,41 @@
+"""A sink in a process of its own: six batches that depend on their number alone, from wherever the table says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sinkql.connector.stream import RedoBatchError
+from sinkql.faults import VARIABLE
+from support.lake import Lake, Pairs, Sink
+
+BATCHES = 6
+
+
+def rows_of(batch: int, *, upsert: bool) -> Pairs:
+    """Return a batch's rows; upserts overwrite half of the batch before."""
+    first = batch * 2 if upsert else batch * 4
+    return [(first + each, f"{batch}.{each}") for each in range(4)]
+
+
+def expected(*, upsert: bool) -> list[tuple[int, str | None]]:
+    """Return the table's rows after all batches."""
+    rows = [row for batch in range(BATCHES) for row in rows_of(batch, upsert=upsert)]
+    return sorted(dict(rows).items()) if upsert else sorted(rows)
+
+
+def main(folder: Path, name: str, *, mode: str, faults: str) -> None:
+    """Run to the end, with these fault points."""
+    os.environ[VARIABLE] = faults
+    upsert = mode == "upsert"
+    sink = Sink(Lake(folder), name, upsert=upsert, options={"retain_snapshots": 3})
+    sink.start()
+    while True:
+        batch = sink.writer.refresh().end["numbers"]["batch"]
+        if batch == BATCHES:
+            return
+        try:
+            sink.put(*rows_of(batch, upsert=upsert))
+        except RedoBatchError:
+            continue
+        sink.writer.maintain()
