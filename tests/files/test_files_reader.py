@@ -198,6 +198,21 @@ def test_a_bounded_run_leaves_out_what_comes_later(tmp_path: Path) -> None:
     assert end == reader.latest(end, _ALL, target)
 
 
+def test_a_bounded_run_in_several_batches_ends_at_its_target(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    for i in range(3):
+        _put(tmp_path, f"{i}.json", _lines(range(4 * i, 4 * i + 4)))
+    at = reader.initial(at_end=False)
+    target = reader.target(at)
+    batches = []
+    for _ in range(3):
+        end = reader.latest(at, Limit(rows=5), target)
+        batches.append([row["id"] for row in _rows(reader, at, end)])
+        at = end
+    assert [list(range(5)), list(range(5, 10)), [10, 11]] == batches
+    assert at == target
+
+
 def test_max_files_bounds_a_batch_and_an_ended_source_says_so(tmp_path: Path) -> None:
     reader = _reader(tmp_path, max_files=2, follow=False)
     for i in range(5):

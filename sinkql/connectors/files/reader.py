@@ -78,7 +78,10 @@ class FilesReader:
         partial = start["partial"]
         if partial is not None:
             new = [SeenFile(**partial["file"])] + [file for file in new if file.name != partial["file"]["name"]]
-        return self._within(start, new, limit)
+        end = self._within(start, new, limit)
+        if until is not None and end["partial"] is None and self._seen(end).keys() >= self._seen(until).keys():
+            return until  # the same files in other segments: who waits for the target compares offsets
+        return end
 
     def _within(self, start: Offsets, new: list[SeenFile], limit: Limit) -> Offsets:
         taken: list[SeenFile] = []
