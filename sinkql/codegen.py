@@ -141,9 +141,10 @@ class _View:
             calls.append(physical.AggregateCall(call.name, _function(call), column, call.distinct, str(call.type)))
         group = tuple(self.output(output.name, output.expression) for output in relation.group)
         outputs = (*group, *arguments.values()) or (physical.Output("$one", "1", "integer", False),)
-        self.whole.arrangements += 1
+        below = _map(self.relation(relation.input), outputs)
+        self.whole.arrangements += 1  # after those of the input: each has a name of its own
         return physical.Aggregate(
-            input=_map(self.relation(relation.input), outputs),
+            input=below,
             arrangement=f"a{self.whole.arrangements}",
             group=tuple(physical.Column(output.name, output.type, output.nullable) for output in group),
             calls=tuple(calls),

@@ -1,0 +1,21 @@
+"""What a sink's job is made of."""
+
+from __future__ import annotations
+
+from sinkql import compile as compile_sql
+from sinkql import physical
+
+_VIEWS_ON_VIEWS = """
+CREATE SOURCE e (k integer, v integer) FROM FILES (PATH = 'in') FORMAT JSON;
+CREATE MATERIALIZED VIEW by_key AS SELECT k, count(*) AS c FROM e GROUP BY k;
+CREATE MATERIALIZED VIEW by_count AS SELECT c, max(k) AS k FROM by_key GROUP BY c;
+CREATE MATERIALIZED VIEW twice AS SELECT c, k FROM by_count UNION ALL SELECT c, k FROM by_count;
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE SINK s FROM twice INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't') MODE APPEND;
+"""
+
+
+def test_each_aggregate_has_an_arrangement_of_its_own() -> None:
+    [job] = compile_sql(_VIEWS_ON_VIEWS).jobs
+    names = [each.arrangement for each in physical.walk(job.write.input) if isinstance(each, physical.Aggregate)]
+    assert sorted(names) == ["a1", "a2", "a3", "a4"]
