@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyiceberg.table import Table
 from pyiceberg.types import StringType
 from support import strangers
 from support.lake import NAMESPACE, Lake, Sink
@@ -319,10 +320,11 @@ def test_foreign_append_right_after_a_commit_is_read_into_the_index(
     sink.start()
     post = Target.post
 
-    def post_then_stranger(*arguments: Any) -> None:  # as the method patched
-        post(*arguments)
+    def post_then_stranger(*arguments: Any) -> Table:  # as the method patched
+        after = post(*arguments)
         monkeypatch.undo()
         strangers.append(lake.table(name), (5, "theirs"))
+        return after
 
     monkeypatch.setattr(Target, "post", post_then_stranger)
     sink.put((1, "a"))

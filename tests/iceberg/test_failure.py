@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 from support.lake import Lake, Sink
 from support.seaweed import SECRET, Seaweed
@@ -189,9 +190,9 @@ def test_a_busy_sqlite_catalog_is_an_unknown_outcome(lake: Lake, name: str, monk
     post = Target.post
     raised: list[Exception] = []
 
-    def watched(*arguments: Any) -> None:  # as the method patched
+    def watched(*arguments: Any) -> Table:  # as the method patched
         try:
-            post(*arguments)
+            return post(*arguments)
         except Exception as error:
             raised.append(error)
             holder.rollback()

@@ -9,7 +9,7 @@
 * `keyhash`, `run`, `index`, `deletes`, `upsert`, `rebuild`: the key index, and the task of upsert sinks with it.
 * `target`, `folder`: one table of one catalog; small files beside its metadata.
 * `marker`, `snapshot`: what a snapshot says of its sink; files → manifests, requirements and updates.
-* `claim`, `batch`: the two things that are committed; `commit` lands them exactly once, `conflict` tells what others did.
+* `claim`, `batch`: what is committed; `commit` lands it exactly once, `conflict` tells what others did meanwhile.
 * `mode`, `keyed`: what differs between append and upsert sinks in the life of a batch.
 * `expire`: old snapshots go with the files that only they reach.
 * `writer`: a job's write → a `Writer` over all of these.

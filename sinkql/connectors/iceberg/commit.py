@@ -42,11 +42,12 @@ def land(target: Target, table: Table, attempt: Attempt) -> Table:
     """
     failures = conflicts = 0
     while True:
-        error = _try(target, table, attempt)
-        now = _load(target)
-        if error is None or attempt.landed(now):
+        outcome = _try(target, table, attempt)
+        now = outcome if isinstance(outcome, Table) else _load(target)
+        if isinstance(outcome, Table) or attempt.landed(now):
             target.tidy(table, now)
             return now
+        error = outcome
         attempt.check(table, now)
         if isinstance(error, CommitFailedException):
             conflicts += 1
@@ -61,8 +62,8 @@ def land(target: Target, table: Table, attempt: Attempt) -> Table:
         table = now
 
 
-def _try(target: Target, table: Table, attempt: Attempt) -> Exception | None:
-    """Post the attempt once and return what went wrong; raises what stops it for good."""
+def _try(target: Target, table: Table, attempt: Attempt) -> Table | Exception:
+    """Post the attempt once and return the table after it, or what went wrong; raises what stops it for good."""
     try:
         prepared = attempt.prepare(table)
     except (SinkqlError, RedoBatchError):
@@ -71,11 +72,11 @@ def _try(target: Target, table: Table, attempt: Attempt) -> Exception | None:
         return error  # the parent's files may be gone with the table: the load will tell
     faults.point("commit-request")
     try:
-        target.post(table, prepared.requirements, prepared.updates)
+        after = target.post(table, prepared.requirements, prepared.updates)
         faults.point("commit-reply")
     except Exception as error:
         return error
-    return None
+    return after
 
 
 def _load(target: Target) -> Table:

@@ -70,9 +70,10 @@ class Target:
                     raise explain(error, self.connection) from error
             self.patience.wait(failures)
 
-    def post(self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> None:
-        """Post one commit, once; whatever it raises, the outcome is unknown."""
-        self.catalog.commit_table(table, requirements, updates)
+    def post(self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> Table:
+        """Post one commit, once, and return the table as the reply has it; if it raises, the outcome is unknown."""
+        reply = self.catalog.commit_table(table, requirements, updates)
+        return Table(table.name(), reply.metadata, reply.metadata_location, table.io, self.catalog, table.config)
 
     def tidy(self, before: Table, after: Table) -> None:
         """Do what pyiceberg's own commits do besides: remove old metadata files; and point DuckDB to the new one."""
