@@ -1,0 +1,121 @@
+"""A pipeline → its sink run until all that is there is in the table, as `exec --once` does, but without Spark.
+
+Run as a program, it takes orders as JSON lines and forks for each a process that runs a sink: what is slow, the
+imports, is done once. The forked process dies, stops and fails as a process of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from crash.pipeline import Pipeline
+from local_engine import LocalEngine
+from support.running import MemoryControl
+
+from sinkql import faults
+from sinkql.connector.registry import discover
+from sinkql.connector.stream import Context, JobOffsets
+from sinkql.errors import SinkqlError
+from sinkql.runtime.batch import BatchLoop, DivergedError
+from sinkql.runtime.pacing import Orders, Pacer
+
+_TRIES = 6
+
+
+def open_loop(pipeline: Pipeline, buckets: int = 2) -> BatchLoop:
+    """Return the batch loop of a pipeline, not started."""
+    job, registry = pipeline.job(), discover()
+    pipeline.state.mkdir(parents=True, exist_ok=True)
+    context = Context(job.sink, job.sink_id, pipeline.state, lambda _: "")
+    readers = {read.source: registry.sources[read.connector].reader(read, context) for read in job.reads()}
+    writer = registry.sinks[job.write.connector].writer(job.write, context)
+    return BatchLoop(job, readers, writer, LocalEngine(buckets), context.folder, MemoryControl())
+
+
+def run(pipeline: Pipeline, *, again: str = "never") -> int:
+    """Run the sink up to all there is now; return how many batches failed.
+
+    After a failure, with `again` "batch" the same batch is processed again on the same loop, with "claim" the sink
+    begins with a new claim; as a running sink does, depending on what failed.
+    """
+    failures = 0
+    while True:
+        loop = open_loop(pipeline)
+        try:
+            loop.start(epoch=1, once=True)
+            return failures + _drain(loop, _TRIES if again == "batch" else 1)
+        except (faults.FaultError, DivergedError):
+            failures += 1
+            if again == "never" or failures > _TRIES:
+                raise
+
+
+def _drain(loop: BatchLoop, tries: int) -> int:
+    pacer = Pacer(loop.readers)
+    orders = Orders(loop.marker.end, 0, loop.job.max_rows, loop.targets)
+    failures = 0
+    while not loop.caught_up():
+        start = loop.marker.end
+        failures += _process(loop, start, pacer.offer(start, orders, time.time_ns() // 1_000_000), tries)
+    return failures
+
+
+def _process(loop: BatchLoop, start: JobOffsets, end: JobOffsets, tries: int) -> int:
+    for failed in range(tries):
+        try:
+            loop.process(start, end)
+            return failed
+        except faults.FaultError:
+            if failed == tries - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _child(order: dict[str, Any], log: Path) -> int:
+    """Run one order; leave word of how it ended, for a process that lived to tell."""
+    os.environ[faults.VARIABLE] = order["faults"] or "none=fail"
+    told: dict[str, Any] = {"code": None, "failures": 0}
+    try:
+        told["failures"] = run(Pipeline(Path(order["folder"]), **order["pipeline"]), again=order["again"])
+        status = 0
+    except SinkqlError as error:
+        told["code"], told["message"], status = error.code, str(error), error.exit_code
+    except faults.FaultError as error:
+        told["code"], status = str(error), 70
+    except BaseException:
+        log.write_text(traceback.format_exc())
+        status = 71
+    told["passes"] = faults._passes
+    Path(order["told"]).write_text(json.dumps(told))
+    return status
+
+
+def serve() -> None:
+    """Fork for each order; answer when the process ends, and when it stops, and after `resume` once more."""
+    Pipeline(Path("warm"), "chain").job()
+    gc.freeze()
+    processes: dict[str, int] = {}
+    for line in sys.stdin:
+        order = json.loads(line)
+        name = order["told"]
+        if order.get("resume"):
+            os.kill(processes[name], 18)
+        else:
+            processes[name] = os.fork()
+            if not processes[name]:
+                sys.stdin.close()
+                os._exit(_child(order, Path(f"{name}.log")))
+        _, status = os.waitpid(processes[name], os.WUNTRACED)
+        answer = "stopped" if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,103 @@
+"""Processes that die, stop and fail on order."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import pytest
+from crash import verify
+from crash.pipeline import Pipeline, write_input
+
+Again = Literal["never", "claim", "batch"]
+KILLED = -9
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Hold how a process ended: its exit code, or "stopped"; its error's code; failed batches; passes of each point."""
+
+    status: int | str
+    code: str | None = None
+    message: str = ""
+    failures: int = 0
+    passes: dict[str, int] = field(default_factory=dict)
+    log: str = ""
+
+
+@dataclass
+class Children:
+    """Run pipelines in processes of their own, one at a time; a stopped one waits until it is resumed."""
+
+    process: subprocess.Popen[str]
+
+    def run(self, pipeline: Pipeline, faults: str = "", *, again: Again = "never") -> Ended:
+        """Run a pipeline up to what there is now, with faults."""
+        told = pipeline.folder / f"told-{uuid4().hex}.json"
+        plain = {name: value for name, value in asdict(pipeline).items() if name not in ("folder", "glob")}
+        order = {"folder": str(pipeline.folder), "pipeline": plain, "faults": faults, "again": again}
+        return self._answer(told, order)
+
+    def stop(self, pipeline: Pipeline, faults: str) -> Path:
+        """Run a pipeline until a fault stops it, and return what `resume` takes."""
+        told = pipeline.folder / f"told-{uuid4().hex}.json"
+        plain = {name: value for name, value in asdict(pipeline).items() if name not in ("folder", "glob")}
+        order = {"folder": str(pipeline.folder), "pipeline": plain, "faults": faults, "again": "never"}
+        assert self._answer(told, order).status == "stopped"
+        return told
+
+    def resume(self, told: Path) -> Ended:
+        """Let a stopped process go on, to its end."""
+        return self._answer(told, {"resume": True})
+
+    def _answer(self, told: Path, order: dict[str, Any]) -> Ended:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({**order, "told": str(told)}) + "\n")
+        self.process.stdin.flush()
+        status = json.loads(self.process.stdout.readline())
+        log = Path(f"{told}.log")
+        assert not log.exists(), log.read_text()
+        return Ended(status, **json.loads(told.read_text())) if told.exists() else Ended(status)
+
+
+@pytest.fixture(scope="session")
+def children() -> Iterator[Children]:
+    tests = Path(__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
+    with subprocess.Popen(
+        [sys.executable, "-m", "crash.child"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield Children(process)
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def undisturbed(children: Children, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return a function that gives, for a kind, how often a run passes each point, and its state's digests."""
+
+    @cache
+    def run(kind: str, **settings: Any) -> tuple[Counter[str], Any]:
+        folder = tmp_path_factory.mktemp(kind)
+        write_input(folder)
+        pipeline = Pipeline(folder, kind, **settings)
+        ended = children.run(pipeline)
+        assert ended.status == 0, ended
+        verify.check_rows(pipeline)
+        return Counter(ended.passes), verify.check_state(pipeline)
+
+    return run

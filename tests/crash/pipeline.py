@@ -1,0 +1,132 @@
+"""Five kinds of pipelines from JSON lines into tables: their SQL, their input, and what must be in the tables."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+
+from sinkql import physical
+
+BATCH_ROWS = 30
+ROWS = 110
+"""Four batches: a file is cut where a batch is full."""
+
+_SOURCE = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
+  WAREHOUSE = '{folder}/lake');
+CREATE SOURCE events (n bigint NOT NULL, k integer, v integer, u text)
+  FROM FILES (PATH = '{folder}/in', GLOB = '*.json') FORMAT JSON;
+"""
+_PER_KEY = """
+SELECT k, count(*) AS events, count(DISTINCT u) AS users, max(v) AS most, sum(v) AS total
+FROM events
+GROUP BY k
+"""
+_PER_COUNT = """
+SELECT most, count(*) AS keys, count(DISTINCT users) AS various, max(total) AS largest, sum(events) AS events
+FROM per_key
+GROUP BY most
+"""
+_VIEWS = (
+    f"CREATE MATERIALIZED VIEW per_key AS {_PER_KEY};\nCREATE MATERIALIZED VIEW per_most AS {_PER_COUNT};\n"
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Hold a sink's clauses, and the SQL that gives its rows from all of the input in DuckDB."""
+
+    relation: str
+    clauses: str
+    columns: tuple[str, ...]
+    expected: str
+    changelog: bool = False
+
+
+KINDS: Mapping[str, Kind] = {
+    "append": Kind("events", "ENVELOPE NONE", ("n", "k", "v", "u"), "SELECT n, k, v, u FROM events"),
+    "changelog": Kind(
+        "per_most",
+        "MODE APPEND",
+        ("most", "keys", "various", "largest", "events"),
+        f"WITH per_key AS ({_PER_KEY}) {_PER_COUNT}",
+        changelog=True,
+    ),
+    "upsert": Kind(
+        "events",
+        "KEY (k) NOT ENFORCED MODE UPSERT",
+        ("k", "n", "v", "u"),
+        "SELECT k, n, v, u FROM events QUALIFY row_number() OVER (PARTITION BY k ORDER BY n DESC) = 1",
+    ),
+    "view": Kind("per_key", "KEY (k) MODE UPSERT", ("k", "events", "users", "most", "total"), _PER_KEY),
+    "chain": Kind(
+        "per_most",
+        "KEY (most) MODE UPSERT",
+        ("most", "keys", "various", "largest", "events"),
+        f"WITH per_key AS ({_PER_KEY}) {_PER_COUNT}",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Hold one pipeline in a folder; `options` go into the sink's WITH (…), `sink_id` is the sink's identity."""
+
+    folder: Path
+    kind: str
+    batch_rows: int = BATCH_ROWS
+    options: str = ""
+    sink_id: str = "5f6e1c1e-0001"
+    glob: str = field(default="*.json", repr=False)
+
+    @property
+    def state(self) -> Path:
+        """Return the sink's state folder."""
+        return self.folder / "state" / self.sink_id
+
+    def job(self) -> physical.Job:
+        """Compile the pipeline."""
+        from sinkql import compile as compile_sql
+
+        kind = KINDS[self.kind]
+        options = ", ".join(filter(None, [f"MAX ROWS PER COMMIT = {self.batch_rows}", self.options]))
+        text = f"""{_SOURCE.format(folder=self.folder)}{_VIEWS}
+CREATE SINK s FROM {kind.relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
+  {kind.clauses} WITH (COMMIT INTERVAL = '1s', {options});"""
+        return compile_sql(text, facts={"s": {"sink_id": self.sink_id}}).jobs[0]
+
+
+def write_input(folder: Path, *, first: int = 0, rows: int = ROWS) -> None:
+    """Add two files of rows `first` to `first + rows`: few keys, so that each batch changes old ones; some NULLs."""
+    random_ = random.Random(first)
+    lines = [json.dumps(_row(number, random_)) + "\n" for number in range(first, first + rows)]
+    (folder / "in").mkdir(exist_ok=True)
+    half = len(lines) // 2
+    for part, content in enumerate((lines[:half], lines[half:])):
+        (folder / "in" / f"{first:06}-{part}.json").write_text("".join(content))
+
+
+def _row(number: int, random_: random.Random) -> dict[str, object]:
+    return {
+        "n": number,
+        "k": random_.choice([None, *range(12)]),
+        "v": random_.choice([None, *range(-5, 20)]),
+        "u": random_.choice([None, "a", "b", "c", "ü"]),
+    }
+
+
+def expected(folder: Path, kind: str, *, upto: int | None = None) -> Counter[tuple[object, ...]]:
+    """Return the rows that DuckDB computes from the input files, or from the first rows of them."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute(
+            f"CREATE VIEW events AS SELECT * FROM read_json('{folder}/in/*.json', format = 'newline_delimited', "
+            "columns = {n: 'BIGINT', k: 'INTEGER', v: 'INTEGER', u: 'VARCHAR'})"
+            + (f" WHERE n < {upto}" if upto is not None else "")
+        )
+        return Counter(connection.execute(KINDS[kind].expected).fetchall())

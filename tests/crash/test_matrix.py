@@ -1,0 +1,71 @@
+"""Killed or failed at each step of a batch, then started again: no row lost, none doubled, in DuckDB and PyIceberg."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crash import verify
+from crash.conftest import KILLED, Children
+from crash.pipeline import KINDS, Pipeline, write_input
+
+_EVERY_KIND = (
+    "claim", "restored", "read-marker", "data-file", "data-files", "attached", "commit-request", "commit-reply",
+    "version-hint", "committed", "released", "status", "maintained",
+)  # fmt: skip
+_INDEX = ("index-run", "index-manifest")
+_STATE = ("arrangement-run", "state-report", "state-manifest", "state-manifest-saved")
+POINTS = {
+    "append": _EVERY_KIND,
+    "changelog": (*_EVERY_KIND, *_STATE),
+    "upsert": (*_EVERY_KIND, *_INDEX),
+    "view": (*_EVERY_KIND, *_INDEX, *_STATE),
+    "chain": (*_EVERY_KIND, *_INDEX, *_STATE),
+}
+_ONCE_A_START = ("claim", "restored")
+_PASSED_OVER = ("commit-reply", "version-hint")
+"""A failure here is no failure: the table tells that the commit stands."""
+
+_MORE = ("killed at once", "killed twice", "failed, then claimed anew", "failed, then tried again")
+CASES = [
+    (kind, point, how)
+    for number, kind in enumerate(KINDS)
+    for place, point in enumerate(POINTS[kind])
+    for how in ("killed", _MORE[(number + place) % len(_MORE)])
+]
+BATCHES = 4
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, kind: str) -> Pipeline:
+    write_input(tmp_path)
+    return Pipeline(tmp_path, kind)
+
+
+@pytest.mark.parametrize(("kind", "point", "how"), CASES, ids=[" ".join(case).replace(",", "") for case in CASES])
+def test_no_row_is_lost_or_doubled(
+    children: Children, undisturbed: Any, pipeline: Pipeline, kind: str, point: str, how: str
+) -> None:
+    passes, digests = undisturbed(kind)
+    number = max(1, passes[point] * 2 // 3)
+    if point in _ONCE_A_START and how != "killed at once":
+        assert children.run(pipeline, "commit-reply#3=kill").status == KILLED  # then it is a later start's
+    match how:
+        case "killed at once":
+            assert children.run(pipeline, f"{point}=kill").status == KILLED
+        case "killed":
+            assert children.run(pipeline, f"{point}#{number}=kill").status == KILLED
+        case "killed twice":
+            assert children.run(pipeline, f"{point}#{number}=kill").status == KILLED
+            assert children.run(pipeline, f"{point}=kill").status == KILLED
+        case _:
+            again = "claim" if "claimed" in how else "batch"
+            ended = children.run(pipeline, f"{point}#{number}=fail", again=again)
+            assert ended.passes[point] >= number
+            assert (0, 0 if point in _PASSED_OVER else 1) == (ended.status, ended.failures)
+    assert children.run(pipeline).status == 0
+    verify.check_rows(pipeline)
+    verify.check_commits(pipeline, BATCHES)
+    verify.check_index(pipeline)
+    assert digests == verify.check_state(pipeline)

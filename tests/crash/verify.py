@@ -1,0 +1,117 @@
+"""A pipeline's table and folders after all that happened → what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+
+from crash.pipeline import KINDS, Pipeline, expected
+from sinkql.connector.stream import Marker
+from sinkql.connectors.iceberg.index import Index
+from sinkql.connectors.iceberg.marker import ancestry, find, own
+from sinkql.connectors.iceberg.rebuild import rebuild
+from sinkql.connectors.iceberg.upsert import key_columns
+from sinkql.runtime import state
+from sinkql.runtime.arrangement import bucket_folder
+from sinkql.runtime.run import open_run
+from support.readers import duckdb_folder, pyiceberg_rows
+
+
+def load(folder: Path) -> Table:
+    """Return the table as another program opens it."""
+    catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
+    return catalog.load_table("n.t")
+
+
+def marker(pipeline: Pipeline) -> Marker:
+    """Return the marker that the table has."""
+    kept = find(load(pipeline.folder), pipeline.sink_id)
+    assert kept is not None
+    return kept.marker
+
+
+def check_rows(pipeline: Pipeline) -> None:
+    """Assert that two readers find exactly what DuckDB computes from the input; a changelog at each of its times."""
+    kind, folder = KINDS[pipeline.kind], pipeline.folder
+    columns = (*kind.columns, "_mz_diff", "_mz_timestamp") if kind.changelog else kind.columns
+    table = load(folder)
+    found = duckdb_folder(table.location(), ", ".join(columns))
+    assert found == pyiceberg_rows(table, columns)
+    if kind.changelog:
+        _check_changelog(pipeline, found)
+        return
+    assert expected(folder, pipeline.kind) == Counter(found)
+
+
+def _check_changelog(pipeline: Pipeline, rows: Sequence[tuple[Any, ...]]) -> None:
+    whole = sum(expected(pipeline.folder, "append").values())
+    states = [expected(pipeline.folder, pipeline.kind, upto=min(whole, upto)) for upto in _ends(pipeline, whole)]
+    present: Counter[tuple[Any, ...]] = Counter()
+    for time in sorted({row[-1] for row in rows}):
+        for *row, diff, _ in (row for row in rows if row[-1] == time):
+            present[tuple(row)] += diff
+        assert all(count >= 0 for count in present.values())
+        assert states.pop(0) == +present
+    assert states == []
+
+
+def _ends(pipeline: Pipeline, whole: int) -> range:
+    return range(pipeline.batch_rows, whole + pipeline.batch_rows, pipeline.batch_rows)
+
+
+def check_commits(pipeline: Pipeline, batches: int) -> None:
+    """Assert that the table has one commit a batch, each going on where the one before ended."""
+    ends = []
+    offsets: list[dict[str, Any]] = []
+    seen = set()
+    for snapshot in reversed(list(ancestry(load(pipeline.folder)))):
+        values = own(snapshot, pipeline.sink_id)
+        if values is None or values["commit"] in seen:
+            continue  # claims repeat the commit before them
+        seen.add(values["commit"])
+        offsets.append(json.loads(values["offsets"]))
+    for before, after in zip(offsets, offsets[1:], strict=False):
+        assert before["end"] == after["start"]
+        ends.append(after["end"])
+    assert batches == len(ends)
+
+
+def check_index(pipeline: Pipeline) -> None:
+    """Assert that the index that the table names is whole, and says what one made anew from the table says."""
+    name = marker(pipeline).index
+    table = load(pipeline.folder)
+    if "upsert" not in KINDS[pipeline.kind].clauses.lower():
+        assert name is None
+        return
+    assert name is not None
+    key = key_columns(table, KINDS[pipeline.kind].columns[:1])
+    folder = pipeline.state / "index"
+    index = Index.load(folder, name, key)
+    assert index is not None
+    again = pipeline.folder / "rebuilt"
+    assert _places(rebuild(table, key, again, sink=pipeline.sink_id, epoch=1), again) == _places(index, folder)
+
+
+def _places(index: Index, folder: Path) -> list[tuple[int, int, str, int]]:
+    entries = index.entries(folder)
+    paths = [index.files[int(file)].path for file in entries.file]
+    return list(zip(entries.h1.tolist(), entries.h2.tolist(), paths, entries.pos.tolist(), strict=True))
+
+
+def check_state(pipeline: Pipeline) -> Mapping[str, Any]:
+    """Assert that the state that the table names is whole; return the digests of its runs."""
+    name = marker(pipeline).state
+    if name is None:
+        return {}
+    arrangements = state.load(pipeline.state, name)["arrangements"]
+    for arrangement, buckets in arrangements.items():
+        for bucket, entries in buckets.items():
+            for entry in entries:
+                open_run(bucket_folder(pipeline.state, arrangement, int(bucket)), entry)
+    return {key: {b: [run["digest"] for run in runs] for b, runs in each.items()} for key, each in arrangements.items()}
