@@ -1,1 +1,14 @@
-"""To be described."""
+"""Jobs → running sinks. Only here is Spark; what tests run without it stands in modules of its own.
+
+* `supervisor`: jobs → outcomes; signals; a `child` process for each further cluster.
+* `application`, `spark`: one cluster's jobs → a Spark session, a thread a sink, leases renewed.
+* `runner`: one sink: lease, claim, query, tries again, its end.
+* `launch`, `source`, `pacing`: a claimed sink → the streaming query whose one source says when a batch is due.
+* `batch`: one micro-batch around the table's marker; no Spark in it.
+* `engine`: what an engine does with a batch; `operators` and `fusion` do it in Spark, `task` in its workers.
+* `preparation`, `aggregate`, `grouping`, `multiset`, `arithmetic`: aggregates and the steps before them.
+* `arrangement`, `run`, `report`, `state`: keyed state in runs, and the manifest that a commit names.
+* `failure`, `diagnosis`: errors of other processes and of expressions → what the user sees.
+* `daemon`: the parent of Spark's Python workers.
+* `control`, `progress`: what a runner asks of the catalog, and tells its user.
+"""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 import zipimport
 
 zipimport.zipimporter.invalidate_caches = lambda self: None  # type: ignore[method-assign]  # see above
 
-for _module in (
+_TASKS = (
     "numpy",
     "pandas",
     "pyarrow.compute",
@@ -30,8 +31,12 @@ for _module in (
     "sinkql.connectors.generator.reader",
     "sinkql.connectors.iceberg.append",
     "sinkql.connectors.iceberg.upsert",
-):
-    importlib.import_module(_module)
+)
+
+# Spark has more daemons, for work that plans and needs none of this; it names each one's worker.
+if sys.argv[1:] in ([], ["pyspark.worker"]):
+    for _module in _TASKS:
+        importlib.import_module(_module)
 
 from pyspark import daemon  # noqa: E402  # after the imports that it forks
 
