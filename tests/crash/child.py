@@ -9,14 +9,16 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from crash.pipeline import Pipeline
-from local_engine import LocalEngine
+from local_engine import LocalEngine, duck_sql
 from support.running import MemoryControl
 
 from sinkql import faults
@@ -27,6 +29,16 @@ from sinkql.runtime.batch import BatchLoop, DivergedError
 from sinkql.runtime.pacing import Orders, Pacer
 
 _TRIES = 6
+_SLOW_IMPORTS = (
+    "pandas",
+    "pyarrow.acero",
+    "pyarrow.csv",
+    "pyarrow.json",
+    "pyiceberg.catalog.sql",
+    "pyiceberg.io.pyarrow",
+    "sinkql.connectors.iceberg.writer",
+    "sqlalchemy.dialects.sqlite",
+)
 
 
 def open_loop(pipeline: Pipeline, buckets: int = 2) -> BatchLoop:
@@ -100,13 +112,16 @@ def _child(order: dict[str, Any], log: Path) -> int:
 def serve() -> None:
     """Fork for each order; answer when the process ends, and when it stops, and after `resume` once more."""
     Pipeline(Path("warm"), "chain").job()
+    duck_sql("1")
+    for module in _SLOW_IMPORTS:
+        import_module(module)
     gc.freeze()
     processes: dict[str, int] = {}
     for line in sys.stdin:
         order = json.loads(line)
         name = order["told"]
         if order.get("resume"):
-            os.kill(processes[name], 18)
+            os.kill(processes[name], signal.SIGCONT)
         else:
             processes[name] = os.fork()
             if not processes[name]:
