@@ -100,10 +100,12 @@ class Sink:
     columns: tuple[physical.Column, ...] = COLUMNS
     options: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
+    planned: physical.Write = field(init=False)
+    context: Context = field(init=False)
     writer: IcebergWriter = field(init=False)
 
     def __post_init__(self) -> None:
-        write = physical.Write(
+        self.planned = physical.Write(
             input=physical.Read("numbers", "LOAD GENERATOR", {}, self.columns),
             connector="ICEBERG CATALOG",
             connection=self.lake.connection,
@@ -117,7 +119,8 @@ class Sink:
             aws_connection=physical.Connection("aws", "AWS", {}) if self.lake.server else None,
         )
         folder = self.folder or self.lake.folder / "state" / self.id
-        self.writer = open_writer(write, Context("s", self.id, folder, lambda _: SECRET, lambda _: _Store(self.lake)))
+        self.context = Context("s", self.id, folder, lambda _: SECRET, lambda _: _Store(self.lake))
+        self.writer = open_writer(self.planned, self.context)
 
     def start(self, *, epoch: int = 1) -> Marker:
         """Open and claim."""

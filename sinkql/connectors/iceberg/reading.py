@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
 
 from sinkql import physical
@@ -13,22 +15,29 @@ from sinkql.connectors.iceberg.catalog import CATALOG_NAME, local_folder, open_c
 
 
 def first_rows(write: physical.Write, context: Context, limit: int) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Return the table's column names and up to `limit` of its rows as they are now."""
-    table = _catalog(write, context).load_table(_identifier(write))
+    """Return the table's column names and up to `limit` of its rows as they are now; nothing without a table."""
+    table = _table(write, context)
+    if table is None:
+        return (), []
     rows = table.scan(limit=limit).to_arrow()
     return tuple(rows.column_names), [tuple(row.values()) for row in rows.to_pylist()]
 
 
 def lines(write: physical.Write, context: Context) -> list[str]:
-    """Return how to read the table: a line of SQL for DuckDB and one of Python for PyIceberg; no secret is in them."""
+    """Return how to read the table: a line of SQL for DuckDB and one of Python for PyIceberg; none without a table.
+
+    No secret is in them.
+    """
     options = write.connection.options
     namespace, name = write.options["namespace"], write.options["table"]
     if options["catalog_type"] == "memory":
         return []
+    table = _table(write, context)
+    if table is None:
+        return []
     if options["catalog_type"] == "sql":
-        catalog = _catalog(write, context)
-        folder = local_folder(catalog.load_table(_identifier(write)).location())
-        url = make_url(catalog.properties["uri"]).difference_update_query(["timeout"])
+        folder = local_folder(table.location())
+        url = make_url(table.catalog.properties["uri"]).difference_update_query(["timeout"])
         if url.get_backend_name() == "sqlite" and url.database:
             url = url.set(database=str(Path(url.database).resolve()))
         properties = {"type": "sql", "uri": url.render_as_string(hide_password=True)}
@@ -51,6 +60,10 @@ def _identifier(write: physical.Write) -> tuple[str, ...]:
     return (*write.options["namespace"].split("."), write.options["table"])
 
 
-def _catalog(write: physical.Write, context: Context) -> Any:  # pyiceberg's catalogs have no common property type
+def _table(write: physical.Write, context: Context) -> Table | None:
     storage = context.store(write.aws_connection).properties() if write.aws_connection is not None else None
-    return open_catalog(write.connection.name, write.connection.options, context.secret, storage)
+    catalog = open_catalog(write.connection.name, write.connection.options, context.secret, storage)
+    try:
+        return catalog.load_table(_identifier(write))
+    except NoSuchTableError:
+        return None
