@@ -117,7 +117,7 @@ class _Text:
             and not any(t.alias_or_name == column.table for t in tree.find_all(*_NAMED))
         ):
             message = f'relation "{column.table}" is not in FROM'
-            raise SinkqlError("SQ2283", message, self.span(column.args["table"]), hint="Use a name that FROM gives.")
+            raise SinkqlError("SQ2281", message, self.span(column.args["table"]), hint="Use a name that FROM gives.")
         used = [RELATIONS[table.name] for table in tree.find_all(exp.Table) if table.name in RELATIONS]
         holders = sum(name in dict(relation.columns) for relation in used)
         span = self.span(column.this if column is not None else None)

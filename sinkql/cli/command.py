@@ -72,12 +72,12 @@ def _session(context: click.Context) -> tuple[Session, Output]:
 
 
 def read_script(path: Path) -> str:
-    """Return a script's text; raises SQ4301 where it cannot be read, SQ1010 where it is not UTF-8."""
+    """Return a script's text; raises SQ4010 where it cannot be read, SQ1010 where it is not UTF-8."""
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_bytes().decode()
     except OSError as error:
         raise SinkqlError(
-            "SQ4301", f'cannot read "{path}": {error.strerror}', hint="Name a file of SQL, or - for standard input."
+            "SQ4010", f'cannot read "{path}": {error.strerror}', hint="Name a file of SQL, or - for standard input."
         ) from error
     except UnicodeDecodeError as error:
         raise SinkqlError(

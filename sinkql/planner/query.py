@@ -111,16 +111,16 @@ class _Planner:
             case exp.Subquery():
                 return self.plan(node.this, named)
             case exp.Except() | exp.Intersect():
-                raise self._not_yet("SQ2925", "EXCEPT and INTERSECT are", node)
+                raise self._not_yet("SQ2925", "EXCEPT and INTERSECT are not supported yet", node)
             case _:
-                raise self._not_yet("SQ2927", "VALUES and queries without FROM are", node)
+                raise self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
 
     def _with(self, node: Any, named: _Named) -> _Named:
         with_ = node.args.get("with_")
         if with_ is None:
             return named
         if with_.args.get("recursive"):
-            raise self._not_yet("SQ2924", "recursive queries are", with_)
+            raise self._not_yet("SQ2924", "recursive queries are not supported yet", with_)
         found = dict(named)
         for each in with_.expressions:
             name = identifier(each.args["alias"].this)
@@ -133,16 +133,17 @@ class _Planner:
                 continue
             first = part[0] if isinstance(part, list) else part
             place = first if isinstance(first, exp.Expr) else node
-            code, what = _CLAUSES.get(name, ("SQ2933", f"the clause {name.rstrip('_').upper().replace('_', ' ')} is"))
-            raise self._not_yet(code, what, place)
+            clause = name.rstrip("_").upper().replace("_", " ")
+            code, message = _CLAUSES.get(name, ("SQ2933", f"the clause {clause} is not supported yet"))
+            raise self._not_yet(code, message, place)
 
-    def _not_yet(self, code: str, what: str, node: Any) -> SinkqlError:
-        return SinkqlError(code, f"{what} not supported yet", self.syntax.span(node), hint=_HINTS.get(code))
+    def _not_yet(self, code: str, message: str, node: Any) -> SinkqlError:
+        return SinkqlError(code, message, self.syntax.span(node), hint=_HINTS.get(code))
 
     def _select(self, node: Any, named: _Named) -> logical.Relation:
         from_ = node.args.get("from_")
         if from_ is None:
-            raise self._not_yet("SQ2927", "VALUES and queries without FROM are", node)
+            raise self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
         relation, scope = self._from(from_.this, named)
         return plan_select(self.syntax, node, relation, scope)
 
@@ -162,7 +163,7 @@ class _Planner:
             relation, qualifiers = self._table(node, named)
             relation = self._aliased(relation, alias)
         else:
-            raise self._not_yet("SQ2928", "table functions, VALUES and LATERAL in FROM are", node)
+            raise self._not_yet("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet", node)
         if alias is not None and alias.this is not None:
             qualifiers = ((identifier(alias.this),),)
         return relation, Scope(qualifiers, relation.shape.columns)
@@ -202,13 +203,13 @@ _PLANNED: dict[type, tuple[str, ...]] = {
     exp.Values: ("with_", "expressions", "alias"),
 }
 _CLAUSES = {
-    "joins": ("SQ2921", "joins are"),
-    "laterals": ("SQ2928", "table functions, VALUES and LATERAL in FROM are"),
-    "windows": ("SQ2922", "window functions are"),
-    "qualify": ("SQ2922", "window functions are"),
-    "order": ("SQ2923", "ORDER BY and LIMIT are"),
-    "limit": ("SQ2923", "ORDER BY and LIMIT are"),
-    "offset": ("SQ2923", "ORDER BY and LIMIT are"),
+    "joins": ("SQ2921", "joins are not supported yet"),
+    "laterals": ("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet"),
+    "windows": ("SQ2922", "window functions are not supported yet"),
+    "qualify": ("SQ2922", "window functions are not supported yet"),
+    "order": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
+    "limit": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
+    "offset": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
 }
 _HINTS = {
     "SQ2921": "Select from one relation; put the rows of several together with UNION ALL.",

@@ -40,13 +40,13 @@ class Scope:
         self.use(entry.name)
         return logical.SecretName(entry.name)
 
-    def connection(self, name: ast.Name, kind: str, *, code: str = "SQ2501") -> logical.Connection:
+    def connection(self, name: ast.Name, kind: str) -> logical.Connection:
         entry = find(self.catalog, name, "CONNECTION")
         item = self.catalog.item(entry.name)
         assert isinstance(item, logical.Connection)
         if item.kind != kind:
             raise SinkqlError(
-                code,
+                "SQ2501",
                 f'connection "{name.text}" is to {item.kind}, not to {kind}',
                 name.span,
                 hint=f"Name a connection made with CREATE CONNECTION … TO {kind} (…).",

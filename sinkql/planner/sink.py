@@ -29,10 +29,10 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
     check_mode_and_key(statement, mode, proven=proven, notice=scope.notice)
     check_changes(statement, mode, shape)
     planned = kind.plan(statement, shape, facts, scope)
-    connection = scope.connection(statement.connection, kind.name, code="SQ2311")
+    connection = scope.connection(statement.connection, kind.name)
     aws = None
     if statement.aws_connection is not None:
-        aws = scope.connection(statement.aws_connection, "AWS", code="SQ2311").name
+        aws = scope.connection(statement.aws_connection, "AWS").name
     cluster = cluster_name(scope.catalog, statement.cluster, statement.kind_span)
     scope.use(cluster)
     sink = logical.Sink(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[2] / "sinkql"
@@ -37,19 +38,64 @@ def page() -> str:
             messages = found.setdefault(code, [])
             if message and message not in messages:
                 messages.append(message)
-    return _HEAD + "".join(f"| {code} | {'<br>'.join(sorted(found[code]))} |\n" for code in sorted(found))
+    return _HEAD + "".join(f"| {code} | {'<br>'.join(sorted(found[code])) or '…'} |\n" for code in sorted(found))
 
 
-def _messages(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _CODE.fullmatch(node.value):
-            yield node.value, ""
-        if not isinstance(node, ast.Call):
+def _messages(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield each code, and what follows a code as arguments or in a tuple; a helper may know the code itself."""
+    helpers = dict(_helpers(tree))
+    for node, known in _within(tree, {}):
+        match node:
+            case ast.Constant(value=str() as value) if _CODE.fullmatch(value):
+                yield value, ""
+            case ast.Call(func=ast.Name(id=name), args=[message, *_]) if name in helpers:
+                yield from ((helpers[name], _cell(text)) for text in _texts(message, known))
+            case ast.Call(args=parts) | ast.Tuple(elts=parts):
+                for first, second in pairwise(parts):
+                    codes = [text for text in _texts(first, known) if _CODE.fullmatch(text)]
+                    yield from ((code, _cell(text)) for code in codes for text in _texts(second, known) if text != code)
+
+
+def _helpers(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield functions that make an error of their first argument, with its code."""
+    for function in tree.body:
+        if not isinstance(function, ast.FunctionDef) or not function.args.args:
             continue
-        texts = [_text(argument) for argument in node.args]
-        for place, text in enumerate(texts[:-1]):
-            if text is not None and _CODE.fullmatch(text) and (message := texts[place + 1]) is not None:
-                yield text, message.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+        for node in ast.walk(function):
+            match node:
+                case ast.Call(args=[ast.Constant(value=str() as code), ast.Name(id=name), *_]) if _CODE.fullmatch(code):
+                    if name == function.args.args[0].arg:
+                        yield function.name, code
+
+
+def _within(node: ast.AST, known: Mapping[str, ast.expr]) -> Iterator[tuple[ast.AST, Mapping[str, ast.expr]]]:
+    """Yield all nodes in their order, each with what the names that stand for texts there were last set to."""
+    if isinstance(node, ast.Module | ast.FunctionDef):
+        known = dict(known)
+    yield node, known
+    for child in ast.iter_child_nodes(node):
+        yield from _within(child, known)
+    match node, known:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value), dict():
+            known[name] = value
+
+
+def _texts(node: ast.expr, known: Mapping[str, ast.expr]) -> list[str]:
+    """Return the texts that an expression may give."""
+    match node:
+        case ast.Name(id=name) if name in known:
+            return _texts(known[name], {})
+        case ast.IfExp(body=body, orelse=orelse):
+            return _texts(body, known) + _texts(orelse, known)
+        case ast.Call(func=ast.Attribute(value=value, attr="format")):
+            return _texts(value, known)
+        case _:
+            text = _text(node)
+            return [] if text is None else [text]
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\{\d\}", "…", text).replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
 
 def _text(node: ast.expr) -> str | None:

@@ -63,7 +63,7 @@ def test_a_wrong_command_line_is_a_usage_error(folder: Path, arguments: tuple[st
 
 def test_a_script_that_cannot_be_read_is_an_environment_error(folder: Path) -> None:
     done = run("exec", "nothing.sql", folder=folder)
-    assert (done.returncode, "error[SQ4301]" in done.stderr) == (4, True)
+    assert (done.returncode, "error[SQ4010]" in done.stderr) == (4, True)
 
 
 def test_a_script_that_is_not_utf8_is_an_sql_error(folder: Path) -> None:

@@ -132,7 +132,7 @@ def test_earlier_attempt_that_arrives_late_stops_the_next_one(through: tuple[Lak
     rule.between = rule.release
     with pytest.raises(SinkqlError) as caught:
         sink.finish(again)
-    assert caught.value.code == "SQ5202"
+    assert caught.value.code == "SQ5207"
     assert lake.rows(name) == [(1, "a")]
     restarted = Sink(lake, name)
     assert restarted.start().end == {"numbers": {"batch": 1}}

@@ -46,8 +46,8 @@ class Batch:
         if kept.marker.commit != self.previous:
             # An attempt given up earlier has arrived after all: it may have had these very rows.
             raise SinkqlError(
-                "SQ5202",
+                "SQ5207",
                 f'an earlier commit of this run reached table "{".".join(now.name())}" late',
-                hint="Start the sink again: it goes on after that commit.",
+                hint="The sink goes on after that commit.",
             )
         usable(base, now, upsert=self.wanted.upsert)

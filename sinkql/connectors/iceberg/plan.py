@@ -150,7 +150,7 @@ def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Pla
     if sink.options["format_version"] != 2:
         raise _later(
             "SQ2914",
-            "FORMAT VERSION = 3",
+            "FORMAT VERSION = 3 is not supported yet",
             option_span(statement.with_options, "FORMAT VERSION", span),
             "FORMAT VERSION = 2",
         )
@@ -166,7 +166,7 @@ def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Pla
     if sink.options.get("existing_rows") == "replace":
         raise _later(
             "SQ2916",
-            "EXISTING ROWS = REPLACE",
+            "EXISTING ROWS = REPLACE is not supported yet",
             option_span(statement.with_options, "EXISTING ROWS", span),
             "EXISTING ROWS = KEEP, or name a new TABLE",
         )
@@ -183,5 +183,5 @@ def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Pla
             )
 
 
-def _later(code: str, what: str, span: Span, instead: str) -> SinkqlError:
-    return SinkqlError(code, f"{what} is not supported yet", span, hint=f"Write {instead}.")
+def _later(code: str, message: str, span: Span, instead: str) -> SinkqlError:
+    return SinkqlError(code, message, span, hint=f"Write {instead}.")
