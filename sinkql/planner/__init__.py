@@ -1,13 +1,22 @@
 """Statement, facts and catalog → `logical`: what a statement means. No network, no effects.
 
 * `statement`: `plan`: one item's meaning, what it depends on, and what the user should know.
-* `name`, `scope`: names → items of the catalog; what one statement depends on, and its notices.
+* `scope`, `name`: what one statement depends on, and its notices; names → items of the catalog.
 * `secret`, `connection`, `cluster`, `source`, `view`, `sink`: one statement family each.
 * `rule`: what must hold of a sink, in the order it is checked.
+* `query`: a view's SELECT → `logical.Relation`; `query_syntax`: its text as a tree; `query_name`: what columns without
+  a name are called.
+* `query_select`, `query_scope`, `query_aggregate`, `query_relation`: a SELECT's clauses, what its names stand for, its
+  groups, the relations that come of it.
+* `expressions`: an expression → Spark SQL of an exact type; a kind of expression each: `expressions_literal`,
+  `expressions_operator`, `expressions_predicate`, `expressions_cast`, `expressions_interval`, `expressions_json`;
+  `expressions_typed`, `expressions_refusal`: what they give, what they refuse.
+* `functions`, `functions_overload`: which one a call means; a family each: `functions_condition`, `functions_format`,
+  `functions_json`, `functions_number`, `functions_pattern`, `functions_text`, `functions_time`.
+* `pattern`: a regular expression of Postgres → one of Java; `types`: SQL types, what they have in common.
 * `qualify`: the statement with every name written in full, as the catalog stores it.
 * `drop`: what DROP takes away, in which order.
 * `setting`: settings, their defaults and what values they take.
-* `query` and its neighbours: a view's SELECT → `logical.Relation`.
 """
 
 from sinkql.planner.drop import plan_drop
