@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,8 +70,17 @@ class Launch:
 
     def stop(self) -> None:
         """End the query; no batch may be running, or Spark breaks it off."""
-        if self.query is not None:
+        if self.query is None:
+            return
+        try:
             self.query.stop()
+        except Exception:  # Spark gave up waiting for its thread, which waits for the source's process
+            self._end_source()
+            self.query.stop()
+
+    def _end_source(self) -> None:
+        with suppress(OSError, ValueError):
+            os.kill(int((self.folder / source.READY).read_text()), signal.SIGKILL)
 
     def _batch(self, rows: DataFrame, number: int) -> None:
         try:

@@ -7,6 +7,7 @@ once, and the orders, which are read at each poll. What goes wrong in it comes b
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,7 +27,7 @@ from sinkql.runtime.pacing import Orders, Pacer, give, take
 
 FORMAT = "sinkql_splits"
 READY = "ready"
-"""A file that says that a run folder's source has its process."""
+"""A file that says that a run folder's source has its process; its text is the process id."""
 _LOOK_SECONDS = 0.05
 _WAIT_SECONDS = 2.0
 
@@ -70,7 +71,7 @@ class _Splits(SimpleDataSourceStreamReader):  # type: ignore[misc]  # as above
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pacer = Pacer(open_readers(folder))
-        (folder / READY).touch()
+        (folder / READY).write_text(str(os.getpid()))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         return dict(take(self.folder).begin)

@@ -155,6 +155,7 @@ def _required(settings: Settings, conf: Path) -> dict[str, str]:
         "spark.sql.streaming.pollingDelay": "100ms",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "1",
+        "spark.sql.streaming.stopTimeout": "10s",
         # The other one runs a program for each file that it writes.
         "spark.sql.streaming.checkpointFileManagerClass": f"{_STREAMING}.FileSystemBasedCheckpointFileManager",
         "spark.sql.warehouse.dir": str(settings.folder / "warehouse"),
