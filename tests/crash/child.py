@@ -17,10 +17,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from crash.pipeline import Pipeline
 from local_engine import LocalEngine, duck_sql
 from support.running import MemoryControl
 
+from crash.pipeline import Pipeline
 from sinkql import faults
 from sinkql.connector.registry import discover
 from sinkql.connector.stream import Context, JobOffsets

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 import pytest
+
 from crash import verify
 from crash.pipeline import Pipeline, write_input
 

@@ -33,9 +33,7 @@ SELECT most, count(*) AS keys, count(DISTINCT users) AS various, max(total) AS l
 FROM per_key
 GROUP BY most
 """
-_VIEWS = (
-    f"CREATE MATERIALIZED VIEW per_key AS {_PER_KEY};\nCREATE MATERIALIZED VIEW per_most AS {_PER_COUNT};\n"
-)
+_VIEWS = f"CREATE MATERIALIZED VIEW per_key AS {_PER_KEY};\nCREATE MATERIALIZED VIEW per_most AS {_PER_COUNT};\n"
 
 
 @dataclass(frozen=True)
@@ -127,6 +125,6 @@ def expected(folder: Path, kind: str, *, upto: int | None = None) -> Counter[tup
         connection.execute(
             f"CREATE VIEW events AS SELECT * FROM read_json('{folder}/in/*.json', format = 'newline_delimited', "
             "columns = {n: 'BIGINT', k: 'INTEGER', v: 'INTEGER', u: 'VARCHAR'})"
-            + (f" WHERE n < {upto}" if upto is not None else "")
+            + (f" ORDER BY n LIMIT {upto}" if upto is not None else "")
         )
         return Counter(connection.execute(KINDS[kind].expected).fetchall())

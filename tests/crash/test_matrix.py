@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from crash import verify
-from crash.conftest import KILLED, Children
+from crash.conftest import KILLED, Again, Children
 from crash.pipeline import KINDS, Pipeline, write_input
 
 _EVERY_KIND = (
@@ -60,7 +61,7 @@ def test_no_row_is_lost_or_doubled(
             assert children.run(pipeline, f"{point}#{number}=kill").status == KILLED
             assert children.run(pipeline, f"{point}=kill").status == KILLED
         case _:
-            again = "claim" if "claimed" in how else "batch"
+            again: Again = "claim" if "claimed" in how else "batch"
             ended = children.run(pipeline, f"{point}#{number}=fail", again=again)
             assert ended.passes[point] >= number
             assert (0, 0 if point in _PASSED_OVER else 1) == (ended.status, ended.failures)

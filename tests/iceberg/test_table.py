@@ -253,6 +253,18 @@ def test_folders_may_have_odd_names(tmp_path: Path, name: str) -> None:
     assert lake.rows(name) == [(1, "b")]
 
 
+def test_duckdb_opens_a_table_in_the_folder_of_one_that_had_more_commits(lake: Lake, name: str) -> None:
+    first = Sink(lake, name, id="first")
+    first.start()
+    for number in range(5):
+        first.put((number, "old"))
+    lake.catalog().drop_table((NAMESPACE, name))
+    second = Sink(lake, name, id="second")
+    second.start()
+    second.put((7, "new"))
+    assert lake.rows(name) == [(7, "new")]
+
+
 def test_old_metadata_files_are_removed(lake: Lake, name: str) -> None:
     sink = Sink(lake, name)
     sink.start()

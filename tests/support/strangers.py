@@ -31,13 +31,13 @@ def delete(table: Table, condition: str) -> None:
     table.delete(condition)
 
 
-def compact(table: Table) -> None:
-    """Put all rows into one new file, as a replace; delete files go too."""
+def compact(table: Table, *, by: str = "id") -> None:
+    """Put all rows, in descending order of a column, into one new file, as a replace; delete files go too."""
     table = table.refresh()
     head = table.current_snapshot()
     assert head is not None
     entries = [entry for manifest in head.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io)]
-    rows = table.scan().to_arrow().sort_by([("id", "descending")])
+    rows = table.scan().to_arrow().sort_by([(by, "descending")])
     new = write_data_file(for_tasks(table), f"compacted-{head.snapshot_id}.parquet", rows)
     assert new is not None
     gone = frozenset(entry.data_file.file_path for entry in entries)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from pyiceberg.catalog import Catalog
@@ -21,6 +23,7 @@ from sinkql.connectors.iceberg.folder import replace_local
 from sinkql.errors import SinkqlError
 
 T = TypeVar("T")
+_METADATA = ".metadata.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +84,9 @@ class Target:
             self.catalog._delete_old_metadata(after.io, before.metadata, after.metadata)
         folder = local_folder(after.metadata_location) if self.hint_file else None
         if folder is not None:
-            version = folder.name.removesuffix(".metadata.json")
             with suppress(OSError):
                 faults.point("version-hint")
-                replace_local(folder.with_name("version-hint.text"), version.encode())
+                _point_to(folder, str(after.metadata.table_uuid))
 
     def gone(self) -> SinkqlError:
         """Return the error for a table that was there and is no more."""
@@ -93,3 +95,22 @@ class Target:
             f'table "{self.namespace}.{self.table}" was dropped',
             hint="DROP SINK and CREATE SINK again to begin anew.",
         )
+
+
+def _point_to(metadata: Path, table_uuid: str) -> None:
+    """Name the metadata file in the hint beside it, unless the hint is further on: an older run may be late."""
+    hint = metadata.with_name("version-hint.text")
+    version = metadata.name.removesuffix(_METADATA)
+    try:
+        present = hint.read_text()
+        if _number(present) > _number(version):
+            told = json.loads((metadata.parent / f"{present}{_METADATA}").read_bytes())
+            if told["table-uuid"] == table_uuid:  # not of a table that was here before
+                return
+    except (OSError, ValueError):
+        pass  # none there, or not one of ours
+    replace_local(hint, version.encode())
+
+
+def _number(version: str) -> int:
+    return int(version.partition("-")[0])
