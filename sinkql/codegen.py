@@ -29,6 +29,11 @@ def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: s
     assert isinstance(cluster, logical.Cluster)
     lowering = _Lowering(catalog)
     body = lowering.item(sink.relation)
+    proven = any(known <= set(sink.key) for known in sink.shape.keys)
+    retracts = sink.shape.change is logical.Change.RETRACT
+    if sink.mode is logical.SinkMode.UPSERT and retracts and not proven:
+        # where a key's row goes, another of its rows may be there still
+        body, proven = physical.Pick(body, lowering.arrangement(), sink.key), True
     write = physical.Write(
         input=body,
         connector=sink.kind,
@@ -38,7 +43,7 @@ def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: s
         change=sink.shape.change.value,
         changelog=sink.changelog,
         key=sink.key,
-        proven=any(known <= set(sink.key) for known in sink.shape.keys),
+        proven=proven,
         options=dict(sink.options),
         aws_connection=lowering.connection(sink.aws_connection) if sink.aws_connection else None,
     )
@@ -71,6 +76,11 @@ class _Lowering:
     catalog: logical.CatalogReader
     texts: dict[str, str] = field(default_factory=dict)
     arrangements: int = 0
+
+    def arrangement(self) -> str:
+        """Return a name for an operator's state; ask once its input is lowered, so that no other gets the same."""
+        self.arrangements += 1
+        return f"a{self.arrangements}"
 
     def connection(self, name: str) -> physical.Connection:
         item = self.catalog.item(name)
@@ -141,11 +151,9 @@ class _View:
             calls.append(physical.AggregateCall(call.name, _function(call), column, call.distinct, str(call.type)))
         group = tuple(self.output(output.name, output.expression) for output in relation.group)
         outputs = (*group, *arguments.values()) or (physical.Output("$one", "1", "integer", False),)
-        below = _map(self.relation(relation.input), outputs)
-        self.whole.arrangements += 1  # after those of the input: each has a name of its own
         return physical.Aggregate(
-            input=below,
-            arrangement=f"a{self.whole.arrangements}",
+            input=_map(self.relation(relation.input), outputs),
+            arrangement=self.whole.arrangement(),
             group=tuple(physical.Column(output.name, output.type, output.nullable) for output in group),
             calls=tuple(calls),
             input_change=relation.input.shape.change.value,

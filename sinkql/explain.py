@@ -38,7 +38,7 @@ def spark_sql(job: physical.Job) -> str:
                 lines += ["SELECT", *_commas(f"  {each}" for each in selected)]
                 if operator.where is not None:
                     lines.append(f"WHERE {operator.where.sql}")
-            case physical.Read() | physical.Union() | physical.Aggregate():
+            case physical.Read() | physical.Union() | physical.Aggregate() | physical.Pick():
                 lines.append(f"-- {_operator_line(operator)}")
     return "\n".join(lines)
 
@@ -96,6 +96,8 @@ def _operator(operator: physical.Operator) -> Iterator[str]:
                 yield f"  {_name(call.name)} {call.type}: {call.function}({argument})"
             yield f"  input changes: {operator.input_change}"
             yield from _indented(_operator(operator.input))
+        case physical.Pick():
+            yield from _indented(_operator(operator.input))
 
 
 def _operator_line(operator: physical.Operator) -> str:
@@ -109,6 +111,8 @@ def _operator_line(operator: physical.Operator) -> str:
         case physical.Aggregate():
             group = ", ".join(_name(column.name) for column in operator.group) or "one group"
             return f"Aggregate {operator.arrangement} by {group}"
+        case physical.Pick():
+            return f"Pick {operator.arrangement}: one row by {', '.join(map(_name, operator.key))}"
 
 
 def _column(column: physical.Column) -> str:

@@ -90,7 +90,15 @@ class Aggregate(msgspec.Struct, frozen=True, tag="aggregate"):
     input_change: Change
 
 
-Operator = Read | Map | Union | Aggregate
+class Pick(msgspec.Struct, frozen=True, tag="pick"):
+    """One row a key: of the rows that are there the one with the greatest hash. `arrangement` names its state."""
+
+    input: Operator
+    arrangement: str
+    key: tuple[str, ...]
+
+
+Operator = Read | Map | Union | Aggregate | Pick
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -149,7 +157,7 @@ class Job(msgspec.Struct, frozen=True):
 
     def stateful(self) -> bool:
         """Tell whether an operator of the job keeps state."""
-        return any(isinstance(operator, Aggregate) for operator in walk(self.write.input))
+        return any(isinstance(operator, Aggregate | Pick) for operator in walk(self.write.input))
 
 
 def walk(operator: Operator) -> list[Operator]:
@@ -157,7 +165,7 @@ def walk(operator: Operator) -> list[Operator]:
     match operator:
         case Read():
             return [operator]
-        case Map() | Aggregate():
+        case Map() | Aggregate() | Pick():
             return [*walk(operator.input), operator]
         case Union():
             return [*(below for each in operator.inputs for below in walk(each)), operator]
@@ -177,6 +185,8 @@ def columns_of(operator: Operator) -> tuple[Column, ...]:
         case Aggregate():
             calls = (Column(each.name, each.type, each.function != "count") for each in operator.calls)
             return (*operator.group, *calls)
+        case Pick():
+            return columns_of(operator.input)
 
 
 def change_of(operator: Operator) -> Change:
@@ -189,7 +199,7 @@ def change_of(operator: Operator) -> Change:
         case Union():
             kinds = {change_of(each) for each in operator.inputs}
             return kinds.pop() if len(kinds) == 1 else "retract"
-        case Aggregate():
+        case Aggregate() | Pick():
             return "retract"
 
 

@@ -17,8 +17,9 @@ from sqlglot import exp
 from sinkql import physical
 from sinkql.connector.stream import Reader, Split, Tally, WriteResult
 from sinkql.connector.types import arrow_type
-from sinkql.runtime.aggregate import aggregate_task
+from sinkql.runtime.aggregate import AggregateTask, aggregate_task
 from sinkql.runtime.engine import Attempt, Outcome
+from sinkql.runtime.pick import PickTask, pick_task
 from sinkql.runtime.preparation import consolidate, prepare, quoted
 from sinkql.runtime.report import collect
 
@@ -39,7 +40,9 @@ class LocalEngine:
         batch = _Batch(job, attempt, self.buckets)
         rows = batch.rows(job.write.input)
         results = batch.write(rows)
-        operators = [each for each in physical.walk(job.write.input) if isinstance(each, physical.Aggregate)]
+        operators = [
+            each for each in physical.walk(job.write.input) if isinstance(each, physical.Aggregate | physical.Pick)
+        ]
         buckets = {each.arrangement: prepare(each).buckets(self.buckets) for each in operators}
         return Outcome(results, batch.tallies, collect(attempt.arrangements, buckets))
 
@@ -63,7 +66,9 @@ class _Batch:
             case physical.Union():
                 return self.union(operator)
             case physical.Aggregate():
-                return self.aggregate(operator)
+                return self.stateful(operator.input, aggregate_task(operator, self.attempt.arrangements))
+            case physical.Pick():
+                return self.stateful(operator.input, pick_task(operator, self.attempt.arrangements))
 
     def read(self, read: physical.Read) -> pa.Table:
         first = 0
@@ -95,10 +100,10 @@ class _Batch:
             tables = [_with_diff(table) for table in tables]
         return pa.concat_tables([table.rename_columns(schema.names).cast(schema) for table in tables])
 
-    def aggregate(self, aggregate: physical.Aggregate) -> pa.Table:
-        preparation = prepare(aggregate)
-        task = pickle.loads(pickle.dumps(aggregate_task(aggregate, self.attempt.arrangements)))
-        keyed = _query(self.rows(aggregate.input), preparation.select)
+    def stateful(self, below: physical.Operator, task: AggregateTask | PickTask) -> pa.Table:
+        preparation = task.preparation
+        task = pickle.loads(pickle.dumps(task))
+        keyed = _query(self.rows(below), preparation.select)
         grouped = _query(keyed, [*preparation.group, *preparation.aggregates], group=preparation.group)
         buckets = preparation.buckets(self.buckets)
         found = [preparation.output().empty_table()]

@@ -34,7 +34,7 @@ def _branches(operator: physical.Operator, names: tuple[str, ...]) -> tuple[Bran
                     return None
                 found.extend(branches)
             return tuple(found)
-        case physical.Aggregate():
+        case physical.Aggregate() | physical.Pick():
             return None
 
 

@@ -1,4 +1,4 @@
-"""A batch's values of one argument → the multiset's new run, and distinct counts and extremes of the groups."""
+"""A batch's rows, or values of one argument → a multiset's new run, and distinct counts and extremes of the groups."""
 
 from __future__ import annotations
 
@@ -26,49 +26,60 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Changed:
-    """Hold the values whose multiplicity changed, sorted as in a run, with the group and both multiplicities."""
+class Changed:
+    """Hold the rows whose multiplicity changed, sorted as in a run, with the group and both multiplicities."""
 
     packed: Keys
     hashes: Ints
     rows: Ints
     group: Ints
-    values: pa.Array
+    payload: pa.Table
     before: Ints
     after: Ints
 
+    @property
+    def values(self) -> pa.Array:
+        """Return the column `$v` of the payload."""
+        return one_chunk(self.payload.column("$v"))
+
     def appeared(self) -> Ints:
+        """Return which came to be there."""
         return np.flatnonzero((self.before == 0) & (self.after > 0))
 
     def vanished(self) -> Ints:
+        """Return which are there no more."""
         return np.flatnonzero((self.before > 0) & (self.after == 0))
 
-    def run(self, *, held: bool) -> pa.Table:
+    def run(self, *, held: bool = True) -> pa.Table:
+        """Return the changes as a multiset's run, with the payload if it is held."""
         columns = {
             "$p": pa.array(self.packed),
             "$h2": pa.array(self.hashes),
             "$r": pa.array(self.rows),
             "$diff": pa.array(self.after - self.before),
         }
-        return pa.table(columns | ({"$v": self.values} if held else {}))
+        payload = dict(zip(self.payload.column_names, self.payload.columns, strict=True)) if held else {}
+        return pa.table(columns | payload)
 
 
 def follow(
     argument: Argument, rows: pa.Table, groups: Groups, found: Found, multiset: Multiset, *, where: str
 ) -> Followed:
     """Add the batch's values to the multiset and return what they make of the groups; SQ3401 for one below zero."""
-    changed = _changed(argument, rows, groups, multiset)
-    if len(wrong := np.flatnonzero(changed.after < 0)):
-        sample = arithmetic.restored(changed.values, arrow_type(argument.type))[int(wrong[0])]
+    values = arithmetic.ordered(one_chunk(rows.column(f"$v{argument.index}")))
+    given = pa.table({"$r": rows.column(f"$r{argument.index}"), "$count": rows.column("$count"), "$v": values})
+    change = changed(given, np.flatnonzero(np.asarray(values.is_valid())), groups, multiset)
+    if len(wrong := np.flatnonzero(change.after < 0)):
+        sample = arithmetic.restored(change.values, arrow_type(argument.type))[int(wrong[0])]
         raise lying(where, f'column "{argument.column}", value {sample.as_py()!r}')
-    run = changed.run(held=argument.held)
+    run = change.run(held=argument.held)
     state = Followed()
     if argument.distinct:
-        _count(argument, changed, groups, found, state)
+        _count(argument, change, groups, found, state)
     for name, low in ((f"$l{argument.index}", True), (f"$u{argument.index}", False)):
         if argument.low if low else argument.high:
-            state.old[name] = found.column(name, changed.values.type)
-            state.new[name] = _extreme(state.old[name], changed, groups, multiset, run, low=low)
+            state.old[name] = found.column(name, change.values.type)
+            state.new[name] = _extreme(state.old[name], change, groups, multiset, run, low=low)
     multiset.put(run)
     return state
 
@@ -83,10 +94,9 @@ def lying(where: str, detail: str) -> SinkqlError:
     )
 
 
-def _changed(argument: Argument, rows: pa.Table, groups: Groups, multiset: Multiset) -> _Changed:
-    values = arithmetic.ordered(one_chunk(rows.column(f"$v{argument.index}")))
-    present = np.flatnonzero(np.asarray(values.is_valid()))
-    row_hashes = ints(rows.column(f"$r{argument.index}"))[present]
+def changed(rows: pa.Table, present: Ints, groups: Groups, multiset: Multiset) -> Changed:
+    """Return what the `present` ones of a batch's rows change: `$r` (row hash), `$count` (±n), and a payload."""
+    row_hashes = ints(rows.column("$r"))[present]
     group = groups.index[present]
     hashes = groups.hashes[group]
     packed = (groups.keys[group] & HIGH) | (row_hashes.view(np.uint64) & LOW)
@@ -96,11 +106,11 @@ def _changed(argument: Argument, rows: pa.Table, groups: Groups, multiset: Multi
     kept = order[starts][diff != 0]
     packed, hashes, row_hashes = packed[kept], hashes[kept], row_hashes[kept]
     before = multiset.count(packed, hashes, row_hashes)
-    taken = values.take(pa.array(present[kept]))
-    return _Changed(packed, hashes, row_hashes, group[kept], taken, before, before + diff[diff != 0])
+    payload = rows.drop_columns(["$r", "$count"]).take(pa.array(present[kept]))
+    return Changed(packed, hashes, row_hashes, group[kept], payload, before, before + diff[diff != 0])
 
 
-def _count(argument: Argument, changed: _Changed, groups: Groups, found: Found, state: Followed) -> None:
+def _count(argument: Argument, changed: Changed, groups: Groups, found: Found, state: Followed) -> None:
     appeared, vanished = changed.appeared(), changed.vanished()
     name, count = f"$d{argument.index}", groups.count
     gained = np.bincount(changed.group[appeared], minlength=count)
@@ -118,7 +128,7 @@ def _count(argument: Argument, changed: _Changed, groups: Groups, found: Found, 
 
 
 def _extreme(
-    old: pa.Array, changed: _Changed, groups: Groups, multiset: Multiset, run: pa.Table, *, low: bool
+    old: pa.Array, changed: Changed, groups: Groups, multiset: Multiset, run: pa.Table, *, low: bool
 ) -> pa.Array:
     """Return the groups' new extremes; only where the extreme itself went are all values of a group read."""
     appeared, vanished = changed.appeared(), changed.vanished()

@@ -20,11 +20,12 @@ from sinkql.connector.stream import WriteResult, WriteTask
 from sinkql.connector.types import parse_type, spark_type
 from sinkql.errors import SinkqlError
 from sinkql.runtime import failure, report
-from sinkql.runtime.aggregate import aggregate_task
+from sinkql.runtime.aggregate import AggregateTask, aggregate_task
 from sinkql.runtime.diagnosis import diagnose
 from sinkql.runtime.engine import Attempt, Outcome
 from sinkql.runtime.fusion import fusable
-from sinkql.runtime.preparation import consolidate, prepare
+from sinkql.runtime.pick import PickTask, pick_task
+from sinkql.runtime.preparation import consolidate
 from sinkql.runtime.task import DIFF, SEQ, Branch, FusedTask, ReadTask, tallies, write_rows
 
 
@@ -142,7 +143,9 @@ class Batch:
             case physical.Union():
                 return self._union(operator, sequence=sequence)
             case physical.Aggregate():
-                return self._aggregate(operator)
+                return self._stateful(operator, aggregate_task(operator, self.attempt.arrangements))
+            case physical.Pick():
+                return self._stateful(operator, pick_task(operator, self.attempt.arrangements))
 
     def _read(self, read: physical.Read, *, sequence: bool) -> DataFrame:
         task = self._task(read, sequence=sequence)
@@ -180,7 +183,7 @@ class Batch:
             if sequence:
                 columns.append(F.col(_quoted(SEQ)))
             rows = rows.select(*columns)
-            if any(isinstance(below, physical.Aggregate) for below in physical.walk(operator)):
+            if any(isinstance(below, physical.Aggregate | physical.Pick) for below in physical.walk(operator)):
                 # A union numbers its inputs' partitions anew, and a stateful task knows its bucket by that number.
                 rows = rows.repartition(self.attempt.arrangements.manifest["buckets"])
             frames.append(rows)
@@ -189,10 +192,9 @@ class Batch:
             together = together.unionAll(rows)
         return together
 
-    def _aggregate(self, aggregate: physical.Aggregate) -> DataFrame:
-        steps = prepare(aggregate)
-        task = aggregate_task(aggregate, self.attempt.arrangements)
-        buckets = self.stateful[aggregate.arrangement] = steps.buckets(self.attempt.arrangements.manifest["buckets"])
+    def _stateful(self, operator: physical.Aggregate | physical.Pick, task: AggregateTask | PickTask) -> DataFrame:
+        steps = task.preparation
+        buckets = self.stateful[operator.arrangement] = steps.buckets(self.attempt.arrangements.manifest["buckets"])
         side = self.side
 
         def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -200,7 +202,7 @@ class Batch:
                 yield from task(partition_number(), attempt_name(), batches)
 
         return (
-            self.frame(aggregate.input, sequence=False)
+            self.frame(operator.input, sequence=False)
             .selectExpr(*steps.select)
             .repartition(buckets, F.col("`$h1`"))
             .groupBy(*[F.expr(text) for text in steps.group])

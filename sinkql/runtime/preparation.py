@@ -1,4 +1,4 @@
-"""physical.Aggregate → the Spark SQL texts of the steps before its task, and the columns that the task takes."""
+"""A stateful operator → the Spark SQL texts of the steps before its task, and the columns that the task takes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """Hold the steps before an aggregate's task, and what the task takes and gives.
+    """Hold the steps before the task of an aggregate or a pick, and what the task takes and gives.
 
     An engine runs, with B = `buckets(n)`::
 
@@ -56,6 +56,7 @@ class Preparation:
     `$n<i>` (bigint, non-null count), `$s<i>` (sum, 0 for none), `$l<i>`, `$u<i>` (least and greatest of an append-only
     input), `$v<i>`, `$r<i>` (a value and its hash: then there is a row for each value of the group); `$b` (the
     bucket by the engine's own reckoning, may be missing). Rows of one group may come several times: they add up.
+    A pick's `$k<i>` are all its columns, of which `$h1` and `$h2` hash the key and `$r` (with `hashed`) the whole row.
     """
 
     select: tuple[str, ...]
@@ -66,6 +67,7 @@ class Preparation:
     calls: tuple[physical.AggregateCall, ...]
     columns: tuple[physical.Column, ...]
     global_: bool
+    hashed: bool = False
 
     def buckets(self, wanted: int) -> int:
         """Return the number of buckets of this operator where the state has `wanted`."""
@@ -82,6 +84,8 @@ class Preparation:
         fields = [("$h1", pa.int64()), ("$h2", pa.int64())]
         fields += [(f"$k{index}", arrow_type(text)) for index, text in enumerate(self.keys)]
         fields.append(("$count", pa.int64()))
+        if self.hashed:
+            fields.append(("$r", pa.int64()))
         for each in self.arguments:
             if each.counted:
                 fields.append((f"$n{each.index}", pa.int64()))
@@ -97,7 +101,7 @@ class Preparation:
         return pa.schema(fields)
 
     def output(self) -> pa.Schema:
-        """Return the Arrow columns that the task gives: group columns, calls, `$diff`."""
+        """Return the Arrow columns that the task gives: those of its operator, then `$diff`."""
         import pyarrow as pa
 
         fields = [(column.name, arrow_type(column.type)) for column in self.columns]
@@ -109,8 +113,38 @@ class Preparation:
         return ", ".join([*fields, "`$diff` BIGINT"])
 
 
-def prepare(aggregate: physical.Aggregate) -> Preparation:
-    """Return the steps before the aggregate's task; its input has `$diff` unless `input_change` is append."""
+def prepare(operator: physical.Aggregate | physical.Pick) -> Preparation:
+    """Return the steps before the operator's task; its input has `$diff` unless its change kind is append."""
+    match operator:
+        case physical.Aggregate():
+            return _aggregate(operator)
+        case physical.Pick():
+            return _pick(operator)
+
+
+def _pick(pick: physical.Pick) -> Preparation:
+    columns, change = physical.columns_of(pick), physical.change_of(pick.input)
+    if change == "upsert":
+        raise ValueError(f'pick "{pick.arrangement}" stands on an upsert relation')
+    values = {column.name: _normal(column.name, column.type) for column in columns}
+    key = [values[name] for name in pick.key]
+    select = [f"{_hash(_SEED_1, key)} AS `$h1`", f"{_hash(_SEED_2, key)} AS `$h2`"]
+    select += [f"{value} AS `$k{index}`" for index, value in enumerate(values.values())]
+    select.append(f"{_hash(_SEED_ROW, list(values.values()))} AS `$r`")
+    return Preparation(
+        select=(*select, *(["`$diff`"] if change == "retract" else [])),
+        group=(*_group(len(columns), ()), "`$r`"),
+        aggregates=_aggregates(change, ()),
+        arguments=(),
+        keys=tuple(column.type for column in columns),
+        calls=(),
+        columns=columns,
+        global_=False,
+        hashed=True,
+    )
+
+
+def _aggregate(aggregate: physical.Aggregate) -> Preparation:
     arguments = _arguments(aggregate)
     keys = tuple(column.type for column in aggregate.group)
     return Preparation(
