@@ -1,6 +1,6 @@
 """Append JSON lines to Iceberg: SinkQL beside Spark's own Iceberg sink, on the same files in the same run.
 
-    python -m bench.append [--rows 2000000] [--runs 3] [--cores 2]
+    python -m bench.append [--rows 4000000] [--runs 3] [--cores 2]
 
 Prints rows per CPU-second of the whole process tree, median of the runs. Start-up (a run of 1,000 rows) is taken off
 and printed beside. Parity is count and sums of both tables as DuckDB reads them.
@@ -21,7 +21,7 @@ _FILES_A_COMMIT = 2
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
     arguments = parser.parse_args()

@@ -36,11 +36,11 @@ def main() -> None:
 def three_hundred_statements() -> str:
     """Return a script of a connection, 99 sources, 100 views and 100 sinks."""
     statements = ["CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');"]
-    for i in range(99):
-        statements.append(
-            f"CREATE SOURCE s{i} (id bigint, k text, amount numeric(12, 2), at timestamp) "
-            f"FROM FILES (PATH = 'in{i}') FORMAT JSON;"
-        )
+    statements.extend(
+        f"CREATE SOURCE s{i} (id bigint, k text, amount numeric(12, 2), at timestamp) "
+        f"FROM FILES (PATH = 'in{i}') FORMAT JSON;"
+        for i in range(99)
+    )
     for i in range(100):
         statements.append(
             f"CREATE MATERIALIZED VIEW v{i} AS SELECT k, date_trunc('day', at) AS day, count(*) AS n, "
