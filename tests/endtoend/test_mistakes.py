@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support.command import run
 from support.readers import duckdb_folder
 
