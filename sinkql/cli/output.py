@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from sinkql.errors import Notice, SinkqlError, as_data, render
+from sinkql.errors import Notice, SinkqlError, as_data, line_and_column, render
 
 Format = Literal["text", "json"]
 
@@ -36,10 +36,18 @@ class Output:
         click.echo(text, err=True)
 
     def notice(self, notice: Notice, *, path: str | None = None, text: str | None = None) -> None:
-        """Print a notice to stderr."""
-        as_error = SinkqlError(notice.code, notice.message, notice.span, hint=notice.hint, path=path, text=text)
-        shown = render(as_error, level="notice") if self.format == "text" else json.dumps({"notice": as_data(as_error)})
-        click.echo(shown, err=True)
+        """Print a notice to stderr: a line with its place, and its hint."""
+        if self.format == "json":
+            as_error = SinkqlError(notice.code, notice.message, notice.span, hint=notice.hint, path=path, text=text)
+            click.echo(json.dumps({"notice": as_data(as_error)}), err=True)
+            return
+        place = ""
+        if path is not None and text is not None and notice.span is not None:
+            line, column = line_and_column(text, notice.span.start)
+            place = f"{path}:{line}:{column}: "
+        click.echo(f"{place}notice: {notice.message}", err=True)
+        if notice.hint:
+            click.echo(f"hint: {notice.hint}", err=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print rows under their columns' names."""
