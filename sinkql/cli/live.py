@@ -138,7 +138,7 @@ class Face:
             event="stopped",
             sink=event.sink,
             why=event.ending,
-            **({"error": error} if error else {}),
+            error=error,
         )
         if event.error is not None and self.output.format == "text":
             self._print(render(event.error))
@@ -146,7 +146,7 @@ class Face:
     def _say(self, text: str, *, live: bool = True, **data: Any) -> None:
         """Print an event's line; on a terminal the table shows those with `live` false."""
         if self.output.format == "json":
-            click.echo(json.dumps(data, default=str))
+            click.echo(json.dumps({key: value for key, value in data.items() if value is not None}, default=str))
         elif self._live is None:
             click.echo(f"{datetime.now().strftime('%H:%M:%S')} {text}")
         elif live and "ended" in text:
