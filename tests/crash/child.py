@@ -17,16 +17,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from local_engine import LocalEngine, duck_sql
-from support.running import MemoryControl
-
 from crash.pipeline import Pipeline
+from local_engine import LocalEngine, duck_sql
 from sinkql import faults
 from sinkql.connector.registry import discover
 from sinkql.connector.stream import Context, JobOffsets
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch import BatchLoop, DivergedError
 from sinkql.runtime.pacing import Orders, Pacer
+from support.running import MemoryControl
 
 _TRIES = 6
 _SLOW_IMPORTS = (

@@ -1,4 +1,4 @@
-"""Five kinds of pipelines from JSON lines into tables: their SQL, their input, and what must be in the tables."""
+"""Six kinds of pipelines from JSON lines into tables: their SQL, their input, and what must be in the tables."""
 
 from __future__ import annotations
 
@@ -38,13 +38,17 @@ _VIEWS = f"CREATE MATERIALIZED VIEW per_key AS {_PER_KEY};\nCREATE MATERIALIZED 
 
 @dataclass(frozen=True)
 class Kind:
-    """Hold a sink's clauses, and the SQL that gives its rows from all of the input in DuckDB."""
+    """Hold a sink's clauses, and the SQL that gives its rows from all of the input in DuckDB.
+
+    `picked`: of these the table has one for each value of the first column.
+    """
 
     relation: str
     clauses: str
     columns: tuple[str, ...]
     expected: str
     changelog: bool = False
+    picked: bool = False
 
 
 KINDS: Mapping[str, Kind] = {
@@ -68,6 +72,13 @@ KINDS: Mapping[str, Kind] = {
         "KEY (most) MODE UPSERT",
         ("most", "keys", "various", "largest", "events"),
         f"WITH per_key AS ({_PER_KEY}) {_PER_COUNT}",
+    ),
+    "pick": Kind(
+        "per_key",
+        "KEY (users) NOT ENFORCED MODE UPSERT",
+        ("users", "k", "events", "most", "total"),
+        f"SELECT users, k, events, most, total FROM ({_PER_KEY})",
+        picked=True,
     ),
 }
 

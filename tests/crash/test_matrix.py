@@ -23,6 +23,7 @@ POINTS = {
     "upsert": (*_EVERY_KIND, *_INDEX),
     "view": (*_EVERY_KIND, *_INDEX, *_STATE),
     "chain": (*_EVERY_KIND, *_INDEX, *_STATE),
+    "pick": ("commit-request", "commit-reply", "status", *_INDEX, *_STATE),
 }
 _ONCE_A_START = ("claim", "restored")
 _PASSED_OVER = ("commit-reply", "version-hint")

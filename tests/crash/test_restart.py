@@ -11,8 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support import strangers
-from support.readers import duckdb_folder
 
 from crash import verify
 from crash.child import open_loop
@@ -21,9 +19,11 @@ from crash.pipeline import KINDS, Pipeline, expected, write_input
 from sinkql.connector.stream import Committed, Writer
 from sinkql.connectors.iceberg.marker import ancestry
 from sinkql.runtime.batch import drain
+from support import strangers
+from support.readers import duckdb_folder
 
-STATEFUL = ("changelog", "view", "chain")
-every_kind = pytest.mark.parametrize("kind", KINDS)
+STATEFUL = ("changelog", "view", "chain", "pick")
+every_kind = pytest.mark.parametrize("kind", [kind for kind in KINDS if not KINDS[kind].picked])
 
 
 @pytest.fixture
