@@ -58,11 +58,11 @@ class SplitSource(DataSource):  # type: ignore[misc]  # pyspark is not followed 
 
 
 class _Offers(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # as above
-    """Forget polls that found nothing: the wrapper would keep an entry for each until the next commit."""
+    """Forget polls that found nothing: the wrapper of Spark 4.0.1 keeps an entry for each until a commit."""
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         end: dict[str, Any] = super().latestOffset()
-        if self.cache[-1].start == end:
+        if self.cache and self.cache[-1].start == end:
             self.cache.pop()
         return end
 
