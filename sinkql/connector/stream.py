@@ -83,6 +83,9 @@ class Reader(Protocol):
     def attachments(self, offsets: Offsets) -> tuple[str, ...]:
         """Return the names of files in the reader's state folder without which `offsets` cannot be read."""
 
+    def lag(self, offsets: Offsets) -> float:
+        """Return for how many seconds the oldest input beyond `offsets` has been there; 0 where there is none."""
+
     def finished(self, offsets: Offsets) -> bool:
         """Tell whether nothing can ever come after `offsets` (a generator with UP TO)."""
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,18 @@ def test_max_files_bounds_a_batch_and_an_ended_source_says_so(tmp_path: Path) ->
     assert [reader.finished(reader.initial(at_end=False)), reader.finished(at)] == [False, True]
 
 
+def test_lag_is_the_age_of_the_oldest_file_that_is_not_read_whole(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    _put(tmp_path, "a.json", _lines(range(10)))
+    age = time.time() - 1_700_000_000
+    start = reader.initial(at_end=False)
+    part = reader.latest(start, Limit(4))
+    whole = reader.latest(start, _ALL)
+    lags = [reader.lag(offsets) for offsets in (start, part, whole)]
+    assert [lag >= age for lag in lags] == [True, True, False]
+    assert lags[2] == 0
+
+
 def test_hidden_and_other_files_are_left_out_and_subfolders_are_read_if_asked(tmp_path: Path) -> None:
     for name in ("a.json", ".b.json", "_c.json", "d.txt", "sub/e.json"):
         _put(tmp_path, name, _lines(range(1)))
@@ -269,9 +282,10 @@ def test_skipped_rows_are_counted_and_the_others_come(tmp_path: Path) -> None:
     tally = Tally()
     rows = _rows(reader, start, reader.latest(start, _ALL), tally)
     assert [(row["id"], row["name"]) for row in rows] == [(1, "x"), (4, None), (5, "")]
-    assert [
-        (each.position, each.message) for each in tally.errors
-    ] == [("a.csv:3", "expected 2 fields, found 3"), ("a.csv:4", 'column "id": "q" is not a bigint')]
+    assert [(each.position, each.message) for each in tally.errors] == [
+        ("a.csv:3", "expected 2 fields, found 3"),
+        ("a.csv:4", 'column "id": "q" is not a bigint'),
+    ]
     assert (tally.rows, tally.failed) == (5, 2)
 
 

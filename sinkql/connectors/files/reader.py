@@ -6,6 +6,7 @@ Offsets: `segments`, the log of files that were read whole; `partial`, a file of
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -152,6 +153,12 @@ class FilesReader:
 
     def committed(self, end: Offsets) -> None:
         """Do nothing: files stay where they are."""
+
+    def lag(self, offsets: Offsets) -> float:
+        """Return the age of the oldest file that was not read to its end, by the time it was written."""
+        seen = self._seen(offsets)
+        times = [status.st_mtime for name, status in self.folder.names() if name not in seen]
+        return max(0.0, time.time() - min(times)) if times else 0.0
 
     def finished(self, offsets: Offsets) -> bool:
         """Tell whether a source with FOLLOW = false has no file left to read."""

@@ -102,6 +102,14 @@ class CounterReader:
         """Return nothing: the offsets are all there is."""
         return ()
 
+    def lag(self, offsets: Offsets) -> float:
+        """Return how long ago the first tick that was not read came."""
+        count: int = offsets["count"]
+        if self._due(offsets["since"]) <= count:
+            return 0.0
+        ms = count * 1000 // self.rows_per_second if self.rows_per_second else (count + 1) * self.tick_ms
+        return max(0.0, (_now_ms() - offsets["since"] - ms) / 1000)
+
     def finished(self, offsets: Offsets) -> bool:
         """Tell whether the last tick was read."""
         return self.up_to is not None and offsets["count"] >= self.up_to

@@ -1,0 +1,75 @@
+"""The counter: any range of ticks gives the same rows, and the clock says how many there are."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sinkql.connector.stream import Limit, Offsets, Tally
+from sinkql.connectors.generator.reader import CounterReader
+from sinkql.errors import SinkqlError
+
+
+def _reader(**changes: Any) -> CounterReader:
+    settings: dict[str, Any] = {
+        "source": "s", "tick_ms": 1000, "up_to": None, "rows_per_second": None, "max_cardinality": None, "first": 0
+    }  # fmt: skip
+    return CounterReader(**(settings | changes))
+
+
+def _since(seconds: float, count: int = 0) -> Offsets:
+    return {"count": count, "since": int((time.time() - seconds) * 1000)}
+
+
+def _rows(reader: CounterReader, start: int, end: int) -> list[dict[str, int]]:
+    splits = reader.splits({"count": start, "since": 0}, {"count": end, "since": 0})
+    batches = [batch for split in splits for batch in reader.read(split, Tally())]
+    return pa.Table.from_batches(batches).to_pylist()
+
+
+def test_ranges_put_together_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sinkql.connectors.generator.reader._SPLIT_ROWS", 7)
+    reader = _reader(first=100)
+    whole = [row["counter"] for row in _rows(reader, 0, 50)]
+    assert whole == list(range(101, 151))
+    assert whole == [row["counter"] for part in ((0, 13), (13, 50)) for row in _rows(reader, *part)]
+
+
+def test_with_a_cardinality_old_rows_go_as_new_ones_come() -> None:
+    live: dict[int, int] = {}
+    reader = _reader(max_cardinality=3)
+    for start, end in ((0, 2), (2, 10)):
+        for row in _rows(reader, start, end):
+            live[row["counter"]] = live.get(row["counter"], 0) + row["$diff"]
+    assert {number: count for number, count in live.items() if count} == {8: 1, 9: 1, 10: 1}
+
+
+def test_the_clock_says_how_many_ticks_there_are() -> None:
+    hour = 3600
+    assert _reader().latest(_since(hour), Limit(1 << 40))["count"] >= hour
+    assert _reader(rows_per_second=50).latest(_since(hour), Limit(1 << 40))["count"] >= 50 * hour
+    assert _reader(up_to=10).latest(_since(hour), Limit(1 << 40))["count"] == 10
+    assert _reader().latest(_since(hour), Limit(7))["count"] == 7
+    assert _reader(max_cardinality=2).latest(_since(hour), Limit(8))["count"] == 4
+    assert _reader().latest(_since(-hour, count=5), Limit(8))["count"] == 5
+
+
+def test_a_bounded_run_does_not_wait_for_the_clock_and_needs_an_end() -> None:
+    start = _since(0)
+    reader = _reader(up_to=20)
+    target = reader.target(start)
+    assert reader.latest(start, Limit(1 << 40), target)["count"] == 20
+    assert reader.finished(target)
+    with pytest.raises(SinkqlError) as error:
+        _reader().target(start)
+    assert error.value.code == "SQ2405"
+
+
+def test_lag_is_the_age_of_the_oldest_tick_that_was_not_read() -> None:
+    reader = _reader(up_to=100)
+    assert 50 <= reader.lag(_since(100, count=49)) < 60
+    assert reader.lag(_since(100, count=100)) == 0
+    assert reader.lag(_since(0)) == 0
