@@ -81,6 +81,7 @@ def test_a_year_of_flights_is_right_after_every_commit(pipeline: Running, tmp_pa
 
 def _differences(reader: duckdb.DuckDBPyConnection, expected: str, actual: str) -> list[tuple[object, ...]]:
     """Return rows that only one of two queries gives, as often as they differ."""
-    return reader.execute(
+    found: list[tuple[object, ...]] = reader.execute(
         f"(({expected}) EXCEPT ALL ({actual})) UNION ALL (({actual}) EXCEPT ALL ({expected})) LIMIT 5"
     ).fetchall()
+    return found

@@ -27,7 +27,8 @@ def _since(seconds: float, count: int = 0) -> Offsets:
 def _rows(reader: CounterReader, start: int, end: int) -> list[dict[str, int]]:
     splits = reader.splits({"count": start, "since": 0}, {"count": end, "since": 0})
     batches = [batch for split in splits for batch in reader.read(split, Tally())]
-    return pa.Table.from_batches(batches).to_pylist()
+    rows: list[dict[str, int]] = pa.Table.from_batches(batches).to_pylist()
+    return rows
 
 
 def test_ranges_put_together_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,8 +107,9 @@ class CounterReader:
         count: int = offsets["count"]
         if self._due(offsets["since"]) <= count:
             return 0.0
-        ms = count * 1000 // self.rows_per_second if self.rows_per_second else (count + 1) * self.tick_ms
-        return max(0.0, (_now_ms() - offsets["since"] - ms) / 1000)
+        ms: int = count * 1000 // self.rows_per_second if self.rows_per_second else (count + 1) * self.tick_ms
+        since: int = offsets["since"]
+        return max(0.0, (_now_ms() - since - ms) / 1000)
 
     def finished(self, offsets: Offsets) -> bool:
         """Tell whether the last tick was read."""
