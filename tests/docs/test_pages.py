@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from docs.error_page import page
 
+from docs.error_page import page
 from sinkql.cli.command import cli
 from sinkql.connector.options import labels
 from sinkql.connectors.aws.plan import AwsOptions

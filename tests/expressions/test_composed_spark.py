@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import batch
 import pytest
-import vectors
 from pyspark.errors import PySparkException
+
+from expressions import batch, vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import vectors
 
+from expressions import vectors
 from sinkql import ast, logical
 from sinkql.connector.types import parse_type
 from sinkql.errors import SinkqlError, Span

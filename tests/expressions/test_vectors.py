@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-import vectors
 
+from expressions import vectors
 from sinkql.errors import SinkqlError
 
 # what is supported of each group; more is welcome, less is not

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import batch
-import compare
 import pytest
-import vectors
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it publishes no types
 from pyspark.errors import PySparkException
 
+from expressions import batch, compare, vectors
 from sinkql import logical
 from sinkql.errors import SinkqlError
 

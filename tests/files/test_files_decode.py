@@ -14,7 +14,8 @@ from sinkql.connectors.files.json_lines import JsonLines
 from sinkql.physical import Column
 
 _TYPES = (
-    "boolean", "smallint", "integer", "bigint", "real", "double precision", "text", "date", "timestamp", "timestamptz"
+    "boolean", "smallint", "integer", "bigint", "real", "double precision", "text", "date", "timestamp", "timestamptz",
+    "numeric(10,2)", "uuid", "bytea",
 )  # fmt: skip
 _TEXTS = (
     "1", "1.0", "-0", "1e3", "32768", "2147483648", "9223372036854775807", "9223372036854775808", "1e400", "NaN",
@@ -41,6 +42,8 @@ def test_blocks_and_lines_decode_alike(type_: str, text: str) -> None:
         ("numeric(38,10)", "0.12345678901", None),
         ("numeric(12,2)", "12345678901", None),
         ("numeric(12,2)", "NaN", None),
+        ("numeric(12,2)", "x", None),
+        ("numeric(12,2)", "", None),
         ("bigint", "9223372036854775808", None),
         ("real", "0.1", 0.10000000149011612),
         ("double precision", "0x10", None),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import casefile
 import pytest
-from casefile import Case
+
+from golden import casefile
+from golden.casefile import Case
 
 FILE = """\
 # About the file.

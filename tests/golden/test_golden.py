@@ -6,11 +6,11 @@ import difflib
 from dataclasses import replace
 from pathlib import Path
 
-import casefile
 import pytest
-from casefile import Case
-from commands import COMMANDS, GoldenFile
 
+from golden import casefile
+from golden.casefile import Case
+from golden.commands import COMMANDS, GoldenFile
 from sinkql.errors import SinkqlError, render
 
 HERE = Path(__file__).parent

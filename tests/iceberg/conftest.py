@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+
 from support.lake import Lake
 from support.seaweed import Seaweed, seaweed
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.lake import Lake, Sink
 
 from sinkql.errors import SinkqlError
+from support.lake import Lake, Sink
 
 
 def test_rows_of_every_commit_are_read(any_lake: Lake, name: str) -> None:

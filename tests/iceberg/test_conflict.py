@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
-from support import strangers
-from support.lake import NAMESPACE, Lake, Sink
-from support.readers import pyiceberg_rows
 
 from sinkql.connector.stream import RedoBatchError
 from sinkql.connectors.iceberg.target import Target
 from sinkql.errors import SinkqlError
+from support import strangers
+from support.lake import NAMESPACE, Lake, Sink
+from support.readers import pyiceberg_rows
 
 
 def code_of(caught: pytest.ExceptionInfo[SinkqlError]) -> str:

@@ -10,6 +10,7 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 
 import pytest
+
 from support import sink_process
 from support.lake import Lake
 from support.sink_process import expected, main

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.table import Table
+
 from support import strangers
 from support.lake import NAMESPACE, Lake, Sink
 from support.readers import pyiceberg_rows

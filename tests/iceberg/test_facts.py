@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from pyiceberg.types import StringType
-from support.lake import Lake, Sink
 
 from sinkql import ast, logical
 from sinkql.connector.types import parse_type
 from sinkql.connectors.iceberg.facts import find
 from sinkql.errors import SinkqlError, Span
+from support.lake import Lake, Sink
 
 CONNECTION_SPAN = Span(40, 44)
 STATEMENT = ast.CreateSink(

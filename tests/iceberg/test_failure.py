@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
-from support.lake import Lake, Sink
-from support.seaweed import SECRET, Seaweed
 
 from sinkql import logical
 from sinkql.connectors.iceberg import catalog as catalogs
@@ -22,6 +20,8 @@ from sinkql.connectors.iceberg.catalog import open_catalog, validate
 from sinkql.connectors.iceberg.failure import explain, transient
 from sinkql.connectors.iceberg.target import Patience, Target
 from sinkql.errors import SinkqlError
+from support.lake import Lake, Sink
+from support.seaweed import SECRET, Seaweed
 
 
 class World:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from support.lake import Lake, Sink
-
 from sinkql.connectors.iceberg.reading import first_rows, lines
+from support.lake import Lake, Sink
 
 
 def test_before_there_is_a_table_nothing_is_shown_of_it(any_lake: Lake, name: str) -> None:

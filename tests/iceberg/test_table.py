@@ -24,14 +24,14 @@ from pyiceberg.types import (
     TimestamptzType,
     UUIDType,
 )
-from support.lake import COLUMNS, NAMESPACE, Lake, Sink
-from support.readers import connect
 
 from sinkql import physical
 from sinkql.connectors.iceberg import snapshot as snapshots
 from sinkql.connectors.iceberg.datafile import ROW_GROUP_ROWS, FileEntry, for_tasks, write_data_file
 from sinkql.connectors.iceberg.snapshot import Change, Notes, prepare, selfcheck
 from sinkql.errors import SinkqlError
+from support.lake import COLUMNS, NAMESPACE, Lake, Sink
+from support.readers import connect
 
 
 def create(lake: Lake, name: str, *fields: tuple[str, IcebergType, bool], **options: Any) -> None:

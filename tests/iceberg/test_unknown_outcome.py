@@ -7,11 +7,11 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+
+from sinkql.errors import SinkqlError
 from support.lake import Lake, Sink
 from support.proxy import Rule, proxy
 from support.seaweed import Seaweed
-
-from sinkql.errors import SinkqlError
 
 pytestmark = pytest.mark.server
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from statements import soups, statements
 
+from language.statements import soups, statements
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span, render
 from sinkql.parser import complete, parse

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pipeline import Change, Pipeline, Row, call, columns, source
-
+from operators.pipeline import Change, Pipeline, Row, call, columns, source
 from sinkql import physical
 from sinkql.runtime import state
 

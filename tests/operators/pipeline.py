@@ -12,8 +12,8 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from local_engine import LocalEngine
 
+from local_engine import LocalEngine
 from sinkql import physical
 from sinkql.connector.stream import Limit, Offsets, Split, Tally, WriteResult
 from sinkql.connector.types import arrow_type
@@ -71,6 +71,9 @@ class Listed:
 
     def attachments(self, offsets: Offsets) -> tuple[str, ...]:
         return ()
+
+    def lag(self, offsets: Offsets) -> float:
+        return 0.0
 
     def finished(self, offsets: Offsets) -> bool:
         return True

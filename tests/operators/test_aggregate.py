@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline import Change, Pipeline, Row, call, columns, source
 
+from operators.pipeline import Change, Pipeline, Row, call, columns, source
 from sinkql import physical
 
 EVENT = {

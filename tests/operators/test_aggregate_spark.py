@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pipeline as pipeline_module
 import pytest
-from pipeline import Pipeline, source
-from test_aggregate import EVENT, VIEWS, changes, everything, plain_total
 
+from operators import pipeline as pipeline_module
+from operators.pipeline import Pipeline, source
+from operators.test_aggregate import EVENT, VIEWS, changes, everything, plain_total
 from sinkql import physical
 from sinkql.runtime.operators import SparkEngine
 from sinkql.runtime.preparation import prepare

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
-from pipeline import Change, Pipeline, Row, columns, source
-from test_aggregate import EVENT, changes
 
+from operators.pipeline import Change, Pipeline, Row, columns, source
+from operators.test_aggregate import EVENT, changes
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.runtime import state

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_child import BATCHES, view
-from crash_child import changes as crash_changes
-from pipeline import Pipeline, plain
 
+from operators.crash_child import BATCHES, view
+from operators.crash_child import changes as crash_changes
+from operators.pipeline import Pipeline, plain
 from sinkql.errors import SinkqlError
 from sinkql.faults import VARIABLE
 from sinkql.runtime import state

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pipeline import Pipeline, call, columns, source
 
+from operators.pipeline import Pipeline, call, columns, source
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.runtime import state

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_engine import LocalEngine
-from support.running import MemoryControl, contexts, counter, csv_files, job, output, rows
 
+from local_engine import LocalEngine
 from sinkql import faults, physical
 from sinkql.connector.registry import discover
 from sinkql.connector.stream import Committed, RedoBatchError, Writer
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch import BatchLoop, DivergedError, drain
 from sinkql.runtime.progress import Event, SinkCommitted
+from support.running import MemoryControl, contexts, counter, csv_files, job, output, rows
 
 GROUPED = physical.Aggregate(
     physical.Map(counter(up_to=100), (output("g", "`counter` % 3"), output("v", "`counter`"))),

@@ -39,6 +39,9 @@ class Queue:
     def attachments(self, offsets: Offsets) -> tuple[str, ...]:
         return ()
 
+    def lag(self, offsets: Offsets) -> float:
+        return 0.0
+
     def finished(self, offsets: Offsets) -> bool:
         return False
 

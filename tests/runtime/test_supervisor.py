@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support.running import rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]

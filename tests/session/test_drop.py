@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from script import NAME, PIPELINE, fails, sink_id
 
+from session.script import NAME, PIPELINE, fails, sink_id
 from sinkql import ast, faults
 from sinkql.catalog.control import Control
 from sinkql.catalog.database import Database

@@ -9,9 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from script import COUNTER, LAKE, NAME, PIPELINE, SINK
 
 import sinkql
+from session.script import COUNTER, LAKE, NAME, PIPELINE, SINK
 from sinkql.errors import SinkqlError
 from sinkql.program import Program
 

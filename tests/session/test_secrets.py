@@ -6,9 +6,9 @@ import pickle
 from pathlib import Path
 
 import pytest
-from script import fails
 
 import sinkql
+from session.script import fails
 from sinkql.errors import SinkqlError, as_data, render
 from sinkql.mask import mask
 from sinkql.session import Session

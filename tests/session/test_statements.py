@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from script import COUNTER, LAKE, NAME, PIPELINE, SINK, fails, sink_id
 
+from session.script import COUNTER, LAKE, NAME, PIPELINE, SINK, fails, sink_id
 from sinkql import logical
 from sinkql.connector.plan import World
 from sinkql.connector.registry import discover

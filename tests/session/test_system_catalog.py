@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from script import NAME, PIPELINE, SINK, fails, sink_id
 
+from session.script import NAME, PIPELINE, SINK, fails, sink_id
 from sinkql.errors import SinkqlError, render
 from sinkql.session import Session
 

@@ -38,7 +38,7 @@ class Running:
             if line is None:
                 raise AssertionError(f"ended with {self.process.wait()}\n{''.join(self.errors)}\n{self.events}")
             try:
-                event = json.loads(line)
+                event: dict[str, Any] = json.loads(line)
             except ValueError:
                 continue
             self._take(event)

@@ -9,7 +9,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, StringType
@@ -23,6 +22,7 @@ from sinkql.connectors.iceberg.index import Index, sweep
 from sinkql.connectors.iceberg.snapshot import Change, Notes, prepare
 from sinkql.connectors.iceberg.upsert import UpsertTask, key_columns
 from sinkql.errors import SinkqlError
+from upsert.keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
 
 TYPES = {"id": pa.int64(), "note": pa.string(), "$seq": pa.int64(), "$diff": pa.int64()}
 

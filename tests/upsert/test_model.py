@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from keyed_sink import Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
 from pyiceberg.types import DecimalType, LongType, StringType
 
 from sinkql.connectors.iceberg import run
+from upsert.keyed_sink import Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
 
 COLUMNS = {"name": StringType(), "number": LongType(), "amount": DecimalType(38, 2), "note": StringType()}
 TYPES = {

@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.lake import Lake, Sink
 
 from sinkql.connector.stream import RedoBatchError
 from sinkql.connectors.iceberg.target import Target
 from sinkql.errors import SinkqlError
+from support.lake import Lake, Sink
 
 
 @pytest.fixture

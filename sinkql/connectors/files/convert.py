@@ -42,7 +42,7 @@ def from_text(texts: pa.Array, type_text: str, failures: Failures) -> pa.Array:
         return _each(texts, type_text, failures, lambda text: pa.scalar(scalar(text), arrow_type(type_text)))
     try:
         return _cast(texts, type_text)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError):
         one: Callable[[str], Any] = lambda text: _cast(pa.array([text], pa.string()), type_text)[0]  # noqa: E731  # local
         return _each(texts, type_text, failures, one)
 
