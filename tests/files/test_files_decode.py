@@ -81,6 +81,17 @@ def test_a_line_that_is_no_object_fails_alone() -> None:
     assert lines[1] == b"[2]"
 
 
+def test_a_failure_tells_what_was_found() -> None:
+    _, failures, _ = JsonLines((Column("a", "numeric(4,1)"), Column("b", "smallint"))).decode(
+        b'{"a": "x"}\n{"a": true}\n{"b": 40000}\n'
+    )
+    assert failures == {
+        0: 'column "a": expected numeric(4,1), got a text that is no number',
+        1: 'column "a": expected numeric(4,1), got bool',
+        2: 'column "b": 40000 is not a smallint',
+    }
+
+
 def test_whole_lines_become_one_jsonb_column() -> None:
     batch, failures, _ = JsonLines((Column("data", "jsonb", nullable=False),), whole=True).decode(
         json.dumps({"b": 1, "a": "x"}).encode() + b"\nnope\n"

@@ -136,7 +136,8 @@ class JsonLines:
         column = next((column for column in self.columns if column.name == name), None)
         if column is None:
             return f"it is not a JSON object: {message[0].lower()}{message[1:]}"
-        got = message.rpartition("got ")[2].strip("`") if "got " in message else "a number out of range"
+        other = "a text that is no number" if "decimal" in message else "a number out of range"
+        got = message.rpartition("got ")[2].strip("`") if "got " in message else other
         return f'column "{name}": expected {column.type}, got {got}'
 
 
