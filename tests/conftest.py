@@ -20,6 +20,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests of the shared Spark session on one worker, and those that start whole processes on one."""
+    for item in items:
+        for mark, group in (("spark", "spark"), ("slow", "process")):
+            if item.get_closest_marker(mark) is not None:
+                item.add_marker(pytest.mark.xdist_group(group))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run of CI in which a test was skipped."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

@@ -170,7 +170,7 @@ class Control:
         offsets: Mapping[str, Mapping[str, Any]],
         epoch: int,
         snapshot: int | None = None,
-        lag: int | None = None,
+        lag: float | None = None,
         failed_rows: int = 0,
     ) -> None:
         """Add a commit to the sink's statistics and record how far it is."""
@@ -179,7 +179,7 @@ class Control:
         latest = {
             "epoch": epoch,
             "snapshot": snapshot,
-            "lag": lag,
+            "lag": None if lag is None else round(lag, 3),
             "offsets": json.dumps(offsets),
             "committed_at": now(),
         }

@@ -140,7 +140,7 @@ progress = Table(
     Column("commits", Integer, nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("snapshot", Integer),
-    Column("lag", Integer),
+    Column("lag", Float),
     Column("offsets", Text, nullable=False),
     Column("committed_at", Text, nullable=False),
 )

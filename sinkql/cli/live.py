@@ -39,6 +39,7 @@ class _Row:
     state: str = "starting"
     rows: int = 0
     rate: float = 0.0
+    lag: float = 0.0
     failed: int = 0
     committed_at: float | None = None
     next_at: float | None = None
@@ -102,6 +103,7 @@ class Face:
         row = self.sinks.setdefault(event.sink, _Row())
         first = row.committed_at is None
         row.state, row.rate, row.committed_at = "running", event.rows_per_second, now
+        row.lag = event.lag.total_seconds()
         row.rows += event.rows
         row.failed += event.failed
         row.next_at = now if event.more else now + event.next_commit.total_seconds()
@@ -117,6 +119,7 @@ class Face:
             bytes=event.bytes,
             snapshot=event.snapshot,
             rows_per_second=round(event.rows_per_second),
+            lag_seconds=round(event.lag.total_seconds(), 3),
         )
         if first and self.output.format == "text":
             for line in self.first_commit(event.sink):
@@ -161,10 +164,11 @@ class Face:
     def _render(self) -> Group | Table:
         now = time.monotonic()
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("sink", "state", "rows", "rows/s", "skipped", "last commit", "next commit"):
+        for column in ("sink", "state", "rows", "rows/s", "skipped", "lag", "last commit", "next commit"):
             table.add_column(column, justify="left" if column in ("sink", "state") else "right")
         for name, row in self.sinks.items():
             last = "-" if row.committed_at is None else f"{now - row.committed_at:.0f} s ago"
+            lag = "-" if row.committed_at is None else f"{row.lag:.0f} s"
             due = "-" if row.next_at is None or row.state != "running" else f"in {max(0, row.next_at - now):.0f} s"
             table.add_row(
                 short_name(name),
@@ -172,6 +176,7 @@ class Face:
                 f"{row.rows:,}",
                 f"{row.rate:,.0f}",
                 f"{row.failed:,}" if row.failed else "",
+                lag,
                 last,
                 due,
             )

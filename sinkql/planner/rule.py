@@ -112,7 +112,7 @@ def _in_order(key: frozenset[str], shape: logical.Shape) -> list[str]:
 
 
 def check_mode_and_key(
-    statement: ast.CreateSink, mode: ast.Mode, *, proven: bool, notice: Callable[[Notice], None]
+    statement: ast.CreateSink, mode: ast.Mode, shape: logical.Shape, *, proven: bool, notice: Callable[[Notice], None]
 ) -> None:
     """Refuse KEY with APPEND (SQ2307) and UPSERT without (SQ2323); tell that a promised key is not checked."""
     key = statement.key
@@ -128,12 +128,17 @@ def check_mode_and_key(
             hint="Write KEY (…) before MODE UPSERT, with the columns that tell rows apart.",
         )
     if key is not None and not proven:
+        # where rows only come, nobody can tell a second row of a key from a new version of it
+        counted = shape.change is logical.Change.RETRACT
+        kept = "one" if counted else "the last"
         notice(
             Notice(
                 "SQ2325",
-                "the key is promised, not proven: of rows with the same key one is kept",
+                f"the key is promised, not proven: of rows with the same key {kept} is kept",
                 _columns_span(key),
-                hint="SELECT details FROM mz_internal.mz_sink_statuses; tells how many keys conflict.",
+                hint="SELECT details FROM mz_internal.mz_sink_statuses; tells how many keys conflict."
+                if counted
+                else None,
             )
         )
 

@@ -26,7 +26,7 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
     check_key(statement, shape)
     check_key_types(statement, shape)
     proven = check_unique(statement, shape)
-    check_mode_and_key(statement, mode, proven=proven, notice=scope.notice)
+    check_mode_and_key(statement, mode, shape, proven=proven, notice=scope.notice)
     check_changes(statement, mode, shape)
     planned = kind.plan(statement, shape, facts, scope)
     connection = scope.connection(statement.connection, kind.name)

@@ -6,7 +6,8 @@
 * `launch`, `source`, `pacing`: a claimed sink → the streaming query whose one source says when a batch is due.
 * `batch`: one micro-batch around the table's marker; no Spark in it.
 * `engine`: what an engine does with a batch; `operators` and `fusion` do it in Spark, `task` in its workers.
-* `preparation`, `aggregate`, `grouping`, `multiset`, `arithmetic`: aggregates and the steps before them.
+* `preparation`, `stateful`: the steps before an operator with state, and what its tasks have in common; `aggregate`,
+  `grouping`: aggregates; `pick`: one row a key; `multiset`, `arithmetic`: rows with multiplicities, exact sums.
 * `arrangement`, `run`, `report`, `state`: keyed state in runs, and the manifest that a commit names.
 * `failure`, `diagnosis`: errors of other processes and of expressions → what the user sees.
 * `daemon`: the parent of Spark's Python workers.

@@ -16,6 +16,7 @@ from sinkql.runtime import state
 from sinkql.runtime.control import Control
 from sinkql.runtime.engine import Arrangements, Attempt, Engine, Outcome
 from sinkql.runtime.pacing import Orders, Pacer
+from sinkql.runtime.pick import conflicts
 from sinkql.runtime.progress import Progress, SinkCommitted, silent
 
 _ATTEMPTS = 5
@@ -74,6 +75,10 @@ class BatchLoop:
     def caught_up(self) -> bool:
         """Tell whether the targets are reached; never without `once`."""
         return self.targets is not None and _same(self.marker.end, self.targets)
+
+    def conflicts(self) -> int:
+        """Return how many keys of a promised KEY have several rows now, of which one is shown."""
+        return conflicts(self._load_state())
 
     def process(self, start: JobOffsets, end: JobOffsets, *, more: bool = False) -> Committed | None:
         """Commit the batch from `start` to `end`; return None if the table has it already.
@@ -182,6 +187,7 @@ class BatchLoop:
         self._release()
         read = sum(tally.rows for tally in tallies.values())
         failed = sum(tally.failed for tally in tallies.values())
+        lag = max(reader.lag(committed.marker.end[source]) for source, reader in self.readers.items())
         self.control.committed(
             self.job.sink_id,
             rows=committed.rows,
@@ -189,6 +195,7 @@ class BatchLoop:
             offsets=committed.marker.end,
             epoch=committed.marker.epoch,
             snapshot=committed.snapshot,
+            lag=lag,
             failed_rows=failed,
         )
         faults.point("status")
@@ -203,6 +210,7 @@ class BatchLoop:
                 bytes=committed.bytes,
                 snapshot=committed.snapshot,
                 rows_per_second=read / elapsed,
+                lag=timedelta(seconds=lag),
                 next_commit=timedelta(milliseconds=self.job.commit_interval_ms),
                 more=more,
             )

@@ -63,10 +63,10 @@ class Control(Protocol):
         offsets: JobOffsets,
         epoch: int,
         snapshot: int | None = None,
-        lag: int | None = None,
+        lag: float | None = None,
         failed_rows: int = 0,
     ) -> None:
         """Add a commit to the sink's statistics and record how far it is; `size` is in bytes written.
 
-        `lag` is what is left to read, in rows, where that is known; `failed_rows` are those that ON ERROR skipped.
+        `lag` is the age of the oldest input still to be read, in seconds; `failed_rows` were skipped by ON ERROR.
         """

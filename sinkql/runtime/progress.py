@@ -42,7 +42,8 @@ class SinkStarted:
 class SinkCommitted:
     """A sink committed a batch: `rows` written, `read` from its sources, `failed` of these skipped by ON ERROR.
 
-    `rows_per_second` is what was read since the previous commit over that time; `more` tells that the batch was cut by
+    `rows_per_second` is what was read since the previous commit over that time; `lag` is the age of the oldest input
+    that is still to be read, zero where there is none; `more` tells that the batch was cut by
     a limit, so that the next one follows at once and not `next_commit` later.
     """
 
@@ -53,6 +54,7 @@ class SinkCommitted:
     bytes: int
     snapshot: int
     rows_per_second: float
+    lag: timedelta
     next_commit: timedelta
     more: bool = False
 

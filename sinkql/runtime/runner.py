@@ -33,8 +33,7 @@ _KEPT_RUNS = 3
 _TRIES_UNKNOWN = 3
 
 _MAY_PASS = frozenset({"SQ3302", "SQ3304", "SQ4201", "SQ4207", "SQ4208", "SQ4304", "SQ5207"})
-"""What another try may find mended: a service that does not answer, a file that is gone, storage that fails, a commit
-that arrived late."""
+"""What another try may find mended: no answer, a file that is gone, storage that fails, a commit that came late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,7 @@ class SinkRun:
     _batch: threading.Lock = field(default_factory=threading.Lock)
     _ran: bool = False
     _failures: int = 0
+    _conflicts: int = 0
     _stop_asked: bool = False
 
     def run(self) -> SinkOutcome:
@@ -161,6 +161,7 @@ class SinkRun:
             owner=self.owner,
             error=f"{error.code}: {error.message}" if error is not None else None,
             hint=error.hint if error is not None else None,
+            details={"conflicting_keys": self._conflicts} if self._conflicts and error is None else None,
         )
 
     # --- one incarnation: a claim, and the query that goes with it -------------------------------------------------
@@ -170,7 +171,7 @@ class SinkRun:
             # Whoever took the sink over has the table too: claiming it again would be a fight without end.
             self.cluster.control.renew(self.job.sink_id, owner=self.owner)
         loop = self._claim(epoch)
-        self._ran = True
+        self._ran, self._conflicts = True, loop.conflicts()
         if loop.caught_up():
             return "caught up"
         launch = Launch(self.cluster.session(), self.job, self.context, self._folder(loop), self._process(loop))
@@ -218,8 +219,8 @@ class SinkRun:
                             raise
                         continue
                     break
-            if self._failures:
-                self._failures = 0
+            if self._failures or loop.conflicts() != self._conflicts:
+                self._failures, self._conflicts = 0, loop.conflicts()
                 self._status("running")
             if loop.caught_up():
                 self.wake.set()

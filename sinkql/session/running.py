@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _STATUS = """
 SELECT k.name, s.status, p.desired, t.messages_committed AS rows, p.failed_rows AS skipped, p.commits,
-  p.committed_at AS last_commit, s.error, s.hint, s.id
+  p.lag AS lag_seconds, p.committed_at AS last_commit, s.error, s.hint, s.id
 FROM mz_sinks AS k
 JOIN mz_internal.mz_sink_statuses AS s ON s.id = k.id
 JOIN mz_internal.mz_sink_progress AS p ON p.id = k.id

@@ -16,7 +16,7 @@ from crash.pipeline import write_input
 from support.command import Running, run, start
 from support.readers import Rows, duckdb_folder, pyiceberg_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.slow
 
 _PIPELINE = """
 CREATE CLUSTER c (SIZE = 'local[2]');

@@ -12,7 +12,7 @@ import pytest
 from support.command import Running, start
 from support.readers import connect, open_table
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.slow
 
 _PIPELINE = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');

@@ -131,7 +131,6 @@ def test_a_missing_or_old_java_is_one_error(folder: Path, version: str | None, c
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
 def test_a_file_that_does_not_parse_at_row_17_stops_the_sink_until_it_is_mended(folder: Path) -> None:
     lines = [f'{{"id": {i}, "name": "n{i}"}}' for i in range(30)]
     good = "\n".join(lines)

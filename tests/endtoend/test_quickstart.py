@@ -11,7 +11,7 @@ import pytest
 from support.command import run
 from support.readers import connect, duckdb_folder
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.slow
 
 _SUMMARY = """
 SELECT user_id, date_trunc('hour', event_timestamp) AS hour, count(*), count(DISTINCT session_id), max(event_timestamp)

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import planning
-import syntax
+from golden import planning, syntax
 
 Command = Callable[["GoldenFile", str, str], str]
 
@@ -29,6 +28,7 @@ COMMANDS: dict[str, Command] = {
     "exec": lambda file, argument, text: planning.execute(text, planning.catalog_of(file.things, argument)),
     "plan": lambda file, argument, text: planning.plan(text, planning.catalog_of(file.things)),
     "purify": lambda file, argument, text: planning.purify(text, planning.catalog_of(file.things)),
+    "job": lambda file, argument, text: planning.job(text, planning.catalog_of(file.things)),
     "parse": lambda file, argument, text: syntax.parse(text),
     "print": lambda file, argument, text: syntax.print_sql(text, redacted=argument == "redacted"),
 }

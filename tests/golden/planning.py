@@ -1,4 +1,4 @@
-"""The golden commands `exec`, `plan` and `purify`: statements → what they mean, over their file's catalog."""
+"""The golden commands `exec`, `plan`, `purify` and `job`: statements → what they mean, over their file's catalog."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.codegen import lower_sink
 from sinkql.connector.plan import Planning, SourcePlan
 from sinkql.connector.registry import Registry, discover
 from sinkql.connector.store import ObjectStore
 from sinkql.errors import Notice, SinkqlError, render
-from sinkql.explain import to_text
+from sinkql.explain import spark_sql, to_text
 from sinkql.parser import parse
 from sinkql.planner import plan as plan_statement
 from sinkql.planner import plan_drop
@@ -71,6 +72,16 @@ def purify(text: str, catalog: MemoryCatalog) -> str:
     except SinkqlError as error:
         error.detail = None  # a library's and a system's words for it
         raise
+
+
+def job(text: str, catalog: MemoryCatalog) -> str:
+    """Return the job of a sink that plans, and its SQL; nothing is kept."""
+    (statement,) = parse(text)
+    assert isinstance(statement, ast.CreateSink)
+    item = plan_statement(statement, {}, catalog, discover()).item
+    assert isinstance(item, logical.Sink)
+    lowered = lower_sink(item, catalog)
+    return "\n".join(filter(None, [to_text(lowered), spark_sql(lowered)]))
 
 
 @dataclass(frozen=True)

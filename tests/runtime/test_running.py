@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.running import MemoryControl, contexts, counter, csv_files, job, output, rows
 
 from sinkql import physical
 from sinkql.connector.registry import discover
 from sinkql.runtime.progress import Event, SinkCommitted, SinkStalled
+from support.running import MemoryControl, contexts, counter, csv_files, job, output, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sinkql.runtime.runner import SinkOutcome
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 TEXT = "CREATE VIEW v AS SELECT 100 / (counter - 77) AS q FROM c"
 BIGINT = "bigint"
@@ -87,6 +87,22 @@ def test_sinks_of_one_cluster_run_at_once_and_each_table_is_right(spark: SparkSe
     assert expected_groups(range(951, 1001)) == rows(tmp_path, "going")
     assert sorted([(n,) for n in range(1, 41)] + [(-n,) for n in range(1, 41, 2)]) == rows(tmp_path, "both")
     assert sorted((n % 10, n) for n in range(991, 1001)) == rows(tmp_path, "latest")
+
+
+def test_a_promised_key_shows_one_of_its_rows_and_tells_that_there_are_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    control = MemoryControl()
+    moving = physical.Map(
+        counter(up_to=1000, cardinality=50), (output("k", "`counter` % 45"), output("v", "`counter`"))
+    )
+    each = job(physical.Pick(moving, "a1", ("k",)), tmp_path, key=("k",), max_rows=300)
+    assert endings(run_sinks(spark, [each], tmp_path, control=control)) == [("caught up", None)]
+    assert len(control.commits) > 5
+    found = rows(tmp_path)
+    assert [k for k, _ in found] == list(range(45))
+    assert [(k, v) for k, v in found if v % 45 != k or not 951 <= v <= 1000] == []
+    assert control.details == {each.sink_id: {"conflicting_keys": 5}}
 
 
 def test_an_append_sink_runs_fused_and_in_batches(spark: SparkSession, tmp_path: Path) -> None:
@@ -214,7 +230,7 @@ def test_a_sink_that_was_taken_over_is_fenced_and_writes_nothing_after(spark: Sp
 
     older = threading.Thread(target=first, daemon=True)
     older.start()
-    assert control.committed_once.wait(60)
+    assert control.committed_once.wait(180)
     assert endings(run_sinks(spark, [each], tmp_path, control=control, once=False)) == [("failed", "SQ5201")]
 
     def stop(event: Event) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from support.running import rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.slow
 
 _TESTS = Path(__file__).parents[1]
 

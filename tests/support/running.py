@@ -129,6 +129,7 @@ class MemoryControl:
     wanted: dict[str, Desired] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
     statuses: list[tuple[str, Status, str | None]] = field(default_factory=list)
+    details: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
     commits: list[dict[str, Any]] = field(default_factory=list)
     epochs: dict[str, int] = field(default_factory=dict)
     committed_once: threading.Event = field(default_factory=threading.Event)
@@ -161,6 +162,7 @@ class MemoryControl:
         hint: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
+        self.details[sink_id] = details
         change = (sink_id, status, error)
         if change != next((each for each in reversed(self.statuses) if each[0] == sink_id), None):
             self.statuses.append(change)
@@ -174,7 +176,7 @@ class MemoryControl:
         offsets: JobOffsets,
         epoch: int,
         snapshot: int | None = None,
-        lag: int | None = None,
+        lag: float | None = None,
         failed_rows: int = 0,
     ) -> None:
         self.commits.append({"sink": sink_id, "rows": rows, "offsets": offsets, "failed": failed_rows})

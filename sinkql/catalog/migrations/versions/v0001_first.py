@@ -117,7 +117,7 @@ def _running() -> None:
         sa.Column("commits", sa.Integer, nullable=False),
         sa.Column("epoch", sa.Integer, nullable=False),
         sa.Column("snapshot", sa.Integer),
-        sa.Column("lag", sa.Integer),
+        sa.Column("lag", sa.Float),
         sa.Column("offsets", sa.Text, nullable=False),
         sa.Column("committed_at", sa.Text, nullable=False),
     )
