@@ -226,6 +226,7 @@ def _call(t: Translator, node: Any) -> Typed:
         return t.context.aggregate(node, t.span(node), None)
     if name in functions.UNSUPPORTED_AGGREGATES:
         raise SinkqlError("SQ2932", f"aggregate {name}() is not supported yet", t.span(node))
+    functions.check(name, t.span(node))  # first: a misspelt aggregate is not a mistake of its arguments
     return functions.call(name, [t.translate(argument) for argument in node.expressions], t.span(node))
 
 

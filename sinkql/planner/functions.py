@@ -59,6 +59,15 @@ _REASONS = {
 
 def call(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
     """Plan a scalar call; raises SinkqlError: unknown (SQ2210), no such overload (SQ2211), refused (SQ2214, SQ2217)."""
+    check(name, span)
+    handler = HANDLERS.get(name)
+    if handler is not None:
+        return handler(name, tuple(arguments), span).at(span)
+    return _choose(name, OVERLOADS[name], arguments, span).at(span)
+
+
+def check(name: str, span: Span) -> None:
+    """Raise SinkqlError for a name that no call may have, whatever its arguments: SQ2210, SQ2214, SQ2217, SQ2928."""
     if name in _VOLATILE:
         message = f"{name}() is volatile: a view's rows are a function of its inputs' rows alone"
         raise SinkqlError("SQ2217", message, span, hint="Let the source carry the time or the value as a column.")
@@ -66,15 +75,10 @@ def call(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
         raise SinkqlError("SQ2928", f"{name}() returns a set, which is not supported yet", span)
     if name in _REASONS:
         raise SinkqlError("SQ2214", f"{name}() has no exact form: {_REASONS[name]}", span)
-    handler = HANDLERS.get(name)
-    if handler is not None:
-        return handler(name, tuple(arguments), span).at(span)
-    overloads = OVERLOADS.get(name)
-    if overloads is None:
+    if name not in HANDLERS and name not in OVERLOADS:
         close = nearest(name, (*OVERLOADS, *HANDLERS, *AGGREGATES))
         hint = f"Did you mean {close}()?" if close else "Materialize's function may not be supported yet."
         raise SinkqlError("SQ2210", f'function "{name}" is not known', span, hint=hint)
-    return _choose(name, overloads, arguments, span).at(span)
 
 
 def _choose(name: str, overloads: Sequence[Overload], arguments: Sequence[Typed], span: Span) -> Typed:

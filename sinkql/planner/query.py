@@ -12,6 +12,7 @@ from sqlglot import exp
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.planner import query_relation
+from sinkql.planner.name import short_name
 from sinkql.planner.query_scope import Scope, identifier
 from sinkql.planner.query_select import plan_select
 from sinkql.planner.query_syntax import KEYWORDS, Syntax, parse
@@ -185,7 +186,7 @@ class _Planner:
     def _unknown(self, name: ast.Name) -> SinkqlError:
         known = {full.split(".")[-1]: full for kind in _RELATIONS for full in self.catalog.names(kind)}
         close = nearest(name.parts[-1].value, list(known))
-        hint = f"Did you mean {known[close]}?" if close else "Create the source or view first."
+        hint = f"Did you mean {short_name(known[close])}?" if close else "Create the source or view first."
         return SinkqlError("SQ2202", f'relation "{name.text}" does not exist', name.span, hint=hint)
 
     def _aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:

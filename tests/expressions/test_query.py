@@ -159,6 +159,7 @@ def test_columns_are_named_as_in_postgres(item: str, name: str) -> None:
         ("SELECT id FROM orders WHERE count(*) > 1", "SQ2216", "count(*)"),
         ("SELECT sum(max(id)) FROM orders", "SQ2216", "max(id)"),
         ("SELECT id, 1 + frobnicate(note, 2) AS x FROM orders", "SQ2210", "frobnicate(note, 2)"),
+        ("SELECT count(*), summ(id) FROM orders", "SQ2210", "summ(id)"),
         ("SELECT id, now() FROM orders", "SQ2217", "now()"),
         ("SELECT current_timestamp FROM orders", "SQ2217", "current_timestamp"),
         ("SELECT note::integer[] FROM orders", "SQ2223", "integer[]"),
