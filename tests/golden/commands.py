@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from golden import planning, syntax
+from golden import planning, running, syntax
 
 Command = Callable[["GoldenFile", str, str], str]
 
@@ -29,6 +29,7 @@ COMMANDS: dict[str, Command] = {
     "plan": lambda file, argument, text: planning.plan(text, planning.catalog_of(file.things)),
     "purify": lambda file, argument, text: planning.purify(text, planning.catalog_of(file.things)),
     "job": lambda file, argument, text: planning.job(text, planning.catalog_of(file.things)),
+    "session": lambda file, argument, text: running.session(text, file.things),
     "parse": lambda file, argument, text: syntax.parse(text),
     "print": lambda file, argument, text: syntax.print_sql(text, redacted=argument == "redacted"),
 }

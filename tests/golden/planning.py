@@ -19,7 +19,7 @@ from sinkql.planner.setting import plan_setting
 
 
 def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:
-    """Return the catalog of a golden file, made at first use; `odd types` gives it a source of such columns."""
+    """Return the catalog of a golden file, made at first use; `odd types` gives it sources of such columns."""
     registry = discover()
     if argument == "odd types":
         registry = _with_odd_types(registry)
@@ -29,23 +29,27 @@ def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:
 
 
 def _with_odd_types(registry: Registry) -> Registry:
-    """Return a registry whose LOAD GENERATOR DATUMS has columns of types that no table holds."""
+    """Return a registry with load generators of shapes that no source has yet: odd types, rows overwritten by key."""
     generator = registry.sources["LOAD GENERATOR"]
-    shape = logical.Shape(
-        (
-            logical.Column("id", logical.Type("bigint"), nullable=False),
-            logical.Column("owner", logical.Type("regproc")),
-            logical.Column("rights", logical.Type("aclitem")),
-        )
-    )
 
     def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
-        if statement.generator == "DATUMS":
-            return SourcePlan({}, shape)
-        return generator.plan(statement, facts, planning)
+        shape = _ODD.get(statement.generator or "")
+        return SourcePlan({}, shape) if shape is not None else generator.plan(statement, facts, planning)
 
     sources = registry.sources | {generator.name: replace(generator, plan=plan)}
     return replace(registry, sources=sources)
+
+
+_ID = logical.Column("id", logical.Type("bigint"), nullable=False)
+_ODD = {
+    "DATUMS": logical.Shape(
+        (_ID, logical.Column("owner", logical.Type("regproc")), logical.Column("rights", logical.Type("aclitem")))
+    ),
+    "CLOCK": logical.Shape((_ID, logical.Column("took", logical.Type("interval")))),
+    "KEY VALUE": logical.Shape(
+        (_ID, logical.Column("value", logical.Type("text"))), (frozenset({"id"}),), logical.Change.UPSERT
+    ),
+}
 
 
 def plan(text: str, catalog: MemoryCatalog) -> str:
@@ -124,7 +128,7 @@ def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, ver
             dropping = plan_drop(statement, catalog, catalog.dependents)
             for name in dropping.names:
                 catalog.remove(name)
-            return [f"drop {name}" for name in dropping.names] + [_notice(each, text) for each in dropping.notices]
+            return [f"drop {name}" for name in dropping.names] + [show_notice(each, text) for each in dropping.notices]
         case ast.AlterSystem() | ast.SetVariable():
             name, value = plan_setting(statement)
             catalog.set(name, value)
@@ -136,9 +140,10 @@ def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, ver
         shown.extend(f"  {name.replace('_', ' ')}: {value}" for name, value in planned.item.options.items())
     if verbose and planned.dependencies:
         shown.append("  depends on: " + ", ".join(planned.dependencies))
-    return shown + [_notice(each, text) for each in planned.notices]
+    return shown + [show_notice(each, text) for each in planned.notices]
 
 
-def _notice(notice: Notice, text: str) -> str:
+def show_notice(notice: Notice, text: str) -> str:
+    """Return a notice as the user sees it."""
     error = SinkqlError(notice.code, notice.message, notice.span, hint=notice.hint, text=text)
     return render(error, level="notice")

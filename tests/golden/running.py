@@ -1,0 +1,35 @@
+"""The golden command `session`: statements → what a session over a catalog of its file's own says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from golden.planning import show_notice
+from sinkql.errors import SinkqlError, render
+from sinkql.session import Session
+from sinkql.session.result import Result
+
+
+def session(text: str, things: dict[str, object]) -> str:
+    """Return each statement's tag, notices and rows, up to the first error; the catalog lives as long as the file."""
+    folder = things.setdefault("folder", TemporaryDirectory())
+    assert isinstance(folder, TemporaryDirectory)
+    lines: list[str] = []
+    opened = Session(Path(folder.name) / "catalog.db")
+    try:
+        for result in opened.stream(text):
+            lines.extend(_lines(result, text))
+    except SinkqlError as error:
+        lines.append(render(error))
+    finally:
+        opened.close()
+    return "\n".join(lines)
+
+
+def _lines(result: Result, text: str) -> Iterator[str]:
+    yield result.tag
+    yield from (show_notice(notice, text) for notice in result.notices)
+    for row in result.rows:
+        yield "  " + " | ".join("" if value is None else str(value) for value in row)
