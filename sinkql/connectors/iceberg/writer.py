@@ -189,7 +189,8 @@ class IcebergWriter:
         return table
 
     def _attachment(self, table: Table, name: str) -> str:
-        return metadata_path(table, f"sinkql-{self._context.sink_id}-{name}{SUFFIX}")
+        flat = name.replace("/", "-")  # some stores take no folders in there
+        return metadata_path(table, f"sinkql-{self._context.sink_id}-{flat}{SUFFIX}")
 
     def _new_mode(self) -> Mode:
         write = self._write
