@@ -20,6 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests of the shared Spark session on one worker, and those that start whole processes on one."""
     for item in items:
