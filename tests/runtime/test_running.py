@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -174,19 +172,6 @@ def test_a_sink_stops_when_it_is_told_and_goes_on_where_it_was(spark: SparkSessi
     found = rows(tmp_path)
     assert [(n,) for n in range(1, len(found) + 1)] == found
     assert len(found) == sum(commit["rows"] for commit in control.commits)
-
-
-def test_a_sink_stops_although_its_source_no_longer_answers(spark: SparkSession, tmp_path: Path) -> None:
-    control = MemoryControl()
-    each = job(counter(rows_per_second=100_000), tmp_path)
-
-    def stop(event: Event) -> None:
-        if isinstance(event, SinkCommitted):
-            (ready,) = tmp_path.rglob("runs/*/ready")
-            os.kill(int(ready.read_text()), signal.SIGSTOP)
-            control.wanted[each.sink_id] = "stopped"
-
-    assert endings(run_sinks(spark, [each], tmp_path, control=control, once=False, tell=stop)) == [("stopped", None)]
 
 
 def test_what_does_not_answer_for_a_while_is_waited_for(
