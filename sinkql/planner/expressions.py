@@ -78,6 +78,8 @@ class Translator:
 
 def _column(t: Translator, node: Any) -> Typed:
     t.only(node, "this", "table", "db", "catalog")
+    if isinstance(node.this, exp.Star):
+        raise unsupported(node.this, t.span(node))
     return t.context.column(node, t.span(node))
 
 
@@ -186,7 +188,8 @@ def _interval(t: Translator, node: Any) -> Typed:
     unit = node.args["unit"].this if node.args.get("unit") else None
     text = string_value(t.syntax, node.this)
     if text is None or (unit and " TO " in unit):
-        raise SinkqlError("SQ2212", "this form of interval is not understood", t.span(node))
+        hint = "Write it as INTERVAL '1 year 2 months 3 days 04:05:06'."
+        raise SinkqlError("SQ2212", "this form of interval is not understood", t.span(node), hint=hint)
     return interval_literal(parse_interval(text, t.span(node), unit), t.span(node))
 
 
@@ -260,10 +263,7 @@ _HANDLERS: dict[type, Handler] = {
     **PREDICATES,
     **JSON,
     exp.Column: _column,
-    exp.Literal: _literal,
-    exp.ByteString: _literal,
-    exp.RawString: _literal,
-    exp.National: _literal,
+    **dict.fromkeys((exp.Literal, exp.ByteString, exp.RawString, exp.UnicodeString, exp.National), _literal),
     exp.Null: lambda t, node: untyped_null(t.span(node)),
     exp.Boolean: _boolean_literal,
     exp.Paren: _paren,

@@ -280,8 +280,10 @@ def concatenate(left: Typed, right: Typed, span: Span) -> Typed:
 
 def no_operator(operator: str, operands: Sequence[Typed], span: Span) -> SinkqlError:
     """Make the error for an operator that is not there for these types."""
-    shown = f" {operator} ".join(value.type.name for value in operands)
-    shown = shown if len(operands) > 1 else f"{operator} {shown}"
+    names = [value.type.name for value in operands]
+    shown = f" {operator} ".join(names) if len(names) > 1 else f"{operator} {names[0]}"
+    if operator == "BETWEEN":
+        shown = "{} BETWEEN {} AND {}".format(*names)
     return SinkqlError("SQ2211", f"there is no operator {shown}", span, hint="Cast the operands, as in value::integer.")
 
 

@@ -187,10 +187,10 @@ def _regular(ignore_case: bool) -> Handler:
 
 def _starts_with(t: Translator, node: Any) -> Typed:
     t.only(node, "this", "expression")
-    values = [coerced(t.translate(each), types.TEXT) for each in (node.this, node.expression)]
-    if any(value.type != types.TEXT for value in values):
+    values = [t.translate(each) for each in (node.this, node.expression)]
+    if any(value.type not in (types.TEXT, types.UNKNOWN) for value in values):
         raise operators.no_operator("^@", values, t.span(node))
-    return form("startswith(@0, @1)", values, types.BOOLEAN)
+    return form("startswith(@0, @1)", [coerced(value, types.TEXT) for value in values], types.BOOLEAN)
 
 
 _COMPARISONS: dict[type, str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}

@@ -14,11 +14,13 @@ def unsupported(node: Any, span: Span, part: str | None = None) -> SinkqlError:
     """Make the error for a node that is not translated, or for a part of one that is."""
     special = _REASONS.get(type(node))
     if special is not None:
-        return SinkqlError(special[0], special[1], span, hint=special[2] if len(special) > 2 else None)
+        hint = special[2] if len(special) > 2 else _HINTS.get(special[0])
+        return SinkqlError(special[0], special[1], span, hint=hint)
     shown = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).lower()
     return SinkqlError("SQ2215", f"this expression is not supported: {shown}{f' with {part}' if part else ''}", span)
 
 
+_HINTS = {"SQ2217": "Let the source carry the time as a column."}
 _REASONS: dict[type, tuple[str, ...]] = {
     exp.Window: ("SQ2922", "window functions are not supported yet"),
     exp.Subquery: ("SQ2926", "subqueries in expressions are not supported yet"),

@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 def to_char(value: Typed, pattern: str, span: Span) -> Typed:
     """Plan to_char(timestamp, 'pattern'); raises SinkqlError (SQ2214) for what has no exact form."""
     if not types.instant(value.type):
-        raise SinkqlError("SQ2214", f"to_char() of {value.type.name} has no exact form", span)
+        raise SinkqlError("SQ2214", f"to_char() of {value.type.name} has no exact form", value.span)
     value = coerced(value, TIMESTAMP) if value.type == types.DATE else value
     pieces: list[str] = []
     letters, position = "", 0

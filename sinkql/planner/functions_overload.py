@@ -42,5 +42,6 @@ def typed(name: str, value: Typed, wanted: Type) -> Typed:
 def constant_text(name: str, value: Typed, what: str) -> str:
     """Return a constant string argument (SQ2214 if it is computed)."""
     if not isinstance(value.constant, str):
-        raise SinkqlError("SQ2214", f"the {what} of {name}() must be a constant", value.span)
+        shown = f"{name}()" if name[0].isalpha() else name
+        raise SinkqlError("SQ2214", f"the {what} of {shown} must be a constant", value.span)
     return value.constant

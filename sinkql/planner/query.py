@@ -134,7 +134,7 @@ class _Planner:
                 continue
             first = part[0] if isinstance(part, list) else part
             place = first if isinstance(first, exp.Expr) else node
-            clause = name.rstrip("_").upper().replace("_", " ")
+            clause = _WORDS.get(name) or name.rstrip("_").upper().replace("_", " ")
             code, message = _CLAUSES.get(name, ("SQ2933", f"the clause {clause} is not supported yet"))
             raise self._not_yet(code, message, place)
 
@@ -212,7 +212,10 @@ _CLAUSES = {
     "limit": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
     "offset": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
 }
+_WORDS = {"locks": "FOR UPDATE", "sample": "TABLESAMPLE"}
 _HINTS = {
     "SQ2921": "Select from one relation; put the rows of several together with UNION ALL.",
     "SQ2923": "Leave it out: a view's rows have no order.",
+    "SQ2927": "Select from a source or view.",
+    "SQ2928": "Select from a source or view.",
 }

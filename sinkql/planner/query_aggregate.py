@@ -93,6 +93,8 @@ class GroupContext:
         if len(values) != 1:
             raise SinkqlError("SQ2211", f"{name}() takes one argument, found {len(values)}", span)
         condition = self.rows.boolean(filter_, "FILTER") if filter_ is not None else None
+        if name not in ("count", "sum", "min", "max"):
+            self.calls.wanted = None  # what it is computed from is not it, and does not get its name
         if isinstance(values[0], exp.Star):
             if name != "count" or distinct:
                 raise SinkqlError("SQ2211", f"{name}(*) is not known: only count(*)", span)
@@ -186,8 +188,8 @@ def _numeric_sum(call: _Aggregate) -> Typed:
 
 def _float_sum(call: _Aggregate) -> tuple[Typed, Typed]:
     value = coerced(call.argument, types.DOUBLE)
-    largest = call.add("max", form("abs(@0)", (value,), types.DOUBLE), types.DOUBLE)
-    return call.add("sum", value, types.DOUBLE), largest
+    total = call.add("sum", value, types.DOUBLE)
+    return total, call.add("max", form("abs(@0)", (value,), types.DOUBLE), types.DOUBLE)
 
 
 def _plain(value: Typed) -> Typed:

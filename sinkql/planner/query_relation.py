@@ -102,7 +102,7 @@ def union(left: logical.Relation, right: logical.Relation, span: Span) -> logica
         check_retractable(side, span, "UNION")
     names = [each.name for each in left.shape.columns]
     if len(names) != len(right.shape.columns):
-        message = f"UNION of {len(names)} columns and of {len(right.shape.columns)}"
+        message = f"the parts of UNION have {len(names)} and {len(right.shape.columns)} columns"
         raise SinkqlError("SQ2221", message, span, hint="Select the same number of columns in each part.")
     wanted = []
     for name, a, b in zip(names, left.shape.columns, right.shape.columns, strict=True):

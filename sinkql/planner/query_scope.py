@@ -31,7 +31,7 @@ class Scope:
             raise SinkqlError("SQ2202", f'relation "{shown}" is not in FROM', span, hint=hint)
         found = [each for each in self.columns if each.name == name]
         if len(found) > 1:
-            raise SinkqlError("SQ2205", f'column "{name}" is ambiguous', span)
+            raise SinkqlError("SQ2205", f'column "{name}" is ambiguous', span, hint="Name the columns differently.")
         if not found:
             self._unknown(name, span)
         if found[0].type.name in ("time", "interval"):

@@ -9,6 +9,7 @@ name unless it knows it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,7 +45,9 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {name: PostgresParser.FUNCTION_PARSERS[name] for name in _SPECIAL}
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        name: PostgresParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE")
+        **{name: PostgresParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE")},
+        "SOME": PostgresParser.NO_PAREN_FUNCTION_PARSERS["ANY"],
+        "ALL": lambda self: self.expression(exp.All(this=self._parse_bitwise())),
     }
     LAMBDAS: ClassVar[dict[Any, Any]] = {}
     JSON_OPERATORS: ClassVar[dict[Any, Any]] = {
@@ -59,7 +62,28 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
     }
 
     def raise_error(self, message: str, token: Any = None) -> None:
-        raise _MistakeError(message, token or self._curr)
+        # what was expected is missing where the parser is; sqlglot names the token before
+        raise _MistakeError(message, self._curr if message.startswith("Expect") else token or self._curr)
+
+    def _parse_csv(self, parse_method: Callable[[], Any], sep: Any = TokenType.COMMA) -> list[Any]:
+        first = parse_method()
+        items = [] if first is None else [first]
+        while self._curr and self._curr.token_type == sep:
+            if len(items) == 0:
+                self.raise_error(f"Unexpected {self._curr.text}")
+            self._advance()
+            item = parse_method()
+            if item is None:
+                self.raise_error("Unexpected")  # a comma at the end, which sqlglot overlooks
+            items.append(item)
+        return items
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
+        first = self._index
+        join = super()._parse_join(*args, **kwargs)
+        if join is None and self._index > first:
+            self.raise_error("Unexpected")  # the same after a relation in FROM
+        return join
 
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
         if self._curr.token_type != TokenType.INTERVAL or self._next.token_type != TokenType.STRING:
@@ -148,9 +172,7 @@ def parse(query: ast.Query) -> Syntax:
     except RecursionError:
         raise SinkqlError("SQ2209", "the query is nested too deeply", query.span) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
-        raise SinkqlError(
-            "SQ2201", "expected SELECT or WITH", Span(offset, offset + max(1, len(text.split(None, 1)[0])))
-        )
+        raise SinkqlError("SQ2201", "expected a SELECT", Span(offset, offset + max(1, len(text.split(None, 1)[0]))))
     _spread(trees[0])
     return Syntax(trees[0], text, offset)
 
