@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinkql import ast, logical
-from sinkql.connector.options import bind
+from sinkql.connector.options import bind, option_span
 from sinkql.connector.plan import Planning, SourcePlan
 from sinkql.connector.types import column_type
 from sinkql.errors import SinkqlError, Span
@@ -43,6 +43,13 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     if source_options.on_error == "DEAD LETTER":
         span = next(option.span for option in statement.with_options if option.name == "ON ERROR")
         raise _later("ON ERROR = DEAD LETTER is", span, "Use ON ERROR = SKIP, which counts the rows, or FAIL.")
+    if options.max_files_per_commit == 0:
+        raise SinkqlError(
+            "SQ2403",
+            "MAX FILES PER COMMIT is 0",
+            option_span(statement.options, "MAX FILES PER COMMIT", statement.kind_span),
+            hint="Write MAX FILES PER COMMIT 1 or more.",
+        )
     if statement.include:
         raise _later("INCLUDE for files is", statement.include[0].span, "Leave out INCLUDE.")
     if statement.envelope not in (None, "NONE"):
@@ -98,7 +105,12 @@ def _format(statement: ast.CreateSource) -> dict[str, Any]:
         return {"name": "JSON", "whole": not statement.columns}
     delimiter = format_.delimiter or ","
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-        raise SinkqlError("SQ2412", "DELIMITED BY takes one character", format_.span, hint="Write DELIMITED BY ';'.")
+        raise SinkqlError(
+            "SQ2412",
+            "DELIMITED BY takes an ASCII character, no quote or line end",
+            format_.span,
+            hint="Write DELIMITED BY ';'.",
+        )
     return {"name": "CSV", "header": format_.header, "delimiter": delimiter}
 
 
@@ -115,27 +127,26 @@ def _columns(statement: ast.CreateSource, format_: dict[str, Any]) -> tuple[logi
                 written.span,
                 hint=f"Write CREATE SOURCE {statement.name.text} (id bigint, name text) FROM FILES ….",
             )
+        _check_names(written.names)
         return tuple(logical.Column(name, logical.Type("text")) for name in names)
-    _once(statement)
+    _check_names(tuple(column.name for column in statement.columns))
     return tuple(_column(column) for column in statement.columns)
 
 
-def _once(statement: ast.CreateSource) -> None:
+def _check_names(names: tuple[ast.Ident, ...]) -> None:
     seen: set[str] = set()
-    for column in statement.columns:
-        if column.name.value in seen:
+    for name in names:
+        if name.value in seen:
+            raise SinkqlError("SQ2414", f'column "{name.value}" is given twice', name.span, hint="Rename one of them.")
+        if name.value.startswith("$"):
             raise SinkqlError(
-                "SQ2414", f'column "{column.name.value}" is given twice', column.name.span, hint="Rename one of them."
+                "SQ2416", f'column "{name.value}" begins with $', name.span, hint="Names with $ at the start are taken."
             )
-        seen.add(column.name.value)
+        seen.add(name.value)
 
 
 def _column(column: ast.ColumnDef) -> logical.Column:
     name = column.name.value
-    if name.startswith("$"):
-        raise SinkqlError(
-            "SQ2416", f'column "{name}" begins with $', column.name.span, hint="Names with $ at the start are taken."
-        )
     if column.type is None:
         return logical.Column(name, logical.Type("text"), not column.not_null)
     type_ = column_type(re.sub(r"\s+", " ", column.type.text.strip().lower()))

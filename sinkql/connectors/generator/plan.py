@@ -29,11 +29,12 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     """Plan a COUNTER: one column `counter`; with MAX CARDINALITY old rows go as new ones come."""
     if statement.generator != "COUNTER":
         raise _not_counter(statement)
-    for part, word in ((statement.columns, "columns"), (statement.format, "FORMAT"), (statement.include, "INCLUDE")):
-        if part:
-            raise SinkqlError(
-                "SQ2401", f"a load generator source takes no {word}", statement.kind_span, hint=f"Leave out {word}."
-            )
+    parts = ((statement.columns, "columns"), ((statement.format,), "FORMAT"), (statement.include, "INCLUDE"))
+    for written, word in parts:
+        for part in written:
+            if part is not None:
+                message = f"a load generator source takes no {word}"
+                raise SinkqlError("SQ2401", message, part.span, hint=f"Leave out {word}.")
     if statement.envelope not in (None, "NONE"):
         raise SinkqlError(
             "SQ2401", "a load generator source takes no ENVELOPE", statement.kind_span, hint="Leave out ENVELOPE."
