@@ -30,14 +30,20 @@ Other exit codes: 0 ok, 64 a wrong command line, 130 and 143 stopped at once by 
 """
 
 
-def page() -> str:
-    """Return the whole page. A message's changing parts are shown as …"""
+def codes() -> dict[str, list[str]]:
+    """Return the codes of the package, each with its messages. A message's changing parts are shown as …"""
     found: dict[str, list[str]] = {}
     for path in sorted(_PACKAGE.rglob("*.py")):
         for code, message in _messages(ast.parse(path.read_text())):
             messages = found.setdefault(code, [])
             if message and message not in messages:
                 messages.append(message)
+    return found
+
+
+def page() -> str:
+    """Return the whole page."""
+    found = codes()
     return _HEAD + "".join(f"| {code} | {'<br>'.join(sorted(found[code])) or '…'} |\n" for code in sorted(found))
 
 

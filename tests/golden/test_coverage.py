@@ -1,0 +1,27 @@
+"""Every mistake that SQL text can bring about is in a golden file."""
+
+from __future__ import annotations
+
+import re
+
+from docs.error_page import codes
+from golden.test_golden import FILES
+
+# codes that no text alone brings about, and the test that asserts each
+ELSEWHERE = {
+    "SQ1010": "a script that is not UTF-8: tests/endtoend/test_mistakes.py",
+    "SQ2209": "a text of thousands of parentheses: tests/expressions/test_query.py",
+    "SQ2321": "no sink connector is installed: tests/planner/test_planner_catalog.py",
+    "SQ2404": "the grammar knows the load generators: for connectors of other packages",
+    "SQ2405": "a run that is to end: tests/generator/test_counter_reader.py",
+    "SQ2450": "no source connector is installed: tests/planner/test_planner_catalog.py",
+    "SQ2951": "a table of the catalog: tests/iceberg/test_table.py",
+    "SQ2952": "a table of the catalog: tests/iceberg/test_table.py",
+}
+
+
+def test_every_code_of_parser_and_planner_has_a_golden() -> None:
+    text = "\n".join(path.read_text("utf-8") for path in FILES)
+    shown = set(re.findall(r"(?:error|notice)\[(SQ\d{4})\]", text))
+    raised = {code for code in codes() if code.startswith(("SQ1", "SQ2"))}
+    assert raised - shown == set(ELSEWHERE)
