@@ -43,6 +43,8 @@ class _Row:
     failed: int = 0
     committed_at: float | None = None
     next_at: float | None = None
+    shown: str | None = None
+    """The error that was shown last: a try that fails in the same way again takes one line."""
 
 
 @dataclass(slots=True)
@@ -107,9 +109,11 @@ class Face:
         row.rows += event.rows
         row.failed += event.failed
         row.next_at = now if event.more else now + event.next_commit.total_seconds()
-        skipped = f", {event.failed} rows skipped" if event.failed else ""
+        row.shown = None
+        skipped = f", {_counted(event.failed)} skipped" if event.failed else ""
         self._say(
-            f"sink {short_name(event.sink)} committed {event.rows} rows ({event.rows_per_second:,.0f} rows/s){skipped}",
+            f"sink {short_name(event.sink)} committed {_counted(event.rows)} "
+            f"({event.rows_per_second:,.0f} rows/s){skipped}",
             live=False,
             event="committed",
             sink=event.sink,
@@ -126,12 +130,20 @@ class Face:
                 self._print(line)
 
     def _stalled(self, event: SinkStalled) -> None:
-        self.sinks.setdefault(event.sink, _Row()).state = "stalled"
-        again = "" if event.retry_in is None else f"\nnext try in {event.retry_in.total_seconds():.0f} s"
+        row = self.sinks.setdefault(event.sink, _Row())
+        row.state = "stalled"
+        again = "" if event.retry_in is None else f"next try in {event.retry_in.total_seconds():.0f} s"
         if self.output.format == "json":
             click.echo(json.dumps({"event": "stalled", "sink": event.sink, "error": as_data(event.error)}))
         else:
-            self._print(f"sink {short_name(event.sink)} is stalled\n{render(event.error)}{again}")
+            said = f"{event.error.code}: {event.error.message}"
+            text = f"sink {short_name(event.sink)} is stalled"
+            if row.shown == said:
+                text += f" as before ({event.error.code})" + (f", {again}" if again else "")
+            else:
+                text += f"\n{render(event.error)}" + (f"\n{again}" if again else "")
+            row.shown = said
+            self._print(text)
 
     def _stopped(self, event: SinkStopped) -> None:
         self.sinks.setdefault(event.sink, _Row()).state = event.ending
@@ -157,28 +169,41 @@ class Face:
 
     def _print(self, text: str) -> None:
         if self._live is not None:
-            self._live.console.print(Text(text))
+            self._live.console.print(Text(text), soft_wrap=True)  # a line that is to be copied stays one line
         else:
             click.echo(text)
 
     def _render(self) -> Group | Table:
         now = time.monotonic()
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("sink", "state", "rows", "rows/s", "skipped", "lag", "last commit", "next commit"):
-            table.add_column(column, justify="left" if column in ("sink", "state") else "right")
+        skips = any(row.failed for row in self.sinks.values())
+        skipped = ("skipped",) if skips else ()
+        for column in ("sink", "state", "rows", "rows/s", *skipped, "lag", "last commit", "next commit"):
+            table.add_column(column, justify="left" if column in ("sink", "state") else "right", no_wrap=True)
         for name, row in self.sinks.items():
             last = "-" if row.committed_at is None else f"{now - row.committed_at:.0f} s ago"
             lag = "-" if row.committed_at is None else f"{row.lag:.0f} s"
-            due = "-" if row.next_at is None or row.state != "running" else f"in {max(0, row.next_at - now):.0f} s"
+            due = "-" if row.state != "running" else _due(row.next_at, now)
             table.add_row(
                 short_name(name),
                 row.state,
                 f"{row.rows:,}",
                 f"{row.rate:,.0f}",
-                f"{row.failed:,}" if row.failed else "",
+                *((f"{row.failed:,}",) if skips else ()),
                 lag,
                 last,
                 due,
             )
         waiting = [Text(f"starting Spark for cluster {name}: {now - at:.0f} s") for name, at in self.starting.items()]
         return Group(*waiting, table) if self.sinks else Group(*waiting)
+
+
+def _counted(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def _due(at: float | None, now: float) -> str:
+    """Return when a commit is due; one that is overdue waits for input."""
+    if at is None:
+        return "-"
+    return f"in {max(0, at - now):.0f} s" if at > now - 1 else "on input"

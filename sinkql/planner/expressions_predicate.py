@@ -103,6 +103,8 @@ def _in(t: Translator, node: Any) -> Typed:
     if node.args.get("query") is not None:
         raise SinkqlError("SQ2926", "subqueries in expressions are not supported yet", t.span(node))
     t.only(node, "this", "expressions")
+    if not node.expressions:
+        raise SinkqlError("SQ2201", "expected a value in IN ()", t.span(node))
     if not isinstance(node.this, exp.Tuple):
         return member(t.translate(node.this), [t.translate(each) for each in node.expressions], t.span(node))
     rows = [_rows(t, "=", node.this, each, t.span(node)) for each in node.expressions]

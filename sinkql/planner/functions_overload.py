@@ -11,6 +11,7 @@ from sinkql.planner import types
 from sinkql.planner.expressions_literal import coerced
 from sinkql.planner.expressions_typed import Typed
 
+_ANY_NUMBER = 99
 Handler = Callable[[str, tuple[Typed, ...], Span], Typed]
 
 
@@ -28,8 +29,9 @@ class Overload:
 def arity(name: str, arguments: Sequence[Typed], span: Span, least: int, most: int) -> None:
     """Refuse a wrong number of arguments (SQ2211)."""
     if not least <= len(arguments) <= most:
-        wanted = str(least) if least == most else f"{least} to {most}"
-        raise SinkqlError("SQ2211", f"{name}() takes {wanted} arguments, found {len(arguments)}", span)
+        wanted = f"{least} or more" if most == _ANY_NUMBER else str(least) if least == most else f"{least} to {most}"
+        noun = "argument" if wanted == "1" else "arguments"
+        raise SinkqlError("SQ2211", f"{name}() takes {wanted} {noun}, found {len(arguments)}", span)
 
 
 def typed(name: str, value: Typed, wanted: Type) -> Typed:

@@ -85,6 +85,12 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
             self.raise_error("Unexpected")  # the same after a relation in FROM
         return join
 
+    def _parse_group(self, *args: Any, **kwargs: Any) -> Any:
+        group = super()._parse_group(*args, **kwargs)
+        if group is not None and not any(group.args.values()):
+            self.raise_error("Unexpected")  # nothing after GROUP BY
+        return group
+
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
         if self._curr.token_type != TokenType.INTERVAL or self._next.token_type != TokenType.STRING:
             return None

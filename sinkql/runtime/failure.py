@@ -13,6 +13,9 @@ from pathlib import Path
 
 from sinkql.errors import SinkqlError
 
+UNEXPECTED = "SQ3001"
+_SHOWN = 12
+
 
 def leave(folder: Path, who: str, error: BaseException) -> None:
     """Keep a SinkqlError for `find`; do nothing for any other error."""
@@ -42,3 +45,30 @@ def find(folder: Path) -> SinkqlError | None:
         assert isinstance(error, SinkqlError)
         return error
     return None
+
+
+def unexpected(error: Exception) -> SinkqlError:
+    """Return an error that no code foresees: its cause as message, the end of its Python traceback as detail."""
+    text = str(error).strip() or type(error).__name__
+    cause, trace = _last_traceback(text)
+    return SinkqlError(
+        UNEXPECTED,
+        f"the batch failed: {(cause or text.splitlines()[0])[:300]}",
+        detail="\n".join(trace[-_SHOWN:]) or f"{type(error).__name__}: {text[:2000]}",
+        hint="The sink goes on where it stopped when it is started again; spark.log in .sinkql/sinks/spark tells more.",
+    )
+
+
+def _last_traceback(text: str) -> tuple[str | None, list[str]]:
+    """Return the error line and the indented lines of a text's last Python traceback, which Java's lines may hide."""
+    cause: str | None = None
+    trace: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if line.endswith("Traceback (most recent call last):"):
+            cause, trace, inside = None, [], True
+        elif inside and line.startswith("  "):
+            trace.append(line)
+        elif inside:
+            cause, inside = line.strip() or None, False
+    return cause, trace

@@ -18,6 +18,7 @@ from sinkql import physical
 from sinkql.connector.registry import Registry
 from sinkql.connector.stream import Context, JobOffsets
 from sinkql.errors import SinkqlError
+from sinkql.runtime import failure
 from sinkql.runtime.batch import BatchLoop, DivergedError
 from sinkql.runtime.control import Control, Desired, Status
 from sinkql.runtime.launch import Launch
@@ -125,14 +126,14 @@ class SinkRun:
             except DivergedError as error:
                 self._failures += 1
                 if self._failures > _TRIES_UNKNOWN:
-                    return self._failed(_unexpected(error))
+                    return self._failed(failure.unexpected(error))
                 continue
             except SinkqlError as error:
                 if not self._again(error):
                     return self._failed(error)
                 continue
             except Exception as error:
-                coded = _unexpected(error)
+                coded = failure.unexpected(error)
                 if not self._again(coded):
                     return self._failed(coded)
                 continue
@@ -279,22 +280,9 @@ class SinkRun:
         return not self._stops()
 
     def _tries(self, error: SinkqlError) -> int:
-        if error.code == _UNEXPECTED:
+        if error.code == failure.UNEXPECTED:
             return _TRIES_UNKNOWN
         if error.code not in _MAY_PASS:
             return 0
         # Before the first claim the user is likely there to see the error; later a sink waits as long as it takes.
         return _TRIES_FIRST if not self._ran or self.cluster.once else 1 << 30
-
-
-_UNEXPECTED = "SQ3001"
-
-
-def _unexpected(error: Exception) -> SinkqlError:
-    text = str(error).strip() or type(error).__name__
-    return SinkqlError(
-        _UNEXPECTED,
-        f"the batch failed: {text.splitlines()[0][:300]}",
-        detail=f"{type(error).__name__}: {text[:2000]}",
-        hint="The sink goes on where it stopped when it is started again; Spark's log tells more.",
-    )

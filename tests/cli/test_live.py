@@ -1,0 +1,75 @@
+"""What a running sink shows on a terminal, and where there is none."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+
+from sinkql.cli.live import Face
+from sinkql.cli.output import Output
+from sinkql.errors import SinkqlError
+from sinkql.runtime.progress import SinkCommitted, SinkStalled, SinkStarted
+
+_SINK = "materialize.public.s"
+_LINE = "PyIceberg: " + "x" * 200
+
+
+def _committed(rows: int, failed: int = 0) -> SinkCommitted:
+    nothing = timedelta()
+    return SinkCommitted(_SINK, rows, rows, failed, 0, 1, float(rows), nothing, timedelta(seconds=3))
+
+
+def _stalled(seconds: int) -> SinkStalled:
+    error = SinkqlError("SQ4201", "the catalog does not answer", detail="long", hint="Check URL.")
+    return SinkStalled(_SINK, error, timedelta(seconds=seconds))
+
+
+def _shown(face: Face, width: int = 80) -> str:
+    console = Console(file=StringIO(), width=width)
+    console.print(face._render())
+    return str(console.file.getvalue())  # type: ignore[attr-defined]  # it is a StringIO
+
+
+def test_an_error_is_told_whole_once_until_a_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    face = Face(Output("text"), lambda sink: [])
+    for event in (_stalled(1), _stalled(2), _committed(1), _stalled(1)):
+        face(event)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "stalled" in line or "detail" in line] == [
+        "sink s is stalled",
+        "detail: long",
+        "sink s is stalled as before (SQ4201), next try in 2 s",
+        "sink s is stalled",
+        "detail: long",
+    ]
+    assert [line[9:] for line in lines if "committed" in line] == ["sink s committed 1 row (1 rows/s)"]
+
+
+def test_a_line_to_copy_stays_one_line_on_a_narrow_terminal() -> None:
+    screen = StringIO()
+    face = Face(Output("text"), lambda sink: [_LINE])
+    face._live = Live(console=Console(file=screen, width=80), auto_refresh=False)
+    face(_committed(5))
+    assert _LINE in screen.getvalue().splitlines()
+
+
+def test_skipped_rows_have_a_column_once_there_are_any() -> None:
+    face = Face(Output("text"), lambda sink: [])
+    face(SinkStarted(_SINK, 1, {}))
+    assert "skipped" not in _shown(face)
+    face(_committed(5, failed=7))
+    header, row = _shown(face).splitlines()
+    assert header.split()[:5] == ["sink", "state", "rows", "rows/s", "skipped"]
+    assert row.split()[:5] == ["s", "running", "5", "5", "7"]
+
+
+def test_a_sink_that_is_overdue_waits_for_input() -> None:
+    face = Face(Output("text"), lambda sink: [])
+    face(_committed(5))
+    assert "in 3 s" in _shown(face)
+    face.sinks[_SINK].next_at = 0.0
+    assert "on input" in _shown(face)
