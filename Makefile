@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 WORKERS ?= 2
 
-.PHONY: demo test lint types contracts pytest soak clean
+.PHONY: demo test lint types contracts pytest clean
 
 demo: $(INSTALLED)
 	$(BIN)/sinkql demo
