@@ -18,9 +18,10 @@ Command = Callable[["GoldenFile", str, str], str]
 
 @dataclass
 class GoldenFile:
-    """Hold what the cases of one file share."""
+    """Hold what the cases of one file share; `folder` is for what they write."""
 
     path: Path
+    folder: Path
     things: dict[str, object] = field(default_factory=dict)
 
 
@@ -29,7 +30,7 @@ COMMANDS: dict[str, Command] = {
     "plan": lambda file, argument, text: planning.plan(text, planning.catalog_of(file.things)),
     "purify": lambda file, argument, text: planning.purify(text, planning.catalog_of(file.things)),
     "job": lambda file, argument, text: planning.job(text, planning.catalog_of(file.things)),
-    "session": lambda file, argument, text: running.session(text, file.things),
+    "session": lambda file, argument, text: running.session(text, file.folder),
     "parse": lambda file, argument, text: syntax.parse(text),
     "print": lambda file, argument, text: syntax.print_sql(text, redacted=argument == "redacted"),
 }

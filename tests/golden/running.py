@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from golden.planning import show_notice
 from sinkql.errors import SinkqlError, render
@@ -12,12 +11,10 @@ from sinkql.session import Session
 from sinkql.session.result import Result
 
 
-def session(text: str, things: dict[str, object]) -> str:
-    """Return each statement's tag, notices and rows, up to the first error; the catalog lives as long as the file."""
-    folder = things.setdefault("folder", TemporaryDirectory())
-    assert isinstance(folder, TemporaryDirectory)
+def session(text: str, folder: Path) -> str:
+    """Return each statement's tag, notices and rows, up to the first error; the catalog is kept in `folder`."""
     lines: list[str] = []
-    opened = Session(Path(folder.name) / "catalog.db")
+    opened = Session(folder / "catalog.db")
     try:
         for result in opened.stream(text):
             lines.extend(_lines(result, text))

@@ -18,10 +18,10 @@ FILES = sorted(HERE.rglob("*.txt"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HERE)))
-def test_golden_file_gives_its_outputs(path: Path, request: pytest.FixtureRequest) -> None:
+def test_golden_file_gives_its_outputs(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     expected = path.read_text("utf-8")
     cases, below = casefile.read(expected)
-    file = GoldenFile(path)
+    file = GoldenFile(path, tmp_path)
     actual = casefile.write(tuple(replace(case, output=_output(file, case)) for case in cases), below)
     if request.config.getoption("--rewrite"):
         path.write_text(actual, "utf-8")
