@@ -30,10 +30,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(INSTALLED): $(BIN)/python pyproject.toml
+	@echo "installing SinkQL and Spark into $(VENV), which takes a minute or two"
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 
 $(INSTALLED_DEV): $(INSTALLED)
+	@echo "installing what the tests need"
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
