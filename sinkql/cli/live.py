@@ -24,6 +24,7 @@ from sinkql.planner.name import short_name
 from sinkql.runtime.progress import (
     Event,
     SinkCommitted,
+    SinkRebuilding,
     SinkStalled,
     SinkStarted,
     SinkStopped,
@@ -96,6 +97,14 @@ class Face:
                 )
             case SinkCommitted():
                 self._committed(event, now)
+            case SinkRebuilding():
+                self.sinks.setdefault(event.sink, _Row()).state = "rebuilding"
+                self._say(
+                    f"sink {short_name(event.sink)} reads its sources again: {event.lost.message}",
+                    event="rebuilding",
+                    sink=event.sink,
+                    error=as_data(event.lost),
+                )
             case SinkStalled():
                 self._stalled(event)
             case SinkStopped():

@@ -5,6 +5,7 @@
 * `runner`: one sink: lease, claim, query, tries again, its end.
 * `launch`, `source`, `pacing`: a claimed sink → the streaming query whose one source says when a batch is due.
 * `batch`: one micro-batch around the table's marker; no Spark in it.
+* `rebuild`: lost state → state again, from the sources.
 * `engine`: what an engine does with a batch; `operators` and `fusion` do it in Spark, `task` in its workers.
 * `preparation`, `stateful`: the steps before an operator with state, and what its tasks have in common; `aggregate`,
   `grouping`: aggregates; `pick`: one row a key; `multiset`, `arithmetic`: rows with multiplicities, exact sums.

@@ -17,7 +17,8 @@ from sinkql.runtime.control import Control
 from sinkql.runtime.engine import Arrangements, Attempt, Engine, Outcome
 from sinkql.runtime.pacing import Orders, Pacer
 from sinkql.runtime.pick import conflicts
-from sinkql.runtime.progress import Progress, SinkCommitted, silent
+from sinkql.runtime.progress import Progress, SinkCommitted, SinkRebuilding, silent
+from sinkql.runtime.rebuild import rebuild, rebuildable
 
 _ATTEMPTS = 5
 _SWEEP_EVERY = 20
@@ -68,7 +69,7 @@ class BatchLoop:
         self.marker = self.writer.claim(begin, epoch=epoch)
         self._check_plan(self.marker)
         self._restore(self.marker.end)
-        self._load_state()
+        self._known_state()
         self._committed_at = time.monotonic()
         return self.marker
 
@@ -78,7 +79,8 @@ class BatchLoop:
 
     def conflicts(self) -> int:
         """Return how many keys of a promised KEY have several rows now, of which one is shown."""
-        return conflicts(self._load_state())
+        known = self._known_state()
+        return conflicts(known) if known is not None else 0
 
     def process(self, start: JobOffsets, end: JobOffsets, *, more: bool = False) -> Committed | None:
         """Commit the batch from `start` to `end`; return None if the table has it already.
@@ -97,6 +99,11 @@ class BatchLoop:
                 before = self.marker.state
                 committed, outcome = self._attempt(start, end)
             except RedoBatchError:
+                continue
+            except SinkqlError as error:
+                if not rebuildable(self.job, error):
+                    raise
+                self._rebuild(error)
                 continue
             self.marker = committed.marker
             self._record(committed, outcome.tallies, more=more)
@@ -130,6 +137,20 @@ class BatchLoop:
             state.check(manifest, bucketing=self.engine.bucketing)
         self._manifest = (self.marker.state, manifest)
         return manifest
+
+    def _known_state(self) -> state.Manifest | None:
+        """Return the state, None where it is lost and the first batch will make it anew."""
+        try:
+            return self._load_state()
+        except SinkqlError as error:
+            if not rebuildable(self.job, error):
+                raise
+            return None
+
+    def _rebuild(self, lost: SinkqlError) -> None:
+        self.progress(SinkRebuilding(self.job.sink, lost))
+        manifest = rebuild(self.job, self.readers, self.engine, self.folder, self.marker, lost)
+        self._manifest = (self.marker.state, manifest)
 
     def _save_state(self, manifest: state.Manifest, outcome: Outcome) -> str | None:
         if not self.job.stateful():

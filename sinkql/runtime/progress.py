@@ -60,6 +60,14 @@ class SinkCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkRebuilding:
+    """A sink lost its state, as `lost` says, and makes it anew from the beginning of its sources."""
+
+    sink: str
+    lost: SinkqlError
+
+
+@dataclass(frozen=True, slots=True)
 class SinkStalled:
     """A sink met an error; it tries again in `retry_in`, or waits to be mended where that is None."""
 
@@ -77,7 +85,7 @@ class SinkStopped:
     error: SinkqlError | None = None
 
 
-Event = SparkStarting | SparkStarted | SinkStarted | SinkCommitted | SinkStalled | SinkStopped
+Event = SparkStarting | SparkStarted | SinkStarted | SinkCommitted | SinkRebuilding | SinkStalled | SinkStopped
 
 Progress = Callable[[Event], None]
 """Called from several threads, one event at a time for each sink."""

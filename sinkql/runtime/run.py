@@ -127,5 +127,5 @@ def _lost(path: Path, why: str) -> SinkqlError:
         "SQ3404",
         f'state file "{path.name}" is missing or damaged',
         detail=f"{path}: {why}",
-        hint="Restore the sink's state folder, or create the sink anew WITH (EXISTING ROWS = REPLACE).",
+        hint="Restore the sink's state folder, or drop the sink and create it again, into a new table.",
     )

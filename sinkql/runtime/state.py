@@ -117,7 +117,7 @@ def sweep(folder: Path, keep: Collection[str], *, epoch: int) -> int:
     return removed
 
 
-_HINT = "Restore the sink's state folder, or create the sink anew WITH (EXISTING ROWS = REPLACE)."
+_HINT = "Restore the sink's state folder, or drop the sink and create it again, into a new table."
 
 
 def _hash(data: bytes) -> str:

@@ -65,11 +65,31 @@ def test_without_its_index_an_upsert_sink_makes_it_anew(children: Children, pipe
     goes_on(children, pipeline)
 
 
-@pytest.mark.parametrize("kind", STATEFUL)
+@pytest.mark.parametrize("kind", ["view", "chain", "pick"])
+@pytest.mark.parametrize("lost", [".", "manifests", "state"], ids=["all", "manifests", "runs"])
+def test_without_its_state_an_upsert_sink_makes_it_anew(
+    children: Children, pipeline: Pipeline, kind: str, lost: str
+) -> None:
+    shutil.rmtree(pipeline.state / lost)
+    goes_on(children, pipeline)
+
+
+@pytest.mark.parametrize("kind", ["view"])
+def test_state_is_not_made_anew_from_a_source_that_is_not_whole(
+    children: Children, pipeline: Pipeline, kind: str
+) -> None:
+    before = rows(pipeline)
+    shutil.rmtree(pipeline.state)
+    min((pipeline.folder / "in").iterdir()).unlink()
+    ended = children.run(pipeline)
+    assert (ended.status, ended.code, rows(pipeline)) == (3, "SQ3402", before)
+
+
+@pytest.mark.parametrize("kind", ["changelog"])
 @pytest.mark.parametrize(
     ("lost", "code"), [(".", "SQ3402"), ("manifests", "SQ3402"), ("state", "SQ3404")], ids=["all", "manifests", "runs"]
 )
-def test_without_its_state_a_view_stalls_until_it_is_restored(
+def test_without_its_state_a_changelog_stalls_until_it_is_restored(
     children: Children, pipeline: Pipeline, kind: str, lost: str, code: str
 ) -> None:
     before = rows(pipeline)
@@ -84,13 +104,16 @@ def test_without_its_state_a_view_stalls_until_it_is_restored(
 
 
 @pytest.mark.parametrize("kind", STATEFUL)
-def test_with_a_changed_state_manifest_a_view_stalls(children: Children, pipeline: Pipeline, kind: str) -> None:
+def test_a_changed_state_manifest_is_not_used(children: Children, pipeline: Pipeline, kind: str) -> None:
     before = rows(pipeline)
     name = verify.marker(pipeline).state
     assert name is not None
     manifest = pipeline.state / "manifests" / name
     manifest.write_bytes(manifest.read_bytes().replace(b'"rows":', b'"rows": ', 1))
-    assert (children.run(pipeline).code, rows(pipeline)) == ("SQ3403", before)
+    if kind == "changelog":
+        assert (children.run(pipeline).code, rows(pipeline)) == ("SQ3403", before)
+    else:
+        goes_on(children, pipeline)
 
 
 @every_kind

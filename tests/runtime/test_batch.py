@@ -173,7 +173,7 @@ def test_what_a_source_keeps_and_lost_twice_stalls_the_sink(tmp_path: Path) -> N
     each = job(csv_files(tmp_path), tmp_path)
     run_once(each, tmp_path)
     shutil.rmtree(contexts(tmp_path, each).folder)
-    for kept in (tmp_path / "lake").rglob("files-*"):
+    for kept in (tmp_path / "lake").rglob("*-files-*.jsonl*"):
         kept.unlink()
     with pytest.raises(SinkqlError) as stalled:
         run_once(each, tmp_path, epoch=2)
