@@ -16,6 +16,7 @@ from sinkql.explain import spark_sql, to_text
 from sinkql.mask import mask, without_literal
 from sinkql.parser import parse
 from sinkql.planner import plan_drop, qualify
+from sinkql.planner.later import later
 from sinkql.planner.name import short_name
 from sinkql.planner.setting import plan_setting
 from sinkql.planner.statement import item_name
@@ -120,6 +121,19 @@ class _Compiler:
                 self.notices.extend(dropping.notices)
             case ast.AlterSystem() | ast.SetVariable():
                 self.catalog.set(*plan_setting(statement))
+            case (
+                ast.Alter()
+                | ast.Insert()
+                | ast.Update()
+                | ast.Delete()
+                | ast.Transaction()
+                | ast.CommentOn()
+                | ast.ValidateConnection()
+                | ast.OptimizeSink()
+                | ast.ReplayErrors()
+                | ast.Subscribe()
+            ):
+                raise later(statement)
             case ast.Show() | ast.ShowCreate() | ast.ShowVariable() | ast.Explain() | ast.Select():
                 pass
             case (
@@ -129,6 +143,10 @@ class _Compiler:
                 | ast.CreateSource()
                 | ast.CreateView()
                 | ast.CreateSink()
+                | ast.CreateDatabase()
+                | ast.CreateSchema()
+                | ast.CreateTable()
+                | ast.CreateIndex()
             ):
                 self.create(statement)
 

@@ -2,11 +2,35 @@
 
 * `value`: names and the values that options take.
 * `part`: what statements are made of.
-* `statement`: the statements.
+* `table`: tables, indexes, and the statements that change rows.
+* `alter`: ALTER, and what it may do.
+* `statement`: all other statements, and the union of all.
 """
 
+from sinkql.ast.alter import AddColumn as AddColumn
+from sinkql.ast.alter import AddReferences as AddReferences
+from sinkql.ast.alter import Alter as Alter
+from sinkql.ast.alter import AlterAction as AlterAction
+from sinkql.ast.alter import ApplyReplacement as ApplyReplacement
+from sinkql.ast.alter import ChangeConnection as ChangeConnection
+from sinkql.ast.alter import DropReferences as DropReferences
+from sinkql.ast.alter import OptionName as OptionName
+from sinkql.ast.alter import Reference as Reference
+from sinkql.ast.alter import RefreshReferences as RefreshReferences
+from sinkql.ast.alter import Rename as Rename
+from sinkql.ast.alter import ResetOptions as ResetOptions
+from sinkql.ast.alter import RotateKeys as RotateKeys
+from sinkql.ast.alter import SetCluster as SetCluster
+from sinkql.ast.alter import SetFrom as SetFrom
+from sinkql.ast.alter import SetOptions as SetOptions
+from sinkql.ast.alter import SetOwner as SetOwner
+from sinkql.ast.alter import SetSecret as SetSecret
+from sinkql.ast.alter import Skip as Skip
+from sinkql.ast.alter import Swap as Swap
 from sinkql.ast.part import Call as Call
+from sinkql.ast.part import ColumnConstraint as ColumnConstraint
 from sinkql.ast.part import ColumnDef as ColumnDef
+from sinkql.ast.part import Expression as Expression
 from sinkql.ast.part import Format as Format
 from sinkql.ast.part import Include as Include
 from sinkql.ast.part import Key as Key
@@ -16,22 +40,39 @@ from sinkql.ast.part import SecretValue as SecretValue
 from sinkql.ast.part import Transform as Transform
 from sinkql.ast.part import TypeName as TypeName
 from sinkql.ast.statement import AlterSystem as AlterSystem
+from sinkql.ast.statement import Change as Change
+from sinkql.ast.statement import CommentOn as CommentOn
 from sinkql.ast.statement import Create as Create
 from sinkql.ast.statement import CreateCluster as CreateCluster
 from sinkql.ast.statement import CreateConnection as CreateConnection
+from sinkql.ast.statement import CreateDatabase as CreateDatabase
+from sinkql.ast.statement import CreateSchema as CreateSchema
 from sinkql.ast.statement import CreateSecret as CreateSecret
 from sinkql.ast.statement import CreateSink as CreateSink
 from sinkql.ast.statement import CreateSource as CreateSource
 from sinkql.ast.statement import CreateView as CreateView
 from sinkql.ast.statement import Drop as Drop
 from sinkql.ast.statement import Explain as Explain
+from sinkql.ast.statement import Explainee as Explainee
 from sinkql.ast.statement import ItemRef as ItemRef
+from sinkql.ast.statement import OptimizeSink as OptimizeSink
+from sinkql.ast.statement import ReplayErrors as ReplayErrors
 from sinkql.ast.statement import Select as Select
 from sinkql.ast.statement import SetVariable as SetVariable
 from sinkql.ast.statement import Show as Show
 from sinkql.ast.statement import ShowCreate as ShowCreate
 from sinkql.ast.statement import ShowVariable as ShowVariable
 from sinkql.ast.statement import Statement as Statement
+from sinkql.ast.statement import Subscribe as Subscribe
+from sinkql.ast.statement import Transaction as Transaction
+from sinkql.ast.statement import ValidateConnection as ValidateConnection
+from sinkql.ast.table import Assignment as Assignment
+from sinkql.ast.table import CreateIndex as CreateIndex
+from sinkql.ast.table import CreateTable as CreateTable
+from sinkql.ast.table import Delete as Delete
+from sinkql.ast.table import Insert as Insert
+from sinkql.ast.table import TableConstraint as TableConstraint
+from sinkql.ast.table import Update as Update
 from sinkql.ast.value import Boolean as Boolean
 from sinkql.ast.value import Concat as Concat
 from sinkql.ast.value import Ident as Ident

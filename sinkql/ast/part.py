@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql.ast.value import Concat, Ident, Text, at
+from sinkql.ast.value import Concat, Ident, Name, Text, at
 from sinkql.errors import Span
 
 
@@ -25,12 +25,35 @@ class TypeName:
 
 
 @dataclass(frozen=True, slots=True)
+class Expression:
+    """Hold the text of an expression (or a list of them) as written; spans in it start at `span.start`."""
+
+    text: str
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnConstraint:
+    """Hold what a table's column is bound to but NOT NULL; `kind` is NULL, DEFAULT, PRIMARY KEY, UNIQUE, CHECK or
+    REFERENCES."""
+
+    kind: str
+    name: Ident | None = None
+    expression: Expression | None = None
+    table: Name | None = None
+    referenced: tuple[Ident, ...] = ()
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnDef:
-    """Hold a source's column: its name, and for typed columns the type."""
+    """Hold a column of a source or a table: its name, for typed columns the type, a table's constraints."""
 
     name: Ident
     type: TypeName | None = None
     not_null: bool = False
+    collation: Name | None = None
+    constraints: tuple[ColumnConstraint, ...] = ()
     span: Span = at()
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sinkql.ast.part import ColumnDef, Format, Include, Key, Mode, Query, SecretValue, Transform
+from sinkql.ast.alter import Alter
+from sinkql.ast.part import ColumnDef, Expression, Format, Include, Key, Mode, Query, SecretValue, Transform
+from sinkql.ast.table import CreateIndex, CreateTable, Delete, Insert, Update
 from sinkql.ast.value import Ident, Name, Option, Text, Value, at
 from sinkql.errors import Span
 
@@ -97,8 +99,24 @@ class CreateSink:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    name: Ident
+    if_not_exists: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema:
+    """Hold CREATE SCHEMA; the name is `schema` or `database.schema`."""
+
+    name: Name
+    if_not_exists: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
-    """Hold DROP; `kind` is SECRET, CONNECTION, CLUSTER, SOURCE, VIEW, MATERIALIZED VIEW or SINK."""
+    """Hold DROP; `kind` is in upper case: SECRET, MATERIALIZED VIEW, … Without a rule DROP DATABASE cascades."""
 
     kind: str
     names: tuple[Name, ...]
@@ -109,13 +127,17 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """Hold SHOW of a kind of items; `kind` is the plural in upper case: SINKS, MATERIALIZED VIEWS, …"""
+    """Hold SHOW of a kind of items; `kind` is the plural in upper case: SINKS, MATERIALIZED VIEWS, COLUMNS, …
+
+    `relation` is what COLUMNS are FROM, and what INDEXES, SUBSOURCES and TABLES are ON.
+    """
 
     kind: str
     schema: Name | None = None
     cluster: Ident | None = None
     like: Text | None = None
     where: Query | None = None
+    relation: Name | None = None
     span: Span = at()
 
 
@@ -137,9 +159,9 @@ class ShowVariable:
 
 @dataclass(frozen=True, slots=True)
 class AlterSystem:
-    """Hold ALTER SYSTEM SET (value None: DEFAULT)."""
+    """Hold ALTER SYSTEM SET or RESET (value None: DEFAULT; name None: RESET ALL)."""
 
-    name: Ident
+    name: Ident | None
     value: Value | None
     span: Span = at()
 
@@ -155,21 +177,84 @@ class SetVariable:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemRef:
-    """Hold what EXPLAIN may name: a kind in upper case and an item's name."""
+class Transaction:
+    """Hold BEGIN, COMMIT, ROLLBACK, or SET (which changes the modes of the transaction that is open).
+
+    `modes` are in upper case, as `ISOLATION LEVEL SERIALIZABLE`, `READ ONLY`; `chain` is AND CHAIN.
+    """
+
+    action: str
+    modes: tuple[str, ...] = ()
+    chain: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOn:
+    """Hold COMMENT ON; of a COLUMN the name's last part is the column's. `text` is None for IS NULL."""
 
     kind: str
+    name: Name
+    text: Text | None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateConnection:
     name: Name
     span: Span = at()
 
 
 @dataclass(frozen=True, slots=True)
-class Explain:
-    """Hold EXPLAIN; `stage` is RAW, OPTIMIZED, PHYSICAL or SPARK SQL, `output` TEXT or JSON."""
+class OptimizeSink:
+    name: Name
+    span: Span = at()
 
-    explainee: ItemRef | Query | CreateSink | CreateView
+
+@dataclass(frozen=True, slots=True)
+class ReplayErrors:
+    name: Name
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Hold SUBSCRIBE; `output` is the text from ENVELOPE or WITHIN on."""
+
+    relation: Name | Query
+    output: Expression | None = None
+    options: tuple[Option, ...] = ()
+    as_of: Expression | None = None
+    at_least: bool = False
+    up_to: Expression | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRef:
+    """Hold what EXPLAIN may name: a kind in upper case and an item's name; `replan` is REPLAN."""
+
+    kind: str
+    name: Name
+    replan: bool = False
+    span: Span = at()
+
+
+Explainee = ItemRef | Query | CreateSink | CreateView | CreateIndex | Subscribe
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Hold EXPLAIN; `stage` is RAW, OPTIMIZED, PHYSICAL, SPARK SQL, or what SinkQL has not: DECORRELATED, LOCALLY
+    OPTIMIZED, OPTIMIZER TRACE, INSIGHTS, TIMESTAMP, FILTER PUSHDOWN, ANALYZE …, KEY SCHEMA, VALUE SCHEMA.
+
+    `output` is TEXT, VERBOSE TEXT, JSON or DOT.
+    """
+
+    explainee: Explainee
     stage: str = "PHYSICAL"
     output: str = "TEXT"
+    options: tuple[Option, ...] = ()
     span: Span = at()
 
 
@@ -179,5 +264,37 @@ class Select:
     span: Span = at()
 
 
-Create = CreateSecret | CreateConnection | CreateCluster | CreateSource | CreateView | CreateSink
-Statement = Create | Drop | Show | ShowCreate | ShowVariable | AlterSystem | SetVariable | Explain | Select
+Create = (
+    CreateSecret
+    | CreateConnection
+    | CreateCluster
+    | CreateDatabase
+    | CreateSchema
+    | CreateSource
+    | CreateTable
+    | CreateView
+    | CreateIndex
+    | CreateSink
+)
+Change = Insert | Update | Delete
+"""Statements that change a table's rows."""
+
+Statement = (
+    Create
+    | Alter
+    | Drop
+    | Change
+    | Show
+    | ShowCreate
+    | ShowVariable
+    | AlterSystem
+    | SetVariable
+    | Transaction
+    | CommentOn
+    | ValidateConnection
+    | OptimizeSink
+    | ReplayErrors
+    | Subscribe
+    | Explain
+    | Select
+)

@@ -199,12 +199,14 @@ def _assigned(node: Node) -> ast.Value | None:
 def _explain(node: Node) -> ast.Explain:
     stage, output = child(node, "stage"), child(node, "explain_as")
     explained = children(node, "explained_query", "item_ref", "create_sink", "create_view")[0]
-    explainee: ast.ItemRef | ast.Query | ast.CreateSink | ast.CreateView
+    explainee: ast.Explainee
     match explained.data:
         case "explained_query":
             explainee = _query(the_token(explained, "QUERY"))
         case "item_ref":
-            explainee = ast.ItemRef(words(children(explained, "item_kind")[0]), the_name(explained), span(explained))
+            explainee = ast.ItemRef(
+                words(children(explained, "item_kind")[0]), the_name(explained), span=span(explained)
+            )
         case "create_sink":
             explainee = sink(explained)
         case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sinkql import ast, logical
+from sinkql.planner.later import later
 from sinkql.planner.name import split_name
 
 _NAMES_OF_ITEMS = ("AWS CONNECTION", "GCP CONNECTION")
@@ -57,6 +58,8 @@ def qualify(statement: ast.Create, catalog: logical.CatalogReader) -> ast.Create
                 with_options=_options(statement.with_options, catalog),
                 if_not_exists=False,
             )
+        case ast.CreateDatabase() | ast.CreateSchema() | ast.CreateTable() | ast.CreateIndex():
+            raise later(statement)
 
 
 def _full(name: ast.Name, catalog: logical.CatalogReader) -> ast.Name:

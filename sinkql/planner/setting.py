@@ -15,6 +15,7 @@ DEFAULTS = {
 
 def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str]:
     """Return the setting's name and new value; raises SQ2630 for an unknown one, SQ2631 for a value it has not."""
+    assert statement.name is not None  # RESET ALL has no name
     name = statement.name.value
     if name not in DEFAULTS:
         raise unknown_setting(name, statement.name.span)

@@ -7,6 +7,7 @@ from sinkql.connector.registry import Registry
 from sinkql.errors import SinkqlError, Span
 from sinkql.planner.cluster import plan_cluster
 from sinkql.planner.connection import plan_connection
+from sinkql.planner.later import later
 from sinkql.planner.name import BUILT_IN_CLUSTER, SCHEMA, join_name, system
 from sinkql.planner.scope import Planned, Scope
 from sinkql.planner.secret import plan_secret
@@ -37,6 +38,8 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
             return plan_view(full_name, statement, scope)
         case ast.CreateSink():
             return plan_sink(full_name, statement, facts, scope)
+        case ast.CreateDatabase() | ast.CreateSchema() | ast.CreateTable() | ast.CreateIndex():
+            raise later(statement)
 
 
 def kind_of(statement: ast.Create) -> str:
@@ -54,6 +57,14 @@ def kind_of(statement: ast.Create) -> str:
             return "MATERIALIZED VIEW" if statement.materialized else "VIEW"
         case ast.CreateSink():
             return "SINK"
+        case ast.CreateDatabase():
+            return "DATABASE"
+        case ast.CreateSchema():
+            return "SCHEMA"
+        case ast.CreateTable():
+            return "TABLE"
+        case ast.CreateIndex():
+            return "INDEX"
 
 
 def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
@@ -70,6 +81,8 @@ def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
                     hint=f"Write CREATE SINK {statement.relation.parts[-1].value}_sink …",
                 )
             return catalog.resolve(statement.name)
+        case ast.CreateDatabase() | ast.CreateSchema() | ast.CreateIndex():
+            raise later(statement)
         case _:
             return catalog.resolve(statement.name)
 

@@ -52,6 +52,8 @@ def _statement(statement: ast.Statement) -> str:
         case ast.ShowVariable():
             return part.line("SHOW", part.ident(statement.name, words.SHOWN) if statement.name else "ALL")
         case ast.AlterSystem():
+            if statement.name is None:
+                return "ALTER SYSTEM RESET ALL"
             return part.line("ALTER SYSTEM SET", part.ident(statement.name), "=", part.assigned(statement.value))
         case ast.SetVariable():
             return part.line("SET", statement.scope, part.ident(statement.name), "=", part.assigned(statement.value))
@@ -59,6 +61,23 @@ def _statement(statement: ast.Statement) -> str:
             return _explain(statement)
         case ast.Select():
             return statement.query.text
+        case (
+            ast.CreateDatabase()
+            | ast.CreateSchema()
+            | ast.CreateTable()
+            | ast.CreateIndex()
+            | ast.Alter()
+            | ast.Insert()
+            | ast.Update()
+            | ast.Delete()
+            | ast.Transaction()
+            | ast.CommentOn()
+            | ast.ValidateConnection()
+            | ast.OptimizeSink()
+            | ast.ReplayErrors()
+            | ast.Subscribe()
+        ):
+            raise NotImplementedError(type(statement).__name__)
 
 
 def _guard(statement: ast.Create) -> str:

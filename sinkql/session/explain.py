@@ -14,6 +14,7 @@ from sinkql.codegen import lower, lower_sink
 from sinkql.errors import SinkqlError
 from sinkql.explain import spark_sql, to_text
 from sinkql.planner import plan
+from sinkql.planner.later import later
 from sinkql.planner.name import find
 from sinkql.session.result import Result
 
@@ -52,6 +53,8 @@ def _explained(statement: ast.Explain, catalog: Catalog) -> Explained:
         explainee = ast.CreateView(ast.Name((ast.Ident(_QUERY),)), explainee)
     if statement.stage == "RAW":
         return explainee
+    if isinstance(explainee, ast.Subscribe):
+        raise later(explainee)
     item = plan(explainee, {}, catalog.plans, catalog.registry).item
     if isinstance(item, logical.Sink) and statement.stage != "OPTIMIZED":
         return lower_sink(item, catalog.plans)

@@ -14,6 +14,7 @@ from sinkql.connector.stream import Context
 from sinkql.errors import Notice, SinkqlError
 from sinkql.mask import mask
 from sinkql.parser import parse
+from sinkql.planner.later import later
 from sinkql.planner.name import find, short_name, split_name
 from sinkql.planner.setting import plan_setting
 from sinkql.session import drop as dropping
@@ -91,12 +92,29 @@ class Session:
             case ast.Select():
                 return select_rows(statement, self.catalog)
             case (
+                ast.Alter()
+                | ast.Insert()
+                | ast.Update()
+                | ast.Delete()
+                | ast.Transaction()
+                | ast.CommentOn()
+                | ast.ValidateConnection()
+                | ast.OptimizeSink()
+                | ast.ReplayErrors()
+                | ast.Subscribe()
+            ):
+                raise later(statement)
+            case (
                 ast.CreateSecret()
                 | ast.CreateConnection()
                 | ast.CreateCluster()
                 | ast.CreateSource()
                 | ast.CreateView()
                 | ast.CreateSink()
+                | ast.CreateDatabase()
+                | ast.CreateSchema()
+                | ast.CreateTable()
+                | ast.CreateIndex()
             ):
                 return create(statement, self.catalog)
 

@@ -1,0 +1,169 @@
+"""ALTER: what becomes of an item that is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sinkql.ast.part import ColumnDef, SecretValue
+from sinkql.ast.value import Ident, Name, Option, at
+from sinkql.errors import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    to: Ident
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Hold SWAP WITH another of its kind."""
+
+    other: Ident
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class SetOwner:
+    role: Ident
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class SetOptions:
+    """Hold `SET (option = value, …)`; `wait` are a cluster's WITH (…) after it."""
+
+    options: tuple[Option, ...]
+    wait: tuple[Option, ...] = ()
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class OptionName:
+    """Hold an option's name in upper case, without a value."""
+
+    name: str
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOptions:
+    """Hold `RESET (option, …)`, or DROP, which means the same."""
+
+    names: tuple[OptionName, ...]
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class SetCluster:
+    cluster: Ident
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class SetFrom:
+    relation: Name
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class SetSecret:
+    value: SecretValue = field(repr=False)
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class RotateKeys:
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeConnection:
+    """Hold SET, DROP and RESET of a connection's options, and ROTATE KEYS, as written, one after the other."""
+
+    actions: tuple[SetOptions | ResetOptions | RotateKeys, ...]
+    validate: bool | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Hold one upstream table, and the name it gets here."""
+
+    upstream: Name
+    name: Name | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class AddReferences:
+    """Hold ADD SUBSOURCE or ADD TABLE of a source."""
+
+    references: tuple[Reference, ...]
+    with_options: tuple[Option, ...] = ()
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class DropReferences:
+    """Hold DROP SUBSOURCE or DROP TABLE of a source."""
+
+    names: tuple[Name, ...]
+    if_exists: bool = False
+    cascade: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshReferences:
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Hold SKIP: go on behind the loss that a source reported."""
+
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    column: ColumnDef
+    if_not_exists: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyReplacement:
+    name: Name
+    span: Span = at()
+
+
+AlterAction = (
+    Rename
+    | Swap
+    | SetOwner
+    | SetOptions
+    | ResetOptions
+    | SetCluster
+    | SetFrom
+    | SetSecret
+    | ChangeConnection
+    | AddReferences
+    | DropReferences
+    | RefreshReferences
+    | Skip
+    | AddColumn
+    | ApplyReplacement
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """Hold ALTER of an item; `kind` is in upper case, as in DROP."""
+
+    kind: str
+    name: Name
+    action: AlterAction
+    if_exists: bool = False
+    span: Span = at()

@@ -1,0 +1,59 @@
+"""A statement that this version understands and does not run → the error that says what to use instead."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.errors import SinkqlError
+
+Later = (
+    ast.CreateDatabase
+    | ast.CreateSchema
+    | ast.CreateTable
+    | ast.CreateIndex
+    | ast.Alter
+    | ast.Change
+    | ast.Transaction
+    | ast.CommentOn
+    | ast.ValidateConnection
+    | ast.OptimizeSink
+    | ast.ReplayErrors
+    | ast.Subscribe
+)
+
+
+def later(statement: Later) -> SinkqlError:
+    """Return the error for a statement that nothing here does yet."""
+    match statement:
+        case ast.CreateDatabase():
+            return _error("SQ2967", "CREATE DATABASE", statement, "Use CREATE SCHEMA.")
+        case ast.CreateSchema():
+            return _error("SQ2967", "CREATE SCHEMA", statement, "Make all items in schema public.")
+        case ast.CreateTable():
+            return _error("SQ2967", "CREATE TABLE", statement, "Use CREATE SOURCE … FROM FILES.")
+        case ast.CreateIndex():
+            return _error("SQ2967", "CREATE INDEX", statement, "Use CREATE MATERIALIZED VIEW and CREATE SINK.")
+        case ast.Alter():
+            hint = "DROP the item, and CREATE it as it should be."
+            return _error("SQ2965", f"ALTER {statement.kind}", statement, hint)
+        case ast.Insert() | ast.Update() | ast.Delete():
+            hint = "Write rows into files, and read them by CREATE SOURCE … FROM FILES."
+            return _error("SQ2962", type(statement).__name__.upper(), statement, hint)
+        case ast.Transaction():
+            return _error("SQ2961", statement.action, statement, "Leave it out; each statement takes effect by itself.")
+        case ast.CommentOn():
+            return _error("SQ2964", "COMMENT ON", statement, "Write the comment into the script, after --.")
+        case ast.ValidateConnection():
+            hint = "Create the connection again, WITH (VALIDATE = true)."
+            return _error("SQ2968", "VALIDATE CONNECTION", statement, hint)
+        case ast.OptimizeSink():
+            hint = "Compact the table with another Iceberg writer."
+            return _error("SQ2968", "OPTIMIZE SINK", statement, hint)
+        case ast.ReplayErrors():
+            hint = "Correct the rows in a new file; the source reads it."
+            return _error("SQ2968", "REPLAY ERRORS", statement, hint)
+        case ast.Subscribe():
+            return _error("SQ2963", "SUBSCRIBE", statement, "Use CREATE SINK, and query its table.")
+
+
+def _error(code: str, what: str, statement: Later, hint: str) -> SinkqlError:
+    return SinkqlError(code, f"{what} is not supported yet", statement.span, hint=hint)
