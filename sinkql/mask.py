@@ -50,6 +50,10 @@ def mask(script: str) -> Masked:
 
 def without_literal(statement: ast.Create) -> ast.Create:
     """Return the statement as it may be stored: a secret's literal is taken out of it."""
-    if isinstance(statement, ast.CreateSecret) and not isinstance(statement.value, ast.Call):
-        return replace(statement, value=ast.Text(REDACTED))
-    return statement
+    match statement:
+        case ast.CreateSecret(value=ast.Call() as call) if call.refers:
+            return statement
+        case ast.CreateSecret():
+            return replace(statement, value=ast.Text(REDACTED))
+        case _:
+            return statement

@@ -34,6 +34,16 @@ SENSITIVE = frozenset(
 )  # fmt: skip
 """Options whose literals are secrets."""
 
+SECRET_FUNCTIONS = {
+    "env_var": ("NAME",),
+    "file": ("path",),
+    "keyring": ("service", "name"),
+    "vault": ("path", "field"),
+    "aws_secret": ("id", "field"),
+    "decode": ("…", "base64"),
+}
+"""What CREATE SECRET … AS may call, and its arguments as hints show them; the field of `aws_secret` may be left out."""
+
 CONNECTION_KINDS = frozenset(
     {
         "AWS", "AWS PRIVATELINK", "AWS GLUE SCHEMA REGISTRY", "GCP", "KAFKA", "CONFLUENT SCHEMA REGISTRY", "POSTGRES",

@@ -33,6 +33,7 @@ from sinkql.ast.part import ColumnDef as ColumnDef
 from sinkql.ast.part import Expression as Expression
 from sinkql.ast.part import Format as Format
 from sinkql.ast.part import Include as Include
+from sinkql.ast.part import Joined as Joined
 from sinkql.ast.part import Key as Key
 from sinkql.ast.part import Mode as Mode
 from sinkql.ast.part import Query as Query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql.ast.value import Concat, Ident, Name, Text, at
+from sinkql.ast.value import Ident, Name, Text, at
 from sinkql.errors import Span
 
 
@@ -107,11 +107,24 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Hold a secret's reference: `env_var('X')`, `file('p')` and the like."""
+    """Hold a function of a secret: `decode('…', 'hex')`, or a reference such as `env_var('X')`."""
 
     function: str
     arguments: tuple[Text, ...]
     span: Span = at()
 
+    @property
+    def refers(self) -> bool:
+        """Say whether the value is elsewhere, and only its place is written here."""
+        return self.function != "decode"
 
-SecretValue = Text | Concat | Call
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Hold `part || part …` of a secret's value."""
+
+    parts: tuple[Text | Call, ...]
+    span: Span = at()
+
+
+SecretValue = Text | Joined | Call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -74,6 +74,28 @@ def insert_secret(connection: Connection, item_id: str, sealed: Sealed) -> None:
             ciphertext=sealed.ciphertext,
         )
     )
+
+
+def secret_row(connection: Connection, full_name: str) -> Row[Any]:
+    """Return a secret's item with what is stored of its value; raises SQ2001 if there is none."""
+    item = schema.items.c
+    query = sa.select(item.id, item.full_name, item.create_sql, schema.secrets)
+    row = connection.execute(query.join(schema.secrets).where(item.full_name == full_name)).one_or_none()
+    if row is None:
+        name = split_name(full_name)[-1]
+        raise SinkqlError("SQ2001", f'secret "{name}" does not exist', hint="Run CREATE SECRET before the job.")
+    return row
+
+
+def update_secret(connection: Connection, row: Row[Any], sealed: Sealed, value: ast.SecretValue) -> None:
+    """Write a secret's new value, and its text with what `value` shows of it."""
+    statement = parsed(row)
+    assert isinstance(statement, ast.CreateSecret)
+    statement = replace(statement, value=value)
+    texts = {"create_sql": to_sql(statement), "redacted_sql": to_sql(statement, redacted=True)}
+    connection.execute(schema.items.update().where(schema.items.c.id == row.id).values(**texts))
+    stored = {each.name: getattr(sealed, each.name) for each in fields(sealed)}
+    connection.execute(schema.secrets.update().where(schema.secrets.c.item_id == row.id).values(**stored))
 
 
 def parsed(row: Row[Any]) -> ast.Create:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import secrets as random
 import stat
@@ -14,12 +15,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from sinkql import ast
+from sinkql.catalog.reference import resolve
 from sinkql.errors import SinkqlError
 from sinkql.mask import REDACTED
+from sinkql.planner.secret import literal_text
 
 KEY_VARIABLE = "SINKQL_CATALOG_KEY"
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
+_ONE_TEXT = ("env_var", "file")
 
 
 class SecretValue:
@@ -55,11 +59,16 @@ class SecretValue:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Hold what CREATE SECRET gives: a literal's value, or the kind (env_var, file) and text of a reference."""
+    """Hold what CREATE SECRET gives: a literal's value, or a reference's kind (env_var, vault, …) and arguments."""
 
     kind: str
     value: SecretValue | None = None
-    reference: str | None = None
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def statement_value(self) -> ast.SecretValue:
+        """Return what the catalog's text of the secret says."""
+        return ast.Call(self.kind, tuple(map(ast.Text, self.arguments))) if self.value is None else ast.Text(REDACTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +83,10 @@ class Sealed:
 
 
 def given(value: ast.SecretValue) -> Given:
-    """Return what a planned CREATE SECRET's value says."""
-    match value:
-        case ast.Text():
-            return Given("literal", SecretValue(value.value))
-        case ast.Concat():
-            parts = [part.value for part in value.parts if isinstance(part, ast.Text)]
-            return Given("literal", SecretValue("".join(parts)))
-        case ast.Call():
-            return Given(value.function, reference=value.arguments[0].value)
+    """Return what a CREATE SECRET's value says; raises SQ2611 to SQ2614 as planning it does."""
+    if isinstance(value, ast.Call) and value.refers:
+        return Given(value.function, arguments=tuple(argument.value for argument in value.arguments))
+    return Given("literal", SecretValue(literal_text(value)))
 
 
 class Vault:
@@ -95,7 +99,7 @@ class Vault:
     def seal(self, item_id: str, given: Given, *, version: int = 1) -> Sealed:
         """Return what to store; creates the key file if there is no key yet."""
         if given.value is None:
-            return Sealed(given.kind, version, given.reference)
+            return Sealed(given.kind, version, _written(given))
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to import, and often not needed
 
         nonce = os.urandom(_NONCE_BYTES)
@@ -104,12 +108,9 @@ class Vault:
         return Sealed(given.kind, version, nonce=nonce, ciphertext=text)
 
     def open(self, item_id: str, name: str, sealed: Sealed) -> SecretValue:
-        """Return the value now: raises SQ4107 to SQ4112 where key, variable or file do not give it."""
-        reference = sealed.reference or ""
-        if sealed.kind == "env_var":
-            return SecretValue(_from_environment(name, reference))
-        if sealed.kind == "file":
-            return SecretValue(_from_file(name, reference))
+        """Return the value now: raises SQ4107 to SQ4112 and SQ412x to SQ414x where it cannot be had."""
+        if sealed.reference is not None:
+            return SecretValue(resolve(name, sealed.kind, _arguments(sealed.kind, sealed.reference)))
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -142,6 +143,15 @@ class Vault:
                 f'key file "{self._key_path}" of the catalog is missing',
                 hint=f"Put it back, or set {KEY_VARIABLE}; without it the catalog's secrets stay closed.",
             ) from None
+
+
+def _written(given: Given) -> str:
+    """Return a reference as the catalog file keeps it: plain where it is always one text."""
+    return given.arguments[0] if given.kind in _ONE_TEXT else json.dumps(given.arguments)
+
+
+def _arguments(kind: str, written: str) -> list[str]:
+    return [written] if kind in _ONE_TEXT else json.loads(written)
 
 
 def _read_key(path: Path) -> bytes:
@@ -178,27 +188,3 @@ def _decode_key(text: str, where: str) -> bytes:
             "SQ4112", f"{where} holds no key", hint="A key is 32 random bytes, as base64: openssl rand -base64 32."
         )
     return key
-
-
-def _from_environment(name: str, variable: str) -> str:
-    value = os.environ.get(variable)
-    if value is None:
-        raise SinkqlError(
-            "SQ4110",
-            f'environment variable {variable} of secret "{name}" is not set',
-            hint=f"Set it before the job starts: export {variable}=….",
-        )
-    return value
-
-
-def _from_file(name: str, path: str) -> str:
-    try:
-        return Path(path).expanduser().read_text().removesuffix("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SinkqlError(
-            "SQ4111",
-            f'file "{path}" of secret "{name}" cannot be read',
-            detail=reason,
-            hint="Check its path and permissions; a relative path starts at the working folder.",
-        ) from None

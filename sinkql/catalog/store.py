@@ -19,7 +19,17 @@ from sinkql.catalog.database import Database
 from sinkql.catalog.journal import Journal
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.reader import WithBroken
-from sinkql.catalog.row import Stored, delete_item, generation_of, insert_item, insert_secret, next_number, parsed
+from sinkql.catalog.row import (
+    Stored,
+    delete_item,
+    generation_of,
+    insert_item,
+    insert_secret,
+    next_number,
+    parsed,
+    secret_row,
+    update_secret,
+)
 from sinkql.catalog.secret import Given, Sealed, SecretValue, Vault
 from sinkql.catalog.system import create_views
 from sinkql.connector.registry import Registry
@@ -108,15 +118,11 @@ class Catalog:
             return tuple(connection.scalars(query))
 
     def secret(self, full_name: str) -> SecretValue:
-        """Return a secret's value now; raises SQ4107 to SQ4112 where it cannot be had."""
-        columns = (schema.items.c.id, *schema.secrets.c)
-        query = sa.select(*columns).join(schema.secrets).where(schema.items.c.full_name == full_name)
+        """Return a secret's value now; raises SQ2001, SQ4107 to SQ4112 and SQ412x where it cannot be had."""
         with self.database.read() as connection:
-            row = connection.execute(query).one_or_none()
-        name = split_name(full_name)[-1]
-        if row is None:
-            raise SinkqlError("SQ2001", f'secret "{name}" does not exist', hint="Run CREATE SECRET before the job.")
-        return self.vault.open(row.id, name, Sealed(row.kind, row.version, row.reference, row.nonce, row.ciphertext))
+            row = secret_row(connection, full_name)
+        sealed = Sealed(row.kind, row.version, row.reference, row.nonce, row.ciphertext)
+        return self.vault.open(row.id, split_name(full_name)[-1], sealed)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -151,6 +157,20 @@ class Catalog:
             return item_id
 
         return self._change(write)
+
+    def rotate(self, full_name: str, given: Given) -> None:
+        """Put a new value in the place of a secret's; items that use it stay as they are.
+
+        Raises SQ2001 if it is gone, ChangedError as `add` does. The next `refresh` reads the secret's new text.
+        """
+
+        def write(connection: Connection) -> None:
+            row = secret_row(connection, full_name)
+            sealed = self.vault.seal(row.id, given, version=row.version + 1)
+            update_secret(connection, row, sealed, given.statement_value)
+
+        self._change(write)
+        self.forget_plans()
 
     def remove(self, full_names: Iterable[str]) -> None:
         """Delete items, in an order in which none is used by a later one; raises ChangedError as `add` does."""

@@ -4,7 +4,7 @@
 * `grammar`: the files of the grammar to Lark's tables.
 * `reader`: one statement's lexemes to Lark's tree; here a word becomes a keyword or a name.
 * `complaint` (with `refusal`): a token that cannot stand there to an error.
-* `build` (with `build_source`, `build_sink`, `value`, `tree`): the tree to a statement.
+* `build` (with `build_secret`, `build_source`, `build_sink`, `value`, `tree`): the tree to a statement.
 * `secret`: text, right or wrong, to where it holds secrets.
 """
 

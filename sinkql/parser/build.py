@@ -7,12 +7,11 @@ from lark import Token
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
 from sinkql.parser import tree, value
+from sinkql.parser.build_secret import secret_value
 from sinkql.parser.build_sink import sink
 from sinkql.parser.build_source import source
 from sinkql.parser.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
 
-_SECRET_FUNCTIONS = ("env_var", "file")
-_LATER_SECRET_FUNCTIONS = ("vault", "aws_secret", "keyring", "decode")
 _STAGES = {
     "RAW PLAN": "RAW",
     "OPTIMIZED PLAN": "OPTIMIZED",
@@ -26,7 +25,7 @@ def statement(node: Node) -> ast.Statement:
     """Return the statement of a tree. Raises SQ102x for what the grammar cannot tell, SQ29xx for later forms."""
     match node.data:
         case "create_secret":
-            return _secret(node)
+            return ast.CreateSecret(the_name(node), secret_value(node), _if_not_exists(node), span(node))
         case "create_connection":
             return _connection(node)
         case "create_cluster":
@@ -69,46 +68,6 @@ def _if_not_exists(node: Node) -> bool:
 
 def _query(found: Token) -> ast.Query:
     return ast.Query(str(found), span(found))
-
-
-def _secret(node: Node) -> ast.CreateSecret:
-    found = children(node, "text", "concat", "call")[0]
-    written: ast.SecretValue
-    match found.data:
-        case "text":
-            written = value.text(found)
-        case "concat":
-            written = value.concat(found)
-        case _:
-            written = _call(found)
-    return ast.CreateSecret(the_name(node), written, _if_not_exists(node), span(node))
-
-
-def _call(node: Node) -> ast.Call:
-    function = the_token(node, "NAME")
-    arguments = tuple(value.text(each) for each in children(node, "text"))
-    if function in _LATER_SECRET_FUNCTIONS:
-        raise SinkqlError(
-            "SQ2960",
-            f"secrets from {function} are not supported yet",
-            span(function),
-            hint="Use AS env_var('NAME') or AS file('path').",
-        )
-    if function not in _SECRET_FUNCTIONS:
-        raise SinkqlError(
-            "SQ1024",
-            f'there is no secret function "{function}"',
-            span(function),
-            hint="Use AS env_var('NAME') or AS file('path').",
-        )
-    if len(arguments) != 1:
-        raise SinkqlError(
-            "SQ1025",
-            f"{function} takes one string, not {len(arguments)}",
-            span(node),
-            hint=f"Write {function}('…').",
-        )
-    return ast.Call(str(function), arguments, span(node))
 
 
 def _connection(node: Node) -> ast.CreateConnection:

@@ -5,15 +5,22 @@ Meant for text that may be wrong: what might be meant as a secret is taken for o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from sinkql import words
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.parser import grammar, lexical
 from sinkql.parser.lexical import Lexeme
 
-_REFERENCES = frozenset({"ENV_VAR", "FILE"})
+_REFERENCES = frozenset(name.upper() for name in words.SECRET_FUNCTIONS if name != "decode")
+_OTHERS = frozenset(
+    {"CONNECTION", "SOURCE", "SINK", "CLUSTER", "SELECT", "DROP", "SHOW", "COMMENT", "GRANT", "REVOKE", "EXPLAIN"}
+)
+_WRITTEN = ("STRING", "HEX", "NUMBER", "QUOTED", "WORD")
+_COMMENT = re.compile(r"--([^\r\n]*)|/\*(.*?)(?:\*/|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +29,12 @@ class Literal:
 
     span: Span
     of_secret: bool
+
+
+def holds_secret(text: str) -> bool:
+    """Say whether a text, finished or not, holds a secret in the clear: in a statement, or in a comment."""
+    comments = (found[1] or found[2] or "" for found in _COMMENT.finditer(text))
+    return any(any(literals(each)) for each in (text, *comments))
 
 
 def literals(text: str) -> Iterator[Literal]:
@@ -43,13 +56,41 @@ def literals(text: str) -> Iterator[Literal]:
 
 def _in_statement(statement: Sequence[Lexeme]) -> Iterator[Literal]:
     if _is_of_secret(statement):
-        for place, lexeme in enumerate(statement):
-            reference = place > 1 and statement[place - 2].keyword in _REFERENCES
-            if lexeme.kind in ("STRING", "HEX") and not reference:
-                yield Literal(_inside(lexeme), of_secret=True)
+        for lexeme in _of_secret(statement):
+            yield Literal(_inside(lexeme), of_secret=True)
     elif not any(lexeme.keyword == "SELECT" for lexeme in statement):
         for option in _options(statement):
             yield from (Literal(_inside(lexeme), of_secret=False) for lexeme in _value(option))
+
+
+def _of_secret(statement: Sequence[Lexeme]) -> Iterator[Lexeme]:
+    """Yield what a secret's statement gives as its value: also words whose quotes were forgotten."""
+    value = statement[_name_end(statement) :]
+    if value and value[0].keyword in ("RENAME", "OWNER"):
+        return
+    referring = False
+    for lexeme, following in zip_longest(value, value[1:]):
+        opens = following is not None and following.kind == "("
+        if opens and lexeme.keyword in _REFERENCES:
+            referring = True
+        elif lexeme.kind == ")":
+            referring = False
+        elif lexeme.kind in _WRITTEN and not referring and not opens and _telling(lexeme):
+            yield lexeme
+
+
+def _telling(lexeme: Lexeme) -> bool:
+    return lexeme.keyword not in ("AS", "SECRET") and lexeme.value.lower() not in ("base64", "hex")
+
+
+def _name_end(statement: Sequence[Lexeme]) -> int:
+    """Return where the name of a secret's statement ends."""
+    place = next(place for place, lexeme in enumerate(statement) if _says_secret(lexeme)) + 1
+    while place < len(statement) and statement[place].keyword in ("IF", "NOT", "EXISTS"):
+        place += 1
+    while place + 1 < len(statement) and statement[place + 1].kind == ".":
+        place += 2
+    return place + (place < len(statement) and statement[place].kind in ("WORD", "QUOTED"))
 
 
 def _is_of_secret(statement: Sequence[Lexeme]) -> bool:
@@ -57,12 +98,17 @@ def _is_of_secret(statement: Sequence[Lexeme]) -> bool:
     for lexeme in statement:
         if lexeme.kind not in ("WORD", "QUOTED", ".") or lexeme.keyword == "AS":
             return False
-        keyword = lexeme.keyword
-        if keyword in ("CONNECTION", "SOURCE", "SINK", "CLUSTER", "SELECT"):
+        if lexeme.keyword in _OTHERS:
             return False
-        if keyword == "SECRET" or (keyword not in grammar.keywords() and nearest(lexeme.text, ["SECRET"])):
+        if _says_secret(lexeme):
             return True
     return False
+
+
+def _says_secret(lexeme: Lexeme) -> bool:
+    if lexeme.keyword == "SECRET":
+        return True
+    return lexeme.keyword not in grammar.keywords() and nearest(lexeme.text, ["SECRET"]) is not None
 
 
 def _options(statement: Sequence[Lexeme]) -> Iterator[list[Lexeme]]:
@@ -83,8 +129,7 @@ def _value(option: Sequence[Lexeme]) -> Iterator[Lexeme]:
     if end == 0:
         return
     for before, lexeme in zip(option[end - 1 :], option[end:], strict=False):
-        literal = lexeme.kind in ("STRING", "HEX", "NUMBER", "QUOTED", "WORD")
-        if literal and lexeme.keyword != "SECRET" and before.keyword != "SECRET":
+        if lexeme.kind in _WRITTEN and lexeme.keyword != "SECRET" and before.keyword != "SECRET":
             yield lexeme
 
 

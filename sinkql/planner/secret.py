@@ -2,18 +2,81 @@
 
 from __future__ import annotations
 
+import base64
+
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError
 
 
 def plan_secret(full_name: str, statement: ast.CreateSecret) -> logical.Secret:
-    """Return the secret's name; raises SQ2610 for a reference to nothing."""
-    call = statement.value
-    if isinstance(call, ast.Call) and not all(argument.value for argument in call.arguments):
+    """Return the secret's name; raises what `check_secret` does."""
+    check_secret(statement.value)
+    return logical.Secret(full_name)
+
+
+def check_secret(value: ast.SecretValue) -> None:
+    """Raise SQ2610 for a reference to nothing, SQ2611 to SQ2614 for a literal that gives no text."""
+    if not isinstance(value, ast.Call) or not value.refers:
+        literal_text(value)
+    elif not all(argument.value for argument in value.arguments):
+        one = len(value.arguments) == 1
+        shown = "'…'" if one else "'…', '…'"
         raise SinkqlError(
             "SQ2610",
-            f"{call.function} takes a string that is not empty",
-            call.span,
-            hint=f"Write {call.function}('…') with what it names.",
+            f"{value.function} takes {'a string that is' if one else 'strings that are'} not empty",
+            value.span,
+            hint=f"Write {value.function}({shown}) with what it names.",
         )
-    return logical.Secret(full_name)
+
+
+def literal_text(value: ast.SecretValue) -> str:
+    """Return the text that a literal stands for; raises SQ2611 to SQ2614."""
+    match value:
+        case ast.Text():
+            return value.value
+        case ast.Joined():
+            return "".join(literal_text(part) for part in value.parts)
+        case ast.Call() if value.refers:
+            raise SinkqlError(
+                "SQ2614",
+                f"{value.function} stands alone: || joins text that is written down",
+                value.span,
+                hint="Create a secret for each part, and join them in the option: = 'id:' || SECRET name.",
+            )
+        case ast.Call(arguments=(text, encoding)):
+            return _decoded(text, encoding, value)
+    raise AssertionError(value.function)
+
+
+def _decoded(text: ast.Text, encoding: ast.Text, call: ast.Call) -> str:
+    # As in Postgres, white space in the text says nothing.
+    written = "".join(text.value.split())
+    try:
+        match encoding.value.lower():
+            case "base64":
+                found = base64.b64decode(written, validate=True)
+            case "hex":
+                found = bytes.fromhex(written)
+            case _:
+                raise SinkqlError(
+                    "SQ2612",
+                    f'decode knows no encoding "{encoding.value}"',
+                    encoding.span,
+                    hint="Use decode('…', 'base64') or decode('…', 'hex').",
+                )
+    except ValueError:
+        raise SinkqlError(
+            "SQ2611",
+            f"the text of decode is not {encoding.value.lower()}",
+            text.span,
+            hint="Check that all of it was copied.",
+        ) from None
+    try:
+        return found.decode()
+    except UnicodeDecodeError:
+        raise SinkqlError(
+            "SQ2613",
+            "decode gives bytes that are no UTF-8 text",
+            call.span,
+            hint="Leave decode out to keep the text as it is written.",
+        ) from None

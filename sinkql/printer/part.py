@@ -111,6 +111,10 @@ def value(given: ast.Value) -> str:
 
 def secret(given: ast.SecretValue) -> str:
     """Return what stands after CREATE SECRET … AS."""
-    if isinstance(given, ast.Call):
-        return f"{given.function}({', '.join(text(argument.value) for argument in given.arguments)})"
-    return value(given)
+    match given:
+        case ast.Text(value=written):
+            return text(written)
+        case ast.Call(function=function, arguments=arguments):
+            return f"{function}({', '.join(text(argument.value) for argument in arguments)})"
+        case ast.Joined(parts=parts):
+            return " || ".join(secret(each) for each in parts)

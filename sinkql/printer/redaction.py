@@ -12,14 +12,21 @@ _REDACTED = ast.Text("<redacted>")
 def without_secrets(statement: ast.Statement) -> ast.Statement:
     """Return the statement with '<redacted>' for a secret's literal, and for literals in options that take secrets."""
     match statement:
-        case ast.CreateSecret(value=ast.Text() | ast.Concat()):
-            return replace(statement, value=_REDACTED)
+        case ast.CreateSecret():
+            return replace(statement, value=_value(statement.value))
+        case ast.Alter(action=ast.SetSecret() as action):
+            return replace(statement, action=replace(action, value=_value(action.value)))
         case ast.CreateConnection() | ast.CreateCluster() | ast.CreateSource() | ast.CreateSink():
             return replace(statement, options=_all_hidden(statement.options))
         case ast.Explain(explainee=ast.CreateSink() as sink):
             return replace(statement, explainee=replace(sink, options=_all_hidden(sink.options)))
         case _:
             return statement
+
+
+def _value(value: ast.SecretValue) -> ast.SecretValue:
+    """Return what may be shown of a secret's value: a reference as it is."""
+    return value if isinstance(value, ast.Call) and value.refers else _REDACTED
 
 
 def _all_hidden(options: tuple[ast.Option, ...]) -> tuple[ast.Option, ...]:

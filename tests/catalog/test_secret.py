@@ -126,7 +126,7 @@ def test_bad_key_is_refused_without_being_shown(vault: Vault, monkeypatch: pytes
 
 
 def test_variable_is_read_when_asked_for(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
-    reference = Given("env_var", reference="SINKQL_TEST_SECRET")
+    reference = Given("env_var", arguments=("SINKQL_TEST_SECRET",))
     monkeypatch.delenv("SINKQL_TEST_SECRET", raising=False)
     assert _refused(vault, reference).code == "SQ4110"
     sealed = vault.seal("u1", reference)
@@ -136,7 +136,7 @@ def test_variable_is_read_when_asked_for(vault: Vault, monkeypatch: pytest.Monke
 
 def test_file_is_read_when_asked_for_without_its_last_newline(vault: Vault, tmp_path: Path) -> None:
     path = tmp_path / "secret.txt"
-    reference = Given("file", reference=str(path))
+    reference = Given("file", arguments=(str(path),))
     assert _refused(vault, reference).code == "SQ4111"
     path.write_text(_CANARY + "\n")
     assert vault.open("u1", "s", vault.seal("u1", reference)).reveal() == _CANARY
@@ -145,7 +145,7 @@ def test_file_is_read_when_asked_for_without_its_last_newline(vault: Vault, tmp_
 
 
 def test_references_need_no_key(vault: Vault, tmp_path: Path) -> None:
-    vault.seal("u1", Given("env_var", reference="X"))
+    vault.seal("u1", Given("env_var", arguments=("X",)))
     assert list(tmp_path.iterdir()) == []
 
 

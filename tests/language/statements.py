@@ -92,13 +92,17 @@ transforms = st.one_of(
 )
 modes = st.sampled_from([ast.Mode("upsert"), ast.Mode("append"), ast.Mode("append", changelog=False)])
 
+secret_calls = st.one_of(
+    st.builds(ast.Call, st.sampled_from(["env_var", "file", "aws_secret"]), texts.map(lambda text: (text,))),
+    st.builds(ast.Call, st.sampled_from(["keyring", "vault", "aws_secret", "decode"]), st.tuples(texts, texts)),
+)
 create_secrets = st.builds(
     ast.CreateSecret,
     names,
     st.one_of(
         texts,
-        st.lists(texts, min_size=2, max_size=3).map(lambda parts: ast.Concat(tuple(parts))),
-        st.builds(ast.Call, st.sampled_from(["env_var", "file"]), texts.map(lambda text: (text,))),
+        st.lists(st.one_of(texts, secret_calls), min_size=2, max_size=3).map(lambda parts: ast.Joined(tuple(parts))),
+        secret_calls,
     ),
     truths,
 )

@@ -5,37 +5,63 @@ from __future__ import annotations
 import pytest
 
 from sinkql.mask import mask
+from sinkql.parser.secret import holds_secret
+
+_WITH_SECRET = [
+    "CREATE SECRET s AS 'hunter22';",
+    "CREATE SECRET s AS $$hunter22$$;",
+    "CREATE SECRET s AS $x$hunter22$x$;",
+    "CREATE SECRET s AS 'a' || E'hunter22\\n';",
+    "CREATE SECRET IF NOT EXISTS a.\"b\" AS 'x'\n 'hunter22';",
+    "CREATE /* ' */ SECRET s 'hunter22';",
+    "/* /* */ ' */ CREATE SECRET s AS 'hunter22';",
+    "CREATE SECRET a AS 'x\\'; CREATE SECRET s AS 'hunter22';",
+    "CREATE SECRT s AS 'hunter22';",
+    "CREAT SECRET s AS 'hunter22';",
+    "CREATE OR REPLACE SECRET s AS 'hunter22';",
+    "ALTER SECRET s AS 'hunter22';",
+    "CREATE SECRET s AS 'hunter22",
+    "CREATE SECRET s AS E'hunter22\\x';",
+    "CREATE SECRET s AS decode('hunter22', 'base64');",
+    "CREATE SECRET s AS X'hunter22';",
+    "CREATE SECRET s AS 'x' || decode('hunter22', 'base64');",
+    "CREATE SECRET s AS vault('p', 'f') || 'hunter22';",
+    "CREATE SECRET s AS nope('hunter22');",
+    "CREATE SECRET s AS hunter22;",
+    'CREATE SECRET s AS "hunter22";',
+    "CREATE SECRET a.s = hunter22",
+    "CREATE SECRET s hunter22;",
+    "CREATE SECRET IF NOT EXISTS s hunter22-x",
+    "ALTER SECRET IF EXISTS s AS hunter22;",
+    "ALTER CONNECTION c SET (PASSWORD = 'hunter22');",
+    "CREATE CONNECTION c TO AWS (REGION = 'x', SESSION TOKEN = 'hunter22');",
+    "CREATE CONNECTION c TO AWS (ACCESS KEY ID 'hunter22'",
+    "CREATE CONNECTION c TO AWS (ACCESS KEY ID 'hunter22",
+    "CREATE CONNECTION c TO POSTGRES (PASSWORD = hunter22);",
+    "CREATE CONNECTION c TO POSTGRES (PASSWORD hunter22);",
+    'CREATE CONNECTION c TO POSTGRES (PASSWORD "hunter22");',
+    "CREATE CONECTION c FOR POSTGRES PASSWORD 'hunter22';",
+    "CREATE CONNECTION c TO ICEBERG CATALOG (CREDENTIAL = 'id:' || SECRET s || 'hunter22');",
+]
+
+_WITHOUT_SECRET = [
+    "SELECT 'a', user, \"b\" FROM t WHERE (user = 'c');",
+    "CREATE SECRET s AS env_var('TOKEN');",
+    "CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION c (NAMESPACE = 'n', TABLE 't');",
+    "CREATE CONNECTION c TO AWS (SECRET ACCESS KEY = SECRET s, REGION = 'x', CREDENTIAL SECRET \"Q\");",
+    "CREATE SORCE s FROM FILES (PATH '/x');",
+    "CREATE SECRET s AS keyring('service', 'name');",
+    "CREATE SECRET s AS VAULT ( 'kv/path', 'field' );",
+    "ALTER SECRET s AS aws_secret('id', 'field');",
+    "ALTER SECRET s RENAME TO other;",
+    "ALTER SECRET s OWNER TO joe;",
+    "DROP SECRET a, b CASCADE;",
+    "COMMENT ON SECRET s IS 'what it is for';",
+    "SHOW SECRETS LIKE 'x';",
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "CREATE SECRET s AS 'hunter22';",
-        "CREATE SECRET s AS $$hunter22$$;",
-        "CREATE SECRET s AS $x$hunter22$x$;",
-        "CREATE SECRET s AS 'a' || E'hunter22\\n';",
-        "CREATE SECRET IF NOT EXISTS a.\"b\" AS 'x'\n 'hunter22';",
-        "CREATE /* ' */ SECRET s 'hunter22';",
-        "/* /* */ ' */ CREATE SECRET s AS 'hunter22';",
-        "CREATE SECRET a AS 'x\\'; CREATE SECRET s AS 'hunter22';",
-        "CREATE SECRT s AS 'hunter22';",
-        "CREAT SECRET s AS 'hunter22';",
-        "CREATE OR REPLACE SECRET s AS 'hunter22';",
-        "ALTER SECRET s AS 'hunter22';",
-        "CREATE SECRET s AS 'hunter22",
-        "CREATE SECRET s AS E'hunter22\\x';",
-        "CREATE SECRET s AS decode('hunter22', 'base64');",
-        "CREATE SECRET s AS X'hunter22';",
-        "CREATE CONNECTION c TO AWS (REGION = 'x', SESSION TOKEN = 'hunter22');",
-        "CREATE CONNECTION c TO AWS (ACCESS KEY ID 'hunter22'",
-        "CREATE CONNECTION c TO AWS (ACCESS KEY ID 'hunter22",
-        "CREATE CONNECTION c TO POSTGRES (PASSWORD = hunter22);",
-        "CREATE CONNECTION c TO POSTGRES (PASSWORD hunter22);",
-        'CREATE CONNECTION c TO POSTGRES (PASSWORD "hunter22");',
-        "CREATE CONECTION c FOR POSTGRES PASSWORD 'hunter22';",
-        "CREATE CONNECTION c TO ICEBERG CATALOG (CREDENTIAL = 'id:' || SECRET s || 'hunter22');",
-    ],
-)
+@pytest.mark.parametrize("text", _WITH_SECRET)
 def test_secret_is_covered_in_place(text: str) -> None:
     masked = mask(text).text
     assert "hunter22" not in masked
@@ -43,19 +69,38 @@ def test_secret_is_covered_in_place(text: str) -> None:
     assert text.count("\n") == masked.count("\n")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT 'a', user, \"b\" FROM t WHERE (user = 'c');",
-        "CREATE SECRET s AS env_var('TOKEN');",
-        "CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION c (NAMESPACE = 'n', TABLE 't');",
-        "CREATE CONNECTION c TO AWS (SECRET ACCESS KEY = SECRET s, REGION = 'x', CREDENTIAL SECRET \"Q\");",
-        "CREATE SORCE s FROM FILES (PATH '/x');",
-    ],
-)
+@pytest.mark.parametrize("text", _WITHOUT_SECRET)
 def test_the_rest_stays_readable(text: str) -> None:
     assert text == mask(text).text
 
 
 def test_literal_of_a_secret_is_taken_out_of_messages() -> None:
     assert mask("CREATE SECRET s AS 'hunter22'; CREATE SECRET t AS 'abc';").literals == ("hunter22",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *_WITH_SECRET,
+        "-- CREATE SECRET s AS 'hunter22'",
+        "SHOW SINKS; /* CREATE SECRET s AS 'hunter22'; */",
+        "CREATE SECRET s AS '",
+        "CREATE SECRET s AS $$hunter",
+        "CREATE CONNECTION c TO POSTGRES (PASSWORD '",
+        "SHOW SINKS; CREATE SECRET s AS 'hunter22'",
+    ],
+)
+def test_text_with_a_secret_is_known(text: str) -> None:
+    assert holds_secret(text)
+
+
+@pytest.mark.parametrize("text", [*_WITHOUT_SECRET, "", "CREATE SECRET", "CREATE SECRET s AS"])
+def test_text_without_a_secret_is_known(text: str) -> None:
+    assert not holds_secret(text)
+
+
+def test_encoding_of_a_secret_stays_readable() -> None:
+    assert (
+        mask("CREATE SECRET s AS decode('hunter22', 'base64');").text
+        == "CREATE SECRET s AS decode('********', 'base64');"
+    )

@@ -6,9 +6,13 @@ import pickle
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 import sinkql
 from session.script import fails
+from sinkql.catalog import schema
+from sinkql.catalog.secret import Given, SecretValue
+from sinkql.catalog.store import ChangedError
 from sinkql.errors import SinkqlError, as_data, render
 from sinkql.mask import mask
 from sinkql.session import Session
@@ -106,3 +110,58 @@ def test_program_holds_no_literal() -> None:
     program = sinkql.compile(f"CREATE SECRET a AS '{_CANARY}';")
     assert _CANARY not in program.to_json()
     assert _CANARY not in repr(program)
+
+
+_OTHER = "canary-rotated-11"
+
+
+def test_rotated_secret_has_its_new_value_and_keeps_its_users(session: Session, folder: Path) -> None:
+    session.execute(
+        f"CREATE SECRET a AS '{_CANARY}';"
+        "CREATE CONNECTION w TO AWS (ACCESS KEY ID = SECRET a, SECRET ACCESS KEY = SECRET a);"
+    )
+    before = session.catalog.plans
+    session.catalog.rotate("materialize.public.a", Given("literal", SecretValue(_OTHER)))
+    assert session.world.secret("materialize.public.a") == _OTHER
+    with Session(folder) as other:
+        assert other.world.secret("materialize.public.a") == _OTHER
+        assert other.execute("SHOW CONNECTIONS")[0].rows[0][0] == "w"
+    session.catalog.refresh()
+    assert session.catalog.plans is not before
+    assert all(_OTHER.encode() not in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_rotation_may_change_the_kind(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SINKQL_TEST_SECRET", _OTHER)
+    session.execute(f"CREATE SECRET a AS '{_CANARY}';")
+    session.catalog.rotate("materialize.public.a", Given("env_var", arguments=("SINKQL_TEST_SECRET",)))
+    assert "env_var('SINKQL_TEST_SECRET')" in str(session.execute("SHOW CREATE SECRET a")[0].rows)
+    assert session.world.secret("materialize.public.a") == _OTHER
+    session.catalog.rotate("materialize.public.a", Given("literal", SecretValue("third")))
+    assert "'<redacted>'" in str(session.execute("SHOW CREATE SECRET a")[0].rows)
+    assert session.world.secret("materialize.public.a") == "third"
+
+
+def test_old_value_put_back_into_the_file_does_not_open(session: Session) -> None:
+    session.execute(f"CREATE SECRET a AS '{_CANARY}';")
+    table = schema.secrets
+    with session.catalog.database.read() as connection:
+        old = connection.execute(sa.select(table)).one()
+    session.catalog.rotate("materialize.public.a", Given("literal", SecretValue(_OTHER)))
+    with session.catalog.database.write() as connection:
+        connection.execute(table.update().values(nonce=old.nonce, ciphertext=old.ciphertext))
+    with pytest.raises(SinkqlError) as raised:
+        session.world.secret("materialize.public.a")
+    assert raised.value.code == "SQ4108"
+
+
+def test_rotation_is_refused_where_the_catalog_moved_or_the_secret_is_gone(session: Session, folder: Path) -> None:
+    session.execute(f"CREATE SECRET a AS '{_CANARY}';")
+    Session(folder).execute("CREATE SECRET b AS 'x';")
+    with pytest.raises(ChangedError):
+        session.catalog.rotate("materialize.public.a", Given("literal", SecretValue(_OTHER)))
+    session.catalog.refresh()
+    with pytest.raises(SinkqlError) as raised:
+        session.catalog.rotate("materialize.public.nope", Given("literal", SecretValue(_OTHER)))
+    assert raised.value.code == "SQ2001"
+    assert session.world.secret("materialize.public.a") == _CANARY
