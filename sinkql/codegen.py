@@ -61,6 +61,11 @@ def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: s
     )
 
 
+def lower_relation(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> physical.Operator:
+    """Return the operators that give the rows of a source or a view, which need not be in the catalog."""
+    return _Lowering(catalog).operator(item)
+
+
 def _columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
     return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
 
@@ -89,6 +94,10 @@ class _Lowering:
 
     def item(self, name: str) -> physical.Operator:
         item = self.catalog.item(name)
+        assert isinstance(item, logical.Source | logical.View)
+        return self.operator(item)
+
+    def operator(self, item: logical.Source | logical.View) -> physical.Operator:
         if isinstance(item, logical.Source):
             return physical.Read(
                 source=item.name,
@@ -98,14 +107,14 @@ class _Lowering:
                 change=item.shape.change.value,
                 connection=self.connection(item.connection) if item.connection else None,
             )
-        assert isinstance(item, logical.View)
         body = _View(self, item.name, self._query_offset(item.name)).relation(item.relation)
         return _renamed(body, item.relation.shape.columns, item.shape.columns)
 
     def _query_offset(self, name: str) -> int:
         """Return what to add to a span of the view's query to point into its printed statement."""
         entry = self.catalog.entry(name)
-        assert entry is not None
+        if entry is None:
+            return 0  # a query that is in no catalog is its own text
         assert isinstance(entry.statement, ast.CreateView)
         text = self.texts.setdefault(name, to_sql(entry.statement))
         return text.index(entry.statement.query.text) - entry.statement.query.span.start

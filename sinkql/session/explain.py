@@ -1,4 +1,4 @@
-"""EXPLAIN → the text or JSON of a stage: syntax, meaning, job, or the job's Spark SQL."""
+"""EXPLAIN → a stage as text, JSON or a graph: syntax, meaning, the work, or the work's Spark SQL."""
 
 from __future__ import annotations
 
@@ -10,67 +10,69 @@ import msgspec
 
 from sinkql import ast, logical, physical
 from sinkql.catalog.store import Catalog
-from sinkql.codegen import lower, lower_sink
+from sinkql.codegen import lower, lower_relation, lower_sink
 from sinkql.errors import SinkqlError
-from sinkql.explain import spark_sql, to_text
+from sinkql.explain import Plan, spark_sql, to_dot, to_text, without_literals
 from sinkql.planner import plan
 from sinkql.planner.later import later
 from sinkql.planner.name import find
 from sinkql.session.result import Result
 
-Explained = ast.Statement | logical.Item | physical.Job
 _QUERY = "explained_query"
+_STAGES = ("RAW", "OPTIMIZED", "PHYSICAL", "SPARK SQL")
+_USE = "Use RAW PLAN, OPTIMIZED PLAN, PHYSICAL PLAN or SPARK SQL, AS TEXT, AS JSON or AS DOT."
 
 
 def explain(statement: ast.Explain, catalog: Catalog) -> Result:
-    """Give a stage of what EXPLAIN names, as one column of lines."""
-    text = _text(statement, catalog)
-    rows = tuple((line,) for line in text.splitlines())
+    """Give a stage of what EXPLAIN names, as one column of lines; SQ2970 for a stage that there is not."""
+    if statement.stage not in _STAGES:
+        raise SinkqlError("SQ2970", f"EXPLAIN {statement.stage} is not supported yet", statement.span, hint=_USE)
+    if statement.options:
+        span = statement.options[0].name_span
+        raise SinkqlError("SQ2970", "EXPLAIN … WITH (…) is not supported yet", span, hint="Leave it out.")
+    rows = tuple((line,) for line in _text(statement, catalog).splitlines())
     return Result("EXPLAIN", columns=("plan",), rows=rows)
 
 
 def _text(statement: ast.Explain, catalog: Catalog) -> str:
     value = _explained(statement, catalog)
+    if statement.output == "DOT":
+        return to_dot(value)
     if statement.stage == "SPARK SQL":
-        if not isinstance(value, physical.Job):
-            raise _no_job(statement)
-        return spark_sql(value)
-    return to_text(value) if statement.output == "TEXT" else json.dumps(_data(value), indent=2)
+        assert isinstance(value, physical.Job | physical.Operator)
+        text = spark_sql(value)
+        return json.dumps({"spark_sql": text}, indent=2) if statement.output == "JSON" else text
+    return json.dumps(without_literals(_data(value)), indent=2) if statement.output == "JSON" else to_text(value)
 
 
-def _explained(statement: ast.Explain, catalog: Catalog) -> Explained:
-    explainee = statement.explainee
+def _explained(statement: ast.Explain, catalog: Catalog) -> Plan:
+    explainee, plans = statement.explainee, catalog.plans
+    if isinstance(explainee, ast.Subscribe):
+        raise later(explainee)
     if isinstance(explainee, ast.ItemRef):
-        entry = find(catalog.plans, explainee.name, explainee.kind)
+        entry = find(plans, explainee.name, explainee.kind)
         if statement.stage == "RAW":
             return entry.statement
-        item = catalog.plans.item(entry.name)
+        item = plans.item(entry.name)
         assert item is not None
-        if isinstance(item, logical.Sink) and statement.stage != "OPTIMIZED":
-            return lower(entry.name, catalog.plans)
-        return item
+        work = lower(entry.name, plans) if isinstance(item, logical.Sink) else item
+        return item if statement.stage == "OPTIMIZED" else _work(work, catalog)
     if isinstance(explainee, ast.Query):
         explainee = ast.CreateView(ast.Name((ast.Ident(_QUERY),)), explainee)
     if statement.stage == "RAW":
         return explainee
-    if isinstance(explainee, ast.Subscribe):
-        raise later(explainee)
-    item = plan(explainee, {}, catalog.plans, catalog.registry).item
-    if isinstance(item, logical.Sink) and statement.stage != "OPTIMIZED":
-        return lower_sink(item, catalog.plans)
-    return item
+    item = plan(explainee, {}, plans, catalog.registry).item
+    if statement.stage == "OPTIMIZED":
+        return item
+    return _work(lower_sink(item, plans) if isinstance(item, logical.Sink) else item, catalog)
 
 
-def _no_job(statement: ast.Explain) -> SinkqlError:
-    return SinkqlError(
-        "SQ2954",
-        "EXPLAIN SPARK SQL of what is no sink is not supported yet",
-        statement.explainee.span,
-        hint="Name a sink that reads it, as in EXPLAIN SPARK SQL FOR SINK name.",
-    )
+def _work(found: logical.Item | physical.Job, catalog: Catalog) -> Plan:
+    """Return what a source or a view does; of what does no work by itself, what it means."""
+    return lower_relation(found, catalog.plans) if isinstance(found, logical.Source | logical.View) else found
 
 
-def _data(value: Explained) -> Any:
-    if isinstance(value, physical.Job):
+def _data(value: Plan) -> Any:
+    if isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
     return msgspec.to_builtins(asdict(value), enc_hook=str)

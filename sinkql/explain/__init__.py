@@ -1,0 +1,44 @@
+"""Any plan → an indented tree, or a graph: a statement's syntax, an item's meaning, a job.
+
+* `syntax`, `item`, `job`: each vocabulary to a tree.
+* `tree`: the tree to text or to DOT.
+* `word`: names, values and options.
+
+Nothing in it depends on when or where it was made.
+"""
+
+from __future__ import annotations
+
+from sinkql import ast, logical, physical
+from sinkql.explain.item import sink_tree, view_tree
+from sinkql.explain.job import job_tree, operator_tree
+from sinkql.explain.job import spark_sql as spark_sql
+from sinkql.explain.syntax import node_tree
+from sinkql.explain.tree import Tree, dot, lines
+from sinkql.explain.word import without_literals as without_literals
+
+Plan = ast.Statement | logical.Item | physical.Job | physical.Operator
+
+
+def to_text(plan: Plan) -> str:
+    """Return a plan as an indented tree, without a newline at its end."""
+    return "\n".join(lines(_tree(plan)))
+
+
+def to_dot(plan: Plan) -> str:
+    """Return a plan as a graph in the DOT language."""
+    return dot(_tree(plan))
+
+
+def _tree(plan: Plan) -> Tree:
+    match plan:
+        case physical.Job():
+            return job_tree(plan)
+        case physical.Read() | physical.Map() | physical.Union() | physical.Aggregate() | physical.Pick():
+            return operator_tree(plan)
+        case logical.View():
+            return view_tree(plan)
+        case logical.Sink():
+            return sink_tree(plan)
+        case _:
+            return node_tree(plan)

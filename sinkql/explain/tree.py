@@ -1,0 +1,57 @@
+"""A plan as a tree of titles and details → indented text, or a graph for Graphviz."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Hold a node: what it is, then its details (texts) and the nodes below it, in their order."""
+
+    title: str
+    parts: tuple[str | Tree, ...] = ()
+
+
+def tree(title: str, *parts: str | Tree | Iterable[str | Tree] | None) -> Tree:
+    """Return a node; None among the parts stands for nothing, an iterable for all that is in it."""
+    found: list[str | Tree] = []
+    for part in parts:
+        match part:
+            case None:
+                pass
+            case str() | Tree():
+                found.append(part)
+            case _:
+                found.extend(part)
+    return Tree(title, tuple(found))
+
+
+def lines(node: Tree) -> Iterator[str]:
+    """Yield the node as text, two spaces further in a level."""
+    yield node.title
+    for part in node.parts:
+        inner = lines(part) if isinstance(part, Tree) else iter([part])
+        yield from (f"  {line}" for line in inner)
+
+
+def dot(node: Tree) -> str:
+    """Return the node as a graph in the DOT language: a box a node, arrows from inputs to what reads them."""
+    return "\n".join(["digraph plan {", "  rankdir = BT;", "  node [shape = box];", *_boxes(node, [0]), "}"])
+
+
+def _boxes(node: Tree, count: list[int]) -> Iterator[str]:
+    number = count[0]
+    details = [node.title, *(part for part in node.parts if isinstance(part, str))]
+    label = "\\l".join(_escaped(detail) for detail in details)
+    yield f'  n{number} [label = "{label}\\l"];'
+    for part in node.parts:
+        if isinstance(part, Tree):
+            count[0] += 1
+            yield f"  n{count[0]} -> n{number};"
+            yield from _boxes(part, count)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\l")
