@@ -11,7 +11,7 @@ RESERVED = frozenset(
 QUOTED = RESERVED | frozenset(
     {
         "TRUE", "FALSE", "NULL", "ARRAY", "CASE", "CAST", "NOT", "IF", "IN", "ALL", "DEFAULT", "SECRET", "INTERVAL",
-        "MAP", "SESSION", "LOCAL", "PRIMARY",
+        "MAP", "SESSION", "LOCAL", "PRIMARY", "CONSTRAINT", "FOREIGN", "ON",
     }
 )  # fmt: skip
 """Words that are printed in quotes: reserved, or a keyword somewhere where a name may stand too."""

@@ -2,9 +2,10 @@
 
 * `lexical` (with `literal`): text to lexemes; strings, comments and names are whole and valid after it.
 * `grammar`: the files of the grammar to Lark's tables.
-* `reader`: one statement's lexemes to Lark's tree; here a word becomes a keyword or a name.
+* `reader` (with `automaton`, `lookahead`): one statement's lexemes to Lark's tree; here a word becomes
+  a keyword or a name.
 * `complaint` (with `refusal`): a token that cannot stand there to an error.
-* `build` (with `build_secret`, `build_source`, `build_sink`, `value`, `tree`): the tree to a statement.
+* `build` (with `build_secret`, `build_table`, `build_source`, `build_sink`, `value`, `tree`): the tree to a statement.
 * `secret`: text, right or wrong, to where it holds secrets.
 """
 

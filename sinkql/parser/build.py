@@ -10,6 +10,7 @@ from sinkql.parser import tree, value
 from sinkql.parser.build_secret import secret_value
 from sinkql.parser.build_sink import sink
 from sinkql.parser.build_source import source
+from sinkql.parser.build_table import database, index, schema, table
 from sinkql.parser.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
 
 _STAGES = {
@@ -34,6 +35,14 @@ def statement(node: Node) -> ast.Statement:
             )
         case "create_source":
             return source(node)
+        case "create_database":
+            return database(node)
+        case "create_schema":
+            return schema(node)
+        case "create_table":
+            return table(node)
+        case "create_index":
+            return index(node)
         case "create_view":
             return _view(node)
         case "create_sink":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from lark import Token, Tree
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
 from sinkql.parser import tree, value
 from sinkql.parser.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
+from sinkql.words import RESERVED
 
 
 def source(node: Node) -> ast.CreateSource:
@@ -40,10 +43,15 @@ def _column(node: Node) -> ast.ColumnDef:
     type_ = child(node, "type")
     return ast.ColumnDef(
         name=ident(the_token(node, "NAME")),
-        type=ast.TypeName(_type_text(type_), span(type_)) if type_ is not None else None,
+        type=type_name(type_) if type_ is not None else None,
         not_null=child(node, "not_null") is not None,
         span=span(node),
     )
+
+
+def type_name(node: Node) -> ast.TypeName:
+    """Return the data type that a `type` node is."""
+    return ast.TypeName(_type_text(node), span(node))
 
 
 def _type_text(node: Node) -> str:
@@ -52,13 +60,23 @@ def _type_text(node: Node) -> str:
         match part:
             case Token():
                 text += f" {part}"
+            case Tree(data="type_name"):
+                text += ".".join(_type_part(each) for each in tree.tokens(part, "NAME"))
+            case Tree(data="type_map"):
+                text += f"map[{'=>'.join(_type_text(each) for each in children(part, 'type'))}]"
             case Tree(data="type_arguments"):
                 text += "(" + ",".join(str(each) for each in part.children) + ")"
             case Tree(data="type_zone"):
                 text += " with time zone"
             case _:
                 text += "[]"
-    return text.strip()
+    return text
+
+
+def _type_part(name: Token) -> str:
+    """Return a type's name, in quotes if it would read as something else."""
+    plain = re.fullmatch(r"[a-z_\u0080-\U0010ffff][a-z0-9_$\u0080-\U0010ffff]*", name) and name == name.lower()
+    return str(name) if plain and name.upper() not in RESERVED else '"' + name.replace('"', '""') + '"'
 
 
 def _included(node: Node) -> ast.Include:

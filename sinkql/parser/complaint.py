@@ -19,6 +19,8 @@ _DESCRIBED = {
     "NUMBER": "a number",
     "CONDITION": "a condition",
     "QUERY": "SELECT",
+    "EXPRESSION": "an expression",
+    "EXPRESSIONS": "an expression",
     "CSV_WITH": "WITH",
 }
 _VALUE = frozenset({"NAME", "STRING", "NUMBER"})

@@ -10,7 +10,8 @@ from typing import Any
 
 from lark import Lark
 from lark.lexer import Lexer, Token
-from lark.parsers.lalr_interactive_parser import InteractiveParser
+
+from sinkql.parser.automaton import Automaton
 
 
 class _Unused(Lexer):
@@ -51,6 +52,6 @@ def keywords() -> frozenset[str]:
     return frozenset(terminal.name for terminal in _lark().terminals if terminal.pattern.value.isalpha())
 
 
-def start() -> InteractiveParser:
-    """Return a parser that stands before a statement."""
-    return _lark().parse_interactive()
+def start() -> Automaton:
+    """Return what stands before a statement."""
+    return Automaton(_lark().parse_interactive().parser_state.parse_conf)

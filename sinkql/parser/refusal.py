@@ -26,9 +26,7 @@ class Refusal:
     hint: str
 
 
-_ITEMS = (
-    "TABLE|INDEX|DEFAULT INDEX|SCHEMA|DATABASE|ROLE|USER|TYPE|NETWORK POLICY|FUNCTION|METRIC SINK|DEFAULT PRIVILEGES"
-)
+_ITEMS = "ROLE|USER|TYPE|NETWORK POLICY|FUNCTION|METRIC SINK|DEFAULT PRIVILEGES"
 _SHOWN = (
     "TABLES|INDEXES|SCHEMAS|DATABASES|ROLES|TYPES|COLUMNS|OBJECTS|SUBSOURCES|PRIVILEGES|ROLE MEMBERSHIP"
     "|CLUSTER REPLICAS|NETWORK POLICIES|DEFAULT PRIVILEGES"
@@ -65,10 +63,13 @@ _REFUSALS = (
     Refusal("", "RESET|DISCARD", "SQ2966", "{0} is not supported yet", "Use SET name = DEFAULT."),
     Refusal("ALTER SYSTEM", "RESET", "SQ2966", "{0} is not supported yet", "Use ALTER SYSTEM SET name = DEFAULT."),
     Refusal(
-        "(CREATE|DROP)( OR REPLACE)?( TEMP| TEMPORARY)?", _ITEMS, "SQ2967",
-        "{0} is not supported yet", _USE_ITEMS,
+        "(CREATE|DROP)( OR REPLACE)?", _ITEMS, "SQ2967", "{0} is not supported yet", _USE_ITEMS
     ),
-    Refusal("SHOW( REDACTED)? CREATE", _ITEMS, "SQ2967", "{0} is not supported yet", _USE_ITEMS),
+    Refusal("DROP", "TABLE|INDEX|SCHEMA|DATABASE", "SQ2967", "{0} is not supported yet", _USE_ITEMS),
+    Refusal(
+        "SHOW( REDACTED)? CREATE", f"TABLE|INDEX|SCHEMA|DATABASE|{_ITEMS}", "SQ2967", "{0} is not supported yet",
+        _USE_ITEMS,
+    ),
     Refusal("SHOW", _SHOWN, "SQ2967", "SHOW {0} is not supported yet", "Query the catalog: SELECT * FROM mz_sinks."),
     Refusal(
         "SHOW CLUSTER", "REPLICAS", "SQ2967", "SHOW CLUSTER REPLICAS is not supported yet",

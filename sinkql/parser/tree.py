@@ -59,6 +59,11 @@ def ident(found: Token) -> ast.Ident:
     return ast.Ident(str(found), span(found))
 
 
+def expression(found: Token) -> ast.Expression:
+    """Return the expression, or the list of them, that an EXPRESSION or EXPRESSIONS token is."""
+    return ast.Expression(str(found), span(found))
+
+
 def idents(node: Node) -> tuple[ast.Ident, ...]:
     """Return all NAME tokens of a node."""
     return tuple(ident(each) for each in tokens(node, "NAME"))

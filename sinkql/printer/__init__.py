@@ -1,6 +1,7 @@
 """ast → canonical SQL: parsed again, it is the same statement.
 
 * `redaction`: a statement to the same without its secrets.
+* `table`: tables and indexes.
 * `part`: names, values and options to their text.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from sinkql import ast, words
 from sinkql.printer import part
 from sinkql.printer.redaction import without_secrets
+from sinkql.printer.table import create_index, create_table
 
 _STAGES = {
     "RAW": "RAW PLAN",
@@ -61,12 +63,16 @@ def _statement(statement: ast.Statement) -> str:
             return _explain(statement)
         case ast.Select():
             return statement.query.text
+        case ast.CreateDatabase():
+            return f"CREATE DATABASE {_guard(statement)}{part.ident(statement.name)}"
+        case ast.CreateSchema():
+            return f"CREATE SCHEMA {_guard(statement)}{part.name(statement.name)}"
+        case ast.CreateTable():
+            return create_table(statement)
+        case ast.CreateIndex():
+            return create_index(statement)
         case (
-            ast.CreateDatabase()
-            | ast.CreateSchema()
-            | ast.CreateTable()
-            | ast.CreateIndex()
-            | ast.Alter()
+            ast.Alter()
             | ast.Insert()
             | ast.Update()
             | ast.Delete()

@@ -120,9 +120,7 @@ def _run(text: str, catalog: MemoryCatalog, *, verbose: bool) -> str:
 
 def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, verbose: bool) -> list[str]:
     match statement:
-        case ast.CreateSecret() | ast.CreateConnection() | ast.CreateCluster() | ast.CreateSource() | ast.CreateView():
-            planned = catalog.add(statement, {})
-        case ast.CreateSink():
+        case _ if isinstance(statement, ast.Create):
             planned = catalog.add(statement, {})
         case ast.Drop():
             dropping = plan_drop(statement, catalog, catalog.dependents)

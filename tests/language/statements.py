@@ -70,6 +70,73 @@ columns = st.one_of(
     st.builds(ast.ColumnDef, idents),
     st.builds(ast.ColumnDef, idents, st.builds(ast.TypeName, st.sampled_from(_TYPES)), truths),
 )
+_TYPES_OF_TABLES = ["map[text=>bigint list]", "pg_catalog.int4", '"Of me"', "timestamp without time zone", "text[][]"]
+types = st.builds(ast.TypeName, st.sampled_from(_TYPES + _TYPES_OF_TABLES))
+expressions = st.builds(
+    ast.Expression,
+    st.sampled_from(
+        [
+            "1",
+            "a || ',' || b(c, d)",
+            "CASE WHEN a THEN b ELSE c END",
+            "(a)",
+            "x IS NOT NULL",
+            "a IS DISTINCT FROM b",
+            "now()::timestamp with time zone",
+            "d AT TIME ZONE 'utc'",
+            "sum(x) FILTER (WHERE y)",
+            "INTERVAL '1' DAY TO SECOND",
+            "a NOT IN (1, 2)",
+            "NULL",
+        ]
+    ),
+)
+_constraint_names = st.one_of(st.none(), idents)
+_column_constraints = st.one_of(
+    st.builds(ast.ColumnConstraint, st.sampled_from(["NULL", "PRIMARY KEY", "UNIQUE"]), _constraint_names),
+    st.builds(ast.ColumnConstraint, st.sampled_from(["DEFAULT", "CHECK"]), _constraint_names, expressions),
+    st.builds(ast.ColumnConstraint, st.just("REFERENCES"), _constraint_names, table=names, referenced=ident_tuples),
+)
+table_columns = st.builds(
+    ast.ColumnDef,
+    idents,
+    types,
+    truths,
+    st.one_of(st.none(), names),
+    st.lists(_column_constraints, max_size=3).map(tuple),
+)
+table_constraints = st.one_of(
+    st.builds(ast.TableConstraint, st.sampled_from(["PRIMARY KEY", "UNIQUE"]), ident_tuples, _constraint_names),
+    st.builds(ast.TableConstraint, st.just("CHECK"), name=_constraint_names, expression=expressions),
+    st.builds(
+        ast.TableConstraint,
+        st.just("FOREIGN KEY"),
+        ident_tuples,
+        _constraint_names,
+        table=names,
+        referenced=ident_tuples,
+    ),
+)
+create_tables = st.builds(
+    ast.CreateTable,
+    names,
+    st.lists(table_columns, max_size=3).map(tuple),
+    st.lists(table_constraints, max_size=2).map(tuple),
+    any_options,
+    truths,
+    truths,
+)
+create_indexes = st.builds(
+    ast.CreateIndex,
+    names,
+    st.one_of(st.none(), idents),
+    st.one_of(st.none(), st.lists(expressions, min_size=1, max_size=3).map(tuple)),
+    st.one_of(st.none(), idents),
+    any_options,
+    truths,
+)
+schema_names = st.lists(idents, min_size=1, max_size=2).map(lambda parts: ast.Name(tuple(parts)))
+
 formats = st.one_of(
     st.builds(ast.Format, st.just("JSON"), array=truths),
     st.builds(ast.Format, st.sampled_from(["PARQUET", "AVRO", "TEXT", "BYTES", "CSV"])),
@@ -200,6 +267,10 @@ statements = st.one_of(
     _sources(),
     _views(),
     create_sinks,
+    create_tables,
+    create_indexes,
+    st.builds(ast.CreateSchema, schema_names, truths),
+    st.builds(ast.CreateDatabase, idents, truths),
     st.builds(ast.Drop, _KINDS, st.lists(names, min_size=1, max_size=2).map(tuple), truths, truths),
     shows,
     st.builds(ast.ShowCreate, _KINDS, names, truths),

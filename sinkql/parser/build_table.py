@@ -1,0 +1,124 @@
+"""The trees of CREATE TABLE, INDEX, SCHEMA and DATABASE → ast."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.errors import SinkqlError
+from sinkql.parser import tree, value
+from sinkql.parser.build_source import type_name
+from sinkql.parser.tree import Node, child, children, ident, span, the_name, the_token, token
+
+_KINDS = {
+    "nullable": "NULL",
+    "default_value": "DEFAULT",
+    "primary": "PRIMARY KEY",
+    "unique": "UNIQUE",
+    "references": "REFERENCES",
+    "check": "CHECK",
+    "foreign": "FOREIGN KEY",
+}
+_SCHEMA_PARTS = 2
+
+
+def table(node: Node) -> ast.CreateTable:
+    """Return the statement of a `create_table` node."""
+    parts = children(node, "table_parts")[0]
+    return ast.CreateTable(
+        name=the_name(node),
+        columns=tuple(_column(each) for each in children(parts, "table_column")),
+        constraints=tuple(_table_constraint(each) for each in children(parts, "table_constraint")),
+        with_options=with_or_empty(node),
+        temporary=child(node, "temporary") is not None,
+        if_not_exists=child(node, "if_not_exists") is not None,
+        span=span(node),
+    )
+
+
+def index(node: Node) -> ast.CreateIndex:
+    """Return the statement of a `create_index` node."""
+    name, key = token(node, "NAME"), child(node, "index_key")
+    return ast.CreateIndex(
+        relation=the_name(node),
+        name=ident(name) if name is not None else None,
+        key=tuple(tree.expression(each) for each in tree.tokens(key, "EXPRESSION")) if key is not None else None,
+        cluster=tree.cluster(node),
+        with_options=with_or_empty(node),
+        if_not_exists=child(node, "if_not_exists") is not None,
+        span=span(node),
+    )
+
+
+def database(node: Node) -> ast.CreateDatabase:
+    """Return the statement of a `create_database` node."""
+    return ast.CreateDatabase(ident(the_token(node, "NAME")), child(node, "if_not_exists") is not None, span(node))
+
+
+def schema(node: Node) -> ast.CreateSchema:
+    """Return the statement of a `create_schema` node; raises SQ1022 for a name of more than two parts."""
+    name = the_name(node)
+    if len(name.parts) > _SCHEMA_PARTS:
+        raise SinkqlError(
+            "SQ1022",
+            f"a schema's name has at most {_SCHEMA_PARTS} parts, this has {len(name.parts)}",
+            name.span,
+            hint="Write database.schema.",
+        )
+    return ast.CreateSchema(name, child(node, "if_not_exists") is not None, span(node))
+
+
+def with_or_empty(node: Node) -> tuple[ast.Option, ...]:
+    """Return the options of a WITH whose brackets may be empty."""
+    found = child(node, "with_or_empty")
+    return value.with_options(found) if found is not None else ()
+
+
+def _column(node: Node) -> ast.ColumnDef:
+    rules = [(each, _rule(each)) for each in children(node, "column_constraint")]
+    return ast.ColumnDef(
+        name=ident(the_token(node, "NAME")),
+        type=type_name(children(node, "type")[0]),
+        not_null=any(rule.data == "not_null" for _, rule in rules),
+        collation=tree.child_name(node, "collation"),
+        constraints=tuple(_column_constraint(each, rule) for each, rule in rules if rule.data != "not_null"),
+        span=span(node),
+    )
+
+
+def _column_constraint(node: Node, rule: Node) -> ast.ColumnConstraint:
+    referenced = child(rule, "columns")
+    return ast.ColumnConstraint(
+        _KINDS[rule.data],
+        name=_constraint_name(node),
+        expression=_expression(rule),
+        table=tree.child_name(rule),
+        referenced=tree.idents(referenced) if referenced is not None else (),
+        span=span(node),
+    )
+
+
+def _table_constraint(node: Node) -> ast.TableConstraint:
+    rule = _rule(node)
+    columns, references = child(rule, "columns"), child(rule, "references")
+    return ast.TableConstraint(
+        _KINDS[rule.data],
+        columns=tree.idents(columns) if columns is not None else (),
+        name=_constraint_name(node),
+        expression=_expression(rule),
+        table=the_name(references) if references is not None else None,
+        referenced=tree.idents(children(references, "columns")[0]) if references is not None else (),
+        span=span(node),
+    )
+
+
+def _rule(node: Node) -> Node:
+    return children(node, "not_null", *_KINDS)[0]
+
+
+def _constraint_name(node: Node) -> ast.Ident | None:
+    found = child(node, "constraint_name")
+    return ident(the_token(found, "NAME")) if found is not None else None
+
+
+def _expression(rule: Node) -> ast.Expression | None:
+    found = token(rule, "EXPRESSION")
+    return tree.expression(found) if found is not None else None

@@ -1,0 +1,77 @@
+"""Lexemes ahead → what they may be: whether a terminal may stand before one, and where an expression ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sinkql import words
+from sinkql.parser import grammar
+from sinkql.parser.automaton import END, Ahead
+from sinkql.parser.lexical import Lexeme
+
+_TERMINALS = {"STRING": "STRING", "NUMBER": "NUMBER", "QUOTED": "NAME", "END": END, ";": END}
+_OPENING = frozenset({"(", "[", "{"})
+_CLOSING = frozenset({")", "]", "}"})
+_OPERANDS = frozenset({"WORD", "QUOTED", "STRING", "NUMBER", "HEX", "PARAMETER"})
+_OPERATORS = frozenset(
+    {
+        "ALL", "AND", "ANY", "AT", "BETWEEN", "CASE", "COLLATE", "DISTINCT", "ELSE", "ESCAPE", "FROM", "ILIKE", "IN",
+        "IS", "LIKE", "NOT", "OR", "SIMILAR", "SOME", "SYMMETRIC", "THEN", "WHEN",
+    }
+)  # fmt: skip
+"""Words of expressions behind which an operand is still to come."""
+
+
+def symbol(lexeme: Lexeme) -> str:
+    """Return the terminal that a lexeme is which is no word."""
+    return _TERMINALS.get(lexeme.kind) or grammar.symbols().get(lexeme.kind, "UNKNOWN")
+
+
+def follows(parser: Ahead, terminal: str, following: Lexeme) -> bool:
+    """Say whether the parser takes `terminal` and then some reading of the lexeme after it."""
+    ahead = parser.after(terminal)
+    return ahead is not None and any(reading in ahead.row and ahead.takes(reading) for reading in _readings(following))
+
+
+def _readings(lexeme: Lexeme) -> tuple[str, ...]:
+    if lexeme.kind != "WORD":
+        kind = symbol(lexeme)
+        if kind in ("COMMA", "RPAR", "RSQB", END):
+            return (kind,)
+        starts = ("QUERY", "CONDITION") if kind == "LPAR" else ()
+        return (kind, *starts, "EXPRESSION", "EXPRESSIONS")
+    readings = ("LABEL", "KIND", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", lexeme.keyword)
+    return readings if lexeme.keyword in words.RESERVED else (*readings, "NAME")
+
+
+def expression_length(parser: Ahead, terminal: str, lexemes: Sequence[Lexeme], place: int) -> int:
+    """Return how many lexemes the expression at `place` takes, 0 if none stands there.
+
+    It goes to a closing bracket that it did not open, to a keyword that may follow `terminal` and stands where an
+    expression may end, and to the statement's end; an EXPRESSION to a comma too, EXPRESSIONS are a list.
+    """
+    ahead = parser.after(terminal)
+    if ahead is None:
+        return 0
+    depth = 0
+    for at in range(place, len(lexemes)):
+        lexeme = lexemes[at]
+        if lexeme.kind in ("END", ";"):
+            break
+        if depth == 0:
+            if lexeme.kind in _CLOSING or (lexeme.kind == "," and terminal == "EXPRESSION"):
+                break
+            whole = at > place and _ends_operand(lexemes[at - 1])
+            if whole and lexeme.keyword in ahead.row and follows(ahead, lexeme.keyword, lexemes[at + 1]):
+                break
+        if lexeme.kind in _OPENING or lexeme.keyword == "CASE":
+            depth += 1
+        elif lexeme.kind in _CLOSING or (lexeme.keyword == "END" and depth):
+            depth -= 1
+    else:
+        at = len(lexemes)
+    return at - place
+
+
+def _ends_operand(lexeme: Lexeme) -> bool:
+    return lexeme.kind in _CLOSING or (lexeme.kind in _OPERANDS and lexeme.keyword not in _OPERATORS)

@@ -1,0 +1,63 @@
+"""CREATE TABLE and CREATE INDEX → their canonical text."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.printer import part
+
+
+def create_table(statement: ast.CreateTable) -> str:
+    """Return the table's text: its columns, then its constraints."""
+    parts = [column(each) for each in statement.columns] + [_constraint(each) for each in statement.constraints]
+    head = part.line(
+        "CREATE",
+        statement.temporary and "TEMPORARY",
+        "TABLE",
+        statement.if_not_exists and "IF NOT EXISTS",
+        part.name(statement.name),
+        part.bracketed(parts),
+    )
+    return part.clauses(head, part.with_clause(statement.with_options))
+
+
+def column(given: ast.ColumnDef) -> str:
+    """Return a column as it is declared."""
+    return part.line(
+        part.ident(given.name),
+        given.type and given.type.text,
+        given.collation and f"COLLATE {part.name(given.collation)}",
+        given.not_null and "NOT NULL",
+        *(_constraint(each) for each in given.constraints),
+    )
+
+
+def _constraint(given: ast.ColumnConstraint | ast.TableConstraint) -> str:
+    columns = given.columns if isinstance(given, ast.TableConstraint) else ()
+    expression = given.expression and given.expression.text
+    references = given.table and f"{part.name(given.table)} {part.idents(given.referenced)}"
+    return part.line(
+        given.name and f"CONSTRAINT {part.ident(given.name)}",
+        given.kind,
+        columns and part.idents(columns),
+        f"({expression})" if given.kind == "CHECK" else expression,
+        "REFERENCES" if given.kind == "FOREIGN KEY" else "",
+        references,
+    )
+
+
+def create_index(statement: ast.CreateIndex) -> str:
+    """Return the index's text; without a key it is the default one."""
+    head = part.line(
+        "CREATE",
+        statement.key is None and "DEFAULT",
+        "INDEX",
+        statement.if_not_exists and "IF NOT EXISTS",
+        statement.name and part.ident(statement.name),
+    )
+    key = statement.key and part.bracketed(each.text for each in statement.key)
+    return part.clauses(
+        head,
+        part.in_cluster(statement.cluster),
+        part.line("ON", part.name(statement.relation), key),
+        part.with_clause(statement.with_options),
+    )
