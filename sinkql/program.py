@@ -19,7 +19,7 @@ from sinkql.planner import plan_drop, qualify
 from sinkql.planner.later import later
 from sinkql.planner.name import short_name
 from sinkql.planner.setting import plan_setting
-from sinkql.planner.statement import item_name
+from sinkql.planner.statement import item_name, kind_of
 from sinkql.printer import to_sql
 
 FORMAT = 1
@@ -159,10 +159,17 @@ class _Compiler:
             )
             return
         replaces = isinstance(statement, ast.CreateView) and statement.or_replace
-        if present is not None and replaces and not self.catalog.dependents(full_name):
-            self.catalog.remove(full_name)
+        if present is not None and replaces and present.kind == kind_of(statement):
+            self.replace(statement, present)
+            return
         known = self.facts.get(full_name) or self.facts.get(short_name(full_name)) or {}
         self.notices.extend(self.catalog.add(statement, known).notices)
+
+    def replace(self, statement: ast.Create, present: logical.Entry) -> None:
+        others = self.catalog.copy()
+        others.remove(present.name)
+        self.notices.extend(others.add(statement, present.facts).notices)  # its errors point into the user's text
+        self.catalog.update({present.name: (qualify(statement, self.catalog), present.facts)})
 
     def program(self) -> Program:
         items = tuple(

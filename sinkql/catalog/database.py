@@ -19,7 +19,7 @@ from sinkql.catalog import schema
 from sinkql.errors import SinkqlError
 
 APPLICATION_ID = 0x53514C31  # "SQL1": what file(1) and we ourselves know the file by
-VERSION = 1
+VERSION = 2
 BUSY_SECONDS = 30.0
 _UNWRITABLE = ("unable to open", "readonly database", "disk I/O", "disk is full")
 

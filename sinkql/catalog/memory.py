@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sinkql import ast, logical
+from sinkql.catalog.update import Changes, replan, steps
 from sinkql.connector.registry import Registry
 from sinkql.errors import Notice
 from sinkql.planner import Planned, plan, qualify
@@ -90,6 +91,23 @@ class MemoryCatalog:
     def remove(self, full_name: str) -> None:
         """Forget an item, whoever depends on it; KeyError if there is none."""
         del self._entries[full_name], self._items[full_name], self._dependencies[full_name]
+
+    def update(self, changes: Changes) -> None:
+        """Put statements in the place of items, which keep their ids; all that depends on them is planned again.
+
+        Raises what does not plan, and then changes nothing. What changed stands behind all else in `entries`.
+        """
+        users = {name: self.dependents(name) for name in self._entries}
+        after = self.copy()
+        replan(after, steps(changes, self._entries, users), changes=changes)
+        self._entries, self._items, self._dependencies = after._entries, after._items, after._dependencies
+
+    def copy(self) -> MemoryCatalog:
+        """Return a catalog of the same items and settings, which can change without this one."""
+        other = MemoryCatalog(self._registry)
+        other._entries, other._items = dict(self._entries), dict(self._items)
+        other._dependencies, other._settings = dict(self._dependencies), dict(self._settings)
+        return other
 
     def set(self, name: str, value: str) -> None:
         """Change a setting; `sinkql.planner.setting.plan_setting` checks what users write."""

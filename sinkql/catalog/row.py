@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,12 +17,16 @@ from sinkql.catalog.control import forget
 from sinkql.catalog.detail import details
 from sinkql.catalog.secret import Sealed
 from sinkql.catalog.system import QUICKSTART, QUICKSTART_ID
+from sinkql.catalog.update import Replanned
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.planner import Planned
 from sinkql.planner.name import join_name, split_name
 from sinkql.planner.statement import kind_of
 from sinkql.printer import to_sql
+
+OWNER = "materialize"
+"""The role that owns what nobody was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +45,98 @@ def insert_item(
     connection: Connection, item_id: str, statement: ast.Create, planned: Planned, facts: logical.Facts
 ) -> None:
     """Write a planned item and what it depends on."""
-    full_name = planned.item.name
-    parts = split_name(full_name)
     known = _ids(connection)
+    values = {**_named(planned.item.name), **_content(statement, facts)}
+    shown = json.dumps(details(planned.item, statement, facts, known.get))
     connection.execute(
         schema.items.insert().values(
-            id=item_id,
-            database_name=parts[0] if len(parts) == 3 else None,
-            schema_name=parts[1] if len(parts) == 3 else None,
-            name=parts[-1],
-            full_name=full_name,
-            kind=kind_of(statement),
-            create_sql=to_sql(statement),
-            redacted_sql=to_sql(statement, redacted=True),
-            facts=json.dumps(facts),
-            details=json.dumps(details(planned.item, statement, facts, known.get)),
-            created_at=now(),
+            id=item_id, kind=kind_of(statement), details=shown, created_at=now(), owner=OWNER, **values
         )
     )
+    _depend(connection, item_id, statement, planned, known)
+
+
+def update_items(connection: Connection, replanned: Sequence[Replanned]) -> None:
+    """Write what became of items, and what they depend on now."""
+    table = schema.items
+
+    def write(item_id: str, **values: Any) -> None:
+        connection.execute(table.update().where(table.c.id == item_id).values(**values))
+
+    entries = [each.step.new for each in replanned]
+    for entry in entries:
+        write(entry.id, full_name=f"\0{entry.id}")  # names may go round in a circle
+    for entry in entries:
+        write(entry.id, kind=entry.kind, **_named(entry.name), **_content(entry.statement, entry.facts))
+    known = _ids(connection)
+    for each in replanned:
+        new, planned = each.step.new, each.planned
+        if planned is None:
+            continue
+        shown = json.dumps(details(planned.item, new.statement, new.facts, known.get))
+        write(new.id, details=shown)
+        connection.execute(schema.dependencies.delete().where(schema.dependencies.c.item_id == new.id))
+        _depend(connection, new.id, new.statement, planned, known)
+
+
+def in_order(connection: Connection) -> list[Row[Any]]:
+    """Return the rows of all items, each after those that it uses."""
+    rows = {row.id: row for row in connection.execute(sa.select(schema.items).order_by(schema.items.c.number))}
+    uses: dict[str, list[str]] = {item_id: [] for item_id in rows}
+    for edge in connection.execute(sa.select(schema.dependencies).order_by(schema.dependencies.c.referenced_id)):
+        if edge.referenced_id in rows and edge.item_id in rows:
+            uses[edge.item_id].append(edge.referenced_id)
+    order: dict[str, None] = {}
+    waiting = list(reversed(rows))
+    seen: set[str] = set()
+    while waiting:
+        item_id = waiting[-1]
+        before = [] if item_id in seen else [each for each in uses[item_id] if each not in seen]
+        seen.add(item_id)
+        if before:
+            waiting.extend(before)
+            continue
+        order.setdefault(waiting.pop())
+    return [rows[item_id] for item_id in order]
+
+
+def edges(connection: Connection) -> dict[str, list[str]]:
+    """Return the full names of the items that use an item directly, by its full name."""
+    user, used, edge = schema.items.alias(), schema.items.alias(), schema.dependencies
+    query = (
+        sa.select(used.c.full_name, user.c.full_name)
+        .join_from(edge, used, edge.c.referenced_id == used.c.id)
+        .join(user, edge.c.item_id == user.c.id)
+        .order_by(user.c.number)
+    )
+    found: dict[str, list[str]] = {}
+    for name, by in connection.execute(query):
+        found.setdefault(name, []).append(by)
+    return found
+
+
+def _named(full_name: str) -> dict[str, Any]:
+    parts = split_name(full_name)
+    inside = len(parts) == 3
+    return {
+        "database_name": parts[0] if inside else None,
+        "schema_name": parts[1] if inside else None,
+        "name": parts[-1],
+        "full_name": full_name,
+    }
+
+
+def _content(statement: ast.Create, facts: logical.Facts) -> dict[str, str]:
+    return {
+        "create_sql": to_sql(statement),
+        "redacted_sql": to_sql(statement, redacted=True),
+        "facts": json.dumps(dict(facts)),
+    }
+
+
+def _depend(
+    connection: Connection, item_id: str, statement: ast.Create, planned: Planned, known: Mapping[str, str]
+) -> None:
     for name in sorted({*planned.dependencies, *_cluster(statement)} & known.keys() - {QUICKSTART}):
         connection.execute(schema.dependencies.insert().values(item_id=item_id, referenced_id=known[name]))
 
@@ -148,6 +227,8 @@ def delete_item(connection: Connection, full_name: str) -> None:
     """Delete an item, and of a sink also its desired state, status and progress."""
     mine = schema.items.c.full_name == full_name
     facts = connection.scalar(sa.select(schema.items.c.facts).where(mine))
+    item_id = sa.select(schema.items.c.id).where(mine).scalar_subquery()
+    connection.execute(schema.comments.delete().where(schema.comments.c.item_id == item_id))
     connection.execute(schema.items.delete().where(mine))
     sink_id = json.loads(facts).get("sink_id") if facts is not None else None
     if sink_id is not None:

@@ -41,7 +41,18 @@ items = Table(
     Column("facts", Text, nullable=False),
     Column("details", Text, nullable=False),
     Column("created_at", Text, nullable=False),
+    Column("owner", Text, nullable=False, server_default="materialize"),
     sqlite_autoincrement=True,
+)
+
+# `sub_id` is a column's position, from 1, and 0 for the item itself. Built-in items, which have no row, have ids too.
+comments = Table(
+    "comments",
+    metadata,
+    Column("item_id", Text, nullable=False),
+    Column("sub_id", Integer, nullable=False),
+    Column("comment", Text, nullable=False),
+    PrimaryKeyConstraint("item_id", "sub_id"),
 )
 
 dependencies = Table(

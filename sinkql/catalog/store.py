@@ -22,22 +22,23 @@ from sinkql.catalog.reader import WithBroken
 from sinkql.catalog.row import (
     Stored,
     delete_item,
+    edges,
     generation_of,
+    in_order,
     insert_item,
     insert_secret,
     next_number,
     parsed,
     secret_row,
+    update_items,
     update_secret,
 )
 from sinkql.catalog.secret import Given, Sealed, SecretValue, Vault
 from sinkql.catalog.system import create_views
+from sinkql.catalog.update import Changes, canonical, replan, steps
 from sinkql.connector.registry import Registry
 from sinkql.errors import SinkqlError
-from sinkql.mask import without_literal
-from sinkql.parser import parse
 from sinkql.planner.name import split_name
-from sinkql.printer import to_sql
 
 _T = TypeVar("_T")
 
@@ -77,7 +78,7 @@ class Catalog:
             generation = generation_of(connection)
             if generation == self._generation:
                 return
-            rows = connection.execute(sa.select(schema.items).order_by(schema.items.c.number)).all()
+            rows = in_order(connection)
             settings = connection.execute(sa.select(schema.settings)).all()
         plans, broken = MemoryCatalog(self.registry), dict[str, Broken]()
         for name, value in [*((row.name, row.value) for row in settings), *self._variables.items()]:
@@ -132,24 +133,17 @@ class Catalog:
         facts: logical.Facts,
         *,
         secret: Given | None = None,
-        replaces: str | None = None,
     ) -> str:
-        """Store an item, `replaces` going away in the same step, and return its id.
+        """Store an item and return its id.
 
         `statement` has full names. Raises ChangedError if the catalog is not what `refresh` read.
         """
-        clean = without_literal(statement)
-        text = to_sql(clean)
-        (canonical,) = parse(text)
-        assert isinstance(canonical, ast.Create)
+        stored = canonical(statement)
 
         def write(connection: Connection) -> str:
-            if replaces is not None:
-                delete_item(connection, replaces)
-                self._forget(replaces)
             item_id = f"u{next_number(connection)}"
-            planned = self.plans.add(canonical, facts, id=item_id)
-            insert_item(connection, item_id, canonical, planned, facts)
+            planned = self.plans.add(stored, facts, id=item_id)
+            insert_item(connection, item_id, stored, planned, facts)
             if secret is not None:
                 insert_secret(connection, item_id, self.vault.seal(item_id, secret))
             if isinstance(planned.item, logical.Sink):
@@ -171,6 +165,30 @@ class Catalog:
 
         self._change(write)
         self.forget_plans()
+
+    def update(self, changes: Changes) -> None:
+        """Put statements with full names in the place of items, by their full names; a new name is a rename.
+
+        Items keep their ids. All that depends on them is rewritten where it names them and planned again, all or
+        nothing. What the statements use goes by the names from before. Raises ChangedError as `add` does, what planning
+        raises, SQ2016 for dependents that do not plan any more, SQ2017 for an item that would read itself.
+        """
+
+        def write(connection: Connection) -> None:
+            entries = {name: broken.entry for name, broken in self.broken.items()}
+            entries |= {entry.name: entry for entry in self.plans.entries()}
+            found = steps(changes, entries, edges(connection))
+            plans = self.plans.copy()
+            replanned = replan(plans, found, changes=changes, broken=frozenset(self.broken))
+            update_items(connection, replanned)
+            for each in replanned:
+                self.broken.pop(each.step.old.name, None)
+            for each in replanned:
+                if each.error is not None:
+                    self.broken[each.step.new.name] = Broken(each.step.new, each.error)
+            self.plans = plans
+
+        self._change(write)
 
     def remove(self, full_names: Iterable[str]) -> None:
         """Delete items, in an order in which none is used by a later one; raises ChangedError as `add` does."""

@@ -14,7 +14,8 @@
 * `functions`, `functions_overload`: which one a call means; a family each: `functions_condition`, `functions_format`,
   `functions_json`, `functions_number`, `functions_pattern`, `functions_text`, `functions_time`.
 * `pattern`: a regular expression of Postgres → one of Java; `types`: SQL types, what they have in common.
-* `qualify`: the statement with every name written in full, as the catalog stores it.
+* `qualify`: the statement with every name written in full, as the catalog stores it, or with names as they are now;
+  `query_text`: the same within a query.
 * `drop`: what DROP takes away, in which order.
 * `setting`: settings, their defaults and what values they take.
 """

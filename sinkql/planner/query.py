@@ -1,21 +1,21 @@
-"""A query's text → relations with their columns, keys and change kind; or the same text with full names."""
+"""A query's text → relations with their columns, keys and change kind."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlglot import exp
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.errors import SinkqlError, nearest
 from sinkql.planner import query_relation
-from sinkql.planner.name import short_name
+from sinkql.planner.name import short_name, split_name
 from sinkql.planner.query_scope import Scope, identifier
 from sinkql.planner.query_select import plan_select
-from sinkql.planner.query_syntax import KEYWORDS, Syntax, parse
+from sinkql.planner.query_syntax import Syntax, parse
+from sinkql.planner.query_text import written_name
 
 _RELATIONS = ("SOURCE", "VIEW", "MATERIALIZED VIEW")
 _Named = Mapping[str, logical.Relation]
@@ -37,61 +37,6 @@ def plan_query(query: ast.Query, catalog: logical.CatalogReader) -> QueryPlan:
     except RecursionError:
         raise SinkqlError("SQ2209", "the query is nested too deeply", query.span) from None
     return QueryPlan(relation, tuple(planner.dependencies))
-
-
-def qualify_query(query: ast.Query, catalog: logical.CatalogReader) -> ast.Query:
-    """Write every item's name in full; the rest of the text stays as it is, and CTEs are not items."""
-    syntax = parse(query)
-    text = query.text
-    for table in sorted(_tables(syntax.tree, frozenset()), key=lambda each: _place(each)[0], reverse=True):
-        start, end = _place(table)
-        parts = _full_parts(_name(syntax, table), catalog)
-        text = text[:start] + ".".join(_quoted(part) for part in parts) + text[end:]
-    return replace(query, text=text)
-
-
-def _tables(node: Any, named: frozenset[str]) -> list[Any]:
-    """Return the tables that are items, leaving out the names that a WITH around them gives."""
-    found: list[Any] = []
-    with_ = node.args.get("with_") if isinstance(node, exp.Query) else None
-    if with_ is not None:
-        for each in with_.expressions:
-            found += _tables(each.this, named)
-            named |= {identifier(each.args["alias"].this)}
-    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-        local = not node.args.get("db") and identifier(node.this) in named
-        found += [] if local else [node]
-    for child in node.iter_expressions():
-        if child is not with_:
-            found += _tables(child, named)
-    return found
-
-
-def _identifiers(table: Any) -> list[Any]:
-    return [table.args[part] for part in ("catalog", "db", "this") if table.args.get(part) is not None]
-
-
-def _place(table: Any) -> tuple[int, int]:
-    parts = _identifiers(table)
-    return parts[0].meta["start"], parts[-1].meta["end"] + 1
-
-
-def _name(syntax: Syntax, table: Any) -> ast.Name:
-    parts = tuple(ast.Ident(identifier(part), syntax.span(part)) for part in _identifiers(table))
-    return ast.Name(parts, Span(parts[0].span.start, parts[-1].span.end))
-
-
-def _full_parts(name: ast.Name, catalog: logical.CatalogReader) -> list[str]:
-    """Return the parts of the full name; what was written is taken as it is, since a name may hold a dot."""
-    written = [part.value for part in name.parts]
-    full = catalog.resolve(name)
-    before = full.removesuffix(".".join(written)).rstrip(".")
-    return [*(before.split(".") if before else []), *written]
-
-
-def _quoted(part: str) -> str:
-    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", part) and part.upper() not in KEYWORDS
-    return part if plain else '"' + part.replace('"', '""') + '"'
 
 
 @dataclass
@@ -170,7 +115,7 @@ class _Planner:
         return relation, Scope(qualifiers, relation.shape.columns)
 
     def _table(self, node: Any, named: _Named) -> tuple[logical.Relation, tuple[tuple[str, ...], ...]]:
-        name = _name(self.syntax, node)
+        name = written_name(self.syntax, node)
         if len(name.parts) == 1 and name.parts[0].value in named:
             return named[name.parts[0].value], ((name.parts[0].value,),)
         full = self.catalog.resolve(name)
@@ -181,7 +126,7 @@ class _Planner:
             kind = type(item).__name__.lower()
             raise SinkqlError("SQ2203", f'{kind} "{name.text}" has no rows to select from', name.span)
         self.dependencies.setdefault(full)
-        return logical.Get(full, item.shape), (tuple(_full_parts(name, self.catalog)),)
+        return logical.Get(full, item.shape), (split_name(full),)
 
     def _unknown(self, name: ast.Name) -> SinkqlError:
         known = {full.split(".")[-1]: full for kind in _RELATIONS for full in self.catalog.names(kind)}

@@ -29,33 +29,35 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
     facts: dict[str, Any] | None = None
     while True:
         catalog.refresh()
-        full_name = item_name(statement, catalog.plans)
-        stored = catalog.stored(full_name)
-        replaces = full_name if stored is not None and _replaces(statement, stored, catalog) else None
-        if stored is not None and replaces is None:
+        stored = catalog.stored(item_name(statement, catalog.plans))
+        replaces = stored is not None and _replaces(statement, stored, catalog)
+        if stored is not None and not replaces:
             return _present(statement, stored, catalog)
-        if replaces is not None:
-            catalog.plans.remove(replaces)
         try:
+            if stored is not None:
+                return _replace(statement, stored, catalog)
             planned = plan(statement, facts or {}, catalog.plans, catalog.registry)
             if facts is None:
                 facts = purify(statement, planned, catalog)
                 planned = plan(statement, facts, catalog.plans, catalog.registry)
-            return _store(statement, planned, facts, catalog, replaces)
+            secret = given(statement.value) if isinstance(statement, ast.CreateSecret) else None
+            catalog.add(qualify(statement, catalog.plans), facts, secret=secret)
+            return _made(statement, planned)
         except ChangedError:
             continue
-        finally:
-            if replaces is not None:
-                catalog.forget_plans()
 
 
-def _store(
-    statement: ast.Create, planned: Planned, facts: logical.Facts, catalog: Catalog, replaces: str | None
-) -> Result:
-    secret = given(statement.value) if isinstance(statement, ast.CreateSecret) else None
-    name = planned.item.name
-    catalog.add(qualify(statement, catalog.plans), facts, secret=secret, replaces=replaces)
-    return Result(f"CREATE {kind_of(statement)}", planned.notices, names=(name,))
+def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
+    """Put the statement in the place of an item of its name and kind, whose id and users stay."""
+    others = catalog.plans.copy()
+    others.remove(stored.name)
+    planned = plan(statement, stored.facts, others, catalog.registry)  # its errors point into the user's text
+    catalog.update({stored.name: (qualify(statement, catalog.plans), stored.facts)})
+    return _made(statement, planned)
+
+
+def _made(statement: ast.Create, planned: Planned) -> Result:
+    return Result(f"CREATE {kind_of(statement)}", planned.notices, names=(planned.item.name,))
 
 
 def purify(statement: ast.Create, planned: Planned, catalog: Catalog) -> dict[str, Any]:
@@ -144,22 +146,10 @@ def _other_value(statement: ast.Create, stored: Stored, catalog: Catalog) -> boo
 
 
 def _replaces(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
-    """Tell whether OR REPLACE puts the statement in the place of another; SQ2006 if that one is in use."""
+    """Tell whether OR REPLACE puts the statement in the place of another."""
     if not isinstance(statement, ast.CreateView) or not statement.or_replace or stored.kind != kind_of(statement):
         return False
-    if not _difference(replace(statement, or_replace=False), stored, catalog):
-        return False
-    users = catalog.dependents(stored.name)
-    if users:
-        name = short_name(stored.name)
-        raise SinkqlError(
-            "SQ2006",
-            f'{stored.kind.lower()} "{name}" is still used',
-            _name_span(statement),
-            detail=f"used by {', '.join(short_name(user) for user in users)}",
-            hint=f"Run DROP {stored.kind} {name} CASCADE; to drop them too.",
-        )
-    return True
+    return bool(_difference(replace(statement, or_replace=False), stored, catalog))
 
 
 def _name_span(statement: ast.Create) -> Span:

@@ -21,6 +21,7 @@ from sinkql.catalog.database import Database
 from sinkql.catalog.system import RELATIONS, create_views
 from sinkql.errors import SinkqlError
 
+_NEXT = database_module.VERSION + 1
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -131,16 +132,16 @@ def test_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 def test_older_file_is_backed_up_before_it_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "catalog.db"
     Control(_open(path)).set_desired("s", "stopped")
-    monkeypatch.setattr(database_module, "VERSION", 2)
+    monkeypatch.setattr(database_module, "VERSION", _NEXT)
     database = _open(path)
-    (backup,) = tmp_path.glob("catalog.db.v1-*.backup")
+    (backup,) = tmp_path.glob(f"catalog.db.v{_NEXT - 1}-*.backup")
     with closing(sqlite3.connect(backup)) as connection:
         assert connection.execute("SELECT sink_id, desired FROM desired").fetchall() == [("s", "stopped")]
     assert (
         _pragma(backup, "user_version"),
         _pragma(path, "user_version"),
         stat.S_IMODE(backup.stat().st_mode),
-    ) == (1, 2, 0o600)
+    ) == (_NEXT - 1, _NEXT, 0o600)
     assert Control(database).desired("s") == "stopped"
 
 
@@ -153,7 +154,7 @@ def test_failed_migration_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError("no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr(database_module, "VERSION", 2)
+        patched.setattr(database_module, "VERSION", _NEXT)
         patched.setattr(database_module, "_upgrade", broken_step)
         assert _refused(path) == "SQ4105"
     with _open(path).read() as connection:

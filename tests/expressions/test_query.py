@@ -9,7 +9,8 @@ from sinkql import ast, logical
 from sinkql.connector.types import parse_type
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Change, Column, Shape, Type
-from sinkql.planner.query import plan_query, qualify_query
+from sinkql.planner.query import plan_query
+from sinkql.planner.query_text import qualify_query
 
 _COLUMNS = {
     "id": "integer", "amount": "numeric(12,2)", "price": "double precision", "note": "text", "at": "timestamp",
@@ -277,8 +278,8 @@ def test_deep_nesting_is_an_error_with_a_code() -> None:
     ],
 )  # fmt: skip
 def test_item_names_are_written_in_full_and_the_rest_is_kept(text: str, expected: str) -> None:
-    assert expected == qualify_query(ast.Query(text, Span(0, len(text))), _tables()).text
-    assert expected == qualify_query(ast.Query(expected, Span(0, len(expected))), _tables()).text
+    assert expected == qualify_query(ast.Query(text, Span(0, len(text))), _tables().resolve).text
+    assert expected == qualify_query(ast.Query(expected, Span(0, len(expected))), _tables().resolve).text
 
 
 def test_dependencies_are_the_items_in_the_order_of_the_text() -> None:

@@ -1,0 +1,157 @@
+"""New statements for items that are there → what becomes of them and of all that depends on them, planned again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from sinkql import ast, logical
+from sinkql.errors import SinkqlError
+from sinkql.mask import without_literal
+from sinkql.parser import parse
+from sinkql.planner import Planned
+from sinkql.planner.name import join_name, short_name
+from sinkql.planner.qualify import mentions, rename
+from sinkql.printer import to_sql
+
+if TYPE_CHECKING:
+    from sinkql.catalog.memory import MemoryCatalog
+
+Changes = Mapping[str, tuple[ast.Create, logical.Facts]]
+"""By an item's full name: the statement with full names that takes its place, and its facts. A new name renames."""
+
+_IDENTITY = "identity"
+_READ = ("SOURCE", "TABLE")  # what keeps its place under the name it was first known by
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Hold what becomes of one item: its entry before and after."""
+
+    old: logical.Entry
+    new: logical.Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Replanned:
+    """Hold an update's steps with what they plan to; None for an item that did not plan before and still does not."""
+
+    step: Step
+    planned: Planned | None
+    error: SinkqlError | None = None
+
+
+def steps(
+    changes: Changes, entries: Mapping[str, logical.Entry], users: Mapping[str, Iterable[str]]
+) -> tuple[Step, ...]:
+    """Return what becomes of the changed items and of all that uses them, each after what it uses itself.
+
+    `users` are the full names of those that use an item directly. What statements in `changes` use goes by the names
+    from before. Raises SQ2017 where an item would come to use itself.
+    """
+    renames = {old: own_name(statement) for old, (statement, _) in changes.items() if own_name(statement) != old}
+    after = {name: _after(entries[name], changes, renames) for name in _closure(changes, users)}
+    by_name = {entry.name: old for old, entry in after.items()}
+    uses = {
+        old: sorted(by_name[used] for used in mentions(entry.statement) if used in by_name)
+        for old, entry in after.items()
+    }
+    try:
+        order = tuple(TopologicalSorter(uses).static_order())
+    except CycleError as error:
+        raise _cycle(error.args[1], changes) from None
+    return tuple(Step(entries[old], after[old]) for old in order)
+
+
+def replan(
+    plans: MemoryCatalog, found: Iterable[Step], *, changes: Changes, broken: frozenset[str] = frozenset()
+) -> list[Replanned]:
+    """Do the steps in `plans`, which holds all of their entries but those in `broken`.
+
+    Raises what planning a statement in `changes` raises, and SQ2016, which lists the others that do not plan any more.
+    """
+    done: list[Replanned] = []
+    worse: list[tuple[Step, SinkqlError]] = []
+    failed: set[str] = set()
+    found = tuple(found)
+    for step in found:
+        if step.old.name not in broken:
+            plans.remove(step.old.name)
+    for step in found:
+        new = step.new
+        try:
+            done.append(Replanned(step, plans.add(new.statement, new.facts, id=new.id)))
+        except SinkqlError as error:
+            if step.old.name in changes:
+                raise
+            if step.old.name not in broken and not failed & mentions(new.statement):
+                worse.append((step, error))
+            failed.add(new.name)
+            done.append(Replanned(step, None, error.within(path=None, text=to_sql(new.statement))))
+    if worse:
+        raise _worse(worse, changes)
+    return done
+
+
+def canonical(statement: ast.Create) -> ast.Create:
+    """Return a statement as it is stored and read again: spans point into its printed text."""
+    (found,) = parse(to_sql(without_literal(statement)))
+    assert isinstance(found, ast.Create)
+    return found
+
+
+def own_name(statement: ast.Create) -> str:
+    """Return the full name of what a statement with full names makes."""
+    name = statement.name
+    assert name is not None
+    return join_name(name.value) if isinstance(name, ast.Ident) else join_name(*(part.value for part in name.parts))
+
+
+def _closure(names: Iterable[str], users: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return `names` and all that uses them, directly or not."""
+    found: dict[str, None] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = None
+            waiting.extend(users.get(name, ()))
+    return list(found)
+
+
+def _after(entry: logical.Entry, changes: Changes, renames: Mapping[str, str]) -> logical.Entry:
+    given = changes.get(entry.name)
+    statement, facts = given if given is not None else (entry.statement, entry.facts)
+    name = own_name(statement)
+    if renames:
+        statement = rename(statement, renames, own=name)
+    if name != entry.name and entry.kind in _READ:
+        facts = {_IDENTITY: entry.name, **facts}
+    return replace(entry, name=name, statement=canonical(statement), facts=facts)
+
+
+def _cycle(names: list[str], changes: Changes) -> SinkqlError:
+    through = " → ".join(f'"{short_name(name)}"' for name in names)
+    statement = next(changes[name][0] for name in names if name in changes)
+    return SinkqlError(
+        "SQ2017",
+        f'"{short_name(names[0])}" would read itself',
+        statement.name.span if statement.name is not None else statement.span,
+        detail=through,
+        hint="Read from something that does not read it.",
+    )
+
+
+def _worse(worse: list[tuple[Step, SinkqlError]], changes: Changes) -> SinkqlError:
+    statement, _ = next(iter(changes.values()))
+    name = short_name(next(iter(changes)))
+    listed = [f'{step.old.kind.lower()} "{short_name(step.old.name)}": {error.message}' for step, error in worse]
+    return SinkqlError(
+        "SQ2016",
+        f'"{name}" cannot change so: what depends on it would break',
+        statement.name.span if statement.name is not None else statement.span,
+        detail="\n".join(listed),
+        hint="Change or drop what depends on it first.",
+    )
