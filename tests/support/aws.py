@@ -1,0 +1,51 @@
+"""A server of AWS's APIs, on a free port of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import requests
+
+KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTKEY", "AWS_SECRET_ACCESS_KEY": "aws-key-81f2"}
+
+
+@dataclass(frozen=True)
+class Aws:
+    """Hold a running server."""
+
+    address: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**KEYS, "AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL": self.address}
+
+    def secrets(self) -> Any:  # boto3 has no types
+        return boto3.client(
+            "secretsmanager",
+            region_name="eu-west-1",
+            endpoint_url=self.address,
+            aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+        )
+
+    def check_keys(self, *, after: float) -> None:
+        """Check keys and policies from so many requests on."""
+        requests.post(f"{self.address}/moto-api/reset-auth", data=str(after), timeout=10).raise_for_status()
+
+
+@contextmanager
+def aws() -> Iterator[Aws]:
+    """Run a server until the block ends."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield Aws(f"http://{host}:{port}")
+    finally:
+        server.stop()
