@@ -155,6 +155,12 @@ class Job(msgspec.Struct, frozen=True):
                 found.setdefault(operator.source, operator)
         return tuple(found.values())
 
+    def secrets(self) -> frozenset[str]:
+        """Return the full names of the secrets that its connections take."""
+        write = self.write
+        connections = (write.connection, write.aws_connection, *(read.connection for read in self.reads()))
+        return frozenset(name for each in connections if each is not None for name in _secrets(each.options))
+
     def stateful(self) -> bool:
         """Tell whether an operator of the job keeps state."""
         return any(isinstance(operator, Aggregate | Pick) for operator in walk(self.write.input))
@@ -219,6 +225,19 @@ def _drop(data: Any, names: set[str]) -> None:
     elif isinstance(data, list):
         for value in data:
             _drop(value, names)
+
+
+def _secrets(data: Any) -> set[str]:
+    """Return the names in `{"secret": name}` of a connection's options."""
+    match data:
+        case {"secret": str(name)}:
+            return {name}
+        case dict():
+            return {name for value in data.values() for name in _secrets(value)}
+        case list() | tuple():
+            return {name for value in data for name in _secrets(value)}
+        case _:
+            return set()
 
 
 def encode(job: Job) -> bytes:

@@ -116,6 +116,16 @@ class Control:
             holder = _holder(connection, sink_id)
         return holder if holder is not None and holder.live(self._clock()) else None
 
+    def held(self, sink_id: str) -> bool:
+        """Tell whether somebody holds the sink's lease now."""
+        return self.holder(sink_id) is not None
+
+    def wishes(self) -> dict[str, tuple[Desired, str]]:
+        """Return what users want of each sink, by its id, and since when."""
+        with self._database.read() as connection:
+            rows = connection.execute(sa.select(schema.desired)).all()
+        return {row.sink_id: (row.desired, row.changed_at) for row in rows}
+
     def desired(self, sink_id: str) -> Desired:
         """Return what users want of the sink now; `dropped` for one that is gone."""
         with self._database.read() as connection:

@@ -92,6 +92,11 @@ class Catalog:
                 broken[entry.name] = Broken(entry, error.within(path=None, text=row.create_sql))
         self.plans, self.broken, self._generation = plans, broken, generation
 
+    @property
+    def generation(self) -> int:
+        """Return the number of the file's state that `refresh` read; it moves with every change of an item."""
+        return self._generation
+
     def reader(self) -> logical.CatalogReader:
         """Return the catalog as DROP sees it: with the items that plan no more."""
         return WithBroken(self.plans, {name: broken.entry for name, broken in self.broken.items()})
@@ -124,6 +129,12 @@ class Catalog:
             row = secret_row(connection, full_name)
         sealed = Sealed(row.kind, row.version, row.reference, row.nonce, row.ciphertext)
         return self.vault.open(row.id, split_name(full_name)[-1], sealed)
+
+    def secret_versions(self) -> dict[str, int]:
+        """Return how often the value of each secret was given, by its full name."""
+        query = sa.select(schema.items.c.full_name, schema.secrets.c.version).join(schema.secrets)
+        with self.database.read() as connection:
+            return {row.full_name: row.version for row in connection.execute(query)}
 
     # --- writing ---------------------------------------------------------------------------------------------------
 

@@ -107,6 +107,34 @@ def exec_(context: click.Context, files: tuple[Path, ...], once: bool, takeover:
 
 
 @cli.command()
+@click.argument("names", nargs=-1)
+@_ONCE
+@_TAKEOVER
+@click.pass_context
+def up(context: click.Context, names: tuple[str, ...], once: bool, takeover: bool) -> int:
+    """Run all sinks that are not stopped, or NAMES, also those created, changed or started later.
+
+    Sinks that another process runs are left to it until it ends. Ctrl-C finishes the running batches and stops.
+    """
+    from sinkql.cli.running import run_up
+
+    session, output = _session(context)
+    return run_up(session, output, names or None, once=once, takeover=takeover)
+
+
+@cli.command()
+@click.argument("names", nargs=-1, required=True)
+@click.pass_context
+def start(context: click.Context, names: tuple[str, ...]) -> int:
+    """Let the sinks NAMES run again: sinkql up, where it runs, starts them."""
+    session, output = _session(context)
+    for name in names:
+        session.start(name)
+        output.line(f'sink "{name}" is to run', sink=name)
+    return 0
+
+
+@cli.command()
 @click.option("--folder", type=click.Path(path_type=Path), help="Folder to work in; it is kept. [a temporary one]")
 @click.pass_context
 def demo(context: click.Context, folder: Path | None) -> int:
@@ -138,7 +166,8 @@ def compile_(context: click.Context, files: tuple[Path, ...], target: Path | Non
         click.echo(program.to_json())
     else:
         target.write_text(program.to_json() + "\n")
-        output.line(f"wrote {len(program.jobs)} jobs to {target}", jobs=len(program.jobs), file=target)
+        jobs = "1 job" if len(program.jobs) == 1 else f"{len(program.jobs)} jobs"
+        output.line(f"wrote {jobs} to {target}", jobs=len(program.jobs), file=target)
     return 0
 
 

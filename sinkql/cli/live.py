@@ -24,9 +24,11 @@ from sinkql.planner.name import short_name
 from sinkql.runtime.progress import (
     Event,
     SinkCommitted,
+    SinkElsewhere,
     SinkRebuilding,
     SinkStalled,
     SinkStarted,
+    SinkStarting,
     SinkStopped,
     SparkStarted,
     SparkStarting,
@@ -89,6 +91,21 @@ class Face:
                     event="spark started",
                     cluster=event.cluster,
                     seconds=round(event.seconds, 1),
+                )
+            case SinkElsewhere():
+                self.sinks.setdefault(event.sink, _Row()).state = "elsewhere"
+                self._say(
+                    f"sink {short_name(event.sink)} is run by another process, and taken when that one ends",
+                    event="elsewhere",
+                    sink=event.sink,
+                )
+            case SinkStarting():
+                self.sinks.setdefault(event.sink, _Row()).state = "starting"
+                self._say(
+                    f"sink {short_name(event.sink)} is starting",
+                    event="starting",
+                    sink=event.sink,
+                    cluster=event.cluster,
                 )
             case SinkStarted():
                 self.sinks.setdefault(event.sink, _Row()).state = "running"
@@ -156,6 +173,8 @@ class Face:
 
     def _stopped(self, event: SinkStopped) -> None:
         self.sinks.setdefault(event.sink, _Row()).state = event.ending
+        if event.ending in ("dropped", "moved"):
+            del self.sinks[event.sink]
         error = as_data(event.error) if event.error is not None else None
         self._say(
             f"sink {short_name(event.sink)} ended: {event.ending}",

@@ -37,3 +37,13 @@ def run_jobs(session: Session, output: Output, jobs: Sequence[physical.Job], *, 
     by_name = {job.sink: job for job in jobs}
     with Face(output, lambda sink: session.reading(by_name[sink])) as face:
         return session.run(jobs, once=once, takeover=takeover, progress=face)
+
+
+def run_up(session: Session, output: Output, names: Sequence[str] | None, *, once: bool, takeover: bool) -> int:
+    """Run sinks, also those that come later, until stopped, and return the exit code."""
+
+    def reading(sink: str) -> list[str]:
+        return session.reading(session.jobs([sink])[0])
+
+    with Face(output, reading) as face:
+        return session.up(names, once=once, takeover=takeover, progress=face)

@@ -1,22 +1,23 @@
-"""The jobs of a further cluster → a forked process that runs them; its events and outcomes come back by a pipe."""
+"""The sinks of a cluster → a forked process that runs them; its events and outcomes come back by a pipe."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from multiprocessing.context import ForkProcess
 from multiprocessing.queues import SimpleQueue
 
-from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.runtime.application import Wanted, run_here
-from sinkql.runtime.progress import Event
-from sinkql.runtime.runner import SinkOutcome
+from sinkql.runtime.cluster import SinkOutcome
+from sinkql.runtime.progress import Event, SinkStarting, SinkStopped
+from sinkql.runtime.roster import Work
 
 _LOOK_SECONDS = 1.0
 
@@ -26,22 +27,30 @@ Told = Event | list[SinkOutcome] | None
 
 @dataclass(slots=True)
 class Child:
-    """Hold a process that runs one cluster."""
+    """Hold a process that runs one cluster; `sinks` are those that it runs now, as far as it said."""
 
-    jobs: Sequence[physical.Job]
+    cluster: str
+    settings: object
     process: ForkProcess
     queue: SimpleQueue[Told]
     listener: threading.Thread
-    found: list[SinkOutcome] = field(default_factory=list)
+    sinks: set[str]
+    found: list[SinkOutcome] | None = None
 
     @classmethod
-    def start(cls, jobs: Sequence[physical.Job], wanted: Wanted) -> Child:
-        """Fork: contexts, secrets and catalog are the parent's, as they are, and pass through no file or argument."""
+    def start(cls, works: Sequence[Work], wanted: Wanted) -> Child:
+        """Fork: contexts, secrets and catalog are the parent's, as they are, and pass through no file or argument.
+
+        `works` are what there is to run of one cluster. The parent must have no Spark.
+        """
         context = multiprocessing.get_context("fork")
         queue: SimpleQueue[Told] = context.SimpleQueue()
-        process = context.Process(target=_run, args=(jobs, replace(wanted, progress=queue.put), queue), daemon=False)
+        cluster = works[0].job.cluster
+        own = replace(wanted, progress=queue.put)
+        process = context.Process(target=_run, args=(cluster, own, queue), daemon=False)
         process.start()
-        child = cls(jobs, process, queue, threading.Thread(daemon=True))
+        sinks = {work.job.sink for work in works}
+        child = cls(cluster, settings(works[0]), process, queue, threading.Thread(daemon=True), sinks)
         child.listener = threading.Thread(target=child._listen, args=(wanted,), daemon=True)
         child.listener.start()
         return child
@@ -59,6 +68,10 @@ class Child:
         """End it at once."""
         self.process.kill()
 
+    def died(self) -> bool:
+        """Tell of a process that has ended whether it did so without a word."""
+        return self.found is None
+
     def outcomes(self) -> list[SinkOutcome]:
         """Wait for its end and return its outcomes; SQ4004 for each sink of a child that died."""
         self.process.join()
@@ -66,23 +79,35 @@ class Child:
         self.listener.join()
         died = SinkqlError(
             "SQ4004",
-            f'the process of cluster "{self.jobs[0].cluster}" died',
+            f'the process of cluster "{self.cluster}" died',
             detail=f"exit code {self.process.exitcode}",
             hint="Start the sinks again: they go on where they stopped.",
         )
-        return self.found or [SinkOutcome(job.sink, "failed", died) for job in self.jobs]
+        if self.found is not None:
+            return self.found
+        return [SinkOutcome(sink, "failed", died) for sink in sorted(self.sinks)]
 
     def _listen(self, wanted: Wanted) -> None:
         while (told := self.queue.get()) is not None:
             if isinstance(told, list):
                 self.found = told
-            else:
-                wanted.progress(told)
+                continue
+            match told:
+                case SinkStarting():
+                    self.sinks.add(told.sink)
+                case SinkStopped():
+                    self.sinks.discard(told.sink)
+                case _:
+                    pass
+            wanted.progress(told)
 
 
-def _run(jobs: Sequence[physical.Job], wanted: Wanted, queue: SimpleQueue[Told]) -> None:
-    # The terminal's Ctrl-C reaches the parent alone, which passes it on: twice would mean at once.
-    os.setpgrp()
+def settings(work: Work) -> object:
+    """Return what a cluster's process is started with: another one needs another process."""
+    return work.job.master, work.job.conf
+
+
+def _run(cluster: str, wanted: Wanted, queue: SimpleQueue[Told]) -> None:
     stopping = threading.Event()
 
     def handle(number: int, frame: object) -> None:
@@ -90,8 +115,12 @@ def _run(jobs: Sequence[physical.Job], wanted: Wanted, queue: SimpleQueue[Told])
 
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The terminal's Ctrl-C reaches the parent alone, which passes it on: twice would mean at once.
+    os.setpgrp()
+    # What the parent draws on its terminal is not this process's.
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     threading.Thread(target=_follow, args=(os.getppid(), stopping), daemon=True).start()
-    queue.put(run_here(jobs, wanted, stopping))
+    queue.put(run_here(cluster, wanted, stopping))
 
 
 def _follow(parent: int, stopping: threading.Event) -> None:

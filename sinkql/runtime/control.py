@@ -32,6 +32,9 @@ class Control(Protocol):
     def release(self, sink_id: str, *, owner: str) -> None:
         """Give the lease back; does nothing if it is no longer the owner's."""
 
+    def held(self, sink_id: str) -> bool:
+        """Tell whether somebody holds the sink's lease now."""
+
     @property
     def lease_seconds(self) -> float:
         """Return how long a lease lasts without being renewed; renew at a third of it."""

@@ -37,9 +37,11 @@ class Launch:
     process: Process
     query: StreamingQuery | None = None
     error: Exception | None = field(default=None, init=False)
+    orders: Orders = field(init=False)
 
     def start(self, orders: Orders) -> None:
         """Start the query where `orders` say, and wait until its source has its process."""
+        self.orders = orders
         source.lay_out(self.folder, self.job, self.context, orders)
         rows = self.spark.readStream.format(source.FORMAT).option("folder", str(self.folder)).load()
         self.query = (
@@ -64,9 +66,17 @@ class Launch:
         told = self.query.exception() if self.query is not None else None
         return RuntimeError(str(told) if told is not None else "the query ended")
 
-    def tell_to_stop(self, orders: Orders) -> None:
+    def pace(self, job: physical.Job) -> None:
+        """Let the source keep another interval and limit from now on."""
+        self._give(msgspec.structs.replace(self.orders, interval_ms=job.commit_interval_ms, max_rows=job.max_rows))
+
+    def tell_to_stop(self) -> None:
         """Let the source offer nothing more."""
-        pacing.give(self.folder, msgspec.structs.replace(orders, stop=True))
+        self._give(msgspec.structs.replace(self.orders, stop=True))
+
+    def _give(self, orders: Orders) -> None:
+        self.orders = orders
+        pacing.give(self.folder, orders)
 
     def stop(self) -> None:
         """End the query; no batch may be running, or Spark breaks it off."""

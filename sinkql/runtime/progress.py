@@ -10,8 +10,9 @@ from typing import Literal
 from sinkql.connector.stream import JobOffsets
 from sinkql.errors import SinkqlError
 
-Ending = Literal["caught up", "stopped", "dropped", "fenced", "failed"]
-"""Why a sink no longer runs: `caught up` is the end of a run that commits what there is and stops."""
+Ending = Literal["caught up", "stopped", "moved", "dropped", "fenced", "failed"]
+"""Why a sink no longer runs: `caught up` is the end of a run that commits what there is and stops, `moved` the end in
+a cluster that it is in no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,21 @@ class SparkStarted:
 
     cluster: str
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStarting:
+    """A sink is leased, and begins in a cluster."""
+
+    sink: str
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinkElsewhere:
+    """A sink is run by another process; it is taken once that one ends."""
+
+    sink: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +101,17 @@ class SinkStopped:
     error: SinkqlError | None = None
 
 
-Event = SparkStarting | SparkStarted | SinkStarted | SinkCommitted | SinkRebuilding | SinkStalled | SinkStopped
+Event = (
+    SparkStarting
+    | SparkStarted
+    | SinkElsewhere
+    | SinkStarting
+    | SinkStarted
+    | SinkCommitted
+    | SinkRebuilding
+    | SinkStalled
+    | SinkStopped
+)
 
 Progress = Callable[[Event], None]
 """Called from several threads, one event at a time for each sink."""

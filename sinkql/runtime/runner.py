@@ -6,25 +6,23 @@ import shutil
 import threading
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from sinkql import physical
-from sinkql.connector.registry import Registry
 from sinkql.connector.stream import Context, JobOffsets
 from sinkql.errors import SinkqlError
 from sinkql.runtime import failure
 from sinkql.runtime.batch import BatchLoop, DivergedError
-from sinkql.runtime.control import Control, Desired, Status
+from sinkql.runtime.cluster import Cluster, SinkOutcome
+from sinkql.runtime.control import Desired, Status
 from sinkql.runtime.launch import Launch
 from sinkql.runtime.operators import SparkEngine
 from sinkql.runtime.pacing import Orders
-from sinkql.runtime.progress import Ending, Progress, SinkStalled, SinkStarted, SinkStopped
+from sinkql.runtime.progress import Ending, SinkStalled, SinkStarted, SinkStarting, SinkStopped
+from sinkql.runtime.roster import Following, Work
 
 _LOOK_SECONDS = 1.0
 _FIRST_WAIT = 1.0
@@ -37,50 +35,20 @@ _MAY_PASS = frozenset({"SQ3302", "SQ3304", "SQ4201", "SQ4207", "SQ4208", "SQ4304
 """What another try may find mended: no answer, a file that is gone, storage that fails, a commit that came late."""
 
 
-@dataclass(frozen=True, slots=True)
-class SinkOutcome:
-    """Hold how a sink's run ended."""
-
-    sink: str
-    ending: Ending
-    error: SinkqlError | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """Return the exit code of a process that ran this sink alone."""
-        return self.error.exit_code if self.error is not None else 0
-
-
 class _StoppedError(Exception):
     """Say that a batch is not begun because the sink is to stop."""
 
 
 @dataclass(slots=True)
-class Cluster:
-    """Hold what all sinks of one Spark application share.
+class SinkRun:
+    """Run one sink in the calling thread, following what the roster says of it.
 
-    `starting` is held while a query's source gets its process: Spark switches a setting of all queries for that.
+    `lost` is set, by who renews the lease, when somebody else has it.
     """
 
-    session: Callable[[], SparkSession]
-    buckets: int
-    registry: Registry
-    control: Control
-    progress: Progress
-    once: bool
-    takeover: bool
-    stopping: threading.Event = field(default_factory=threading.Event)
-    starting: threading.Lock = field(default_factory=threading.Lock)
-    claiming: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
-
-
-@dataclass(slots=True)
-class SinkRun:
-    """Run one sink in the calling thread. `lost` is set, by who renews the lease, when somebody else has it."""
-
     cluster: Cluster
-    job: physical.Job
-    context: Context
+    first: Work
+    takeover: bool = False
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     leased: bool = False
     lost: SinkqlError | None = None
@@ -90,15 +58,41 @@ class SinkRun:
     _failures: int = 0
     _conflicts: int = 0
     _stop_asked: bool = False
+    _following: Following = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._following = Following(self.cluster.roster, self.first, self.first.job.cluster, self.cluster.once)
+
+    @property
+    def work(self) -> Work:
+        """Return what is run now."""
+        return self._following.work
+
+    @property
+    def job(self) -> physical.Job:
+        """Return the job as it is run now."""
+        return self.work.job
+
+    @property
+    def context(self) -> Context:
+        """Return what the job's parts may use."""
+        return self.cluster.contexts(self.job)
+
+    @property
+    def sink_id(self) -> str:
+        """Return the sink's id, which no change of its job changes."""
+        return self.first.job.sink_id
 
     def run(self) -> SinkOutcome:
         """Run the sink until it is to stop, has caught up (`once`), or cannot go on; never raises a SinkqlError."""
         control = self.cluster.control
         try:
-            epoch = control.acquire(self.job.sink_id, owner=self.owner, takeover=self.cluster.takeover)
+            epoch = control.acquire(self.sink_id, owner=self.owner, takeover=self.takeover)
         except SinkqlError as error:
             return self._end(SinkOutcome(self.job.sink, "failed", error))
         self.leased = True
+        self.cluster.progress(SinkStarting(self.job.sink, self.job.cluster))
+        self.cluster.prepare()
         try:
             outcome = self._run(epoch)
             self._note(outcome)
@@ -106,7 +100,7 @@ class SinkRun:
             outcome = SinkOutcome(self.job.sink, "failed", error)
         finally:
             self.leased = False
-            control.release(self.job.sink_id, owner=self.owner)
+            control.release(self.sink_id, owner=self.owner)
         return self._end(outcome)
 
     def stop(self) -> None:
@@ -129,12 +123,12 @@ class SinkRun:
                     return self._failed(failure.unexpected(error))
                 continue
             except SinkqlError as error:
-                if not self._again(error):
+                if not self._again(error, between=True):
                     return self._failed(error)
                 continue
             except Exception as error:
                 coded = failure.unexpected(error)
-                if not self._again(coded):
+                if not self._again(coded, between=True):
                     return self._failed(coded)
                 continue
             if ending is not None:
@@ -146,7 +140,7 @@ class SinkRun:
 
     def _note(self, outcome: SinkOutcome) -> None:
         match outcome.ending:
-            case "caught up" | "stopped":
+            case "caught up" | "stopped" | "moved":
                 self._status("stopped")
             case "dropped":
                 self._status("dropped")
@@ -157,7 +151,7 @@ class SinkRun:
 
     def _status(self, status: Status, error: SinkqlError | None = None) -> None:
         self.cluster.control.status(
-            self.job.sink_id,
+            self.sink_id,
             status,
             owner=self.owner,
             error=f"{error.code}: {error.message}" if error is not None else None,
@@ -168,9 +162,11 @@ class SinkRun:
     # --- one incarnation: a claim, and the query that goes with it -------------------------------------------------
 
     def _incarnation(self, epoch: int) -> Ending | None:
+        if self._following.take() == "moved":
+            return "moved"
         if self._ran:
             # Whoever took the sink over has the table too: claiming it again would be a fight without end.
-            self.cluster.control.renew(self.job.sink_id, owner=self.owner)
+            self.cluster.control.renew(self.sink_id, owner=self.owner)
         loop = self._claim(epoch)
         self._ran, self._conflicts = True, loop.conflicts()
         if loop.caught_up():
@@ -183,7 +179,7 @@ class SinkRun:
             self._status("running")
             return self._watch(loop, launch)
         finally:
-            self._wait_for_batch(launch, orders)
+            self._wait_for_batch(launch)
 
     def _claim(self, epoch: int) -> BatchLoop:
         cluster, job = self.cluster, self.job
@@ -248,16 +244,28 @@ class SinkRun:
                     pass
             if launch.ended():
                 raise launch.reason()
+            change = self._following.take()
+            if change == "moved":
+                return "moved"
+            if change == "other":
+                return None
+            self._pace(loop, launch)
+
+    def _pace(self, loop: BatchLoop, launch: Launch) -> None:
+        """Let the query that runs keep the job's interval and limit."""
+        if (loop.job.commit_interval_ms, loop.job.max_rows) != (self.job.commit_interval_ms, self.job.max_rows):
+            loop.job = self.job
+            launch.pace(self.job)
 
     def _desired(self) -> Desired:
         try:
-            return self.cluster.control.desired(self.job.sink_id)
+            return self.cluster.control.desired(self.sink_id)
         except SinkqlError:
             return "running"  # a catalog that cannot be read now is asked again; the lease tells whether it matters
 
-    def _wait_for_batch(self, launch: Launch, orders: Orders) -> None:
+    def _wait_for_batch(self, launch: Launch) -> None:
         stop_asked, self._stop_asked = self._stop_asked, True
-        launch.tell_to_stop(orders)
+        launch.tell_to_stop()
         with self._batch:
             self._stop_asked = stop_asked
             launch.stop()
@@ -265,8 +273,8 @@ class SinkRun:
     def _stops(self) -> bool:
         return self._stop_asked or self.lost is not None or self.cluster.stopping.is_set()
 
-    def _again(self, error: SinkqlError) -> bool:
-        """Wait for what may pass, longer each time; tell whether to try again."""
+    def _again(self, error: SinkqlError, *, between: bool = False) -> bool:
+        """Wait for what may pass, longer each time; tell whether to try again. `between` queries a change ends it."""
         tries = self._tries(error)
         if self._stops() or self._failures >= tries:
             return False
@@ -277,6 +285,8 @@ class SinkRun:
         until = time.monotonic() + wait
         while (left := until - time.monotonic()) > 0 and not self._stops():
             self.cluster.stopping.wait(min(left, 0.2))
+            if between and self._following.differs():
+                break
         return not self._stops()
 
     def _tries(self, error: SinkqlError) -> int:

@@ -9,8 +9,11 @@ from sinkql import ast, physical
 from sinkql.catalog.query import select
 from sinkql.catalog.store import Catalog
 from sinkql.planner.name import split_name
+from sinkql.session.roster import CatalogRoster
 
 if TYPE_CHECKING:
+    from sinkql.runtime.application import Wanted
+    from sinkql.runtime.cluster import SinkOutcome
     from sinkql.runtime.progress import Progress
     from sinkql.session.session import Session
 
@@ -32,18 +35,32 @@ def run(session: Session, jobs: Sequence[physical.Job], *, once: bool, takeover:
 
     if not jobs:
         return 0
+    wanted = _wanted(session, jobs, once=once, takeover=takeover, progress=progress)
+    return _exit_code(supervisor.run(wanted))
+
+
+def up(session: Session, jobs: Sequence[physical.Job] | None, *, once: bool, takeover: bool, progress: Progress) -> int:
+    """Run jobs, or all sinks that are to run, also those that come later; return the exit code that fits all."""
+    from sinkql.runtime import supervisor  # as above
+
+    wanted = _wanted(session, jobs, once=once, takeover=takeover, progress=progress)
+    return _exit_code(supervisor.up(wanted))
+
+
+def _wanted(
+    session: Session, jobs: Sequence[physical.Job] | None, *, once: bool, takeover: bool, progress: Progress
+) -> Wanted:
+    from sinkql.runtime.application import Wanted  # as above
+
     control = session.catalog.control
-    for job in jobs:
+    for job in jobs or ():
         control.resume(job.sink_id)
-    outcomes = supervisor.run(
-        jobs,
-        contexts=session.context,
-        registry=session.catalog.registry,
-        control=control,
-        once=once,
-        takeover=takeover,
-        progress=progress,
-    )
+    roster = CatalogRoster(session.catalog, jobs)
+    registry = session.catalog.registry
+    return Wanted(roster, session.context, registry, control, progress, once=once, takeover=takeover)
+
+
+def _exit_code(outcomes: Sequence[SinkOutcome]) -> int:
     codes = {outcome.exit_code for outcome in outcomes}
     return next((code for code in _WORST_FIRST if code in codes), 0)
 

@@ -146,6 +146,18 @@ class Session:
         """Run jobs until each has ended or was stopped; return the exit code that fits all of them."""
         return running.run(self, jobs, once=once, takeover=takeover, progress=progress)
 
+    def up(self, names: Sequence[str] | None = None, *, once: bool, takeover: bool, progress: Progress) -> int:
+        """Run the sinks of these names, or all that users want to run, also those that come later, until stopped."""
+        jobs = self.jobs(names) if names is not None else None
+        return running.up(self, jobs, once=once, takeover=takeover, progress=progress)
+
+    def start(self, *names: str) -> tuple[str, ...]:
+        """Say that users want the sinks (all, without names) to run, for who runs sinks; return their full names."""
+        sinks = self.sinks(names or None)
+        for sink_id in dropping.sink_ids(sinks, self.catalog).values():
+            self.catalog.control.resume(sink_id)
+        return sinks
+
     def stop(self, *names: str) -> tuple[str, ...]:
         """Tell whoever runs the sinks (all, without names) to finish the batch and stop; return their full names."""
         sinks = self.sinks(names or None)

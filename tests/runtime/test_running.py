@@ -13,12 +13,13 @@ import pytest
 from sinkql import physical
 from sinkql.connector.registry import discover
 from sinkql.runtime.progress import Event, SinkCommitted, SinkStalled
+from sinkql.runtime.roster import Fixed, Roster
 from support.running import MemoryControl, contexts, counter, csv_files, job, output, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sinkql.runtime.runner import SinkOutcome
+    from sinkql.runtime.cluster import SinkOutcome
 
 pytestmark = pytest.mark.spark
 
@@ -35,11 +36,23 @@ def run_sinks(
     once: bool = True,
     takeover: bool = False,
     tell: Callable[[Event], None] = lambda event: None,
+    roster: Roster | None = None,
 ) -> list[SinkOutcome]:
-    from sinkql.runtime.runner import Cluster, SinkRun
+    from sinkql.runtime.cluster import Cluster
+    from sinkql.runtime.runner import SinkRun
 
-    cluster = Cluster(lambda: spark, 2, discover(), control or MemoryControl(), tell, once=once, takeover=takeover)
-    runs = [SinkRun(cluster, each, contexts(folder, each)) for each in jobs]
+    roster = roster or Fixed(jobs)
+    cluster = Cluster(
+        lambda: spark,
+        2,
+        discover(),
+        control or MemoryControl(),
+        tell,
+        roster,
+        lambda each: contexts(folder, each),
+        once=once,
+    )
+    runs = [SinkRun(cluster, work, takeover=takeover) for work in roster.now()]
     with ThreadPoolExecutor(len(runs)) as threads:
         return list(threads.map(lambda each: each.run(), runs))
 

@@ -34,7 +34,7 @@ def start(processes: list[subprocess.Popen[str]], *arguments: str) -> subprocess
         [sys.executable, str(program), *arguments],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(_TESTS)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")])},
         start_new_session=True,
     )
     processes.append(process)

@@ -141,6 +141,9 @@ class MemoryControl:
         self.epochs[sink_id] = self.epochs.get(sink_id, 0) + 1
         return self.epochs[sink_id]
 
+    def held(self, sink_id: str) -> bool:
+        return sink_id in self.owners
+
     def renew(self, sink_id: str, *, owner: str) -> None:
         if self.owners.get(sink_id) != owner:
             raise SinkqlError("SQ5202", "sink was taken over")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from sinkql.connector.registry import discover
 from sinkql.runtime import supervisor
+from sinkql.runtime.application import Wanted
 from sinkql.runtime.progress import Event
+from sinkql.runtime.roster import Fixed
 from support.running import MemoryControl, contexts, counter, job
 
 
@@ -23,13 +25,15 @@ def main(folder: Path, *, once: bool, clusters: list[str]) -> int:
         for cluster in clusters
     ]
     outcomes = supervisor.run(
-        jobs,
-        contexts=lambda each: contexts(folder, each),
-        registry=discover(),
-        control=MemoryControl(),
-        once=once,
-        takeover=False,
-        progress=tell,
+        Wanted(
+            Fixed(jobs),
+            lambda each: contexts(folder, each),
+            discover(),
+            MemoryControl(),
+            tell,
+            once=once,
+            takeover=False,
+        )
     )
     print([outcome.ending for outcome in outcomes], flush=True)
     return max(outcome.exit_code for outcome in outcomes)
