@@ -159,8 +159,8 @@ def as_data(error: SinkqlError) -> dict[str, Any]:
     return data
 
 
-def nearest(word: str, choices: Sequence[str]) -> str | None:
-    """Return the choice that `word` most likely misspells, if any is near."""
+def nearest(word: str, choices: Sequence[str], cutoff: float = 0.6) -> str | None:
+    """Return the choice that `word` most likely misspells, if any is near: `cutoff` of its letters at least."""
     folded = {choice.casefold(): choice for choice in choices}
-    found = get_close_matches(word.casefold(), list(folded), n=1, cutoff=0.6)
+    found = get_close_matches(word.casefold(), list(folded), n=1, cutoff=cutoff)
     return folded[found[0]] if found else None

@@ -79,3 +79,6 @@ OPTION_NAMES = SENSITIVE | frozenset(
     }
 )  # fmt: skip
 """Option names after which `=` may be left out before a bare word: `SIZE small`. Any other name needs it there."""
+
+ODD_CHARACTERS = "\u0085\u00a0\u00ab\u00b4\u00bb\u1680\u2000-\u206f\u2212\u3000\ufeff\uff08\uff09\uff0c\uff1b\uff1d"
+"""Characters, as in a regular expression's brackets, that word processors put for quotes, dashes and spaces."""

@@ -1,10 +1,11 @@
 """Text → ast.
 
-* `lexical` (with `literal`): text to lexemes; strings, comments and names are whole and valid after it.
+* `lexical` (with `literal`, `odd`): text to lexemes; strings, comments and names are whole and valid after it.
 * `grammar`: the files of the grammar to Lark's tables.
 * `reader` (with `automaton`, `lookahead`): one statement's lexemes to Lark's tree; here a word becomes
   a keyword or a name.
-* `complaint` (with `refusal`): a token that cannot stand there to an error.
+* `complaint` (with `habit`, `refusal`, `repair`, `shape`): a token that cannot stand there to an error and its fix.
+* `unclosed`: an error behind a string without an end to one at that string.
 * `build` (with `build_secret`, `build_table`, `build_source`, `build_sink`, `value`, `tree`): the tree to a statement.
 * `secret`: text, right or wrong, to where it holds secrets.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
-from sinkql.parser import build, lexical, reader
+from sinkql.parser import build, lexical, reader, unclosed
 from sinkql.parser.lexical import Lexeme
 from sinkql.parser.tree import only
 
@@ -26,7 +27,10 @@ def parse(text: str) -> tuple[ast.Statement, ...]:
     Raises SinkqlError: SQ10xx for what is no statement, SQ29xx for a statement that this version has not.
     """
     lexical.check_characters(text)
-    return tuple(_statement(lexemes, text) for lexemes in _split(text))
+    try:
+        return tuple(_statement(lexemes, text) for lexemes in _split(text))
+    except SinkqlError as error:
+        raise unclosed.blamed(error, text) from None
 
 
 def complete(text: str) -> bool:

@@ -1,16 +1,21 @@
-"""A token that cannot stand where it stands → the error that says what was expected, and what was found."""
+"""A token that cannot stand where it stands → the error that says what was expected, what was found, and the fix."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sinkql import words
 from sinkql.errors import SinkqlError, line_and_column, nearest
 from sinkql.parser import grammar
+from sinkql.parser.habit import habit
 from sinkql.parser.lexical import Lexeme
 from sinkql.parser.refusal import refusal
+from sinkql.parser.repair import STATEMENT_STARTS, Reading, Repair, find_repair
+from sinkql.parser.shape import shape
 
 _LIMIT = 6
+_CLAUSES = 12
 _DESCRIBED = {
     "NAME": "a name",
     "LABEL": "an option",
@@ -23,24 +28,67 @@ _DESCRIBED = {
     "EXPRESSIONS": "an expression",
     "CSV_WITH": "WITH",
 }
+_DESCRIBED_FIX: dict[tuple[str, ...], str] = {("name",): "a name", ("'…'",): "a value"}
 _VALUE = frozenset({"NAME", "STRING", "NUMBER"})
 _VALUE_PARTS = _VALUE | {"TRUE", "FALSE", "NULL", "INTERVAL", "MAP", "DEAD", "MINUS", "SECRET", "LPAR", "LSQB"}
+_QUERY_STARTS = ("SELECT", "VALUES", "WITH")
 
 
-def complaint(expected: frozenset[str], lexemes: Sequence[Lexeme], place: int, *, text: str) -> SinkqlError:
-    """Return the error for the lexeme at `place`, where only the terminals `expected` may stand."""
-    refused = refusal(lexemes, place)
-    if refused is not None:
-        return refused
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Hold a statement that cannot be read on at the lexeme `place`, and how to read it in another way."""
+
+    lexemes: Sequence[Lexeme]
+    place: int
+    text: str
+    reading: Reading
+
+
+def complaint(stuck: Stuck) -> SinkqlError:
+    """Return the error for the lexeme that cannot stand there: a form of another system, or a mistake."""
+    lexemes, place = stuck.lexemes, stuck.place
+    foreign = habit(lexemes, place) or refusal(lexemes, place)
+    if foreign is not None:
+        return foreign
+    expected = stuck.reading.expected(place)
     found = lexemes[place]
+    if place and "$END" in expected and _begins_statement(stuck):
+        return _no_semicolon(stuck)
+    repair = find_repair(lexemes, place, stuck.reading)
+    if repair is not None and repair.place < place and repair.removed and repair.inserted:
+        # a misspelt keyword that was read as a name
+        found, expected = lexemes[repair.place], stuck.reading.expected(repair.place)
     message = f"expected {_listed(expected)}, found {_found(found)}"
+    hint = _hint(stuck, repair, found, expected)
     if found.kind in ("END", ";"):
-        return SinkqlError("SQ1002", message, found.span, detail=_still_open(lexemes[:place], text))
-    if found.keyword in words.RESERVED and "NAME" in expected:
+        return SinkqlError("SQ1002", message, found.span, detail=_still_open(lexemes[:place], stuck.text), hint=hint)
+    if found.keyword in words.RESERVED and "NAME" in expected and _renames(repair):
         hint = f'Write it in quotes to use it as a name: "{found.value}".'
         return SinkqlError("SQ1004", message, found.span, hint=hint)
     code = "SQ1001" if place else "SQ1003"
-    return SinkqlError(code, message, found.span, hint=_near(found, expected))
+    return SinkqlError(code, message, found.span, hint=hint)
+
+
+def _renames(repair: Repair | None) -> bool:
+    return repair is None or (repair.removed == 1 and repair.inserted == ("name",))
+
+
+def _begins_statement(stuck: Stuck) -> bool:
+    """Say whether a statement begins in a line of its own where one should have ended."""
+    lexemes, place = stuck.lexemes, stuck.place
+    line_break = "\n" in stuck.text[lexemes[place - 1].end : lexemes[place].start]
+    return lexemes[place].keyword in STATEMENT_STARTS and (line_break or lexemes[place].keyword in ("CREATE", "DROP"))
+
+
+def _no_semicolon(stuck: Stuck) -> SinkqlError:
+    before, found = stuck.lexemes[stuck.place - 1], stuck.lexemes[stuck.place]
+    line, _ = line_and_column(stuck.text, before.start)
+    return SinkqlError(
+        "SQ1005",
+        f'";" is missing before {found.keyword}',
+        found.span,
+        hint=f'End the statement before it with ";", after {_found(before)} in line {line}.',
+    )
 
 
 def _listed(expected: frozenset[str]) -> str:
@@ -89,9 +137,63 @@ def _still_open(lexemes: Sequence[Lexeme], text: str) -> str | None:
     return f'the "{still_open[-1].kind}" in line {line}, column {column} is still open'
 
 
-def _near(found: Lexeme, expected: frozenset[str]) -> str | None:
-    if found.kind != "WORD" or found.keyword in grammar.keywords():
+def _hint(stuck: Stuck, repair: Repair | None, found: Lexeme, expected: frozenset[str]) -> str | None:
+    """Return the fix: the change that lets the statement be read on, else a word that looks like it, else the form."""
+    if repair is not None:
+        return (_too_late(stuck) if repair.inserted == () else None) or _change(stuck, repair)
+    if found.kind == "WORD" and found.keyword not in grammar.keywords():
+        choices = sorted(expected & grammar.keywords()) + [each for each in _QUERY_STARTS if "QUERY" in expected]
+        near = nearest(found.text, choices)
+        if near is not None:
+            return f"Did you mean {near}?"
+    return _too_late(stuck) or shape(stuck.lexemes)
+
+
+def _change(stuck: Stuck, repair: Repair) -> str:
+    found, following = stuck.lexemes[repair.place], stuck.lexemes[min(repair.place + 1, len(stuck.lexemes) - 1)]
+    match repair.inserted:
+        case ():
+            before = f" before {_named(following)}" if repair.place < stuck.place else ""
+            return f"Leave out {_named(found)}{before}."
+        case ("(", ")") if repair.removed:
+            more = "" if repair.removed == 1 else " …"
+            return f"Put it in brackets: ({'…' if found.kind == 'STRING' else found.text}{more})."
+        case (keyword, *_) if keyword.isalpha() and _stands_later(stuck, keyword):
+            return f"{keyword} … stands before {_found(found)} …, not after it."
+    written = _DESCRIBED_FIX.get(repair.inserted) or " ".join(_quoted(each) for each in repair.inserted)
+    if repair.removed:
+        word = found.kind == "WORD" and nearest(found.text, [repair.inserted[0]]) is not None
+        return f"Did you mean {written}?" if word else f"Write {written} instead of {_named(found)}."
+    if found.kind in ("END", ";"):
+        return f"Add {written}."
+    return f"Write {written} before {_named(found)}."
+
+
+def _stands_later(stuck: Stuck, keyword: str) -> bool:
+    """Say whether a clause that is missed follows in the statement, outside of brackets."""
+    depth = 0
+    for lexeme in stuck.lexemes[stuck.place :]:
+        depth += {"(": 1, ")": -1}.get(lexeme.kind, 0)
+        if depth == 0 and lexeme.keyword == keyword:
+            return True
+    return False
+
+
+def _too_late(stuck: Stuck) -> str | None:
+    """Return before which clause the one that is found should stand, if it could stand there."""
+    found = stuck.lexemes[stuck.place].keyword
+    if found not in grammar.keywords():
         return None
-    choices = sorted((expected & grammar.keywords()) | ({"SELECT", "VALUES", "WITH"} if "QUERY" in expected else set()))
-    near = nearest(found.text, choices)
-    return f"Did you mean {near}?" if near is not None else None
+    clauses = [each for each in stuck.reading.token_places()[2:] if stuck.lexemes[each].keyword in grammar.keywords()]
+    for place in reversed(clauses[-_CLAUSES:]):
+        if found in stuck.reading.expected(place) and found != stuck.lexemes[place].keyword:
+            return f"{found} … stands before {stuck.lexemes[place].keyword} …, not after it."
+    return None
+
+
+def _named(lexeme: Lexeme) -> str:
+    return "the string" if lexeme.kind in ("STRING", "HEX") else _found(lexeme)
+
+
+def _quoted(written: str) -> str:
+    return written if written[0].isalpha() or written[0] == "'" else f'"{written}"'

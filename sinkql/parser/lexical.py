@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sinkql.errors import SinkqlError, Span
-from sinkql.parser import literal
+from sinkql.parser import literal, odd
 
 MAX_DEPTH = 100
 _CHARACTER = r"[A-Za-z_\u0080-\U0010ffff]"
@@ -76,7 +76,7 @@ def scan(text: str, start: int = 0) -> Iterator[Lexeme]:
     while at < end:
         found = _TOKEN.match(text, at)
         if found is None:
-            raise SinkqlError("SQ1016", f'unexpected character "{text[at]}"', Span(at, at + 1))
+            raise odd.unexpected(text, at)
         group = found.lastgroup
         if group == "space" or group == "line_comment":
             at = found.end()
@@ -124,6 +124,7 @@ def _lexeme(text: str, found: re.Match[str]) -> Lexeme:
     start, end = found.span()
     match found.lastgroup:
         case "word":
+            odd.check(found[0], start)
             return Lexeme("WORD", found[0], start, end, literal.folded(found[0], Span(start, end)))
         case "symbol":
             return Lexeme(found[0], found[0], start, end)

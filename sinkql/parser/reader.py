@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from lark import Token, Tree
@@ -9,7 +10,7 @@ from lark import Token, Tree
 from sinkql import words
 from sinkql.parser import grammar
 from sinkql.parser.automaton import END, Ahead
-from sinkql.parser.complaint import complaint
+from sinkql.parser.complaint import Stuck, complaint
 from sinkql.parser.lexical import Lexeme
 from sinkql.parser.lookahead import expression_length, follows, symbol
 
@@ -30,17 +31,62 @@ def read(lexemes: Sequence[Lexeme], text: str) -> Tree[Token]:
     """Return the tree of a statement, whose last lexeme is an END or a semicolon. Raises SQ1001 to SQ1005, SQ29xx."""
     parser = grammar.start()
     place = 0
+    terminals: list[str] = []
+    places: list[int] = []
     while True:
         terminal, count = _next_terminal(parser, lexemes, place)
         if not parser.takes(terminal):
-            raise complaint(parser.expected(), lexemes, place, text=text)
+            raise complaint(Stuck(lexemes, place, text, _Reading(terminals, places)))
         first, last = lexemes[place], lexemes[place + count - 1]
         token = Token(terminal, _token_text(terminal, lexemes[place : place + count], text))
         token.start_pos, token.end_pos = first.start, last.end
         result = parser.feed(token)
         if result is not None:
             return result
+        terminals.append(terminal)
+        places.append(place)
         place += count
+
+
+class _Reading:
+    """Read the beginning of a statement again, and on from there in another way."""
+
+    def __init__(self, terminals: Sequence[str], places: Sequence[int]) -> None:
+        self._terminals = terminals
+        self._places = places
+        self._before: dict[int, Ahead] = {}
+
+    def token_places(self) -> Sequence[int]:
+        """Return at which lexeme each token that was read begins."""
+        return self._places
+
+    def expected(self, place: int) -> frozenset[str]:
+        """Return the terminals that may stand at the lexeme `place`, which a token begins with."""
+        return self._at(bisect_left(self._places, place)).expected()
+
+    def reach(self, lexemes: Sequence[Lexeme], changed: int) -> int:
+        """Return how far a statement can be read that is another one from the lexeme `changed` on."""
+        # the token before may be another one too: what a word is depends on what follows it
+        kept = max(0, bisect_left(self._places, changed) - 1)
+        place = self._places[kept] if kept < len(self._places) else changed
+        parser = self._at(kept)
+        while True:
+            terminal, count = _next_terminal(parser, lexemes, place)
+            behind = parser.after(terminal)
+            if behind is None:
+                return place
+            parser = behind
+            place += count
+            if terminal == END:
+                return place
+
+    def _at(self, count: int) -> Ahead:
+        """Return what stands behind the first `count` tokens."""
+        if count not in self._before:
+            ahead = grammar.start().after(*self._terminals[:count])
+            assert ahead is not None
+            self._before[count] = ahead
+        return self._before[count]
 
 
 def _token_text(terminal: str, lexemes: Sequence[Lexeme], text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sinkql import ast, words
 
 _WIDTH = 100
-_PLAIN = re.compile(r"[a-z_\u0080-\U0010ffff][a-z0-9_$\u0080-\U0010ffff]*")
+_PLAIN = re.compile(rf"(?!.*[{words.ODD_CHARACTERS}])[a-z_\u0080-\U0010ffff][a-z0-9_$\u0080-\U0010ffff]*", re.DOTALL)
 
 
 def line(*parts: object) -> str:

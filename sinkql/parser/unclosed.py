@@ -1,0 +1,79 @@
+"""An error behind a string that lacks its end → the error at that string.
+
+A quote that is missing turns what follows inside out: strings begin where they should end, up to the end of the text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.parser import lexical
+from sinkql.parser.lexical import Lexeme
+
+_CODES = {"STRING": "SQ1011", "QUOTED": "SQ1013"}
+_CAUSED = frozenset({"SQ1001", "SQ1002", "SQ1003", "SQ1005", "SQ1011", "SQ1013"})
+_SWALLOWED = re.compile(r"\n\s*\w|;\s*\n|\w+\W*[=(,]\s*\Z|;\s*\Z")
+_WORD_BEFORE = re.compile(r"[\w./:-]+\Z")
+_BEGINNING = re.compile(r"[^\s,;)]+")
+
+
+def blamed(error: SinkqlError, text: str) -> SinkqlError:
+    """Return the error at the string without an end if there is one before `error`, else `error`."""
+    if error.code not in _CAUSED or error.span is None:
+        return error
+    never_closed = error.code in _CODES.values()
+    for lexeme in _before(error, text):
+        word = _WORD_BEFORE.search(text, max(0, lexeme.start - 80), lexeme.start)
+        if word is not None and lexeme.text[0] == "'":
+            return _never_begun(word)
+        if _inside_out(lexeme, text, alone=never_closed):
+            code = _CODES[lexeme.kind]
+            quote = lexeme.text[0]
+            beginning = _BEGINNING.match(text, lexeme.start)
+            assert beginning is not None
+            return SinkqlError(
+                code,
+                "string is never closed" if quote == "'" else "quoted name is never closed",
+                Span(lexeme.start, min(beginning.end(), lexeme.end)),
+                hint=f"Close it with {quote}; a quote inside is {quote * 2}.",
+            )
+    if error.code == "SQ1011":
+        word = _WORD_BEFORE.search(text, max(0, error.span.start - 80), error.span.start)
+        if word is not None and text[error.span.start] == "'":
+            return _never_begun(word)
+    return error
+
+
+def _never_begun(word: re.Match[str]) -> SinkqlError:
+    return SinkqlError(
+        "SQ1007",
+        f'a quote is missing before "{word[0]}"',
+        Span(*word.span()),
+        hint=f"Write '{word[0]}'; a string stands in quotes on both sides.",
+    )
+
+
+def _before(error: SinkqlError, text: str) -> list[Lexeme]:
+    """Return the strings and quoted names of the error's statement, up to its place."""
+    found: list[Lexeme] = []
+    assert error.span is not None
+    try:
+        for lexeme in lexical.scan(text):
+            if lexeme.start > error.span.start:
+                break
+            if lexeme.kind == ";" and lexeme.end <= error.span.start:
+                found.clear()
+            if lexeme.kind in _CODES and lexeme.text[0] in "'\"":
+                found.append(lexeme)
+    except SinkqlError:
+        pass
+    return found
+
+
+def _inside_out(lexeme: Lexeme, text: str, *, alone: bool) -> bool:
+    """Say whether a string reaches into what should stand behind it."""
+    after = text[lexeme.end : lexeme.end + 1]
+    if after.isalnum() or after == "_":
+        return True
+    return alone and _SWALLOWED.search(lexeme.text[1:-1]) is not None
