@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +17,19 @@ from sqlglot.optimizer.scope import traverse_scope
 
 from sinkql import ast
 from sinkql.catalog.database import Database
+from sinkql.catalog.foreign import compare_numbers, without_postgres
+from sinkql.catalog.function import register
 from sinkql.catalog.system import RELATIONS
+from sinkql.catalog.system.relation import Relation
 from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.planner.name import DATABASE, SCHEMA
 
 _DIALECT = "materialize"
-_ON_PATH = "mz_catalog"
+ON_PATH = ("mz_catalog", "pg_catalog")
+_SYSTEM = ("mz_catalog", "mz_internal", "pg_catalog", "information_schema")
 _EXAMPLE = "A query looks like SELECT name FROM mz_sinks WHERE type = 'iceberg'."
+_ALL = "SELECT schema_id, name FROM mz_relations lists what there is."
+_VIEWS = {each.view: each for each in RELATIONS.values()}
 _NAMED = (exp.Table, exp.Subquery, exp.CTE)
 
 
@@ -33,18 +41,30 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
 
 
-def select(query: ast.Query, database: Database) -> Table:
-    """Run a query over system relations. Raises SQ2980 (another relation), SQ2281 to SQ2284 (mistakes in the query)."""
+def select(query: ast.Query, database: Database, *, current: tuple[str, str] = (DATABASE, SCHEMA)) -> Table:
+    """Run a query over system relations; `current` are the database and schema that the session is in.
+
+    Raises SQ2980 (another relation), SQ2281 to SQ2284 (mistakes in the query).
+    """
     text = _Text(query)
     tree = text.parse()
     _name_outputs(tree)
+    tree = without_postgres(tree)
     _to_views(tree, text)
-    sql = text.qualified(tree).sql("sqlite", identify=True)
+    qualified = text.qualified(tree)
+    named = qualified.find_all(exp.Table)
+    relations = {table.alias_or_name: _VIEWS[table.name] for table in named if table.name in _VIEWS}
+    compare_numbers(qualified, relations)
+    booleans = _booleans(qualified, relations)
+    sql = qualified.sql("sqlite", identify=True)
     with database.read() as connection:
         connection.exec_driver_sql("PRAGMA case_sensitive_like = ON")  # as LIKE is in the user's dialect
+        plain = connection.connection.driver_connection
+        assert isinstance(plain, sqlite3.Connection)
+        register(plain, database=current[0], schema=current[1])
         try:
             result = connection.exec_driver_sql(sql)
-            return Table(tuple(result.keys()), tuple(tuple(row) for row in result))
+            return Table(tuple(result.keys()), tuple(_typed(row, booleans) for row in result))
         except sa.exc.DBAPIError as error:
             raise SinkqlError(
                 "SQ2284",
@@ -94,7 +114,7 @@ class _Text:
 
     def qualified(self, tree: exp.Query) -> exp.Query:
         """Return the tree with every column tied to its relation; raises SQ2283 for one that does not exist."""
-        columns = {name: {column: "text" for column, _ in each.columns} for name, each in RELATIONS.items()}
+        columns = {each.view: {column.name: "text" for column in each.columns} for each in RELATIONS.values()}
         try:
             done = qualify(tree.copy(), dialect=_DIALECT, schema=columns, validate_qualify_columns=False)
         except OptimizeError as error:
@@ -118,13 +138,13 @@ class _Text:
         ):
             message = f'relation "{column.table}" is not in FROM'
             raise SinkqlError("SQ2281", message, self.span(column.args["table"]), hint="Use a name that FROM gives.")
-        used = [RELATIONS[table.name] for table in tree.find_all(exp.Table) if table.name in RELATIONS]
-        holders = sum(name in dict(relation.columns) for relation in used)
+        used = [_VIEWS[table.name] for table in tree.find_all(exp.Table) if table.name in _VIEWS]
+        holders = sum(name in relation.names for relation in used)
         span = self.span(column.this if column is not None else None)
         if holders > 1 and column is not None and not column.table:
             hint = f"Name the relation: {used[0].name}.{name}."
             return SinkqlError("SQ2285", f'column "{name}" is ambiguous', span, hint=hint)
-        choices = sorted({each for relation in used for each, _ in relation.columns})
+        choices = sorted({each for relation in used for each in relation.names})
         near = nearest(name, choices)
         hint = f'Did you mean "{near}"?' if near else f"The columns are {', '.join(choices)}."
         return SinkqlError("SQ2283", f'column "{name}" does not exist', span, hint=hint)
@@ -142,18 +162,42 @@ def _to_views(tree: exp.Query, text: _Text) -> None:
     """Turn the names of system relations into those of the views in the file, and refuse all others."""
     views = {id(table) for table in tree.find_all(exp.Table) if not _of_query(table)}
     for table in [each for each in tree.find_all(exp.Table) if id(each) in views]:
-        relation = RELATIONS.get(table.name.lower() if not table.this.args.get("quoted") else table.name)
-        schema = table.db.lower()
-        if relation is None or schema not in (relation.schema, "" if relation.schema == _ON_PATH else relation.schema):
+        relation = _relation(table)
+        if relation is None:
             raise _unknown_relation(table, text)
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(relation.name)))
-        table.set("this", exp.to_identifier(relation.name))
+        table.set("this", exp.to_identifier(relation.view))
         table.set("db", None)
         table.set("catalog", None)
     for column in tree.find_all(exp.Column):
         column.set("db", None)
         column.set("catalog", None)
+
+
+def _relation(table: exp.Table) -> Relation | None:
+    """Return the system relation that a name stands for, if it does."""
+    name = (
+        table.name if isinstance(table.this, exp.Identifier) and table.this.args.get("quoted") else table.name.lower()
+    )
+    schemas = (table.db.lower(),) if table.db else ON_PATH
+    return next((RELATIONS[schema, name] for schema in schemas if (schema, name) in RELATIONS), None)
+
+
+def _booleans(tree: exp.Query, relations: Mapping[str, Relation]) -> frozenset[int]:
+    """Return the places of outputs that are boolean: SQLite gives numbers for them."""
+    found = set()
+    for place, output in enumerate(tree.selects):
+        column = output.unalias()
+        relation = relations.get(column.table) if isinstance(column, exp.Column) else None
+        stored = relation is not None and relation.type_of(column.name) == "boolean"
+        if stored or isinstance(column, exp.Predicate | exp.Boolean | exp.Not | exp.And | exp.Or):
+            found.add(place)
+    return frozenset(found)
+
+
+def _typed(row: Sequence[Any], booleans: frozenset[int]) -> tuple[Any, ...]:
+    return tuple(bool(value) if place in booleans and value is not None else value for place, value in enumerate(row))
 
 
 def _of_query(table: exp.Table) -> bool:
@@ -171,14 +215,14 @@ def _of_query(table: exp.Table) -> bool:
 
 def _unknown_relation(table: exp.Table, text: _Text) -> SinkqlError:
     name, span = table.name, text.span(table.this)
-    relation = RELATIONS.get(name.lower())
+    relation = next((each for each in RELATIONS.values() if each.name == name.lower()), None)
     if relation is not None and not table.db:
         hint = f"Write {relation.schema}.{relation.name}."
         return SinkqlError("SQ2281", f'system relation "{name}" is not on the path', span, hint=hint)
-    if name.lower().startswith("mz_") or table.db.lower() in ("mz_catalog", "mz_internal"):
-        near = nearest(name, tuple(RELATIONS))
-        found = RELATIONS[near] if near else None
-        hint = f"Did you mean {found.schema}.{found.name}?" if found else f"There are {', '.join(sorted(RELATIONS))}."
+    if name.lower().startswith(("mz_", "pg_")) or table.db.lower() in _SYSTEM:
+        near = nearest(name, tuple(each.name for each in RELATIONS.values()))
+        found = next((each for each in RELATIONS.values() if each.name == near), None)
+        hint = f"Did you mean {found.schema}.{found.name}?" if found else _ALL
         return SinkqlError(
             "SQ2281", f'system relation "{table.db + "." if table.db else ""}{name}" does not exist', span, hint=hint
         )

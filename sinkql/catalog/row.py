@@ -16,7 +16,7 @@ from sinkql.catalog.clock import now
 from sinkql.catalog.control import forget
 from sinkql.catalog.detail import details
 from sinkql.catalog.secret import Sealed
-from sinkql.catalog.system import QUICKSTART, QUICKSTART_ID
+from sinkql.catalog.system.place import QUICKSTART, QUICKSTART_ID
 from sinkql.catalog.update import Replanned
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse

@@ -55,6 +55,18 @@ comments = Table(
     PrimaryKeyConstraint("item_id", "sub_id"),
 )
 
+# Filled by triggers, which `system` makes: no writer of items can forget it.
+audit_events = Table(
+    "audit_events",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("event_type", Text, nullable=False),
+    Column("object_type", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("occurred_at", Text, nullable=False),
+)
+
 dependencies = Table(
     "dependencies",
     metadata,

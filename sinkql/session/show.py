@@ -2,68 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sinkql import ast
-from sinkql.catalog.query import Table, select
+from sinkql.catalog.query import ON_PATH, Table, select
 from sinkql.catalog.store import Catalog
+from sinkql.catalog.system import RELATIONS, relation_id
+from sinkql.catalog.system.place import SYSTEM_SCHEMAS
 from sinkql.errors import SinkqlError, Span
-from sinkql.planner.name import SCHEMA, find
+from sinkql.planner.name import find, split_name
 from sinkql.planner.setting import DEFAULTS, unknown_setting
+from sinkql.session.listing import LISTINGS, Listing
 from sinkql.session.result import Result
 
-_CLUSTER = "(SELECT c.name FROM mz_clusters AS c WHERE c.id = i.cluster_id)"
-_SHOWN = {
-    "SECRETS": "SELECT i.name, '' AS comment FROM mz_secrets AS i",
-    "CONNECTIONS": "SELECT i.name, i.type, '' AS comment FROM mz_connections AS i",
-    "CLUSTERS": "SELECT i.name, 'r1 (' || coalesce(i.size, 'own master') || ')' AS replicas, NULL AS activity,"
-    " '' AS comment FROM mz_clusters AS i",
-    "SOURCES": f"SELECT i.name, i.type, {_CLUSTER} AS cluster, '' AS comment FROM mz_sources AS i",
-    "VIEWS": "SELECT i.name, '' AS comment FROM mz_views AS i",
-    "MATERIALIZED VIEWS": f"SELECT i.name, {_CLUSTER} AS cluster, '' AS comment FROM mz_materialized_views AS i",
-    "SINKS": f"SELECT i.name, i.type, {_CLUSTER} AS cluster, '' AS comment FROM mz_sinks AS i",
-}
-_IN_CLUSTER = ("SOURCES", "MATERIALIZED VIEWS", "SINKS")
+_ANY = "any"
+_RELATIONS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
 
 
 def show(statement: ast.Show, catalog: Catalog) -> Result:
     """List the items of a kind; SQ2004 for an unknown schema, SQ2313 for an unknown cluster."""
-    _check_schema(statement, catalog)
-    conditions = []
-    if statement.cluster is not None:
-        conditions.append(f"cluster = {_literal(_cluster(statement, statement.cluster, catalog))}")
-    if statement.like is not None:
-        conditions.append(f"name LIKE {_literal(statement.like.value)}")
-    table = select(_query(statement, conditions), catalog.database)
+    listing = LISTINGS[statement.kind]
+    conditions = list(_conditions(statement, listing, catalog))
+    table = select(_query(statement, listing, conditions), catalog.database)
     return _result("SHOW", table)
 
 
-def _query(statement: ast.Show, conditions: list[str]) -> ast.Query:
+def _query(statement: ast.Show, listing: Listing, conditions: list[str]) -> ast.Query:
     """Return the listing's query, placed so that a span in the user's condition stays where the user wrote it."""
-    head = f"SELECT * FROM ({_SHOWN[statement.kind]}) AS shown"
-    if statement.where is not None:
-        before = f"{head} WHERE {' AND '.join([*conditions, ''])}("
-        text = f"{before}{statement.where.text}) ORDER BY name"
-        start = statement.where.span.start - len(before)
-        return ast.Query(text, Span(start, start + len(text)))
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return ast.Query(f"{head}{where} ORDER BY name", statement.span)
+    outputs = ", ".join(f'"{name}"' for name in listing.names)
+    head = f"SELECT {outputs} FROM ({listing.query(conditions)}) AS shown WHERE "
+    like = f"{listing.names[0]} LIKE {_literal(statement.like.value)}" if statement.like is not None else "true"
+    if statement.where is None:
+        return ast.Query(f"{head}{like} ORDER BY place", statement.span)
+    before = f"{head}("
+    text = f"{before}{statement.where.text}) ORDER BY place"
+    start = statement.where.span.start - len(before)
+    return ast.Query(text, Span(start, start + len(text)))
 
 
-def _check_schema(statement: ast.Show, catalog: Catalog) -> None:
-    if statement.schema is not None:
-        # A schema is named as an item in it would be.
-        inside = ast.Ident("any", statement.schema.span)
-        catalog.plans.resolve(ast.Name((*statement.schema.parts, inside), statement.schema.span))
-        if statement.schema.parts[-1].value != SCHEMA:
-            raise SinkqlError(
-                "SQ2953",
-                f'SHOW of schema "{statement.schema.text}" is not supported yet',
-                statement.schema.span,
-                hint="Select from the system relation itself, as in SELECT * FROM mz_sinks.",
-            )
+def _conditions(statement: ast.Show, listing: Listing, catalog: Catalog) -> Iterator[str]:
+    if statement.kind == "SCHEMAS":
+        database = _database(statement, catalog)
+        same = f"i.database_id = (SELECT d.id FROM mz_databases AS d WHERE d.name = {_literal(database)})"
+        yield f"(i.database_id IS NULL OR {same})"
+    elif statement.relation is not None and listing.relation is not None:
+        yield listing.relation.format(id=_literal(_relation_id(statement.relation, catalog)))
+    elif listing.schema:
+        yield f"i.schema_id = {_schema_id(statement.schema, catalog)}"
+    if statement.cluster is not None:
+        yield f"i.cluster_id = {_cluster_id(_cluster(statement, statement.cluster, catalog))}"
+
+
+def _database(statement: ast.Show, catalog: Catalog) -> str:
+    name = statement.schema
+    if name is None:
+        return catalog.plans.setting("database")
+    database = name.parts[-1]
+    known = select(ast.Query("SELECT name FROM mz_databases"), catalog.database).rows
+    if (database.value,) not in known:
+        hint = f"There is {', '.join(str(row[0]) for row in known)}."
+        raise SinkqlError("SQ2004", f'database "{name.text}" does not exist', name.span, hint=hint)
+    return database.value
+
+
+def _schema_id(schema: ast.Name | None, catalog: Catalog) -> str:
+    """Return SQL for the id of a schema: a schema is named as an item in it would be."""
+    parts = schema.parts if schema is not None else ()
+    place = schema.span if schema is not None else Span(0, 0)
+    *database, name, _ = split_name(catalog.plans.resolve(ast.Name((*parts, ast.Ident(_ANY, place)), place)))
+    if not database:
+        return _literal(SYSTEM_SCHEMAS[name])
+    return (
+        "(SELECT s.id FROM mz_schemas AS s JOIN mz_databases AS d ON d.id = s.database_id"
+        f" WHERE s.name = {_literal(name)} AND d.name = {_literal(database[0])})"
+    )
+
+
+def _relation_id(name: ast.Name, catalog: Catalog) -> str:
+    """Return the id of a relation, of the user or the system; SQ2001 if there is none of that name."""
+    path = [part.value for part in name.parts]
+    for schema in (path[-2],) if len(path) > 1 else ON_PATH:
+        if (schema, path[-1]) in RELATIONS and catalog.plans.entry(catalog.plans.resolve(name)) is None:
+            return relation_id(RELATIONS[schema, path[-1]])
+    return find(catalog.reader(), name, *_RELATIONS).id
+
+
+def _cluster_id(name: str) -> str:
+    return f"(SELECT c.id FROM mz_clusters AS c WHERE c.name = {_literal(name)})"
 
 
 def _cluster(statement: ast.Show, cluster: ast.Ident, catalog: Catalog) -> str:
-    if statement.kind not in _IN_CLUSTER:
+    if not LISTINGS[statement.kind].cluster:
         raise SinkqlError(
             "SQ2064",
             f"{statement.kind.lower()} are in no cluster",

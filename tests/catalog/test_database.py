@@ -73,8 +73,8 @@ def test_every_system_relation_can_be_read_by_any_program(tmp_path: Path) -> Non
     _open(path)
     with closing(sqlite3.connect(path)) as connection:
         for relation in RELATIONS.values():
-            columns = [each[0] for each in connection.execute(f"SELECT * FROM {relation.name}").description]
-            assert [name for name, _ in relation.columns] == columns
+            columns = [each[0] for each in connection.execute(f"SELECT * FROM {relation.view}").description]
+            assert list(relation.names) == columns
 
 
 def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:

