@@ -223,3 +223,47 @@ def test_settings_are_shown(session: Session) -> None:
     fresh = Session()
     assert ("enable_iceberg_sink", "false") in _rows(fresh, "SHOW ALL")
     assert ("cluster", "quickstart") in _rows(fresh, "SHOW ALL")
+
+
+def test_every_change_of_items_is_on_record(piped: Session) -> None:
+    piped.execute("CREATE VIEW v AS SELECT counter FROM n; DROP VIEW v;")
+    events = _rows(piped, "SELECT event_type, object_type, user FROM mz_audit_events ORDER BY id")
+    created = [("create", kind, "materialize") for kind in ("connection", "source", "sink", "view")]
+    assert events == [*created, ("drop", "view", "materialize")]
+    lifetimes = "SELECT id, event_type FROM mz_internal.mz_object_lifetimes WHERE object_type = 'view'"
+    assert _rows(piped, lifetimes) == [("u4", "create"), ("u4", "drop")]
+
+
+def test_a_source_is_as_well_as_the_worst_sink_that_reads_it(piped: Session) -> None:
+    query = "SELECT name, status, error FROM mz_internal.mz_source_statuses"
+    assert _rows(piped, query) == [("n", "created", None)]
+    piped.execute(
+        "CREATE MATERIALIZED VIEW m AS SELECT counter FROM n;"
+        + SINK.replace("user_activity_iceberg", "k2").replace("FROM n", "FROM m")
+    )
+    control = piped.catalog.control
+    for sink, status, error in (("k2", "stalled", "no such file"), ("user_activity_iceberg", "running", None)):
+        found = str(_rows(piped, f"SELECT id FROM mz_sinks WHERE name = '{sink}'")[0][0])
+        row = piped.catalog.stored(f"materialize.public.{sink}")
+        assert row is not None
+        assert row.id == found
+        control.acquire(row.facts["sink_id"], owner="runner", takeover=False)
+        control.status(row.facts["sink_id"], status, error=error)
+    assert _rows(piped, query) == [("n", "stalled", "no such file")]
+    control.committed(sink_id(piped), rows=4, size=40, offsets={"n": {"count": 4}}, epoch=1)
+    statistics = "SELECT updates_committed, bytes_received FROM mz_internal.mz_source_statistics"
+    assert _rows(piped, statistics) == [(4, 40)]
+
+
+def test_names_are_told_in_full(piped: Session) -> None:
+    query = (
+        "SELECT name, object_type, schema_name, database_name FROM mz_internal.mz_object_fully_qualified_names"
+        " WHERE id = 'u1'"
+    )
+    assert _rows(piped, query) == [("lake", "connection", "public", "materialize")]
+
+
+def test_stalls_are_notices(piped: Session) -> None:
+    piped.catalog.control.status(sink_id(piped), "stalled", error="no such file", hint="Put it back.")
+    query = "SELECT notice_type, message, hint FROM mz_internal.mz_notices"
+    assert _rows(piped, query) == [("Sink stalled", "no such file", "Put it back.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _TYPE = "replace(lower({row}.kind), ' ', '-')"
 _NAMES = "'id', {row}.id, 'database', {row}.database_name, 'schema', {row}.schema_name, 'name', {row}.name"
-_NOW = "strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')"
+_NOW = "strftime('%Y-%m-%d %H:%M:%f000+00:00', 'now')"
 
 
 def _event(event: str, row: str) -> str:

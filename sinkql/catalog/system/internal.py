@@ -176,7 +176,7 @@ GROUP BY i.id""",
         "mz_internal.mz_comments",
         "id text\nobject_type text\nobject_sub_id integer\ncomment text",
         """FROM (
-  SELECT c.item_id AS id, o.type AS object_type, c.sub_id AS object_sub_id, c.comment
+  SELECT c.item_id AS id, o.type AS object_type, nullif(c.sub_id, 0) AS object_sub_id, c.comment
   FROM comments AS c
   JOIN (
     SELECT id, replace(lower(kind), ' ', '-') AS type FROM items UNION ALL SELECT 's1', 'cluster'
