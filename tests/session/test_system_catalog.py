@@ -242,13 +242,8 @@ def test_a_source_is_as_well_as_the_worst_sink_that_reads_it(piped: Session) -> 
         + SINK.replace("user_activity_iceberg", "k2").replace("FROM n", "FROM m")
     )
     control = piped.catalog.control
-    for sink, status, error in (("k2", "stalled", "no such file"), ("user_activity_iceberg", "running", None)):
-        found = str(_rows(piped, f"SELECT id FROM mz_sinks WHERE name = '{sink}'")[0][0])
-        row = piped.catalog.stored(f"materialize.public.{sink}")
-        assert row is not None
-        assert row.id == found
-        control.acquire(row.facts["sink_id"], owner="runner", takeover=False)
-        control.status(row.facts["sink_id"], status, error=error)
+    control.status(sink_id(piped), "running")
+    control.status(piped.jobs(["k2"])[0].sink_id, "stalled", error="no such file")
     assert _rows(piped, query) == [("n", "stalled", "no such file")]
     control.committed(sink_id(piped), rows=4, size=40, offsets={"n": {"count": 4}}, epoch=1)
     statistics = "SELECT updates_committed, bytes_received FROM mz_internal.mz_source_statistics"
