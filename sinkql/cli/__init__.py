@@ -1,6 +1,8 @@
 """The command line, a thin face over `sinkql.session`.
 
 * `command`: the commands and their options.
+* `opening`: the session of a command's catalog.
+* `secret`: the commands about secrets.
 * `running`: run sinks, and stop them on the first Ctrl-C.
 * `live`: progress events → live lines on a terminal, plain lines elsewhere.
 * `output`: results and errors → text or JSON.

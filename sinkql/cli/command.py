@@ -6,15 +6,13 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from sinkql.cli.opening import open_session as _session
 from sinkql.cli.output import Format, Output
+from sinkql.cli.secret import secret
 from sinkql.errors import SinkqlError
-
-if TYPE_CHECKING:
-    from sinkql.session import Session
 
 USAGE = 64
 _FILES = click.argument("files", nargs=-1, required=True, type=click.Path(exists=False, path_type=Path))
@@ -62,13 +60,7 @@ def cli(context: click.Context, catalog: str | None, format_: Format) -> None:
     context.obj = (catalog, Output(format_))
 
 
-def _session(context: click.Context) -> tuple[Session, Output]:
-    from sinkql.session import Session
-
-    catalog, output = context.obj
-    session = Session(catalog)
-    context.call_on_close(session.close)
-    return session, output
+cli.add_command(secret)
 
 
 def read_script(path: Path) -> str:
