@@ -18,7 +18,7 @@ from sinkql.parser import parse
 from sinkql.planner import plan_drop, qualify
 from sinkql.planner.later import later
 from sinkql.planner.name import short_name
-from sinkql.planner.setting import plan_setting
+from sinkql.planner.setting import plan_setting, plan_settings
 from sinkql.planner.statement import item_name, kind_of
 from sinkql.printer import to_sql
 
@@ -119,7 +119,10 @@ class _Compiler:
                 for name in dropping.names:
                     self.catalog.remove(name)
                 self.notices.extend(dropping.notices)
-            case ast.AlterSystem() | ast.SetVariable():
+            case ast.AlterSystem():
+                for name, value in plan_settings(statement):
+                    self.catalog.set(name, value)
+            case ast.SetVariable():
                 self.catalog.set(*plan_setting(statement))
             case (
                 ast.Alter()

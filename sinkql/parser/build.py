@@ -5,14 +5,15 @@ from __future__ import annotations
 from lark import Token
 
 from sinkql import ast
-from sinkql.errors import SinkqlError, Span
-from sinkql.parser import tree, value
+from sinkql.parser import build_change, tree, value
+from sinkql.parser.build_alter import alter
 from sinkql.parser.build_secret import secret_value
 from sinkql.parser.build_sink import sink
 from sinkql.parser.build_source import source
 from sinkql.parser.build_table import database, index, schema, table
 from sinkql.parser.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
 
+_SPECIAL = {"SCHEMA": "search_path", "TIME ZONE": "timezone", "NAMES": "client_encoding"}
 _STAGES = {
     "RAW PLAN": "RAW",
     "OPTIMIZED PLAN": "OPTIMIZED",
@@ -49,25 +50,38 @@ def statement(node: Node) -> ast.Statement:
             return sink(node)
         case "drop":
             return _drop(node)
+        case "alter_system":
+            found = token(node, "NAME")
+            return ast.AlterSystem(ident(found) if found else None, _assigned(node), span(node))
+        case "set_variable":
+            return _set_variable(node)
+        case "insert":
+            return build_change.insert(node)
+        case "delete":
+            return build_change.delete(node)
+        case "begin" | "commit" | "rollback" | "set_transaction":
+            return build_change.transaction(node)
+        case "comment_on":
+            return _comment(node)
+        case "validate_connection":
+            return ast.ValidateConnection(the_name(node), span(node))
+        case "optimize_sink":
+            return ast.OptimizeSink(the_name(node), span(node))
+        case "replay_errors":
+            return ast.ReplayErrors(the_name(node), span(node))
         case "show":
             return _show(node)
         case "show_create":
             kind = words(children(node, "kind")[0])
             return ast.ShowCreate(kind, the_name(node), child(node, "redacted") is not None, span(node))
         case "show_variable":
-            found = token(node, "NAME")
-            return ast.ShowVariable(ident(found) if found else None, span(node))
-        case "alter_system":
-            return ast.AlterSystem(ident(the_token(node, "NAME")), _assigned(node), span(node))
-        case "set_variable":
-            scope = child(node, "scope")
-            return ast.SetVariable(
-                ident(the_token(node, "NAME")), _assigned(node), words(scope) if scope else None, span(node)
-            )
+            return _show_variable(node)
         case "explain":
             return _explain(node)
         case "select":
             return ast.Select(_query(the_token(node, "QUERY")), span(node))
+        case _ if node.data.startswith("alter_"):
+            return alter(node)
     raise AssertionError(node.data)
 
 
@@ -86,32 +100,11 @@ def _connection(node: Node) -> ast.CreateConnection:
         name=the_name(node),
         kind=str(kind),
         options=value.any_options(to),
-        validate=_validate(value.with_options(node)),
+        validate=value.validate(value.with_options(node)),
         if_not_exists=_if_not_exists(node),
         span=span(node),
         kind_span=span(kind),
     )
-
-
-def _validate(options: tuple[ast.Option, ...]) -> bool | None:
-    found = None
-    for option in options:
-        if option.name != "VALIDATE":
-            raise _not_validate(f"connections have no WITH option {option.name}", option.name_span)
-        if found is not None:
-            raise _not_validate("VALIDATE is given twice", option.name_span)
-        match option.value:
-            case None:
-                found = True
-            case ast.Boolean(value=written):
-                found = written
-            case other:
-                raise _not_validate("VALIDATE takes true or false", other.span)
-    return found
-
-
-def _not_validate(message: str, place: Span) -> SinkqlError:
-    return SinkqlError("SQ1023", message, place, hint="Write WITH (VALIDATE = false).")
 
 
 def _view(node: Node) -> ast.CreateView:
@@ -131,27 +124,54 @@ def _view(node: Node) -> ast.CreateView:
 
 
 def _drop(node: Node) -> ast.Drop:
-    rule = child(node, "drop_rule")
+    kind = words(children(node, "dropped_kind")[0])
     return ast.Drop(
-        kind=words(children(node, "kind")[0]),
-        names=tuple(tree.name(each) for each in children(children(node, "names")[0], "name")),
+        kind=kind,
+        names=tree.names(node),
         if_exists=child(node, "if_exists") is not None,
-        cascade=rule is not None and words(rule) == "CASCADE",
+        cascade=tree.cascade(node, unless_said=kind == "DATABASE"),
         span=span(node),
     )
+
+
+def _comment(node: Node) -> ast.CommentOn:
+    kind, text = words(children(node, "comment_kind")[0]), child(node, "text")
+    name = tree.name(children(node, "name")[0], most=4 if kind == "COLUMN" else 3)
+    return ast.CommentOn(kind, name, value.text(text) if text is not None else None, span(node))
 
 
 def _show(node: Node) -> ast.Show:
     like, where = child(node, "like"), child(node, "where")
     pattern = the_token(like, "STRING") if like else None
     return ast.Show(
-        kind=words(children(node, "kinds")[0]),
+        kind=words(children(node, "kinds", "kinds_on", "columns_kind")[0]),
         schema=tree.child_name(node, "show_schema"),
         cluster=tree.cluster(node),
         like=ast.Text(str(pattern), span(pattern)) if pattern is not None else None,
         where=_query(the_token(where, "CONDITION")) if where else None,
+        relation=tree.child_name(node) or tree.child_name(node, "show_on"),
         span=span(node),
     )
+
+
+def _show_variable(node: Node) -> ast.ShowVariable:
+    found = token(node, "NAME")
+    if found is not None:
+        return ast.ShowVariable(ident(found), span(node))
+    special = child(node, "time_zone") or child(node, "isolation_level")
+    if special is None:
+        return ast.ShowVariable(None, span(node))
+    name = "timezone" if special.data == "time_zone" else "transaction_isolation"
+    return ast.ShowVariable(ast.Ident(name, span(special)), span(node))
+
+
+def _set_variable(node: Node) -> ast.SetVariable:
+    scope, special = child(node, "scope"), child(node, "special_setting")
+    if special is not None:
+        setting = ast.Ident(_SPECIAL[words(special)], span(special))
+    else:
+        setting = ident(the_token(node, "NAME"))
+    return ast.SetVariable(setting, _assigned(node), words(scope) if scope else None, span(node))
 
 
 def _assigned(node: Node) -> ast.Value | None:

@@ -24,7 +24,7 @@ def source(node: Node) -> ast.CreateSource:
         name=the_name(node),
         kind="FILES" if origin.data == "files" else "LOAD GENERATOR",
         options=value.options(child(origin, "options")),
-        columns=tuple(_column(each) for each in children(columns, "column")) if columns is not None else (),
+        columns=tuple(column(each) for each in children(columns, "column")) if columns is not None else (),
         primary_key=tree.idents(only(primary_key)) if primary_key is not None else (),
         cluster=tree.cluster(node),
         connection=tree.child_name(origin, "source_connection"),
@@ -39,7 +39,8 @@ def source(node: Node) -> ast.CreateSource:
     )
 
 
-def _column(node: Node) -> ast.ColumnDef:
+def column(node: Node) -> ast.ColumnDef:
+    """Return the column of a `column` node."""
     type_ = child(node, "type")
     return ast.ColumnDef(
         name=ident(the_token(node, "NAME")),

@@ -19,13 +19,14 @@ _CLAUSES = 12
 _DESCRIBED = {
     "NAME": "a name",
     "LABEL": "an option",
+    "OPTION_NAME": "an option",
     "KIND": "a connection type",
     "STRING": "a string",
     "NUMBER": "a number",
     "CONDITION": "a condition",
+    "EXPRESSIONS": "an expression",
     "QUERY": "SELECT",
     "EXPRESSION": "an expression",
-    "EXPRESSIONS": "an expression",
     "CSV_WITH": "WITH",
 }
 _DESCRIBED_FIX: dict[tuple[str, ...], str] = {("name",): "a name", ("'…'",): "a value"}
@@ -55,6 +56,9 @@ def complaint(stuck: Stuck) -> SinkqlError:
     if place and "$END" in expected and _begins_statement(stuck):
         return _no_semicolon(stuck)
     repair = find_repair(lexemes, place, stuck.reading)
+    if repair is not None and repair.place < place and lexemes[repair.place].keyword in grammar.keywords():
+        # a keyword that could stand there is what was meant
+        repair = None if lexemes[repair.place].keyword in stuck.reading.expected(repair.place) else repair
     if repair is not None and repair.place < place and repair.removed and repair.inserted:
         # a misspelt keyword that was read as a name
         found, expected = lexemes[repair.place], stuck.reading.expected(repair.place)

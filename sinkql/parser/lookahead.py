@@ -9,6 +9,7 @@ from sinkql.parser import grammar
 from sinkql.parser.automaton import END, Ahead
 from sinkql.parser.lexical import Lexeme
 
+_QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 _TERMINALS = {"STRING": "STRING", "NUMBER": "NUMBER", "QUOTED": "NAME", "END": END, ";": END}
 _OPENING = frozenset({"(", "[", "{"})
 _CLOSING = frozenset({")", "]", "}"})
@@ -40,8 +41,41 @@ def _readings(lexeme: Lexeme) -> tuple[str, ...]:
             return (kind,)
         starts = ("QUERY", "CONDITION") if kind == "LPAR" else ()
         return (kind, *starts, "EXPRESSION", "EXPRESSIONS")
-    readings = ("LABEL", "KIND", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", lexeme.keyword)
+    readings = ("LABEL", "OPTION_NAME", "KIND", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", lexeme.keyword)
     return readings if lexeme.keyword in words.RESERVED else (*readings, "NAME")
+
+
+def query_starts(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:
+    """Say whether a query begins here; where a list in brackets may stand too, by what is in the brackets."""
+    start = lexemes[place].keyword or lexemes[place].kind
+    if start == "WITH" and parser.takes("WITH") and lexemes[place + 1].kind == "(":
+        return False
+    if start != "(" or not parser.takes("LPAR"):
+        return start in _QUERY_STARTS
+    match lexemes[place + 1].keyword or lexemes[place + 1].kind:
+        case "SELECT" | "WITH" | "(":
+            return True
+        case "VALUES":
+            return lexemes[place + 2].kind == "("
+        case "TABLE":
+            return lexemes[place + 2].kind in ("WORD", "QUOTED")
+    return False
+
+
+def text_length(lexemes: Sequence[Lexeme], place: int, *, ends: tuple[str, ...] = ()) -> int:
+    """Return how many lexemes there are to the statement's end, to a closing bracket that was opened before, or to a
+    word of `ends` outside of brackets."""
+    depth, at = 0, place
+    while lexemes[at].kind not in ("END", ";"):
+        lexeme = lexemes[at]
+        if lexeme.kind in _OPENING:
+            depth += 1
+        elif lexeme.kind in _CLOSING:
+            depth -= 1
+        if depth < 0 or (depth == 0 and lexeme.keyword in ends and lexemes[at - 1].keyword != "AS"):
+            break
+        at += 1
+    return at - place
 
 
 def expression_length(parser: Ahead, terminal: str, lexemes: Sequence[Lexeme], place: int) -> int:

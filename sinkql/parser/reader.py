@@ -12,9 +12,8 @@ from sinkql.parser import grammar
 from sinkql.parser.automaton import END, Ahead
 from sinkql.parser.complaint import Stuck, complaint
 from sinkql.parser.lexical import Lexeme
-from sinkql.parser.lookahead import expression_length, follows, symbol
+from sinkql.parser.lookahead import expression_length, follows, query_starts, symbol, text_length
 
-_QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 _LITERALS = frozenset({"STRING", "NUMBER", "HEX", "-"})
 _AFTER_VALUE = frozenset({",", ")", ".", "END", ";"})
 _BEFORE_LITERAL = frozenset({"INTERVAL", "FOR", "EVERY", "AT"})
@@ -34,7 +33,7 @@ def read(lexemes: Sequence[Lexeme], text: str) -> Tree[Token]:
     terminals: list[str] = []
     places: list[int] = []
     while True:
-        terminal, count = next_terminal(parser, lexemes, place)
+        terminal, count = _next_terminal(parser, lexemes, place)
         if not parser.takes(terminal):
             raise complaint(Stuck(lexemes, place, text, _Reading(terminals, places)))
         first, last = lexemes[place], lexemes[place + count - 1]
@@ -71,7 +70,7 @@ class _Reading:
         place = self._places[kept] if kept < len(self._places) else changed
         parser = self._at(kept)
         while True:
-            terminal, count = next_terminal(parser, lexemes, place)
+            terminal, count = _next_terminal(parser, lexemes, place)
             behind = parser.after(terminal)
             if behind is None:
                 return place
@@ -91,7 +90,7 @@ class _Reading:
 
 def _token_text(terminal: str, lexemes: Sequence[Lexeme], text: str) -> str:
     match terminal:
-        case "LABEL" | "KIND":
+        case "LABEL" | "KIND" | "OPTION_NAME":
             return " ".join(lexeme.text.upper() for lexeme in lexemes)
         case "NAME" | "STRING" | "NUMBER" | "TYPE_WORD":
             return lexemes[0].value
@@ -99,13 +98,15 @@ def _token_text(terminal: str, lexemes: Sequence[Lexeme], text: str) -> str:
             return text[lexemes[0].start : lexemes[-1].end]
 
 
-def next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple[str, int]:
+def _next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple[str, int]:
     """Return the terminal that stands at `place`, and how many lexemes it takes."""
     lexeme, row = lexemes[place], parser.row
     if lexeme.kind in ("END", ";"):
         return END, 1
-    if ("QUERY" in row and (lexeme.keyword or lexeme.kind) in _QUERY_STARTS) or "CONDITION" in row:
-        return ("QUERY" if "QUERY" in row else "CONDITION"), len(lexemes) - 1 - place
+    if parser.takes("QUERY") and query_starts(parser, lexemes, place):
+        return "QUERY", text_length(lexemes, place, ends=("RETURNING",))
+    if "CONDITION" in row and lexeme.kind != ")":
+        return "CONDITION", text_length(lexemes, place)
     for terminal in ("EXPRESSION", "EXPRESSIONS"):
         if terminal in row and not _keyword_stands(parser, lexemes, place):
             count = expression_length(parser, terminal, lexemes, place)
@@ -113,6 +114,8 @@ def next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple
                 return terminal, count
     if lexeme.kind != "WORD":
         return symbol(lexeme), 1
+    if "OPTION_NAME" in row:
+        return "OPTION_NAME", max(len(_words(lexemes, place)), 1)
     if "LABEL" in row:
         return "LABEL", _label_length(lexemes, place)
     if "KIND" in row:
@@ -130,10 +133,10 @@ def _word_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> str:
         return "TYPE_WORD"
     if keyword not in row or keyword not in grammar.keywords():
         return "RESERVED" if _reserved(lexemes, place) else "NAME"
-    following = lexemes[place + 1]
-    if "NAME" not in row or follows(parser, keyword, following) or not follows(parser, "NAME", following):
+    if "NAME" not in row or (_reserved(lexemes, place) and keyword != "FROM"):
         return keyword
-    return "NAME"
+    following = lexemes[place + 1]
+    return keyword if follows(parser, keyword, following) or not follows(parser, "NAME", following) else "NAME"
 
 
 def _keyword_stands(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:

@@ -69,17 +69,33 @@ def idents(node: Node) -> tuple[ast.Ident, ...]:
     return tuple(ident(each) for each in tokens(node, "NAME"))
 
 
-def name(node: Node) -> ast.Name:
-    """Return the item name that a `name` node is. Raises SQ1022 for one of more than three parts."""
+def name(node: Node, most: int = _MOST_PARTS) -> ast.Name:
+    """Return the item name that a `name` node is. Raises SQ1022 for one of more than `most` parts."""
     parts = idents(node)
-    if len(parts) > _MOST_PARTS:
+    if len(parts) > most:
         raise SinkqlError(
             "SQ1022",
-            f"a name has at most {_MOST_PARTS} parts, this has {len(parts)}",
+            f"a name has at most {most} parts, this has {len(parts)}",
             span(node),
-            hint="Write database.schema.item.",
+            hint="Write database.schema.item." if most == _MOST_PARTS else "Write database.schema.item.column.",
         )
     return ast.Name(parts, span(node))
+
+
+def all_names(node: Node) -> tuple[ast.Name, ...]:
+    """Return the names right below a node, in order."""
+    return tuple(name(each) for each in children(node, "name"))
+
+
+def names(node: Node) -> tuple[ast.Name, ...]:
+    """Return the list of names below a node."""
+    return all_names(children(node, "names")[0])
+
+
+def cascade(node: Node, *, unless_said: bool = False) -> bool:
+    """Say whether CASCADE is meant, by the `drop_rule` below a node; `unless_said` is what it is without one."""
+    rule = child(node, "drop_rule")
+    return unless_said if rule is None else words(rule) == "CASCADE"
 
 
 def child_name(node: Node, holder: str | None = None) -> ast.Name | None:

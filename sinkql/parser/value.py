@@ -7,6 +7,7 @@ from dataclasses import replace
 from lark import Tree
 
 from sinkql import ast
+from sinkql.errors import SinkqlError, Span
 from sinkql.parser.tree import Node, child, children, only, span, the_name, the_token, words
 
 _LOWER_CASE = "CATALOG TYPE"
@@ -26,6 +27,28 @@ def with_options(node: Node) -> tuple[ast.Option, ...]:
     """Return the options of the node's WITH clause."""
     found = child(node, "with_options")
     return any_options(found) if found is not None else ()
+
+
+def validate(options: tuple[ast.Option, ...]) -> bool | None:
+    """Return what WITH (VALIDATE = …) says; raises SQ1023 for anything else in a connection's WITH."""
+    found = None
+    for option in options:
+        if option.name != "VALIDATE":
+            raise _not_validate(f"connections have no WITH option {option.name}", option.name_span)
+        if found is not None:
+            raise _not_validate("VALIDATE is given twice", option.name_span)
+        match option.value:
+            case None:
+                found = True
+            case ast.Boolean(value=written):
+                found = written
+            case other:
+                raise _not_validate("VALIDATE takes true or false", other.span)
+    return found
+
+
+def _not_validate(message: str, place: Span) -> SinkqlError:
+    return SinkqlError("SQ1023", message, place, hint="Write WITH (VALIDATE = false).")
 
 
 def _option(node: Node) -> ast.Option:

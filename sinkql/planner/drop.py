@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, nearest
+from sinkql.planner.later import check_kind
 from sinkql.planner.name import BUILT_IN_CLUSTER, join_name, short_name, with_article
 
 Dependents = Callable[[str], Iterable[str]]
@@ -23,6 +24,7 @@ class Dropping:
 
 def plan_drop(statement: ast.Drop, catalog: logical.CatalogReader, dependents: Dependents) -> Dropping:
     """Return what DROP takes away. Raises SQ2001, SQ2003, SQ2006 (others depend on it), SQ2007 (built in)."""
+    check_kind(statement)
     named: list[str] = []
     notices = []
     for name in statement.names:

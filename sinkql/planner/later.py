@@ -39,7 +39,8 @@ def later(statement: Later) -> SinkqlError:
             hint = "Write rows into files, and read them by CREATE SOURCE … FROM FILES."
             return _error("SQ2962", type(statement).__name__.upper(), statement, hint)
         case ast.Transaction():
-            return _error("SQ2961", statement.action, statement, "Leave it out; each statement takes effect by itself.")
+            action = "SET TRANSACTION" if statement.action == "SET" else statement.action
+            return _error("SQ2961", action, statement, "Leave it out; each statement takes effect by itself.")
         case ast.CommentOn():
             return _error("SQ2964", "COMMENT ON", statement, "Write the comment into the script, after --.")
         case ast.ValidateConnection():
@@ -55,5 +56,22 @@ def later(statement: Later) -> SinkqlError:
             return _error("SQ2963", "SUBSCRIBE", statement, "Use CREATE SINK, and query its table.")
 
 
-def _error(code: str, what: str, statement: Later, hint: str) -> SinkqlError:
+def check_kind(statement: ast.Drop | ast.ShowCreate) -> None:
+    """Raise SQ2967 for a kind of items that is not dropped, or whose CREATE is shown, yet."""
+    match statement:
+        case ast.Drop(kind="SCHEMA" | "DATABASE"):
+            raise _error("SQ2967", f"DROP {statement.kind}", statement, "Drop the items, and leave it empty.")
+        case ast.Drop(kind="INDEX"):
+            raise _error("SQ2967", "DROP INDEX", statement, "Leave it out: there are no indexes.")
+        case ast.Drop(kind="CLUSTER REPLICA"):
+            raise _error("SQ2967", "DROP CLUSTER REPLICA", statement, "Drop the cluster: it is its one replica.")
+        case ast.Drop(kind="TYPE" | "ROLE"):
+            raise _error("SQ2967", f"DROP {statement.kind}", statement, "Leave it out: there are none.")
+        case ast.ShowCreate(kind="SCHEMA" | "DATABASE" | "INDEX"):
+            raise _error("SQ2967", f"SHOW CREATE {statement.kind}", statement, "Query the catalog: SHOW VIEWS.")
+        case ast.Drop() | ast.ShowCreate():
+            return
+
+
+def _error(code: str, what: str, statement: Later | ast.Drop | ast.ShowCreate, hint: str) -> SinkqlError:
     return SinkqlError(code, f"{what} is not supported yet", statement.span, hint=hint)

@@ -13,6 +13,11 @@ DEFAULTS = {
 """Every setting and its value where nothing was set; true and false make a setting boolean."""
 
 
+def plan_settings(statement: ast.AlterSystem) -> tuple[tuple[str, str], ...]:
+    """Return the settings that ALTER SYSTEM changes, and their new values; RESET ALL changes all of them."""
+    return tuple(DEFAULTS.items()) if statement.name is None else (plan_setting(statement),)
+
+
 def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str]:
     """Return the setting's name and new value; raises SQ2630 for an unknown one, SQ2631 for a value it has not."""
     assert statement.name is not None  # RESET ALL has no name

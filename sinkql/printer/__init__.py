@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from sinkql import ast, words
-from sinkql.printer import part
+from sinkql.printer import change, part
+from sinkql.printer.alter import alter
 from sinkql.printer.redaction import without_secrets
 from sinkql.printer.table import create_index, create_table
 
@@ -44,7 +45,24 @@ def _statement(statement: ast.Statement) -> str:
             return _sink(statement)
         case ast.Drop():
             names = ", ".join(part.name(name) for name in statement.names)
-            return part.line("DROP", statement.kind, statement.if_exists and "IF EXISTS", names, _cascade(statement))
+            return part.line("DROP", statement.kind, statement.if_exists and "IF EXISTS", names, _rule(statement))
+        case ast.Alter():
+            return alter(statement)
+        case ast.Insert():
+            return change.insert(statement)
+        case ast.Delete():
+            return change.delete(statement)
+        case ast.Transaction():
+            return change.transaction(statement)
+        case ast.CommentOn():
+            text = part.text(statement.text.value) if statement.text is not None else "NULL"
+            return part.line("COMMENT ON", statement.kind, part.name(statement.name), "IS", text)
+        case ast.ValidateConnection():
+            return f"VALIDATE CONNECTION {part.name(statement.name)}"
+        case ast.OptimizeSink():
+            return f"OPTIMIZE SINK {part.name(statement.name)}"
+        case ast.ReplayErrors():
+            return f"REPLAY ERRORS FROM {part.name(statement.name)}"
         case ast.Show():
             return _show(statement)
         case ast.ShowCreate():
@@ -58,7 +76,9 @@ def _statement(statement: ast.Statement) -> str:
                 return "ALTER SYSTEM RESET ALL"
             return part.line("ALTER SYSTEM SET", part.ident(statement.name), "=", part.assigned(statement.value))
         case ast.SetVariable():
-            return part.line("SET", statement.scope, part.ident(statement.name), "=", part.assigned(statement.value))
+            return part.line(
+                "SET", statement.scope, part.ident(statement.name, words.SET), "=", part.assigned(statement.value)
+            )
         case ast.Explain():
             return _explain(statement)
         case ast.Select():
@@ -71,18 +91,7 @@ def _statement(statement: ast.Statement) -> str:
             return create_table(statement)
         case ast.CreateIndex():
             return create_index(statement)
-        case (
-            ast.Alter()
-            | ast.Insert()
-            | ast.Update()
-            | ast.Delete()
-            | ast.Transaction()
-            | ast.CommentOn()
-            | ast.ValidateConnection()
-            | ast.OptimizeSink()
-            | ast.ReplayErrors()
-            | ast.Subscribe()
-        ):
+        case ast.Update() | ast.Subscribe():
             raise NotImplementedError(type(statement).__name__)
 
 
@@ -121,10 +130,7 @@ def _source(statement: ast.CreateSource) -> str:
 def _columns(statement: ast.CreateSource) -> str:
     if not statement.columns:
         return ""
-    parts = [
-        part.line(part.ident(column.name), column.type and column.type.text, column.not_null and "NOT NULL")
-        for column in statement.columns
-    ]
+    parts = [part.column(column) for column in statement.columns]
     if statement.primary_key:
         parts.append(f"PRIMARY KEY {part.idents(statement.primary_key)} NOT ENFORCED")
     return f" {part.bracketed(parts)}"
@@ -190,15 +196,19 @@ def _transform(transform: ast.Transform) -> str:
     return f"{transform.function}({transform.argument}, {part.ident(transform.column)})"
 
 
-def _cascade(statement: ast.Drop) -> str:
+def _rule(statement: ast.Drop) -> str:
+    if statement.kind == "DATABASE":
+        return "" if statement.cascade else "RESTRICT"
     return "CASCADE" if statement.cascade else ""
 
 
 def _show(statement: ast.Show) -> str:
+    relation = statement.relation
     return part.line(
         "SHOW",
         statement.kind,
         statement.schema and f"FROM {part.name(statement.schema)}",
+        relation and f"{'FROM' if statement.kind == 'COLUMNS' else 'ON'} {part.name(relation)}",
         part.in_cluster(statement.cluster),
         statement.like and f"LIKE {part.text(statement.like.value)}",
         statement.where and f"WHERE {statement.where.text}",

@@ -18,6 +18,8 @@ def without_secrets(statement: ast.Statement) -> ast.Statement:
             return replace(statement, action=replace(action, value=_value(action.value)))
         case ast.CreateConnection() | ast.CreateCluster() | ast.CreateSource() | ast.CreateSink():
             return replace(statement, options=_all_hidden(statement.options))
+        case ast.Alter(action=ast.ChangeConnection() as action):
+            return replace(statement, action=replace(action, actions=tuple(_change(each) for each in action.actions)))
         case ast.Explain(explainee=ast.CreateSink() as sink):
             return replace(statement, explainee=replace(sink, options=_all_hidden(sink.options)))
         case _:
@@ -27,6 +29,12 @@ def without_secrets(statement: ast.Statement) -> ast.Statement:
 def _value(value: ast.SecretValue) -> ast.SecretValue:
     """Return what may be shown of a secret's value: a reference as it is."""
     return value if isinstance(value, ast.Call) and value.refers else _REDACTED
+
+
+def _change(
+    change: ast.SetOptions | ast.ResetOptions | ast.RotateKeys,
+) -> ast.SetOptions | ast.ResetOptions | ast.RotateKeys:
+    return replace(change, options=_all_hidden(change.options)) if isinstance(change, ast.SetOptions) else change
 
 
 def _all_hidden(options: tuple[ast.Option, ...]) -> tuple[ast.Option, ...]:

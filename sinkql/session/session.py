@@ -16,7 +16,7 @@ from sinkql.mask import mask
 from sinkql.parser import parse
 from sinkql.planner.later import later
 from sinkql.planner.name import find, short_name, split_name
-from sinkql.planner.setting import plan_setting
+from sinkql.planner.setting import plan_setting, plan_settings
 from sinkql.session import drop as dropping
 from sinkql.session import running
 from sinkql.session.create import create
@@ -119,14 +119,18 @@ class Session:
                 return create(statement, self.catalog)
 
     def _alter_system(self, statement: ast.AlterSystem) -> Result:
-        name, value = plan_setting(statement)
+        for name, value in plan_settings(statement):
+            self._set_system(name, value)
+        return Result("ALTER SYSTEM")
+
+    def _set_system(self, name: str, value: str) -> None:
         while True:
             try:
                 self.catalog.set_system(name, value)
             except ChangedError:
                 self.catalog.refresh()
             else:
-                return Result("ALTER SYSTEM")
+                return
 
     # --- sinks -------------------------------------------------------------------------------------------------------
 

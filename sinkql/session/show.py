@@ -10,6 +10,7 @@ from sinkql.catalog.store import Catalog
 from sinkql.catalog.system import RELATIONS, relation_id
 from sinkql.catalog.system.place import SYSTEM_SCHEMAS
 from sinkql.errors import SinkqlError, Span
+from sinkql.planner.later import check_kind
 from sinkql.planner.name import find, split_name
 from sinkql.planner.setting import DEFAULTS, unknown_setting
 from sinkql.session.listing import LISTINGS, Listing
@@ -107,6 +108,7 @@ def _cluster(statement: ast.Show, cluster: ast.Ident, catalog: Catalog) -> str:
 
 def show_create(statement: ast.ShowCreate, catalog: Catalog) -> Result:
     """Give an item's name and its CREATE text; a secret's has no value in it."""
+    check_kind(statement)
     reader = catalog.reader()
     if statement.kind == "CLUSTER":
         full_name = statement.name.text
