@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
+import msgspec
+
 from sinkql import ast, logical, physical
 from sinkql.printer import to_sql
 
@@ -20,7 +22,8 @@ def lower(sink_name: str, catalog: logical.CatalogReader) -> physical.Job:
     entry = catalog.entry(sink_name)
     assert isinstance(sink, logical.Sink)
     assert entry is not None
-    return lower_sink(sink, catalog, sink_id=entry.facts.get("sink_id"))
+    job = lower_sink(sink, catalog, sink_id=entry.facts.get("sink_id"))
+    return msgspec.structs.replace(job, follows=tuple(entry.facts.get("plans", ())))
 
 
 def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: str | None = None) -> physical.Job:

@@ -126,7 +126,8 @@ class Write(msgspec.Struct, frozen=True, tag="write"):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One sink's work. `texts` are the CREATE statements that origins point into, by item.
+    """One sink's work. `texts` are the CREATE statements that origins point into, by item; `follows` the plans that the
+    sink had before, in whose table it goes on.
 
     A reader's options under the name `tuning` decide no rows.
     """
@@ -141,6 +142,7 @@ class Job(msgspec.Struct, frozen=True):
     write: Write
     texts: dict[str, str]
     snapshot: bool = True
+    follows: tuple[str, ...] = ()
 
     @property
     def plan(self) -> str:

@@ -16,6 +16,7 @@ from sinkql.explain import spark_sql, to_text
 from sinkql.mask import mask, without_literal
 from sinkql.parser import parse
 from sinkql.planner import plan_drop, qualify
+from sinkql.planner.alter import plan_alter
 from sinkql.planner.later import later
 from sinkql.planner.name import short_name
 from sinkql.planner.setting import plan_setting, plan_settings
@@ -107,6 +108,7 @@ def compile_text(
 
 class _Compiler:
     def __init__(self, registry: Registry, facts: Mapping[str, logical.Facts]) -> None:
+        self.registry = registry
         self.catalog = MemoryCatalog(registry)
         self.facts = facts
         self.notices: list[Notice] = []
@@ -119,25 +121,34 @@ class _Compiler:
                 for name in dropping.names:
                     self.catalog.remove(name)
                 self.notices.extend(dropping.notices)
+            case ast.Alter():
+                altering = plan_alter(statement, self.catalog, self.registry)
+                self.catalog.update(altering.changes)
+                self.notices.extend(altering.notices)
             case ast.AlterSystem():
                 for name, value in plan_settings(statement):
                     self.catalog.set(name, value)
             case ast.SetVariable():
                 self.catalog.set(*plan_setting(statement))
             case (
-                ast.Alter()
-                | ast.Insert()
+                ast.Insert()
                 | ast.Update()
                 | ast.Delete()
                 | ast.Transaction()
                 | ast.CommentOn()
-                | ast.ValidateConnection()
                 | ast.OptimizeSink()
                 | ast.ReplayErrors()
                 | ast.Subscribe()
             ):
                 raise later(statement)
-            case ast.Show() | ast.ShowCreate() | ast.ShowVariable() | ast.Explain() | ast.Select():
+            case (
+                ast.ValidateConnection()
+                | ast.Show()
+                | ast.ShowCreate()
+                | ast.ShowVariable()
+                | ast.Explain()
+                | ast.Select()
+            ):
                 pass
             case (
                 ast.CreateSecret()

@@ -68,13 +68,17 @@ class ConnectionKind:
     """One type of CREATE CONNECTION. `plan` gives the JSON-able options of `logical.Connection`.
 
     `validate` reaches out and raises SinkqlError (SQ4…) where the system does not answer; None: never validated.
-    `store` makes an object store of the options, for connections that are one.
+    `store` makes an object store of the options, for connections that are one. Of `options`, the names of all, those in
+    `fixed` decide which system is reached, and cannot change; `owner` is what messages call such connections.
     """
 
     name: str
     plan: Callable[[ast.CreateConnection, Planning], Mapping[str, Any]]
     validate: Callable[[logical.Connection, World], None] | None = None
     store: OpenStore | None = None
+    owner: str = "connections"
+    options: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,8 @@ class SinkKind:
     `facts` reaches out: the catalog answers, the target table's schema. `shape` is what the sink reads; the
     statement's key and mode are checked by the planner before. `check` comes after all
     other rules: it refuses what is right but cannot be done yet. `reading` gives lines that tell how to read what the
-    sink wrote, `first_rows` some of its rows with their columns' names.
+    sink wrote, `first_rows` some of its rows with their columns' names. Of `options`, the names of all in WITH (…),
+    those in `fixed` matter when a sink is created, and cannot change; `owner` is what messages call such sinks.
     """
 
     name: str
@@ -104,6 +109,9 @@ class SinkKind:
     check: Callable[[ast.CreateSink, logical.Sink, Planning], None] | None = None
     reading: Callable[[physical.Write, Context], list[str]] | None = None
     first_rows: Callable[[physical.Write, Context, int], tuple[tuple[str, ...], list[tuple[Any, ...]]]] | None = None
+    owner: str = "sinks"
+    options: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

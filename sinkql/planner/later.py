@@ -10,11 +10,9 @@ Later = (
     | ast.CreateSchema
     | ast.CreateTable
     | ast.CreateIndex
-    | ast.Alter
     | ast.Change
     | ast.Transaction
     | ast.CommentOn
-    | ast.ValidateConnection
     | ast.OptimizeSink
     | ast.ReplayErrors
     | ast.Subscribe
@@ -32,9 +30,6 @@ def later(statement: Later) -> SinkqlError:
             return _error("SQ2967", "CREATE TABLE", statement, "Use CREATE SOURCE … FROM FILES.")
         case ast.CreateIndex():
             return _error("SQ2967", "CREATE INDEX", statement, "Use CREATE MATERIALIZED VIEW and CREATE SINK.")
-        case ast.Alter():
-            hint = "DROP the item, and CREATE it as it should be."
-            return _error("SQ2965", f"ALTER {statement.kind}", statement, hint)
         case ast.Insert() | ast.Update() | ast.Delete():
             hint = "Write rows into files, and read them by CREATE SOURCE … FROM FILES."
             return _error("SQ2962", type(statement).__name__.upper(), statement, hint)
@@ -43,9 +38,6 @@ def later(statement: Later) -> SinkqlError:
             return _error("SQ2961", action, statement, "Leave it out; each statement takes effect by itself.")
         case ast.CommentOn():
             return _error("SQ2964", "COMMENT ON", statement, "Write the comment into the script, after --.")
-        case ast.ValidateConnection():
-            hint = "Create the connection again, WITH (VALIDATE = true)."
-            return _error("SQ2968", "VALIDATE CONNECTION", statement, hint)
         case ast.OptimizeSink():
             hint = "Compact the table with another Iceberg writer."
             return _error("SQ2968", "OPTIMIZE SINK", statement, hint)

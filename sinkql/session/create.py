@@ -65,7 +65,7 @@ def purify(statement: ast.Create, planned: Planned, catalog: Catalog) -> dict[st
     world = CatalogWorld(catalog)
     match statement, planned.item:
         case ast.CreateConnection(), logical.Connection() as connection:
-            _validate(statement, connection, catalog, world)
+            validate_connection(statement, connection, catalog, world)
             return {}
         case ast.CreateSource(), logical.Source():
             find = catalog.registry.sources[statement.kind].facts
@@ -78,9 +78,10 @@ def purify(statement: ast.Create, planned: Planned, catalog: Catalog) -> dict[st
             return {}
 
 
-def _validate(
+def validate_connection(
     statement: ast.CreateConnection, connection: logical.Connection, catalog: Catalog, world: CatalogWorld
 ) -> None:
+    """Check that the other side answers, where its kind is checked by default or the statement asks for it."""
     check = catalog.registry.connections[statement.kind].validate
     default = (
         catalog.plans.setting("enable_default_connection_validation") == "true"

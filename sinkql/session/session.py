@@ -19,6 +19,7 @@ from sinkql.planner.name import find, short_name, split_name
 from sinkql.planner.setting import plan_setting, plan_settings
 from sinkql.session import drop as dropping
 from sinkql.session import running
+from sinkql.session.alter import alter, validate
 from sinkql.session.create import create
 from sinkql.session.explain import explain
 from sinkql.session.result import Result
@@ -82,6 +83,10 @@ class Session:
                 return show_create(statement, self.catalog)
             case ast.ShowVariable():
                 return show_variable(statement, self.catalog)
+            case ast.Alter():
+                return alter(statement, self.catalog)
+            case ast.ValidateConnection():
+                return validate(statement, self.catalog)
             case ast.AlterSystem():
                 return self._alter_system(statement)
             case ast.SetVariable():
@@ -92,13 +97,11 @@ class Session:
             case ast.Select():
                 return select_rows(statement, self.catalog)
             case (
-                ast.Alter()
-                | ast.Insert()
+                ast.Insert()
                 | ast.Update()
                 | ast.Delete()
                 | ast.Transaction()
                 | ast.CommentOn()
-                | ast.ValidateConnection()
                 | ast.OptimizeSink()
                 | ast.ReplayErrors()
                 | ast.Subscribe()

@@ -9,10 +9,14 @@ from sinkql.errors import SinkqlError
 
 
 class CatalogWorld:
-    """Give connectors secrets' values, planned connections and object stores. See `sinkql.connector.plan.World`."""
+    """Give connectors secrets' values, planned connections and object stores. See `sinkql.connector.plan.World`.
 
-    def __init__(self, catalog: Catalog) -> None:
+    Connections are those of `plans`, of the catalog as it is now without them.
+    """
+
+    def __init__(self, catalog: Catalog, plans: logical.CatalogReader | None = None) -> None:
         self._catalog = catalog
+        self._plans = plans
 
     def secret(self, full_name: str) -> str:
         """Return a secret's value; raises SQ41xx where it cannot be had now."""
@@ -20,7 +24,7 @@ class CatalogWorld:
 
     def connection(self, full_name: str) -> logical.Connection:
         """Return a planned connection."""
-        item = self._catalog.plans.item(full_name)
+        item = (self._plans or self._catalog.plans).item(full_name)
         if not isinstance(item, logical.Connection):
             raise SinkqlError("SQ2001", f'connection "{full_name}" does not exist')
         return item

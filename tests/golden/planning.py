@@ -15,7 +15,9 @@ from sinkql.explain import spark_sql, to_text
 from sinkql.parser import parse
 from sinkql.planner import plan as plan_statement
 from sinkql.planner import plan_drop
+from sinkql.planner.alter import plan_alter
 from sinkql.planner.setting import plan_setting
+from sinkql.printer import to_sql
 
 
 def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:
@@ -127,6 +129,11 @@ def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, ver
             for name in dropping.names:
                 catalog.remove(name)
             return [f"drop {name}" for name in dropping.names] + [show_notice(each, text) for each in dropping.notices]
+        case ast.Alter():
+            altering = plan_alter(statement, catalog, discover())
+            catalog.update(altering.changes)
+            altered = [to_sql(new, redacted=True) for new, _ in altering.changes.values()]
+            return altered + [show_notice(each, text) for each in altering.notices]
         case ast.AlterSystem() | ast.SetVariable():
             name, value = plan_setting(statement)
             catalog.set(name, value)

@@ -4,8 +4,14 @@
 * `store`: the planned options and secrets → an object store's properties.
 """
 
+from sinkql.connector.options import labels
 from sinkql.connector.plan import ConnectionKind, Connector
-from sinkql.connectors.aws.plan import plan
+from sinkql.connectors.aws.plan import OWNER, AwsOptions, plan
 from sinkql.connectors.aws.store import open_store
 
-connector = Connector("aws", connections=(ConnectionKind("AWS", plan, store=open_store),))
+connector = Connector(
+    "aws",
+    connections=(
+        ConnectionKind("AWS", plan, store=open_store, owner=OWNER, options=labels(AwsOptions), fixed=("ENDPOINT",)),
+    ),
+)

@@ -13,6 +13,7 @@ from sinkql.connector.secret import secret_data
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import SecretText
 
+OWNER = "AWS connections"
 _KEYS = "ACCESS KEY ID = '…', SECRET ACCESS KEY = SECRET name"
 
 
@@ -31,9 +32,7 @@ class AwsOptions:
 
 def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
     """Return the options: exactly one of a role and a whole pair of keys (SQ2510 to SQ2513)."""
-    options = bind(
-        statement.options, AwsOptions, owner="AWS connections", span=statement.kind_span, secret=planning.secret
-    )
+    options = bind(statement.options, AwsOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     _check_access(statement, options)
     texts = {
         "access_key_id": options.access_key_id,

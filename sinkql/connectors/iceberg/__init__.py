@@ -18,20 +18,22 @@
 from __future__ import annotations
 
 from sinkql import ast, logical, physical
+from sinkql.connector.options import labels
 from sinkql.connector.plan import ConnectionKind, Connector, SinkKind, World
 from sinkql.connector.stream import Context, Writer
+from sinkql.connectors.iceberg import connection, plan
 from sinkql.connectors.iceberg.connection import SUPPORTED, not_supported, plan_connection
 from sinkql.connectors.iceberg.plan import check_supported, plan_sink
 
 # pyiceberg loads only where the outside is reached, not to plan
 
 
-def _validate(connection: logical.Connection, world: World) -> None:
+def _validate(planned: logical.Connection, world: World) -> None:
     from sinkql.connectors.iceberg.catalog import validate
 
-    if connection.options["catalog_type"] not in SUPPORTED:
-        raise not_supported(connection, span=None)
-    validate(connection, world)
+    if planned.options["catalog_type"] not in SUPPORTED:
+        raise not_supported(planned, span=None)
+    validate(planned, world)
 
 
 def _find_facts(statement: ast.CreateSink, sink: logical.Sink, world: World) -> logical.Facts:
@@ -62,7 +64,16 @@ def _first_rows(
 
 connector = Connector(
     "iceberg",
-    connections=(ConnectionKind("ICEBERG CATALOG", plan_connection, validate=_validate),),
+    connections=(
+        ConnectionKind(
+            "ICEBERG CATALOG",
+            plan_connection,
+            validate=_validate,
+            owner=connection.OWNER,
+            options=labels(connection.CatalogOptions),
+            fixed=connection.PLACE,
+        ),
+    ),
     sinks=(
         SinkKind(
             "ICEBERG CATALOG",
@@ -72,6 +83,9 @@ connector = Connector(
             check=check_supported,
             reading=_reading,
             first_rows=_first_rows,
+            owner=plan.OWNER,
+            options=labels(plan.IcebergOptions),
+            fixed=plan.AT_CREATION,
         ),
     ),
 )

@@ -20,7 +20,9 @@ from sinkql.errors import Notice, SinkqlError, Span, nearest
 
 SUPPORTED = ("memory", "rest", "sql")
 TYPES = ("glue", "hadoop", "hive", "memory", "rest", "s3tablesrest", "sql")
-_OWNER = "iceberg catalog connections"
+OWNER = "iceberg catalog connections"
+PLACE = ("CATALOG TYPE", "URL", "WAREHOUSE")
+"""Options that say which tables there are."""
 _REST_ONLY = ("OAUTH2 SERVER URL", "ACCESS DELEGATION", "STORAGE PROVIDER")
 _BIGLAKE = "https://biglake.googleapis.com/iceberg/v1/restcatalog"
 _ALLOWED = {
@@ -75,11 +77,11 @@ def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapp
     if not any(option.name == "CATALOG TYPE" for option in statement.options):
         raise SinkqlError(
             "SQ2519",
-            f"{_OWNER} need the option CATALOG TYPE",
+            f"{OWNER} need the option CATALOG TYPE",
             statement.kind_span,
             hint="Add CATALOG TYPE = 'sql', or 'rest'.",
         )
-    options = bind(statement.options, CatalogOptions, owner=_OWNER, span=statement.kind_span, secret=planning.secret)
+    options = bind(statement.options, CatalogOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     checked = _Checked(statement, options, options.catalog_type.lower(), planning)
     _check_type(checked)
     match checked.type:

@@ -24,7 +24,9 @@ _TYPES = {
     "date": "date", "time": "time", "timestamp": "timestamp", "timestamptz": "timestamptz",
     "text": "string", "uuid": "string", "jsonb": "string", "interval": "string", "bytea": "binary",
 }  # fmt: skip
-_OWNER = "sinks into Iceberg"
+OWNER = "sinks into Iceberg"
+AT_CREATION = ("SNAPSHOT", "FORMAT VERSION", "EXISTING ROWS")
+"""Options in WITH (…) that say how a sink and its table begin."""
 _CHANGELOG = (
     logical.Column("_mz_diff", logical.Type("integer"), nullable=False),
     logical.Column("_mz_timestamp", logical.Type("bigint"), nullable=False),
@@ -52,14 +54,14 @@ class IcebergOptions(SinkOptions):
 def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: Planning) -> SinkPlan:
     """Bind the options (SQ21xx, SQ2309, SQ2326, SQ2328, SQ2330), find each column's Iceberg type (SQ2310)."""
     _check_places(statement)
-    target = bind(statement.options, TableOptions, owner=_OWNER, span=statement.kind_span)
+    target = bind(statement.options, TableOptions, owner=OWNER, span=statement.kind_span)
     for name, value in (("NAMESPACE", target.namespace), ("TABLE", target.table)):
         if not value.strip():
             raise SinkqlError(
                 "SQ2328", f"{name} is empty", option_span(statement.options, name, statement.kind_span),
                 hint=f"Write {name} = '…' with its name.",
             )  # fmt: skip
-    options = bind(statement.with_options, IcebergOptions, owner=_OWNER, span=statement.kind_span)
+    options = bind(statement.with_options, IcebergOptions, owner=OWNER, span=statement.kind_span)
     check_pace(statement, options)
     check_positive(statement, "RETAIN SNAPSHOTS", options.retain_snapshots)
     _check_version(statement, options)
