@@ -85,3 +85,13 @@ OPTION_NAMES = SENSITIVE | frozenset(
 
 ODD_CHARACTERS = "\u0085\u00a0\u00ab\u00b4\u00bb\u1680\u2000-\u206f\u2212\u3000\ufeff\uff08\uff09\uff0c\uff1b\uff1d"
 """Characters, as in a regular expression's brackets, that word processors put for quotes, dashes and spaces."""
+
+QUERY = RESERVED | frozenset(
+    {
+        "ALL", "AND", "ANY", "ARRAY", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CROSS", "DATE", "DESC", "DISTINCT",
+        "ELSE", "END", "EXISTS", "FALSE", "FILTER", "FIRST", "FULL", "ILIKE", "IN", "INNER", "INTERVAL", "IS", "JOIN",
+        "LAST", "LATERAL", "LEFT", "LIKE", "NATURAL", "NOT", "NULL", "NULLS", "ON", "OR", "OUTER", "OVER", "PARTITION",
+        "RECURSIVE", "RIGHT", "SOME", "THEN", "TIMESTAMP", "TRUE", "USING", "VALUES", "WHEN",
+    }
+)  # fmt: skip
+"""Words that are keywords inside queries, for highlighting and completion."""

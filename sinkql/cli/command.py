@@ -13,6 +13,8 @@ from sinkql.cli.opening import open_session as _session
 from sinkql.cli.output import Format, Output
 from sinkql.cli.secret import secret
 from sinkql.errors import SinkqlError
+from sinkql.shell.setting import FORMATS
+from sinkql.shell.setting import Format as Shown
 
 USAGE = 64
 _FILES = click.argument("files", nargs=-1, required=True, type=click.Path(exists=False, path_type=Path))
@@ -215,3 +217,23 @@ def stop(context: click.Context, names: tuple[str, ...]) -> int:
         session.stop(name)
         output.line(f'sink "{name}" is asked to stop', sink=name)
     return 0
+
+
+@cli.command()
+@click.argument("files", nargs=-1, type=click.Path(exists=False, path_type=Path))
+@click.option("-c", "--command", "commands", multiple=True, metavar="SQL", help="Run this, then leave; may come again.")
+@click.option("--format", "shown", type=click.Choice(FORMATS), default="table", help="How rows are shown.")
+@click.option("--keep-going", is_flag=True, help="Go on after an error; the first one decides the exit code.")
+@click.pass_context
+def shell(
+    context: click.Context, files: tuple[Path, ...], commands: tuple[str, ...], shown: Shown, keep_going: bool
+) -> int:
+    """Ask for statements at the terminal; or run FILES, or standard input, and print what they give."""
+    from sinkql.shell.terminal import read_input, run_shell
+
+    session, _ = _session(context)
+    texts: list[tuple[str, str | None]] = [(read_script(path), str(path)) for path in files]
+    texts += [(each, None) for each in commands]
+    if not texts and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        texts = [read_input()]
+    return run_shell(session, texts, format=shown, keep_going=keep_going)

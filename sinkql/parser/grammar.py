@@ -24,13 +24,18 @@ class _Unused(Lexer):
         return iter(())
 
 
-@cache
-def _lark() -> Lark:
+def text() -> str:
+    """Return the text of the grammar's files, in order of their names."""
     packaged = files("sinkql") / "grammar"
     folder = packaged if packaged.is_dir() else Path(__file__).parents[2] / "grammar"
     texts = sorted((file.name, file.read_text("utf-8")) for file in folder.iterdir() if file.name.endswith(".lark"))
+    return "\n".join(text for _, text in texts)
+
+
+@cache
+def _lark() -> Lark:
     return Lark(
-        "\n".join(text for _, text in texts),
+        text(),
         parser="lalr",
         lexer=_Unused,
         propagate_positions=True,

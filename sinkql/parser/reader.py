@@ -33,7 +33,7 @@ def read(lexemes: Sequence[Lexeme], text: str) -> Tree[Token]:
     terminals: list[str] = []
     places: list[int] = []
     while True:
-        terminal, count = _next_terminal(parser, lexemes, place)
+        terminal, count = next_terminal(parser, lexemes, place)
         if not parser.takes(terminal):
             raise complaint(Stuck(lexemes, place, text, _Reading(terminals, places)))
         first, last = lexemes[place], lexemes[place + count - 1]
@@ -70,7 +70,7 @@ class _Reading:
         place = self._places[kept] if kept < len(self._places) else changed
         parser = self._at(kept)
         while True:
-            terminal, count = _next_terminal(parser, lexemes, place)
+            terminal, count = next_terminal(parser, lexemes, place)
             behind = parser.after(terminal)
             if behind is None:
                 return place
@@ -98,7 +98,7 @@ def _token_text(terminal: str, lexemes: Sequence[Lexeme], text: str) -> str:
             return text[lexemes[0].start : lexemes[-1].end]
 
 
-def _next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple[str, int]:
+def next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple[str, int]:
     """Return the terminal that stands at `place`, and how many lexemes it takes."""
     lexeme, row = lexemes[place], parser.row
     if lexeme.kind in ("END", ";"):

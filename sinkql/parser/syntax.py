@@ -1,0 +1,217 @@
+"""The files of the grammar → the syntax of a statement, as manuals write it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from sinkql.parser import grammar
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"i?|->\s*\w+|\w+|[()\[\]|?*+]|//[^\n]*')
+_RULE = re.compile(r"^[!?]?([a-z_]+|[A-Z_]+):", re.MULTILINE)
+_SHOWN = {
+    "NAME": "name",
+    "STRING": "'text'",
+    "NUMBER": "number",
+    "QUERY": "query",
+    "CONDITION": "condition",
+    "LABEL": "OPTION",
+    "OPTION_NAME": "OPTION",
+    "KIND": "type",
+    "CSV_WITH": "WITH",
+    "EXPRESSION": "expression",
+    "EXPRESSIONS": "expression [, …]",
+    "FROM_ITEMS": "relation [, …]",
+}
+_LEAVES = {
+    "name": "name",
+    "value": "value",
+    "type": "type",
+    "secret_value": "value",
+    "setting": "value",
+    "option": "OPTION [=] value",
+}
+"""Rules that a reader knows without seeing them."""
+_INLINE = 60
+"""A rule whose text is shorter than this stands where it is used, a longer one below."""
+_WIDTH = 96
+
+Kind = Literal["text", "rule", "sequence", "choice", "optional", "repeat"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """Hold a part of a rule; `text` is what a word or a rule's name is."""
+
+    kind: Kind
+    text: str = ""
+    parts: tuple[_Node, ...] = ()
+
+
+@cache
+def statements() -> tuple[str, ...]:
+    """Return the names of the rules that are statements, in the grammar's order."""
+    found: list[str] = []
+
+    def walk(rule: str) -> None:
+        for choice in _choices(_rules()[rule]):
+            if choice.kind == "rule" and choice.text.endswith("_statement"):
+                walk(choice.text)
+            elif choice.kind == "rule":
+                found.append(choice.text)
+
+    walk("statement")
+    return tuple(found)
+
+
+def syntax(rule: str) -> str:
+    """Return how a rule is written: keywords upper case, `[ ]` optional, `{ | }` a choice, `…` once more."""
+    below: list[str] = []
+    forms = [_wrapped(_parts(each, below, [rule])) for each in _choices(_rules()[rule])]
+    blocks = ["\nor\n".join(dict.fromkeys(forms))]
+    done = {rule}
+    while below:
+        name = below.pop(0)
+        if name not in done:
+            done.add(name)
+            choices = [_wrapped(_parts(each, below, [name]), "  ").lstrip() for each in _choices(_rules()[name])]
+            short = " | ".join(choices)
+            alone = "\n  | ".join(choices) if len(short) > _WIDTH or "\n" in short or " ( " in short else short
+            blocks.append(f"{_named(name)} is\n  {alone}")
+    return "\n\n".join(blocks)
+
+
+def _choices(node: _Node) -> tuple[_Node, ...]:
+    return node.parts if node.kind == "choice" else (node,)
+
+
+def _parts(node: _Node, below: list[str], inside: list[str]) -> list[str]:
+    """Return the texts of what a node puts one after the other."""
+    if node.kind != "sequence":
+        return [_text(node, below, inside)]
+    texts: list[str] = []
+    for before, part in zip((None, *node.parts), node.parts, strict=False):
+        inner = part.parts[0] if part.kind == "repeat" else None
+        if before is not None and inner is not None and inner.kind == "sequence" and inner.parts[1:] == (before,):
+            # x ("," x)* is written x [, …]
+            texts[-1] += f" [{_text(inner.parts[0], below, inside)} …]"
+        else:
+            texts.append(_text(part, below, inside))
+    return [text for text in texts if text]
+
+
+def _text(node: _Node, below: list[str], inside: list[str]) -> str:
+    match node.kind:
+        case "text":
+            return node.text
+        case "rule":
+            return _of_rule(node.text, below, inside)
+        case "sequence":
+            return " ".join(_parts(node, below, inside))
+        case "choice":
+            texts = list(dict.fromkeys(_bare(_text(each, below, inside)) for each in node.parts))
+            return f"{{ {' | '.join(texts)} }}" if len(texts) > 1 else texts[0]
+        case "optional":
+            return f"[ {_bare(_text(node.parts[0], below, inside))} ]"
+        case "repeat":
+            return f"{_text(node.parts[0], below, inside)} …"
+
+
+def _bare(text: str) -> str:
+    """Return a choice without its braces, for where brackets or bars are around it anyway."""
+    closed = text.startswith("{ ") and text.find("}") == len(text) - 1
+    return text[2:-2] if closed else text
+
+
+def _of_rule(name: str, below: list[str], inside: list[str]) -> str:
+    if name in _LEAVES:
+        return _LEAVES[name]
+    node = _rules().get(name)
+    if node is None:
+        return _SHOWN.get(name, name)
+    if name in inside or name in statements():
+        return _named(name)
+    mine: list[str] = []
+    text = _text(node, mine, [*inside, name])
+    if len(text) > _INLINE:
+        below.append(name)
+        return _named(name)
+    below.extend(mine)
+    return text
+
+
+def _named(rule: str) -> str:
+    return f"<{rule.replace('_', ' ').strip()}>"
+
+
+def _wrapped(parts: list[str], indent: str = "") -> str:
+    """Put parts into lines: one if they fit, else a line for each optional one; a part too long is broken at blanks."""
+    if len(indent) + len(" ".join(parts)) <= _WIDTH:
+        return indent + " ".join(parts)
+    lines, after_optional = [indent], False
+    for part in parts:
+        if lines[-1].strip() and (part.startswith("[ ") or (after_optional and part[0].isupper())):
+            lines.append(f"{indent}    ")
+        after_optional = part.startswith("[ ")
+        for word in part.split(" "):
+            if len(lines[-1]) + len(word) > _WIDTH:
+                lines.append(f"{indent}      ")
+            lines[-1] += f"{word} "
+    return "\n".join(line.rstrip() for line in lines)
+
+
+# --- reading the files of the grammar --------------------------------------------------------------------------------
+
+
+@cache
+def _rules() -> dict[str, _Node]:
+    text = grammar.text()
+    heads = list(_RULE.finditer(text))
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    return {head[1]: _rule(text[head.end() : end]) for head, end in zip(heads, ends, strict=True)}
+
+
+def _rule(body: str) -> _Node:
+    lines = [line.partition("//")[0] for line in body.splitlines() if not line.startswith("%")]
+    tokens = [each for each in _TOKEN.findall("\n".join(lines)) if not each.startswith(("->", "//"))]
+    return _choice(tokens)
+
+
+def _choice(tokens: list[str]) -> _Node:
+    choices = [_run(tokens)]
+    while tokens and tokens[0] == "|":
+        tokens.pop(0)
+        choices.append(_run(tokens))
+    return choices[0] if len(choices) == 1 else _Node("choice", parts=tuple(choices))
+
+
+def _run(tokens: list[str]) -> _Node:
+    parts: list[_Node] = []
+    while tokens and tokens[0] not in ("|", ")", "]"):
+        parts.append(_suffixed(_atom(tokens), tokens))
+    return parts[0] if len(parts) == 1 else _Node("sequence", parts=tuple(parts))
+
+
+def _atom(tokens: list[str]) -> _Node:
+    token = tokens.pop(0)
+    if token in ("(", "["):
+        inner = _choice(tokens)
+        tokens.pop(0)
+        return inner if token == "(" else _Node("optional", parts=(inner,))
+    if token.startswith('"'):
+        return _Node("text", token.removesuffix("i").strip('"'))
+    return _Node("rule", token)
+
+
+def _suffixed(node: _Node, tokens: list[str]) -> _Node:
+    if not tokens or tokens[0] not in ("?", "*", "+"):
+        return node
+    match tokens.pop(0):
+        case "?":
+            return _Node("optional", parts=(node,))
+        case "*" if node.kind != "sequence":
+            return _Node("optional", parts=(_Node("repeat", parts=(node,)),))
+        case _:
+            return _Node("repeat", parts=(node,))

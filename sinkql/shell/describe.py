@@ -1,0 +1,162 @@
+"""The catalog → listings of `\\d`, and all that is known of one item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from sinkql import ast, logical
+from sinkql.errors import SinkqlError, nearest
+from sinkql.planner.name import short_name, split_name
+from sinkql.session import Session
+
+Table = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
+
+_CLUSTER = "(SELECT c.name FROM mz_clusters AS c WHERE c.id = i.cluster_id)"
+_LISTINGS = {
+    "d": f"SELECT i.name, i.type, {_CLUSTER} AS cluster, (SELECT s.status FROM mz_internal.mz_sink_statuses AS s "
+    "WHERE s.id = i.id) AS status FROM mz_objects AS i",
+    "dt": "SELECT i.name FROM mz_objects AS i WHERE i.type = 'table'",
+    "ds": f"SELECT i.name, i.type, {_CLUSTER} AS cluster FROM mz_sources AS i",
+    "dv": "SELECT i.name, i.definition FROM mz_views AS i",
+    "dm": f"SELECT i.name, {_CLUSTER} AS cluster, i.definition FROM mz_materialized_views AS i",
+    "dk": f"SELECT i.name, {_CLUSTER} AS cluster, i.envelope_type AS mode, "
+    "t.namespace || '.' || t.\"table\" AS target, "
+    "s.status, n.messages_committed AS rows FROM mz_sinks AS i "
+    "JOIN mz_internal.mz_sink_statuses AS s ON s.id = i.id "
+    "JOIN mz_internal.mz_sink_statistics AS n ON n.id = i.id "
+    "LEFT JOIN mz_iceberg_sinks AS t ON t.id = i.id",
+    "dc": "SELECT i.name, i.type FROM mz_connections AS i",
+    "dse": "SELECT i.name FROM mz_secrets AS i",
+    "dcl": "SELECT i.name, i.size FROM mz_clusters AS i",
+    "dn": "SELECT i.name FROM mz_schemas AS i",
+    "l": "SELECT i.name FROM mz_databases AS i",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Hold what `\\d NAME` shows: a title, the columns, facts one a line, and the CREATE text."""
+
+    title: str
+    columns: Table
+    facts: tuple[tuple[str, str], ...]
+    sql: str
+
+
+def listing(session: Session, command: str, pattern: str | None) -> Table:
+    """Return the items that a command of the `\\d` family lists; `*` and `?` in the pattern stand for any text."""
+    if command == "dx":
+        table = _connectors(session)
+    else:
+        (result,) = session.execute(f"{_LISTINGS[command]} ORDER BY 1")
+        table = result.columns, result.rows
+    if pattern is None:
+        return table
+    columns, rows = table
+    return columns, tuple(row for row in rows if fnmatchcase(row[0], pattern))
+
+
+def _connectors(session: Session) -> Table:
+    registry = session.catalog.registry
+    rows = [
+        *((name, "connection") for name in registry.connections),
+        *((name, "source") for name in registry.sources),
+        *((name, "sink") for name in registry.sinks),
+    ]
+    return ("type", "of"), tuple(sorted(rows, key=lambda row: (row[1], row[0])))
+
+
+def describe(session: Session, text: str) -> Described:
+    """Return all that is known of the item of that name; raises SQ2001 with the nearest name if there is none."""
+    catalog = session.catalog
+    catalog.refresh()
+    name = ast.Name(tuple(ast.Ident(part) for part in split_name(text)))
+    full_name = catalog.plans.resolve(name)
+    stored, broken = catalog.stored(full_name), catalog.broken.get(full_name)
+    if stored is None:
+        raise _missing(session, text)
+    title = f'{stored.kind.lower()} "{short_name(full_name)}"'
+    if broken is not None:
+        fact = ("cannot be used", f"{broken.error.code}: {broken.error.message}")
+        return Described(title, ((), ()), (fact,), stored.redacted_sql)
+    item = catalog.plans.item(full_name)
+    assert item is not None
+    facts = (*_facts(session, item), *_neighbours(session, full_name))
+    return Described(title, _columns(item), facts, stored.redacted_sql)
+
+
+def _missing(session: Session, text: str) -> SinkqlError:
+    plans = session.catalog.plans
+    names = [short_name(entry.name) for entry in plans.entries()]
+    near = nearest(text, names)
+    hint = f"Did you mean \\d {near}?" if near else "Run \\d; it lists what there is."
+    return SinkqlError("SQ2001", f'item "{text}" does not exist', hint=hint)
+
+
+def _columns(item: logical.Item) -> Table:
+    match item:
+        case logical.Source() | logical.View() | logical.Sink():
+            key = set().union(*item.shape.keys) if item.shape.keys else set()
+            return ("column", "type", "nullable", "key"), tuple(
+                (column.name, str(column.type), column.nullable, "key" if column.name in key else "")
+                for column in item.shape.columns
+            )
+        case logical.Secret() | logical.Connection() | logical.Cluster():
+            return (), ()
+
+
+def _facts(session: Session, item: logical.Item) -> Iterator[tuple[str, str]]:
+    match item:
+        case logical.Secret():
+            return
+        case logical.Connection():
+            yield "type", item.kind.lower()
+        case logical.Cluster():
+            yield "master", item.master
+        case logical.Source():
+            yield "reads", item.kind.lower() + (f" over {short_name(item.connection)}" if item.connection else "")
+            yield from _shape(item.shape)
+        case logical.View():
+            yield from _shape(item.shape)
+        case logical.Sink():
+            yield from _sink(session, item)
+
+
+def _shape(shape: logical.Shape) -> Iterator[tuple[str, str]]:
+    if shape.keys:
+        yield "unique keys", ", ".join(f"({', '.join(sorted(key))})" for key in shape.keys)
+    yield (
+        "rows",
+        {
+            logical.Change.APPEND: "only come",
+            logical.Change.UPSERT: "are overwritten by key",
+            logical.Change.RETRACT: "come and go",
+        }[shape.change],
+    )
+
+
+def _sink(session: Session, item: logical.Sink) -> Iterator[tuple[str, str]]:
+    yield "from", short_name(item.relation)
+    yield "into", f"{item.kind.lower()} {short_name(item.connection)}"
+    enforced = "" if item.enforced else " not enforced"
+    yield "mode", item.mode.value + (f" by key ({', '.join(item.key)}){enforced}" if item.key else "")
+    yield "commits", f"every {item.commit_interval.total_seconds():g} s"
+    yield "cluster", item.cluster
+    columns, rows = session.status([short_name(item.name)])
+    for name, value in zip(columns, rows[0] if rows else (), strict=False):
+        if name not in ("name", "id") and value is not None:
+            yield name.replace("_", " "), str(value)
+
+
+def _neighbours(session: Session, full_name: str) -> Iterator[tuple[str, str]]:
+    plans = session.catalog.plans
+    for label, names in (("uses", plans.dependencies(full_name)), ("used by", plans.dependents(full_name))):
+        if names:
+            yield label, _listed(names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(short_name(name) for name in names)

@@ -1,0 +1,114 @@
+"""A terminal, a file or a pipe → the shell's input, until its end."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from sinkql import __version__
+from sinkql.errors import SinkqlError
+from sinkql.session import Session
+from sinkql.shell.background import Background
+from sinkql.shell.screen import Screen
+from sinkql.shell.setting import Format, Settings
+from sinkql.shell.shell import Leave, Shell
+
+_HISTORY = "history"
+
+
+def run_shell(
+    session: Session,
+    texts: Sequence[tuple[str, str | None]],
+    *,
+    format: Format = "table",  # noqa: A002 the option's name
+    keep_going: bool = False,
+) -> int:
+    """Run texts, each with the path it came from; without any, ask at the terminal. Return the exit code."""
+    interactive = not texts
+    settings = Settings(format=format)
+    screen = Screen(settings, interactive)
+    background = Background(session.catalog.database.path, screen.line)
+    shell = Shell(session, screen, settings, background, keep_going=keep_going)
+    for notice in session.notices:
+        screen.notice(notice)
+    if interactive:
+        return _ask(shell)
+    try:
+        for text, path in texts:
+            shell.run(text, path)
+    except Leave:
+        pass
+    except SinkqlError as error:
+        screen.error(error)
+        return error.exit_code
+    return shell.exit_code
+
+
+def _ask(shell: Shell) -> int:
+    from sinkql.shell.complete import SqlCompleter
+    from sinkql.shell.prompt import Prompt
+
+    prompt = Prompt(
+        Path(shell.session.catalog.database.path).parent / _HISTORY,
+        SqlCompleter(shell.session),
+        status=shell.background.summary,
+        in_transaction=lambda: bool(getattr(shell.session, "in_transaction", False)),
+    )
+    shell.screen.line(f"SinkQL {__version__}. \\? lists commands, \\h statements; Ctrl-D leaves.")
+    while True:
+        try:
+            text = prompt.ask(default=shell.edited or "")
+            shell.edited = None
+        except KeyboardInterrupt:
+            shell.edited = None
+            continue
+        except EOFError:
+            return _leave(shell, detach=False)
+        try:
+            shell.run(text)
+        except Leave as leave:
+            return _leave(shell, detach=leave.detach)
+        except SinkqlError as error:
+            shell.screen.error(error)
+        except KeyboardInterrupt:
+            shell.screen.line("Left the statement.")
+        except Exception as error:  # the shell outlives what no code foresees
+            shell.screen.error(_unforeseen(error))
+
+
+def _unforeseen(error: Exception) -> SinkqlError:
+    """Return an error for what is a mistake of SinkQL; its message may hold anything, so it is not shown."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return SinkqlError(
+        "SQ4038",
+        f"SinkQL met an error that it does not know: {type(error).__name__}",
+        detail=f"at {Path(frame.filename).name}:{frame.lineno}",
+        hint="The statement may be done in part: look at \\d.",
+    )
+
+
+def _leave(shell: Shell, *, detach: bool) -> int:
+    background = shell.background
+    if background.pid is None:
+        return 0
+    if detach:
+        shell.screen.line(f"The sinks go on running (pid {background.pid}); sinkql stop NAME stops one.")
+        return 0
+    shell.screen.line("Finishing the running batches (Ctrl-C stops at once) …")
+    background.stop()
+    try:
+        background.wait()
+    except KeyboardInterrupt:
+        background.kill()
+        return 130
+    return 0
+
+
+def read_input() -> tuple[str, str | None]:
+    """Return what stands on standard input; raises SQ1010 where it is not UTF-8."""
+    try:
+        return sys.stdin.buffer.read().decode(), None
+    except UnicodeDecodeError as error:
+        raise SinkqlError("SQ1010", f"it is not UTF-8 at byte {error.start}", hint="Send UTF-8.") from error

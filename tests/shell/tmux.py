@@ -1,0 +1,84 @@
+"""A command in a real terminal: keys in, screen out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+_PATIENCE_S = 60.0
+_BETWEEN_LOOKS_S = 0.05
+
+
+class Terminal:
+    """Hold a terminal of its own tmux server; `folder` is where its command runs and its socket lies."""
+
+    def __init__(self, folder: Path, *, columns: int = 100, lines: int = 30) -> None:
+        self._socket = folder / "tmux"
+        self._folder = folder
+        self._size = (columns, lines)
+
+    def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start `sinkql` with these arguments."""
+        columns, lines = self._size
+        command = shlex.join([sys.executable, "-m", "sinkql", *arguments])
+        # what it printed last stays on the screen, and its exit code with it
+        script = f"{command}; echo exit=$?; exec cat"
+        given = {"TERM": "screen-256color", "HOME": str(self._folder), "LESS": "", **(environment or {})}
+        variables = [each for name, value in given.items() for each in ("-e", f"{name}={value}")]
+        self._tmux(
+            "-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(lines), "-c", str(self._folder),
+            *variables, "sh", "-c", script,
+        )  # fmt: skip
+
+    def keys(self, *keys: str) -> None:
+        """Press keys by their names, such as Enter, C-c or M-Enter."""
+        self._tmux("send-keys", "-t", "0", *keys)
+
+    def type(self, text: str) -> None:
+        """Type a text as it is."""
+        # a semicolon at the end would end the command of tmux
+        self._tmux("send-keys", "-t", "0", "-l", f"{text[:-1]}\\;" if text.endswith(";") else text)
+
+    def enter(self, text: str) -> None:
+        """Type a text and press Enter, once the text is on the screen whole."""
+        self.type(text)
+        self.keys("Enter")
+
+    def screen(self, *, colours: bool = False) -> str:
+        """Return what is on the screen now, and what has left it at the top."""
+        return self._tmux("capture-pane", "-p", "-S", "-500", "-t", "0", *(("-e",) if colours else ()))
+
+    def visible(self, *, colours: bool = False) -> str:
+        """Return what is on the screen now."""
+        return self._tmux("capture-pane", "-p", "-t", "0", *(("-e",) if colours else ()))
+
+    def wait_for(self, pattern: str, *, times: int = 1, patience: float = _PATIENCE_S) -> str:
+        """Return the screen once the pattern is on it so many times; fails if it does not come."""
+        until = time.monotonic() + patience
+        while True:
+            screen = self.screen()
+            if len(re.findall(pattern, screen, re.MULTILINE)) >= times:
+                return screen
+            if time.monotonic() > until:
+                raise AssertionError(f"{pattern!r} did not come\n{screen}")
+            time.sleep(_BETWEEN_LOOKS_S)
+
+    def close(self) -> None:
+        """End the terminal and what runs in it."""
+        subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, check=False)
+
+    def _tmux(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", str(self._socket), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"LC_ALL": "C.UTF-8"},
+        )
+        return done.stdout
