@@ -248,10 +248,10 @@ class Explain:
     """Hold EXPLAIN; `stage` is RAW, OPTIMIZED, PHYSICAL, SPARK SQL, or what SinkQL has not: DECORRELATED, LOCALLY
     OPTIMIZED, OPTIMIZER TRACE, INSIGHTS, TIMESTAMP, FILTER PUSHDOWN, ANALYZE …, KEY SCHEMA, VALUE SCHEMA.
 
-    `output` is TEXT, VERBOSE TEXT, JSON or DOT.
+    `output` is TEXT, VERBOSE TEXT, JSON, DOT or SQL. ANALYZE CLUSTER has no explainee.
     """
 
-    explainee: Explainee
+    explainee: Explainee | None
     stage: str = "PHYSICAL"
     output: str = "TEXT"
     options: tuple[Option, ...] = ()

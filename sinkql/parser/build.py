@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from lark import Token
-
 from sinkql import ast
 from sinkql.parser import build_change, tree, value
 from sinkql.parser.build_alter import alter
+from sinkql.parser.build_explain import explain
 from sinkql.parser.build_secret import secret_value
 from sinkql.parser.build_sink import sink
 from sinkql.parser.build_source import source
 from sinkql.parser.build_table import database, index, schema, table
-from sinkql.parser.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
+from sinkql.parser.build_view import view
+from sinkql.parser.tree import Node, child, children, ident, span, the_name, the_token, token, words
 
 _SPECIAL = {"SCHEMA": "search_path", "TIME ZONE": "timezone", "NAMES": "client_encoding"}
-_STAGES = {
-    "RAW PLAN": "RAW",
-    "OPTIMIZED PLAN": "OPTIMIZED",
-    "PHYSICAL PLAN": "PHYSICAL",
-    "PLAN": "PHYSICAL",
-    "SPARK SQL": "SPARK SQL",
-}
 
 
 def statement(node: Node) -> ast.Statement:
@@ -45,7 +38,7 @@ def statement(node: Node) -> ast.Statement:
         case "create_index":
             return index(node)
         case "create_view":
-            return _view(node)
+            return view(node)
         case "create_sink":
             return sink(node)
         case "drop":
@@ -57,6 +50,10 @@ def statement(node: Node) -> ast.Statement:
             return _set_variable(node)
         case "insert":
             return build_change.insert(node)
+        case "update":
+            return build_change.update(node)
+        case "subscribe":
+            return build_change.subscribe(node)
         case "delete":
             return build_change.delete(node)
         case "begin" | "commit" | "rollback" | "set_transaction":
@@ -77,9 +74,9 @@ def statement(node: Node) -> ast.Statement:
         case "show_variable":
             return _show_variable(node)
         case "explain":
-            return _explain(node)
+            return explain(node)
         case "select":
-            return ast.Select(_query(the_token(node, "QUERY")), span(node))
+            return ast.Select(tree.query(the_token(node, "QUERY")), span(node))
         case _ if node.data.startswith("alter_"):
             return alter(node)
     raise AssertionError(node.data)
@@ -87,10 +84,6 @@ def statement(node: Node) -> ast.Statement:
 
 def _if_not_exists(node: Node) -> bool:
     return child(node, "if_not_exists") is not None
-
-
-def _query(found: Token) -> ast.Query:
-    return ast.Query(str(found), span(found))
 
 
 def _connection(node: Node) -> ast.CreateConnection:
@@ -104,22 +97,6 @@ def _connection(node: Node) -> ast.CreateConnection:
         if_not_exists=_if_not_exists(node),
         span=span(node),
         kind_span=span(kind),
-    )
-
-
-def _view(node: Node) -> ast.CreateView:
-    columns = child(node, "columns")
-    return ast.CreateView(
-        name=the_name(node),
-        query=_query(the_token(node, "QUERY")),
-        materialized=child(node, "materialized") is not None,
-        columns=tree.idents(columns) if columns is not None else (),
-        cluster=tree.cluster(node),
-        with_options=value.with_options(node),
-        if_not_exists=_if_not_exists(node),
-        or_replace=child(node, "replaceable") is not None,
-        temporary=child(node, "temporary") is not None,
-        span=span(node),
     )
 
 
@@ -148,7 +125,7 @@ def _show(node: Node) -> ast.Show:
         schema=tree.child_name(node, "show_schema"),
         cluster=tree.cluster(node),
         like=ast.Text(str(pattern), span(pattern)) if pattern is not None else None,
-        where=_query(the_token(where, "CONDITION")) if where else None,
+        where=tree.query(the_token(where, "CONDITION")) if where else None,
         relation=tree.child_name(node) or tree.child_name(node, "show_on"),
         span=span(node),
     )
@@ -182,26 +159,3 @@ def _assigned(node: Node) -> ast.Value | None:
         value.value(each) for each in children(found, "text", "number", "boolean", "null", "interval", "word")
     )
     return items[0] if len(items) == 1 else ast.Sequence(items, span(found))
-
-
-def _explain(node: Node) -> ast.Explain:
-    stage, output = child(node, "stage"), child(node, "explain_as")
-    explained = children(node, "explained_query", "item_ref", "create_sink", "create_view")[0]
-    explainee: ast.Explainee
-    match explained.data:
-        case "explained_query":
-            explainee = _query(the_token(explained, "QUERY"))
-        case "item_ref":
-            explainee = ast.ItemRef(
-                words(children(explained, "item_kind")[0]), the_name(explained), span=span(explained)
-            )
-        case "create_sink":
-            explainee = sink(explained)
-        case _:
-            explainee = _view(explained)
-    return ast.Explain(
-        explainee,
-        stage=_STAGES[words(stage)] if stage else "PHYSICAL",
-        output=words(only(output)) if output else "TEXT",
-        span=span(node),
-    )

@@ -11,6 +11,8 @@ from sinkql.parser.lexical import Lexeme
 
 _QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 _TERMINALS = {"STRING": "STRING", "NUMBER": "NUMBER", "QUOTED": "NAME", "END": END, ";": END}
+_LONG = frozenset({"LABEL", "OPTION_NAME", "KIND", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", END})
+"""Terminals that may take more than one lexeme, or end the statement."""
 _OPENING = frozenset({"(", "[", "{"})
 _CLOSING = frozenset({")", "]", "}"})
 _OPERANDS = frozenset({"WORD", "QUOTED", "STRING", "NUMBER", "HEX", "PARAMETER"})
@@ -28,10 +30,13 @@ def symbol(lexeme: Lexeme) -> str:
     return _TERMINALS.get(lexeme.kind) or grammar.symbols().get(lexeme.kind, "UNKNOWN")
 
 
-def follows(parser: Ahead, terminal: str, following: Lexeme) -> bool:
-    """Say whether the parser takes `terminal` and then some reading of the lexeme after it."""
+def follows(parser: Ahead, terminal: str, *following: Lexeme) -> bool:
+    """Say whether the parser takes `terminal` and then some reading of the lexemes after it."""
     ahead = parser.after(terminal)
-    return ahead is not None and any(reading in ahead.row and ahead.takes(reading) for reading in _readings(following))
+    if ahead is None or not following or terminal in _LONG:
+        return ahead is not None
+    next_, *more = following
+    return any(reading in ahead.row and follows(ahead, reading, *more) for reading in _readings(next_))
 
 
 def _readings(lexeme: Lexeme) -> tuple[str, ...]:

@@ -135,8 +135,8 @@ def _word_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> str:
         return "RESERVED" if _reserved(lexemes, place) else "NAME"
     if "NAME" not in row or (_reserved(lexemes, place) and keyword != "FROM"):
         return keyword
-    following = lexemes[place + 1]
-    return keyword if follows(parser, keyword, following) or not follows(parser, "NAME", following) else "NAME"
+    following = lexemes[place + 1 : place + 3]
+    return keyword if follows(parser, keyword, *following) or not follows(parser, "NAME", *following) else "NAME"
 
 
 def _keyword_stands(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:

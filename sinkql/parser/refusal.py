@@ -31,16 +31,15 @@ _SHOWN = "ROLES|TYPES|PRIVILEGES"
 _ALTERED = "ROLE|TYPE|NETWORK POLICY|DEFAULT PRIVILEGES"
 _USE_ITEMS = "Use secrets, connections, clusters, sources, views, materialized views and sinks."
 _USE_SOURCE = "Use FROM FILES (PATH = '…') or FROM LOAD GENERATOR COUNTER."
-_USE_STAGE = "Use RAW PLAN, OPTIMIZED PLAN, PHYSICAL PLAN or SPARK SQL, AS TEXT or AS JSON."
 
 _REFUSALS = (
     # statements
     Refusal(
-        "", "UPDATE|COPY", "SQ2962", "{0} is not supported yet",
+        "", "COPY", "SQ2962", "{0} is not supported yet",
         "Write rows into files, and read them by CREATE SOURCE … FROM FILES.",
     ),
     Refusal(
-        "", "SUBSCRIBE|DECLARE|FETCH|CLOSE|PREPARE|EXECUTE|DEALLOCATE", "SQ2963", "{0} is not supported yet",
+        "", "DECLARE|FETCH|CLOSE|PREPARE|EXECUTE|DEALLOCATE", "SQ2963", "{0} is not supported yet",
         "Use CREATE SINK, and query its table.",
     ),
     Refusal(
@@ -70,20 +69,6 @@ _REFUSALS = (
     Refusal(
         "SET SESSION CHARACTERISTICS", "AS", "SQ2961", "transactions are not supported yet",
         "Leave it out; each statement takes effect by itself.",
-    ),
-    # EXPLAIN
-    Refusal(
-        "EXPLAIN",
-        "DECORRELATED PLAN|LOCALLY OPTIMIZED PLAN|OPTIMIZER TRACE|TIMESTAMP|FILTER PUSHDOWN|ANALYZE|KEY SCHEMA"
-        "|VALUE SCHEMA|REPLAN|INDEX|SUBSCRIBE",
-        "SQ2970", "EXPLAIN {0} is not supported yet", _USE_STAGE,
-    ),
-    Refusal("EXPLAIN PLAN", "INSIGHTS", "SQ2970", "EXPLAIN PLAN INSIGHTS is not supported yet", _USE_STAGE),
-    Refusal("EXPLAIN .*PLAN", "WITH", "SQ2970", "EXPLAIN … WITH is not supported yet", _USE_STAGE),
-    Refusal("EXPLAIN( .*)? AS", "DOT|VERBOSE TEXT", "SQ2970", "EXPLAIN AS {0} is not supported yet", _USE_STAGE),
-    Refusal(
-        "EXPLAIN( .*)? FOR( CREATE)?", "INDEX|SUBSCRIBE|REPLAN", "SQ2970", "EXPLAIN … FOR {0} is not supported yet",
-        "Explain a query, a view or a sink.",
     ),
     # secrets, connections, clusters
     Refusal(

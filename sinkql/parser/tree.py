@@ -54,6 +54,11 @@ def span(node: Node | Token) -> Span:
     return Span(place.start_pos, place.end_pos)
 
 
+def query(found: Token) -> ast.Query:
+    """Return the query, or the condition, that a token holds as text."""
+    return ast.Query(str(found), span(found))
+
+
 def ident(found: Token) -> ast.Ident:
     """Return the identifier that a NAME token is."""
     return ast.Ident(str(found), span(found))

@@ -15,9 +15,11 @@ from sinkql.printer.table import create_index, create_table
 
 _STAGES = {
     "RAW": "RAW PLAN",
+    "DECORRELATED": "DECORRELATED PLAN",
+    "LOCALLY OPTIMIZED": "LOCALLY OPTIMIZED PLAN",
     "OPTIMIZED": "OPTIMIZED PLAN",
     "PHYSICAL": "PHYSICAL PLAN",
-    "SPARK SQL": "SPARK SQL",
+    "INSIGHTS": "PLAN INSIGHTS",
 }
 
 
@@ -50,6 +52,10 @@ def _statement(statement: ast.Statement) -> str:
             return alter(statement)
         case ast.Insert():
             return change.insert(statement)
+        case ast.Update():
+            return change.update(statement)
+        case ast.Subscribe():
+            return change.subscribe(statement)
         case ast.Delete():
             return change.delete(statement)
         case ast.Transaction():
@@ -91,8 +97,6 @@ def _statement(statement: ast.Statement) -> str:
             return create_table(statement)
         case ast.CreateIndex():
             return create_index(statement)
-        case ast.Update() | ast.Subscribe():
-            raise NotImplementedError(type(statement).__name__)
 
 
 def _guard(statement: ast.Create) -> str:
@@ -216,11 +220,19 @@ def _show(statement: ast.Show) -> str:
 
 
 def _explain(statement: ast.Explain) -> str:
-    head = part.line("EXPLAIN", _STAGES[statement.stage], "AS", statement.output, "FOR")
-    match statement.explainee:
-        case ast.ItemRef(kind=kind, name=name):
-            return f"{head} {kind} {part.name(name)}"
+    stage, output, options = statement.stage, statement.output, part.with_clause(statement.options)
+    if stage.startswith("ANALYZE"):
+        return part.line("EXPLAIN", stage, _for(statement.explainee), output == "SQL" and "AS SQL")
+    return part.line("EXPLAIN", _STAGES.get(stage, stage), options, "AS", output, _for(statement.explainee))
+
+
+def _for(explainee: ast.Explainee | None) -> str:
+    match explainee:
+        case None:
+            return ""
+        case ast.ItemRef(kind=kind, name=name, replan=replan):
+            return part.line("FOR", replan and "REPLAN", kind, part.name(name))
         case ast.Query(text=text):
-            return f"{head}\n{text}"
+            return f"FOR\n{text}"
         case created:
-            return f"{head}\n{_statement(created)}"
+            return f"FOR\n{_statement(created)}"

@@ -13,6 +13,28 @@ def insert(statement: ast.Insert) -> str:
     return head + rows + (f"\n  RETURNING {statement.returning.text}" if statement.returning is not None else "")
 
 
+def update(statement: ast.Update) -> str:
+    """Return the text of UPDATE, without a semicolon."""
+    assigned = ", ".join(f"{part.ident(each.column)} = {each.value.text}" for each in statement.assignments)
+    return part.clauses(
+        part.line("UPDATE", part.name(statement.table), _alias(statement.alias)),
+        f"SET {assigned}",
+        statement.where and f"WHERE {statement.where.text}",
+    )
+
+
+def subscribe(statement: ast.Subscribe) -> str:
+    """Return the text of SUBSCRIBE, without a semicolon."""
+    relation, at_least = statement.relation, statement.at_least and "AT LEAST"
+    return part.clauses(
+        f"SUBSCRIBE TO {f'({relation.text})' if isinstance(relation, ast.Query) else part.name(relation)}",
+        statement.output and statement.output.text,
+        part.with_clause(statement.options),
+        statement.as_of and part.line("AS OF", at_least, statement.as_of.text),
+        statement.up_to and f"UP TO {statement.up_to.text}",
+    )
+
+
 def delete(statement: ast.Delete) -> str:
     """Return the text of DELETE, without a semicolon."""
     return part.clauses(

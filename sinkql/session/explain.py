@@ -47,6 +47,7 @@ def _text(statement: ast.Explain, catalog: Catalog) -> str:
 
 def _explained(statement: ast.Explain, catalog: Catalog) -> Plan:
     explainee, plans = statement.explainee, catalog.plans
+    assert explainee is not None  # only ANALYZE CLUSTER, which is refused, has none
     if isinstance(explainee, ast.Subscribe):
         raise later(explainee)
     if isinstance(explainee, ast.ItemRef):
