@@ -15,13 +15,14 @@ from sinkql.catalog import schema
 from sinkql.catalog.clock import now
 from sinkql.catalog.control import forget
 from sinkql.catalog.detail import details
-from sinkql.catalog.secret import Sealed
+from sinkql.catalog.hiding import MARK, hidden, shown
+from sinkql.catalog.secret import Sealed, Vault
 from sinkql.catalog.system.place import QUICKSTART, QUICKSTART_ID
 from sinkql.catalog.update import Replanned
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.planner import Planned
-from sinkql.planner.name import join_name, split_name
+from sinkql.planner.name import join_name, short_name, split_name
 from sinkql.planner.statement import kind_of
 from sinkql.printer import to_sql
 
@@ -42,11 +43,11 @@ class Stored:
 
 
 def insert_item(
-    connection: Connection, item_id: str, statement: ast.Create, planned: Planned, facts: logical.Facts
+    connection: Connection, item_id: str, statement: ast.Create, planned: Planned, facts: logical.Facts, vault: Vault
 ) -> None:
     """Write a planned item and what it depends on."""
     known = _ids(connection)
-    values = {**_named(planned.item.name), **_content(statement, facts)}
+    values = {**_named(planned.item.name), **_content(item_id, statement, facts, vault)}
     shown = json.dumps(details(planned.item, statement, facts, known.get))
     connection.execute(
         schema.items.insert().values(
@@ -56,7 +57,7 @@ def insert_item(
     _depend(connection, item_id, statement, planned, known)
 
 
-def update_items(connection: Connection, replanned: Sequence[Replanned]) -> None:
+def update_items(connection: Connection, replanned: Sequence[Replanned], vault: Vault) -> None:
     """Write what became of items, and what they depend on now."""
     table = schema.items
 
@@ -67,7 +68,8 @@ def update_items(connection: Connection, replanned: Sequence[Replanned]) -> None
     for entry in entries:
         write(entry.id, full_name=f"\0{entry.id}")  # names may go round in a circle
     for entry in entries:
-        write(entry.id, kind=entry.kind, **_named(entry.name), **_content(entry.statement, entry.facts))
+        content = _content(entry.id, entry.statement, entry.facts, vault)
+        write(entry.id, kind=entry.kind, **_named(entry.name), **content)
     known = _ids(connection)
     for each in replanned:
         new, planned = each.step.new, each.planned
@@ -126,9 +128,9 @@ def _named(full_name: str) -> dict[str, Any]:
     }
 
 
-def _content(statement: ast.Create, facts: logical.Facts) -> dict[str, str]:
+def _content(item_id: str, statement: ast.Create, facts: logical.Facts, vault: Vault) -> dict[str, str]:
     return {
-        "create_sql": to_sql(statement),
+        "create_sql": to_sql(hidden(statement, lambda text: vault.seal_text(item_id, text))),
         "redacted_sql": to_sql(statement, redacted=True),
         "facts": json.dumps(dict(facts)),
     }
@@ -177,8 +179,24 @@ def update_secret(connection: Connection, row: Row[Any], sealed: Sealed, value: 
     connection.execute(schema.secrets.update().where(schema.secrets.c.item_id == row.id).values(**stored))
 
 
+def opened(row: Row[Any], statement: ast.Create, vault: Vault) -> ast.Create:
+    """Return an item's parsed statement with its literals; raises SQ4107 to SQ4112 where the key is not at hand."""
+    return shown(statement, lambda text: vault.open_text(row.id, short_name(row.full_name), text))
+
+
+def opened_sql(row: Row[Any], vault: Vault) -> str:
+    """Return an item's text with its literals; as it is stored where they do not open."""
+    text = str(row.create_sql)
+    if MARK not in text:
+        return text
+    try:
+        return to_sql(opened(row, parsed(row), vault))
+    except SinkqlError:
+        return text
+
+
 def parsed(row: Row[Any]) -> ast.Create:
-    """Return an item's statement; raises SQ4106 if its text is not one CREATE statement."""
+    """Return an item's statement, its hidden literals closed; raises SQ4106 if its text is not one CREATE statement."""
     try:
         statements = parse(row.create_sql)
     except SinkqlError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 import os
 import secrets as random
@@ -23,6 +24,7 @@ from sinkql.planner.secret import literal_text
 KEY_VARIABLE = "SINKQL_CATALOG_KEY"
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
+_TEXT = "text"
 _ONE_TEXT = ("env_var", "file")
 
 
@@ -118,15 +120,38 @@ class Vault:
         try:
             text = AESGCM(self._key(create=False)).decrypt(sealed.nonce or b"", sealed.ciphertext or b"", bound)
         except (InvalidTag, ValueError):
-            raise SinkqlError(
-                "SQ4108",
-                f'secret "{name}" does not open with the key at hand',
-                hint=f"Put back the file {self._key_path} or the {KEY_VARIABLE} of its creation, or drop the secret.",
-            ) from None
+            raise self._closed(f'secret "{name}"') from None
         return SecretValue(text.decode())
 
-    def _bound(self, item_id: str, version: int) -> bytes:
-        """Return what the ciphertext is bound to, so that moving it to another secret or catalog shows."""
+    def seal_text(self, item_id: str, text: str) -> str:
+        """Return a text of an item, encrypted; the same text of the same item gives the same."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key, bound = self._key(create=True), self._bound(item_id, _TEXT)
+        nonce = hmac.digest(key, bound + b"\0" + text.encode(), "sha256")[:_NONCE_BYTES]
+        return base64.urlsafe_b64encode(nonce + AESGCM(key).encrypt(nonce, text.encode(), bound)).decode()
+
+    def open_text(self, item_id: str, name: str, sealed: str) -> str:
+        """Return the text that `seal_text` took; raises SQ4107 to SQ4109 and SQ4112."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        try:
+            data = base64.urlsafe_b64decode(sealed)
+            nonce, text = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
+            return AESGCM(self._key(create=False)).decrypt(nonce, text, self._bound(item_id, _TEXT)).decode()
+        except (InvalidTag, ValueError):
+            raise self._closed(f'item "{name}"') from None
+
+    def _closed(self, what: str) -> SinkqlError:
+        return SinkqlError(
+            "SQ4108",
+            f"{what} does not open with the key at hand",
+            hint=f"Put back the file {self._key_path} or the {KEY_VARIABLE} of its creation, or drop it.",
+        )
+
+    def _bound(self, item_id: str, version: int | str) -> bytes:
+        """Return what the ciphertext is bound to, so that moving it to another item or catalog shows."""
         return f"{self._catalog_id()}\n{item_id}\n{version}".encode()
 
     def _key(self, *, create: bool) -> bytes:

@@ -28,6 +28,8 @@ from sinkql.catalog.row import (
     insert_item,
     insert_secret,
     next_number,
+    opened,
+    opened_sql,
     parsed,
     secret_row,
     update_items,
@@ -86,6 +88,7 @@ class Catalog:
         for row in rows:
             statement, facts = parsed(row), json.loads(row.facts)
             try:
+                statement = opened(row, statement, self.vault)
                 plans.add(statement, facts, id=row.id)
             except SinkqlError as error:
                 entry = logical.Entry(row.id, row.full_name, row.kind, statement, facts)
@@ -107,7 +110,8 @@ class Catalog:
             row = connection.execute(sa.select(schema.items).where(schema.items.c.full_name == full_name)).one_or_none()
         if row is None:
             return None
-        return Stored(row.id, row.full_name, row.kind, row.create_sql, row.redacted_sql, json.loads(row.facts))
+        text, facts = opened_sql(row, self.vault), json.loads(row.facts)
+        return Stored(row.id, row.full_name, row.kind, text, row.redacted_sql, facts)
 
     def dependents(self, full_name: str) -> tuple[str, ...]:
         """Return the full names of the items that use an item directly."""
@@ -154,7 +158,7 @@ class Catalog:
         def write(connection: Connection) -> str:
             item_id = f"u{next_number(connection)}"
             planned = self.plans.add(stored, facts, id=item_id)
-            insert_item(connection, item_id, stored, planned, facts)
+            insert_item(connection, item_id, stored, planned, facts, self.vault)
             if secret is not None:
                 insert_secret(connection, item_id, self.vault.seal(item_id, secret))
             if isinstance(planned.item, logical.Sink):
@@ -191,7 +195,7 @@ class Catalog:
             found = steps(changes, entries, edges(connection))
             plans = self.plans.copy()
             replanned = replan(plans, found, changes=changes, broken=frozenset(self.broken))
-            update_items(connection, replanned)
+            update_items(connection, replanned, self.vault)
             for each in replanned:
                 self.broken.pop(each.step.old.name, None)
             for each in replanned:

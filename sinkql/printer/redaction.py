@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from sinkql import ast, words
 
 _REDACTED = ast.Text("<redacted>")
+
+Change = Callable[[ast.Value], ast.Value]
 
 
 def without_secrets(statement: ast.Statement) -> ast.Statement:
@@ -16,12 +19,24 @@ def without_secrets(statement: ast.Statement) -> ast.Statement:
             return replace(statement, value=_value(statement.value))
         case ast.Alter(action=ast.SetSecret() as action):
             return replace(statement, action=replace(action, value=_value(action.value)))
+        case _:
+            return change_literals(statement, lambda literal: _REDACTED)
+
+
+def change_literals(statement: ast.Statement, change: Change) -> ast.Statement:
+    """Return the statement with other values for the literals in its options that take secrets."""
+    match statement:
         case ast.CreateConnection() | ast.CreateCluster() | ast.CreateSource() | ast.CreateSink():
-            return replace(statement, options=_all_hidden(statement.options))
-        case ast.Alter(action=ast.ChangeConnection() as action):
-            return replace(statement, action=replace(action, actions=tuple(_change(each) for each in action.actions)))
+            return replace(statement, options=_in_all(statement.options, change))
         case ast.Explain(explainee=ast.CreateSink() as sink):
-            return replace(statement, explainee=replace(sink, options=_all_hidden(sink.options)))
+            return replace(statement, explainee=replace(sink, options=_in_all(sink.options, change)))
+        case ast.Alter(action=ast.SetOptions() as action):
+            return replace(statement, action=_in_action(action, change))
+        case ast.Alter(action=ast.ChangeConnection() as action):
+            actions = tuple(
+                _in_action(each, change) if isinstance(each, ast.SetOptions) else each for each in action.actions
+            )
+            return replace(statement, action=replace(action, actions=actions))
         case _:
             return statement
 
@@ -31,24 +46,23 @@ def _value(value: ast.SecretValue) -> ast.SecretValue:
     return value if isinstance(value, ast.Call) and value.refers else _REDACTED
 
 
-def _change(
-    change: ast.SetOptions | ast.ResetOptions | ast.RotateKeys,
-) -> ast.SetOptions | ast.ResetOptions | ast.RotateKeys:
-    return replace(change, options=_all_hidden(change.options)) if isinstance(change, ast.SetOptions) else change
+def _in_action(action: ast.SetOptions, change: Change) -> ast.SetOptions:
+    return replace(action, options=_in_all(action.options, change))
 
 
-def _all_hidden(options: tuple[ast.Option, ...]) -> tuple[ast.Option, ...]:
-    return tuple(_hidden(option) for option in options)
+def _in_all(options: tuple[ast.Option, ...], change: Change) -> tuple[ast.Option, ...]:
+    return tuple(_in_option(option, change) for option in options)
 
 
-def _hidden(option: ast.Option) -> ast.Option:
+def _in_option(option: ast.Option, change: Change) -> ast.Option:
     if option.name not in words.SENSITIVE:
         return option
     match option.value:
         case None | ast.SecretRef():
             return option
         case ast.Concat(parts=parts):
-            shown = tuple(_REDACTED if isinstance(part, ast.Text) else part for part in parts)
+            found = (change(part) if isinstance(part, ast.Text) else part for part in parts)
+            shown = tuple(part for part in found if isinstance(part, ast.Text | ast.SecretRef))
             return replace(option, value=ast.Concat(shown))
-        case _:
-            return replace(option, value=_REDACTED)
+        case literal:
+            return replace(option, value=change(literal))

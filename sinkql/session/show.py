@@ -10,9 +10,11 @@ from sinkql.catalog.store import Catalog
 from sinkql.catalog.system import RELATIONS, relation_id
 from sinkql.catalog.system.place import SYSTEM_SCHEMAS
 from sinkql.errors import SinkqlError, Span
+from sinkql.parser import parse
 from sinkql.planner.later import check_kind
 from sinkql.planner.name import find, split_name
 from sinkql.planner.setting import DEFAULTS, unknown_setting
+from sinkql.printer import to_sql
 from sinkql.session.listing import LISTINGS, Listing
 from sinkql.session.result import Result
 
@@ -107,7 +109,7 @@ def _cluster(statement: ast.Show, cluster: ast.Ident, catalog: Catalog) -> str:
 
 
 def show_create(statement: ast.ShowCreate, catalog: Catalog) -> Result:
-    """Give an item's name and its CREATE text; a secret's has no value in it."""
+    """Give an item's name and its CREATE text, which shows no literal of a secret, with REDACTED or without."""
     check_kind(statement)
     reader = catalog.reader()
     if statement.kind == "CLUSTER":
@@ -121,7 +123,7 @@ def show_create(statement: ast.ShowCreate, catalog: Catalog) -> Result:
     if stored is None:
         text = f"CREATE CLUSTER {full_name} (SIZE = 'local[*]');"
     else:
-        text = stored.redacted_sql if statement.redacted else stored.create_sql
+        text = "\n".join(to_sql(each, redacted=True) for each in parse(stored.create_sql))
     return Result(f"SHOW CREATE {statement.kind}", columns=("name", "create_sql"), rows=((full_name, text),))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 
 import sinkql
 from session.script import fails
+from sinkql import ast
 from sinkql.catalog import schema
 from sinkql.catalog.secret import Given, SecretValue
 from sinkql.catalog.store import ChangedError
@@ -165,3 +167,61 @@ def test_rotation_is_refused_where_the_catalog_moved_or_the_secret_is_gone(sessi
         session.catalog.rotate("materialize.public.nope", Given("literal", SecretValue(_OTHER)))
     assert raised.value.code == "SQ2001"
     assert session.world.secret("materialize.public.a") == _CANARY
+
+
+_WITH_LITERAL = (
+    "CREATE SECRET a AS 'x'; CREATE CONNECTION w TO AWS "
+    f"(ACCESS KEY ID = '{_CANARY}', SECRET ACCESS KEY = SECRET a, SESSION TOKEN = {_CANARY.replace('-', '_')});"
+)
+
+
+def test_literal_of_an_option_is_in_no_file_and_comes_back(session: Session, folder: Path) -> None:
+    session.execute(_WITH_LITERAL)
+    for canary in (_CANARY, _CANARY.replace("-", "_")):
+        assert all(canary.encode() not in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    with Session(folder) as other:
+        properties = dict(other.world.store("materialize.public.w").properties())
+        assert properties["s3.access-key-id"] == _CANARY
+        assert properties["s3.session-token"] == _CANARY.replace("-", "_")
+        assert [notice.code for result in other.execute(_WITH_LITERAL) for notice in result.notices] == ["SQ2012"] * 2
+        assert fails(other, _WITH_LITERAL.replace(_CANARY, "another")).code == "SQ2014"
+
+
+def test_literal_of_an_option_is_not_shown(session: Session) -> None:
+    results = session.execute(
+        f"{_WITH_LITERAL} SHOW CREATE CONNECTION w; SHOW REDACTED CREATE CONNECTION w; SELECT * FROM mz_connections;"
+    )
+    assert _CANARY not in repr(results)
+    assert all("<sealed" not in repr(result) for result in results)
+    assert "ACCESS KEY ID = '<redacted>'" in repr(results[2].rows)
+
+
+def test_connection_whose_literal_does_not_open_can_be_dropped(session: Session, folder: Path) -> None:
+    session.execute(_WITH_LITERAL)
+    (folder / ".sinkql" / "catalog.db.key").unlink()
+    other = Session(folder)
+    assert [notice.code for notice in other.notices] == ["SQ4107"]
+    assert _CANARY not in repr(other.execute("SHOW CREATE CONNECTION w; DROP CONNECTION w;"))
+    assert Session(folder).notices == ()
+
+
+def test_hidden_literal_moved_to_another_item_does_not_open(session: Session, folder: Path) -> None:
+    session.execute(_WITH_LITERAL + "CREATE CONNECTION v TO AWS (ACCESS KEY ID = 'y', SECRET ACCESS KEY = SECRET a);")
+    table = schema.items
+    with session.catalog.database.write() as connection:
+        text = connection.execute(sa.select(table.c.create_sql).where(table.c.name == "w")).scalar_one()
+        text = text.replace("public.w", "public.v")
+        connection.execute(table.update().where(table.c.name == "v").values(create_sql=text))
+    assert [notice.code for notice in Session(folder).notices] == ["SQ4108"]
+
+
+def test_hidden_literal_stays_through_a_rename(session: Session, folder: Path) -> None:
+    session.execute(_WITH_LITERAL)
+    session.catalog.refresh()
+    entry = session.catalog.plans.entry("materialize.public.w")
+    assert entry is not None
+    assert isinstance(entry.statement, ast.CreateConnection)
+    new = replace(entry.statement, name=ast.Name(tuple(map(ast.Ident, ("materialize", "public", "z")))))
+    session.catalog.update({entry.name: (new, {})})
+    assert all(_CANARY.encode() not in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert Session(folder).world.store("materialize.public.z").properties()["s3.access-key-id"] == _CANARY

@@ -26,7 +26,7 @@ owner_id text {OWNER}
 privileges mz_aclitem[] -
 """
 _SQL = """
-create_sql text
+create_sql text i.redacted_sql
 redacted_create_sql text i.redacted_sql
 """
 
