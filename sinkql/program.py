@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -15,7 +16,7 @@ from sinkql.errors import Notice, SinkqlError
 from sinkql.explain import spark_sql, to_text
 from sinkql.mask import mask, without_literal
 from sinkql.parser import parse
-from sinkql.planner import plan_drop, qualify
+from sinkql.planner import plan_change, plan_drop, qualify
 from sinkql.planner.alter import plan_alter
 from sinkql.planner.later import later
 from sinkql.planner.name import short_name
@@ -130,17 +131,13 @@ class _Compiler:
                     self.catalog.set(name, value)
             case ast.SetVariable():
                 self.catalog.set(*plan_setting(statement))
-            case (
-                ast.Insert()
-                | ast.Update()
-                | ast.Delete()
-                | ast.Transaction()
-                | ast.CommentOn()
-                | ast.OptimizeSink()
-                | ast.ReplayErrors()
-                | ast.Subscribe()
-            ):
+            case ast.Transaction() | ast.CommentOn() | ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
                 raise later(statement)
+            case ast.Insert() | ast.Update() | ast.Delete():
+                plan_change(statement, self.catalog, datetime.now(UTC).replace(tzinfo=None))
+                self.notices.append(
+                    Notice("SQ2434", "rows are changed only where the script is executed", statement.span)
+                )
             case (
                 ast.ValidateConnection()
                 | ast.Show()

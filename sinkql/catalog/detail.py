@@ -30,6 +30,8 @@ def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, fin
 
 
 def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
+    if isinstance(statement, ast.CreateTable):
+        return {"columns": _columns(item.shape)}
     assert isinstance(statement, ast.CreateSource)
     return {
         "type": item.kind.lower().replace(" ", "-"),

@@ -38,9 +38,9 @@ def _run(output: Output, folder: Path) -> int:
             sinks = execute(session, output, text, "pipeline.sql")
             code = run_sinks(session, output, sinks, once=True, takeover=False)
             for sink in sinks:
-                columns, rows = session.preview(sink, limit=_SHOWN)
+                result = session.preview(sink, limit=_SHOWN)
                 output.note(f"\nFirst rows of the table that sink {short_name(sink)} writes:")
-                output.table(columns, rows)
+                output.table(result.columns, result.rows)
             return code
         finally:
             session.close()

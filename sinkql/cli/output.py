@@ -51,9 +51,11 @@ class Output:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print rows under their columns' names."""
+        from sinkql.session.text import text  # the session loads only where there are rows
+
         if self.format == "json":
             for row in rows:
-                click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=str))
+                click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=text))
             return
         from rich import box
         from rich.console import Console
@@ -63,6 +65,6 @@ class Output:
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in rows:
-            table.add_row(*("" if value is None else str(value) for value in row))
+            table.add_row(*(text(value) for value in row))
         width = None if sys.stdout.isatty() else 200
         Console(width=width, markup=False, highlight=False).print(table)

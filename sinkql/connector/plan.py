@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sinkql import ast, logical, physical
 from sinkql.connector.store import ObjectStore, OpenStore
-from sinkql.connector.stream import Context, OpenReader, OpenWriter
+from sinkql.connector.stream import Context, Offsets, OpenReader, OpenWriter
 from sinkql.errors import Notice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Planning(Protocol):
@@ -83,12 +86,23 @@ class ConnectionKind:
 
 @dataclass(frozen=True, slots=True)
 class SourceKind:
-    """One kind of CREATE SOURCE … FROM. `facts` may reach out; `plan` may not."""
+    """One kind of CREATE SOURCE … FROM. `facts` may reach out; `plan` may not.
+
+    `first` tells for a source without an end where its first rows after some offsets end, as many as are wanted.
+    """
 
     name: str
     plan: Callable[[ast.CreateSource, logical.Facts, Planning], SourcePlan]
     reader: OpenReader
     facts: Callable[[ast.CreateSource, Planning, World], logical.Facts] | None = None
+    first: Callable[[Offsets, int], Offsets] | None = None
+
+
+class ReadRows(Protocol):
+    def __call__(
+        self, write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int
+    ) -> pa.Table:
+        """Return up to `limit` rows of what a sink wrote, in the columns' Arrow types; none without a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +112,7 @@ class SinkKind:
     `facts` reaches out: the catalog answers, the target table's schema. `shape` is what the sink reads; the
     statement's key and mode are checked by the planner before. `check` comes after all
     other rules: it refuses what is right but cannot be done yet. `reading` gives lines that tell how to read what the
-    sink wrote, `first_rows` some of its rows with their columns' names. Of `options`, the names of all in WITH (…),
+    sink wrote, `rows` up to so many of its rows, in Arrow. Of `options`, the names of all in WITH (…),
     those in `fixed` matter when a sink is created, and cannot change; `owner` is what messages call such sinks.
     """
 
@@ -108,7 +122,7 @@ class SinkKind:
     facts: Callable[[ast.CreateSink, logical.Sink, World], logical.Facts] | None = None
     check: Callable[[ast.CreateSink, logical.Sink, Planning], None] | None = None
     reading: Callable[[physical.Write, Context], list[str]] | None = None
-    first_rows: Callable[[physical.Write, Context, int], tuple[tuple[str, ...], list[tuple[Any, ...]]]] | None = None
+    rows: ReadRows | None = None
     owner: str = "sinks"
     options: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()

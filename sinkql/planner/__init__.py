@@ -20,9 +20,32 @@
 * `setting`: settings, their defaults and what values they take.
 """
 
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from sinkql import ast, logical
 from sinkql.planner.drop import plan_drop
 from sinkql.planner.qualify import qualify
 from sinkql.planner.scope import Planned
 from sinkql.planner.statement import plan
 
-__all__ = ["Planned", "plan", "plan_drop", "qualify"]
+if TYPE_CHECKING:
+    from sinkql.planner.change import Deleted, Inserted, Updated
+
+
+def plan_change(statement: ast.Change, catalog: logical.CatalogReader, now: datetime) -> Inserted | Updated | Deleted:
+    """Plan a statement that changes rows at a time (UTC)."""
+    from sinkql.planner import change  # sqlglot loads only where there is a statement for it
+
+    match statement:
+        case ast.Insert():
+            return change.plan_insert(statement, catalog, now)
+        case ast.Update():
+            return change.plan_update(statement, catalog, now)
+        case ast.Delete():
+            return change.plan_delete(statement, catalog, now)
+
+
+__all__ = ["Planned", "plan", "plan_change", "plan_drop", "qualify"]

@@ -8,9 +8,7 @@ from sinkql.errors import SinkqlError
 Later = (
     ast.CreateDatabase
     | ast.CreateSchema
-    | ast.CreateTable
     | ast.CreateIndex
-    | ast.Change
     | ast.Transaction
     | ast.CommentOn
     | ast.OptimizeSink
@@ -26,13 +24,8 @@ def later(statement: Later) -> SinkqlError:
             return _error("SQ2967", "CREATE DATABASE", statement, "Use CREATE SCHEMA.")
         case ast.CreateSchema():
             return _error("SQ2967", "CREATE SCHEMA", statement, "Make all items in schema public.")
-        case ast.CreateTable():
-            return _error("SQ2967", "CREATE TABLE", statement, "Use CREATE SOURCE … FROM FILES.")
         case ast.CreateIndex():
             return _error("SQ2967", "CREATE INDEX", statement, "Use CREATE MATERIALIZED VIEW and CREATE SINK.")
-        case ast.Insert() | ast.Update() | ast.Delete():
-            hint = "Write rows into files, and read them by CREATE SOURCE … FROM FILES."
-            return _error("SQ2962", type(statement).__name__.upper(), statement, hint)
         case ast.Transaction():
             action = "SET TRANSACTION" if statement.action == "SET" else statement.action
             return _error("SQ2961", action, statement, "Leave it out; each statement takes effect by itself.")

@@ -166,7 +166,9 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
                 with_options=_options(statement.with_options, names),
                 if_not_exists=False,
             )
-        case ast.CreateDatabase() | ast.CreateSchema() | ast.CreateTable() | ast.CreateIndex():
+        case ast.CreateTable():
+            return replace(statement, name=_own(statement.name, names), if_not_exists=False)
+        case ast.CreateDatabase() | ast.CreateSchema() | ast.CreateIndex():
             raise later(statement)
 
 

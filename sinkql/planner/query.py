@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from sqlglot import exp
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, nearest
-from sinkql.planner import query_relation
+from sinkql.planner import query_relation, types
 from sinkql.planner.name import short_name, split_name
 from sinkql.planner.query_scope import Scope, identifier
-from sinkql.planner.query_select import plan_select
+from sinkql.planner.query_select import plan_select, plan_values
 from sinkql.planner.query_syntax import Syntax, parse
 from sinkql.planner.query_text import written_name
 
-_RELATIONS = ("SOURCE", "VIEW", "MATERIALIZED VIEW")
+_RELATIONS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
 _Named = Mapping[str, logical.Relation]
 
 
@@ -32,7 +33,7 @@ class QueryPlan:
 def plan_query(query: ast.Query, catalog: logical.CatalogReader) -> QueryPlan:
     """Plan a SELECT; raises SinkqlError: syntax (SQ2201), meaning (SQ22…), not supported yet (SQ29…)."""
     try:
-        planner = _Planner(parse(query), catalog)
+        planner = Planner(parse(query), catalog)
         relation = planner.plan(planner.syntax.tree, {})
     except RecursionError:
         raise SinkqlError("SQ2209", "the query is nested too deeply", query.span) from None
@@ -40,9 +41,11 @@ def plan_query(query: ast.Query, catalog: logical.CatalogReader) -> QueryPlan:
 
 
 @dataclass
-class _Planner:
+class Planner:
     syntax: Syntax
     catalog: logical.CatalogReader
+    once: datetime | None = None
+    """The time of a query that runs once, which may do more than a view's."""
     dependencies: dict[str, None] = field(default_factory=dict)
 
     def plan(self, node: Any, named: _Named) -> logical.Relation:
@@ -56,6 +59,8 @@ class _Planner:
                 return self._union(node, named)
             case exp.Subquery():
                 return self.plan(node.this, named)
+            case exp.Values() if self.once is not None:
+                return plan_values(self.syntax, node, self.once)
             case exp.Except() | exp.Intersect():
                 raise self._not_yet("SQ2925", "EXCEPT and INTERSECT are not supported yet", node)
             case _:
@@ -88,6 +93,8 @@ class _Planner:
 
     def _select(self, node: Any, named: _Named) -> logical.Relation:
         from_ = node.args.get("from_")
+        if from_ is None and self.once is not None:
+            return plan_select(self.syntax, node, query_relation.ONE, Scope((), (), self.once))
         if from_ is None:
             raise self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
         relation, scope = self._from(from_.this, named)
@@ -112,7 +119,7 @@ class _Planner:
             raise self._not_yet("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet", node)
         if alias is not None and alias.this is not None:
             qualifiers = ((identifier(alias.this),),)
-        return relation, Scope(qualifiers, relation.shape.columns)
+        return relation, Scope(qualifiers, relation.shape.columns, self.once)
 
     def _table(self, node: Any, named: _Named) -> tuple[logical.Relation, tuple[tuple[str, ...], ...]]:
         name = written_name(self.syntax, node)
@@ -122,7 +129,9 @@ class _Planner:
         item = self.catalog.item(full)
         if item is None:
             raise self._unknown(name)
-        if not isinstance(item, logical.Source | logical.View):
+        if isinstance(item, logical.Sink) and self.once is not None:
+            item = replace(item, shape=sink_shape(item))
+        elif not isinstance(item, logical.Source | logical.View):
             kind = type(item).__name__.lower()
             raise SinkqlError("SQ2203", f'{kind} "{name.text}" has no rows to select from', name.span)
         self.dependencies.setdefault(full)
@@ -137,6 +146,12 @@ class _Planner:
     def _aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:
         names = [identifier(each) for each in alias.args.get("columns") or ()] if alias is not None else []
         return query_relation.renamed(relation, names, self.syntax.span(alias)) if names else relation
+
+
+def sink_shape(sink: logical.Sink) -> logical.Shape:
+    """Return the columns of the table that a sink writes."""
+    log = (logical.Column("_mz_diff", types.INTEGER, False), logical.Column("_mz_timestamp", types.BIGINT, False))
+    return logical.Shape((*sink.shape.columns, *(log if sink.changelog else ())))
 
 
 _PLANNED: dict[type, tuple[str, ...]] = {

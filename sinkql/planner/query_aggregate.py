@@ -81,6 +81,9 @@ class GroupContext:
         """Return the group column that a whole expression is, if it is one."""
         if isinstance(node, (exp.Column, exp.Literal, exp.Null, exp.Boolean)) or _aggregates(node):
             return None
+        clock = self.rows.context.known(node)
+        if clock is not None:
+            return clock
         try:
             value = self.rows.translate(node)
         except SinkqlError:

@@ -16,6 +16,8 @@ _RETRACTIONS = (
     "rows of an upsert relation are overwritten by key, and {0} over them is not supported yet: "
     "the row that was overwritten is not known"
 )
+ONE = logical.Get("$one", logical.Shape(()))
+"""One row without columns: what a query without FROM selects from."""
 
 
 def project(relation: logical.Relation, items: Sequence[Item]) -> logical.Relation:

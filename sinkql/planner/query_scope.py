@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NoReturn
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.planner.expressions_typed import Typed, column
+from sinkql.planner.moment import moment
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Hold the one relation of a FROM: the names it goes by, alias or parts of its full name, and its columns."""
+    """Hold the one relation of a FROM: the names it goes by, alias or parts of its full name, and its columns.
+
+    `now` is the time of a statement that runs once, None in a view.
+    """
 
     qualifiers: tuple[tuple[str, ...], ...]
     columns: tuple[logical.Column, ...]
+    now: datetime | None = None
 
     def covers(self, qualifier: tuple[str, ...]) -> bool:
         """Tell whether `t.c` or `schema.t.c` speaks of this relation."""
@@ -42,7 +48,7 @@ class Scope:
     def _unknown(self, name: str, span: Span) -> NoReturn:
         names = [each.name for each in self.columns]
         close = nearest(name, names)
-        hint = f"Did you mean {close}?" if close else f"The columns are {', '.join(names)}."
+        hint = f"Did you mean {close}?" if close else f"The columns are {', '.join(names)}." if names else None
         raise SinkqlError("SQ2204", f'column "{name}" does not exist', span, hint=hint)
 
 
@@ -73,7 +79,7 @@ class RowContext:
         raise SinkqlError("SQ2216", message, span, hint=hint)
 
     def known(self, node: Any) -> Typed | None:
-        return None
+        return moment(node, self.scope.now, Span(0, 0)) if self.scope.now is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from sqlglot import exp
@@ -18,6 +19,9 @@ from sinkql.planner.query_aggregate import Calls, GroupContext
 from sinkql.planner.query_name import output_name
 from sinkql.planner.query_scope import Groups, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query_syntax import Syntax
+
+SAME = "?same"
+"""What, with a number behind it, tells columns of one name apart in a query that runs once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +56,36 @@ def plan_select(syntax: Syntax, select: Any, relation: logical.Relation, scope: 
     return query_relation.distinct(relation, syntax.span(select))
 
 
+def plan_values(syntax: Syntax, values: Any, now: datetime) -> logical.Relation:
+    """Plan VALUES (…), …: a row each, its columns called column1, column2, …"""
+    scope = Scope((), (), now)
+    plain = Translator(syntax, RowContext(scope, "VALUES"))
+    found: logical.Relation | None = None
+    for row in values.expressions:
+        wanted = [_Wanted(f"column{number}", node) for number, node in enumerate(row.expressions, 1)]
+        one = query_relation.project(query_relation.ONE, [_item(plain, scope, each) for each in wanted])
+        found = one if found is None else query_relation.union(found, one, syntax.span(row))
+    assert found is not None
+    return found
+
+
 def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
     wanted: list[_Wanted] = []
     taken: dict[str, Any] = {}
     for node in select.expressions:
         for each in _stars(syntax, node, scope):
-            if each.name in taken:
-                message = f'column "{each.name}" is given twice'
-                hint = f"Name one of them otherwise: … AS {each.name.strip('?')}_2."
-                raise SinkqlError("SQ2207", message, syntax.span(node), hint=hint)
             if each.name.startswith("$"):
                 message = f'column "{each.name}" begins with $, which is kept for internal columns'
                 raise SinkqlError("SQ2208", message, syntax.span(node))
-            taken[each.name] = node
-            wanted.append(each)
+            if each.name not in taken:
+                taken[each.name] = node
+                wanted.append(each)
+            elif scope.now is not None:
+                wanted.append(replace(each, name=f"{each.name}{SAME}{len(wanted)}"))
+            else:
+                message = f'column "{each.name}" is given twice'
+                hint = f"Name one of them otherwise: … AS {each.name.strip('?')}_2."
+                raise SinkqlError("SQ2207", message, syntax.span(node), hint=hint)
     if not wanted:
         raise SinkqlError("SQ2201", "expected a list of columns after SELECT", syntax.span(select))
     return wanted

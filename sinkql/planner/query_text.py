@@ -29,6 +29,12 @@ def qualify_query(query: ast.Query, resolve: Resolve) -> ast.Query:
     return _edited(query, edits)
 
 
+def relations(query: ast.Query) -> tuple[ast.Name, ...]:
+    """Return the names of a query that are no CTE's, as they were written; raises SQ2201."""
+    syntax = parse(query)
+    return tuple(written_name(syntax, table) for table in _tables(syntax.tree, frozenset()))
+
+
 def rename_query(query: ast.Query, resolve: Resolve) -> ast.Query:
     """Write every item's name anew, of a query with full names, and what stands before columns by such a name."""
     syntax = parse(query)

@@ -12,6 +12,7 @@ from sinkql.planner.scope import Scope
 CHANGELOG = ("_mz_diff", "_mz_timestamp")
 """The columns that an append sink adds: what happened to the row, and when."""
 
+_EXPORTED = ("SOURCE", "TABLE", "MATERIALIZED VIEW")
 _KEY_TYPES = {
     "boolean", "smallint", "integer", "bigint", "numeric", "date", "time", "timestamp", "timestamptz", "interval",
     "text", "bytea", "uuid", "jsonb",
@@ -32,17 +33,17 @@ def exported_relation(statement: ast.CreateSink, scope: Scope) -> tuple[str, log
     full_name = scope.catalog.resolve(name)
     entry = scope.catalog.entry(full_name)
     if system(full_name) or (entry is None and full_name.rpartition(".")[2].startswith(("mz_", "pg_"))):
-        raise _not_exported(name, "system item", "Sinks export sources and materialized views.")
+        raise _not_exported(name, "system item", "Sinks export sources, tables and materialized views.")
     if entry is None:
-        raise missing(scope.catalog, name, "SOURCE", "MATERIALIZED VIEW")
+        raise missing(scope.catalog, name, *_EXPORTED)
     if entry.kind == "VIEW":
         short = short_name(entry.name)
         raise _not_exported(
             name, "view", f"Make it a materialized view: DROP VIEW {short}; CREATE MATERIALIZED VIEW {short} AS …;"
         )
-    if entry.kind not in ("SOURCE", "MATERIALIZED VIEW"):
-        raise _not_exported(name, entry.kind.lower(), "Sinks export sources and materialized views.")
-    item = scope.catalog.item(find(scope.catalog, name, "SOURCE", "MATERIALIZED VIEW").name)
+    if entry.kind not in _EXPORTED:
+        raise _not_exported(name, entry.kind.lower(), "Sinks export sources, tables and materialized views.")
+    item = scope.catalog.item(find(scope.catalog, name, *_EXPORTED).name)
     assert isinstance(item, logical.Source | logical.View)
     scope.use(item.name)
     return item.name, item.shape

@@ -11,12 +11,12 @@ from sinkql.planner.scope import Scope
 def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Facts, scope: Scope) -> logical.Source:
     """Plan cluster and connection, and let the connector do the rest; raises SQ2450 for an unknown kind."""
     kind = scope.registry.sources.get(statement.kind)
-    if kind is None:
+    if kind is None or kind.name == "TABLE":
         raise SinkqlError(
             "SQ2450",
             f"there are no sources from {statement.kind}",
             statement.kind_span,
-            hint=f"The kinds are {', '.join(sorted(scope.registry.sources))}.",
+            hint=f"The kinds are {', '.join(sorted(scope.registry.sources.keys() - {'TABLE'}))}.",
         )
     if statement.cluster is not None:
         scope.use(cluster_name(scope.catalog, statement.cluster, statement.span))

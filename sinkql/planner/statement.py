@@ -13,6 +13,7 @@ from sinkql.planner.scope import Planned, Scope
 from sinkql.planner.secret import plan_secret
 from sinkql.planner.sink import plan_sink
 from sinkql.planner.source import plan_source
+from sinkql.planner.table import plan_table
 from sinkql.planner.view import plan_view
 
 
@@ -38,7 +39,9 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
             return plan_view(full_name, statement, scope)
         case ast.CreateSink():
             return plan_sink(full_name, statement, facts, scope)
-        case ast.CreateDatabase() | ast.CreateSchema() | ast.CreateTable() | ast.CreateIndex():
+        case ast.CreateTable():
+            return plan_table(full_name, statement, facts)
+        case ast.CreateDatabase() | ast.CreateSchema() | ast.CreateIndex():
             raise later(statement)
 
 

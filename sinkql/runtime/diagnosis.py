@@ -49,7 +49,7 @@ def diagnose(batch: Batch, error: Exception) -> SinkqlError | None:
             found = _in_map(batch, operator)
             if found is not None:
                 return found
-    return SinkqlError("SQ3201", _told(error), hint=_HINT)
+    return SinkqlError("SQ3201", told(error), hint=_HINT)
 
 
 def _in_map(batch: Batch, operator: physical.Map) -> SinkqlError | None:
@@ -114,7 +114,7 @@ def _coded(job: physical.Job, failing: physical.Output, error: Exception, row: d
     origin = failing.origin
     return SinkqlError(
         "SQ3201",
-        _told(error),
+        told(error),
         Span(origin.start, origin.end) if origin is not None else None,
         detail=f"it fails on the row {json.dumps(shown, ensure_ascii=False)}",
         hint=_HINT,
@@ -123,7 +123,7 @@ def _coded(job: physical.Job, failing: physical.Output, error: Exception, row: d
     )
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
     """Return what Spark says, without its name for it and without advice that is no use in SinkQL."""
     text = re.sub(r"^\[[\w.]+\]\s*", "", str(error)).strip()
     text = _ADVICE.sub("", text).splitlines()[0].rstrip(". ")

@@ -4,7 +4,8 @@
 * `create`, `drop`, `show`, `explain`: what each family of statements does.
 * `running`: sinks run and watched.
 * `world`: what connectors may reach the outside with.
-* `result`: what a statement gives back.
+* `change`, `query`, `inputs`: rows that change; queries that run once; the rows of items for them.
+* `result`, `text`: what a statement gives back; its values as text.
 """
 
 from sinkql.session.result import Result as Result

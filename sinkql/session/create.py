@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,9 @@ from sinkql import ast, logical
 from sinkql.catalog.row import Stored
 from sinkql.catalog.secret import SecretValue, given
 from sinkql.catalog.store import Catalog, ChangedError
+from sinkql.connectors.table.file import create as make_table
+from sinkql.connectors.table.file import remove as remove_table
+from sinkql.connectors.table.place import table_path
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.mask import without_literal
 from sinkql.planner import Planned, plan, qualify
@@ -45,6 +49,15 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
             return _made(statement, planned)
         except ChangedError:
             continue
+        except BaseException:
+            _undo(facts or {}, catalog)
+            raise
+
+
+def _undo(facts: Mapping[str, Any], catalog: Catalog) -> None:
+    """Take back what purifying made outside of the catalog."""
+    if "table_id" in facts:
+        remove_table(table_path(catalog.database.path.parent, facts["table_id"], ""))
 
 
 def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
@@ -74,6 +87,10 @@ def purify(statement: ast.Create, planned: Planned, catalog: Catalog) -> dict[st
             find_target = catalog.registry.sinks[statement.kind].facts
             found = find_target(statement, sink, world) if find_target else {}
             return {**found, "sink_id": str(uuid.uuid4())}
+        case ast.CreateTable(), logical.Source():
+            table_id = str(uuid.uuid4())
+            make_table(table_path(catalog.database.path.parent, table_id, planned.item.name))
+            return {"table_id": table_id}
         case _:
             return {}
 

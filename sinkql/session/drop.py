@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sinkql import ast, faults
 from sinkql.catalog.control import Holder
 from sinkql.catalog.journal import Intent
 from sinkql.catalog.store import Catalog, ChangedError
+from sinkql.connectors.table.file import remove as remove_table
+from sinkql.connectors.table.place import table_path
 from sinkql.errors import SinkqlError
 from sinkql.planner import plan_drop
 from sinkql.planner.drop import Dropping
@@ -27,13 +29,13 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
     """Drop items; a running sink is told to stop and waited for, SQ5204 if that takes too long."""
     catalog.refresh()
     dropping = _plan(statement, catalog)
-    sinks = sink_ids(dropping.names, catalog)
-    if not sinks:
+    sinks, tables = sink_ids(dropping.names, catalog), _table_ids(dropping.names, catalog)
+    if not sinks and not tables:
         dropping = _remove(statement, dropping, catalog)
         return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
     wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
     owner = f"drop-{uuid.uuid4()}"
-    number = catalog.journal.begin(INTENT, {"names": dropping.names, "sinks": sinks})
+    number = catalog.journal.begin(INTENT, {"names": dropping.names, "sinks": sinks, "tables": tables})
     try:
         _stop(sinks, catalog, owner=owner, wait_seconds=wait_seconds)
         dropping = _remove(statement, dropping, catalog)
@@ -44,7 +46,7 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
             catalog.control.release(sink_id, owner=owner)
         catalog.journal.done(number)
         raise
-    _clean(sinks, catalog)
+    _clean(sinks, tables, catalog)
     catalog.journal.done(number)
     return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
 
@@ -69,7 +71,7 @@ def _finish(intent: Intent, catalog: Catalog) -> None:
             break
         except ChangedError:
             continue
-    _clean(sinks, catalog)
+    _clean(sinks, intent.content.get("tables", ()), catalog)
     catalog.journal.done(intent.number)
 
 
@@ -83,6 +85,13 @@ def sink_ids(names: tuple[str, ...], catalog: Catalog) -> dict[str, str]:
     reader = catalog.reader()
     entries = [entry for entry in map(reader.entry, names) if entry is not None and entry.kind == "SINK"]
     return {entry.name: str(entry.facts["sink_id"]) for entry in entries}
+
+
+def _table_ids(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
+    """Return the ids of the files of the tables among `names`."""
+    reader = catalog.reader()
+    entries = [entry for entry in map(reader.entry, names) if entry is not None and entry.kind == "TABLE"]
+    return tuple(str(entry.facts["table_id"]) for entry in entries)
 
 
 def _plan(statement: ast.Drop, catalog: Catalog) -> Dropping:
@@ -132,7 +141,10 @@ def _still_running(name: str, holder: Holder | None) -> SinkqlError:
     )
 
 
-def _clean(sinks: Mapping[str, str], catalog: Catalog) -> None:
-    """Delete the sinks' folders; the tables and their files stay."""
+def _clean(sinks: Mapping[str, str], tables: Iterable[str], catalog: Catalog) -> None:
+    """Delete the sinks' folders, and the files of tables; the sinks' Iceberg tables and their files stay."""
+    faults.point("drop-clean")
+    for table_id in tables:
+        remove_table(table_path(catalog.database.path.parent, table_id, ""))
     for sink_id in sinks.values():
         shutil.rmtree(sink_folder(catalog, sink_id), ignore_errors=True)

@@ -17,16 +17,18 @@ from sinkql.parser import parse
 from sinkql.planner.later import later
 from sinkql.planner.name import find, short_name, split_name
 from sinkql.planner.setting import plan_setting, plan_settings
+from sinkql.session import change, running
 from sinkql.session import drop as dropping
-from sinkql.session import running
 from sinkql.session.alter import alter, validate
 from sinkql.session.create import create
 from sinkql.session.explain import explain
+from sinkql.session.query import preview, select
 from sinkql.session.result import Result
-from sinkql.session.show import select_rows, show, show_create, show_variable
+from sinkql.session.show import show, show_create, show_variable
 from sinkql.session.world import CatalogWorld
 
 if TYPE_CHECKING:
+    from sinkql.runtime.adhoc import AdhocSpark
     from sinkql.runtime.progress import Progress
 
 FOLDER = ".sinkql"
@@ -42,6 +44,7 @@ class Session:
     def __init__(self, path: str | Path | None = None, *, registry: Registry | None = None) -> None:
         self.catalog = Catalog(catalog_file(path), registry if registry is not None else discover())
         self.world = CatalogWorld(self.catalog)
+        self._spark: AdhocSpark | None = None
         dropping.finish(self.catalog)
 
     @property
@@ -95,17 +98,10 @@ class Session:
             case ast.Explain():
                 return explain(statement, self.catalog)
             case ast.Select():
-                return select_rows(statement, self.catalog)
-            case (
-                ast.Insert()
-                | ast.Update()
-                | ast.Delete()
-                | ast.Transaction()
-                | ast.CommentOn()
-                | ast.OptimizeSink()
-                | ast.ReplayErrors()
-                | ast.Subscribe()
-            ):
+                return select(statement, self)
+            case ast.Insert() | ast.Update() | ast.Delete():
+                return change.run(statement, self)
+            case ast.Transaction() | ast.CommentOn() | ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
                 raise later(statement)
             case (
                 ast.CreateSecret()
@@ -181,11 +177,19 @@ class Session:
         kind = self.catalog.registry.sinks[job.write.connector]
         return kind.reading(job.write, self.context(job)) if kind.reading is not None else []
 
-    def preview(self, sink: str, *, limit: int = 10) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Return columns and some rows of what a sink wrote."""
-        (job,) = self.jobs([sink])
-        kind = self.catalog.registry.sinks[job.write.connector]
-        return kind.first_rows(job.write, self.context(job), limit) if kind.first_rows is not None else ((), [])
+    def preview(self, name: str, *, limit: int = 10) -> Result:
+        """Return some rows of a source, a view, a table, or of what a sink wrote; as SELECT * FROM name LIMIT n."""
+        self.catalog.refresh()
+        return preview(_name(name), self, limit)
+
+    @property
+    def spark(self) -> AdhocSpark:
+        """Return what runs queries; it starts Spark at the first one."""
+        from sinkql.runtime.adhoc import AdhocSpark  # Spark, only where something runs
+
+        if self._spark is None:
+            self._spark = AdhocSpark(self.catalog.database.path.parent / "spark")
+        return self._spark
 
     def context(self, job: physical.Job) -> Context:
         """Return what the parts of a job may use: its folder, secrets' values, object stores."""
@@ -194,7 +198,10 @@ class Session:
         return Context(job.sink, job.sink_id, folder, self.world.secret, self.world.job_store)
 
     def close(self) -> None:
-        """Let go of the catalog. Nothing stays open between statements, so nothing is lost without it."""
+        """Stop the Spark that queries started. Nothing else stays open between statements."""
+        if self._spark is not None:
+            self._spark.close()
+            self._spark = None
 
     def __enter__(self) -> Session:
         return self

@@ -1,4 +1,4 @@
-"""SHOW and SELECT → a table: of items, of one item's CREATE text, of settings, of system relations."""
+"""SHOW → a table: of items, of one item's CREATE text, of settings, of system relations."""
 
 from __future__ import annotations
 
@@ -136,11 +136,6 @@ def show_variable(statement: ast.ShowVariable, catalog: Catalog) -> Result:
     if name not in DEFAULTS:
         raise unknown_setting(name, statement.name.span)
     return Result("SHOW", columns=(name,), rows=((catalog.plans.setting(name),),))
-
-
-def select_rows(statement: ast.Select, catalog: Catalog) -> Result:
-    """Run a SELECT over system relations."""
-    return _result("SELECT", select(statement.query, catalog.database))
 
 
 def _result(tag: str, table: Table) -> Result:

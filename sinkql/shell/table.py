@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sinkql.session.text import text as printed
 from sinkql.shell.setting import Format, Settings
 
 Rows = Sequence[Sequence[Any]]
@@ -58,14 +59,10 @@ def text(value: Any, null: str) -> str:
     match value:
         case None:
             return null
-        case bool():
-            return "true" if value else "false"
-        case bytes():
-            return f"\\x{value.hex()}"
         case list() | dict() | tuple():
             return json.dumps(value, default=_plain, ensure_ascii=False)
         case _:
-            return str(value)
+            return printed(value)
 
 
 def _plain(value: Any) -> Any:
@@ -76,7 +73,7 @@ def _plain(value: Any) -> Any:
         case float():
             return value if value - value == 0 else str(value)
         case Decimal() | datetime() | date() | time() | timedelta():
-            return str(value)
+            return printed(value)
         case _:
             return text(value, "")
 

@@ -9,15 +9,16 @@ from golden.planning import show_notice
 from sinkql.errors import SinkqlError, render
 from sinkql.session import Session
 from sinkql.session.result import Result
+from sinkql.session.text import text
 
 
-def session(text: str, folder: Path) -> str:
+def session(script: str, folder: Path) -> str:
     """Return each statement's tag, notices and rows, up to the first error; the catalog is kept in `folder`."""
     lines: list[str] = []
     opened = Session(folder / "catalog.db")
     try:
-        for result in opened.stream(text):
-            lines.extend(_lines(result, text))
+        for result in opened.stream(script):
+            lines.extend(_lines(result, script))
     except SinkqlError as error:
         lines.append(render(error))
     finally:
@@ -25,8 +26,8 @@ def session(text: str, folder: Path) -> str:
     return "\n".join(lines)
 
 
-def _lines(result: Result, text: str) -> Iterator[str]:
+def _lines(result: Result, script: str) -> Iterator[str]:
     yield result.tag
-    yield from (show_notice(notice, text) for notice in result.notices)
+    yield from (show_notice(notice, script) for notice in result.notices)
     for row in result.rows:
-        yield "  " + " | ".join("" if value is None else str(value) for value in row)
+        yield "  " + " | ".join(text(value) for value in row)

@@ -13,8 +13,12 @@ ELSEWHERE = {
     "SQ2209": "a text of thousands of parentheses: tests/expressions/test_query.py",
     "SQ2321": "no sink connector is installed: tests/planner/test_planner_catalog.py",
     "SQ2404": "the grammar knows the load generators: for connectors of other packages",
-    "SQ2405": "a run that is to end: tests/generator/test_counter_reader.py",
+    "SQ2434": "a script that is compiled: tests/session/test_program.py",
     "SQ2450": "no source connector is installed: tests/planner/test_planner_catalog.py",
+    "SQ2641": "more rows than a query reads: tests/session/test_query.py",
+    "SQ2642": "a source whose rows are overwritten by key: tests/session/test_query.py",
+    "SQ2643": "a sink that cannot be read: tests/session/test_query.py",
+    "SQ2644": "rows that do not decode: tests/session/test_query.py",
     "SQ2951": "a table of the catalog: tests/iceberg/test_table.py",
     "SQ2952": "a table of the catalog: tests/iceberg/test_table.py",
 }

@@ -34,6 +34,13 @@ def test_compiling_loads_nothing_heavy_and_leaves_no_file(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_rows_of_a_compiled_script_are_checked_and_not_changed() -> None:
+    program = sinkql.compile("CREATE TABLE t (id int); INSERT INTO t VALUES (1); DELETE FROM t;")
+    assert [notice.code for notice in program.notices] == ["SQ2434", "SQ2434"]
+    with pytest.raises(SinkqlError, match="does not exist"):
+        sinkql.compile("CREATE TABLE t (id int); INSERT INTO t (no) VALUES (1);")
+
+
 def test_a_session_loads_no_spark(tmp_path: Path) -> None:
     loaded = _loaded_after(f"import sinkql; sinkql.connect().execute({PIPELINE!r})", tmp_path)
     assert "pyspark" not in loaded

@@ -6,7 +6,7 @@
 
 from sinkql import physical
 from sinkql.connector.plan import Connector, SourceKind
-from sinkql.connector.stream import Context, Reader
+from sinkql.connector.stream import Context, Offsets, Reader
 from sinkql.connectors.generator.plan import plan
 
 
@@ -16,4 +16,8 @@ def _open_reader(read: physical.Read, context: Context) -> Reader:
     return CounterReader.of(read)
 
 
-connector = Connector("generator", sources=(SourceKind("LOAD GENERATOR", plan, _open_reader),))
+def _first(start: Offsets, rows: int) -> Offsets:
+    return {**start, "count": start["count"] + rows}
+
+
+connector = Connector("generator", sources=(SourceKind("LOAD GENERATOR", plan, _open_reader, first=_first),))

@@ -17,6 +17,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sinkql import ast, logical, physical
 from sinkql.connector.options import labels
 from sinkql.connector.plan import ConnectionKind, Connector, SinkKind, World
@@ -24,6 +26,9 @@ from sinkql.connector.stream import Context, Writer
 from sinkql.connectors.iceberg import connection, plan
 from sinkql.connectors.iceberg.connection import SUPPORTED, not_supported, plan_connection
 from sinkql.connectors.iceberg.plan import check_supported, plan_sink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # pyiceberg loads only where the outside is reached, not to plan
 
@@ -54,12 +59,10 @@ def _reading(write: physical.Write, context: Context) -> list[str]:
     return lines(write, context)
 
 
-def _first_rows(
-    write: physical.Write, context: Context, limit: int
-) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    from sinkql.connectors.iceberg.reading import first_rows
+def _rows(write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int) -> pa.Table:
+    from sinkql.connectors.iceberg.reading import rows
 
-    return first_rows(write, context, limit)
+    return rows(write, context, columns, limit)
 
 
 connector = Connector(
@@ -82,7 +85,7 @@ connector = Connector(
             facts=_find_facts,
             check=check_supported,
             reading=_reading,
-            first_rows=_first_rows,
+            rows=_rows,
             owner=plan.OWNER,
             options=labels(plan.IcebergOptions),
             fixed=plan.AT_CREATION,

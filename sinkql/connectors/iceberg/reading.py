@@ -1,26 +1,42 @@
-"""A sink's table → lines to read it with in DuckDB and PyIceberg, and its first rows."""
+"""A sink's table → lines to read it with in DuckDB and PyIceberg, and its rows."""
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
 
 from sinkql import physical
 from sinkql.connector.stream import Context
+from sinkql.connector.types import arrow_type
 from sinkql.connectors.iceberg.catalog import CATALOG_NAME, local_folder, open_catalog
 
 
-def first_rows(write: physical.Write, context: Context, limit: int) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Return the table's column names and up to `limit` of its rows as they are now; nothing without a table."""
+def rows(write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int) -> pa.Table:
+    """Return up to `limit` rows of the table as they are now, in the columns' declared types; none without a table."""
+    schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
     table = _table(write, context)
     if table is None:
-        return (), []
-    rows = table.scan(limit=limit).to_arrow()
-    return tuple(rows.column_names), [tuple(row.values()) for row in rows.to_pylist()]
+        return schema.empty_table()
+    found = table.scan(selected_fields=tuple(schema.names), limit=limit).to_arrow()
+    arrays = [_declared(found.column(field.name), field.type) for field in schema]
+    return pa.table(arrays, schema=schema)
+
+
+def _declared(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Return a column in its declared type; a uuid that the table keeps as bytes becomes its text."""
+    if pa.types.is_string(type_) and (pa.types.is_fixed_size_binary(column.type) or column.type == pa.uuid()):
+        texts = [None if value is None else str(_uuid(value)) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, type_)])
+    return column.cast(type_)
+
+
+def _uuid(value: bytes | uuid.UUID) -> uuid.UUID:
+    return value if isinstance(value, uuid.UUID) else uuid.UUID(bytes=value)
 
 
 def lines(write: physical.Write, context: Context) -> list[str]:

@@ -1,0 +1,112 @@
+"""SELECT over tables, sources and what sinks wrote, where no engine is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session.script import PIPELINE, fails
+from sinkql import ast, logical
+from sinkql.connector.plan import Planning, SourcePlan
+from sinkql.connector.registry import Registry, discover
+from sinkql.session import Session, inputs
+
+_FILES = """
+CREATE SOURCE f (id bigint NOT NULL, at timestamp) FROM FILES (PATH = 'in', GLOB = '*.jsonl')
+  FORMAT JSON WITH (ON ERROR = SKIP);
+"""
+
+
+def rows(session: Session, text: str) -> list[tuple[Any, ...]]:
+    return list(session.execute(text)[-1].rows)
+
+
+def write(folder: Path, *lines: str) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "in" / f"{len(list((folder / 'in').iterdir()))}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_a_source_shows_what_is_there_now_and_tells_what_it_left_out(session: Session, folder: Path) -> None:
+    write(folder, '{"id": 1, "at": "2024-01-02T03:04:05"}', '{"id": "x"}')
+    session.execute(_FILES)
+    write(folder, '{"id": 2}')
+    (result,) = session.execute("SELECT id FROM f ORDER BY id DESC")
+    assert result.rows == ((2,), (1,))
+    assert [notice.code for notice in result.notices] == ["SQ2644"]
+
+
+def test_a_limit_stops_the_reading(session: Session, folder: Path) -> None:
+    write(folder, '{"id": 1}')
+    write(folder, '{"id": "not read, or it would be told"}')
+    session.execute(_FILES)
+    (result,) = session.execute("SELECT * FROM f LIMIT 1")
+    assert (result.rows, result.notices) == (((1, None),), ())
+
+
+def test_rows_that_came_and_went_are_not_shown(session: Session) -> None:
+    session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10, MAX CARDINALITY 3)")
+    assert sorted(rows(session, "SELECT * FROM n")) == [(8,), (9,), (10,)]
+
+
+def test_a_query_reads_no_more_than_it_can_hold(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MOST_ROWS", 9)
+    session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10)")
+    assert fails(session, "SELECT count(*) FROM n").code == "SQ2641"
+    assert rows(session, "SELECT * FROM n LIMIT 10")[-1] == (10,)
+
+
+def test_a_sink_without_a_table_has_no_rows(session: Session) -> None:
+    session.execute(PIPELINE)
+    assert rows(session, "SELECT * FROM user_activity_iceberg") == []
+
+
+def test_a_sink_that_cannot_be_read_says_so(folder: Path) -> None:
+    registry = discover()
+    sinks = {name: replace(kind, rows=None) for name, kind in registry.sinks.items()}
+    session = Session(registry=replace(registry, sinks=sinks))
+    session.execute(PIPELINE)
+    assert fails(session, "SELECT * FROM user_activity_iceberg").code == "SQ2643"
+
+
+def test_a_source_whose_rows_are_overwritten_says_so(folder: Path) -> None:
+    session = Session(registry=_overwritten())
+    session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER")
+    assert fails(session, "SELECT * FROM n LIMIT 1").code == "SQ2642"
+
+
+def _overwritten() -> Registry:
+    registry = discover()
+    counter = registry.sources["LOAD GENERATOR"]
+
+    def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+        planned = counter.plan(statement, facts, planning)
+        return replace(planned, shape=replace(planned.shape, change=logical.Change.UPSERT))
+
+    return replace(registry, sources=registry.sources | {counter.name: replace(counter, plan=plan)})
+
+
+def test_order_is_that_of_postgres(session: Session) -> None:
+    session.execute("CREATE TABLE t (a double precision, b text)")
+    session.execute("INSERT INTO t VALUES (1, 'é'), ('NaN', 'Z'), (NULL, 'a'), ('-Infinity', NULL), (-0.0, 'z')")
+    assert [b for (b,) in rows(session, "SELECT b FROM t ORDER BY a")] == [None, "z", "é", "Z", "a"]
+    assert [b for (b,) in rows(session, "SELECT b FROM t ORDER BY a DESC")] == ["a", "Z", "é", "z", None]
+    assert [b for (b,) in rows(session, "SELECT b FROM t ORDER BY b, a NULLS FIRST")] == ["Z", "a", "z", "é", None]
+    assert [b for (b,) in rows(session, "SELECT b FROM t WHERE a >= 'NaN' OR a = 0 ORDER BY 1 LIMIT 1")] == ["Z"]
+
+
+def test_preview_shows_the_first_rows_of_anything(session: Session) -> None:
+    session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE TABLE t (id int); INSERT INTO t VALUES (7)")
+    assert session.preview("n", limit=2).rows == ((1,), (2,))
+    assert (session.preview("t").columns, session.preview("t").rows) == (("id",), ((7,),))
+
+
+def test_no_engine_starts_for_plain_statements(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, n numeric(10, 2) DEFAULT 1); INSERT INTO t VALUES (1, 2.5);"
+        "SELECT id, n + 1 AS m FROM t WHERE n > 2 AND id IS NOT NULL ORDER BY n DESC; SELECT count(*) FROM t;"
+        "DELETE FROM t WHERE id IN (1, 2) OR n BETWEEN 0 AND 1; SELECT now(), 1 + 1;"
+    )
+    assert session._spark is None
