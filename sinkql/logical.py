@@ -177,6 +177,20 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
+class Database:
+    """Hold a database's full name: what stands before the names of its schemas, with the dot."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Hold a schema's full name: what stands before the names of its items, with the dot."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """Hold a source: the connector that reads it, JSON-able options for the reader, and its shape."""
 
@@ -221,7 +235,7 @@ class Sink:
     shape: Shape
 
 
-Item = Secret | Connection | Cluster | Source | View | Sink
+Item = Database | Schema | Secret | Connection | Cluster | Source | View | Sink
 
 # --- facts and the catalog ------------------------------------------------------------------------------------------
 
@@ -241,10 +255,17 @@ class Entry:
 
 
 class CatalogReader(Protocol):
-    """Read the catalog while planning. Full names are `database.schema.item`; clusters have a plain name."""
+    """Read the catalog while planning.
+
+    Full names are `database.schema.item`, of a schema `database.schema.`, of a database `database.`; clusters have a
+    plain name.
+    """
 
     def resolve(self, name: ast.Name) -> str:
         """Return the full name that `name` stands for, whether or not such an item exists."""
+
+    def locate(self, name: ast.Name) -> str:
+        """Return the full name that a new item called `name` gets."""
 
     def entry(self, full_name: str) -> Entry | None:
         """Return the stored item of that full name."""

@@ -21,7 +21,7 @@ from sinkql.planner.alter import plan_alter
 from sinkql.planner.later import later
 from sinkql.planner.name import short_name
 from sinkql.planner.setting import plan_setting, plan_settings
-from sinkql.planner.statement import item_name, kind_of
+from sinkql.planner.statement import implied, item_name, kind_of
 from sinkql.printer import to_sql
 
 FORMAT = 1
@@ -165,9 +165,8 @@ class _Compiler:
         full_name = item_name(statement, self.catalog)
         present = self.catalog.entry(full_name)
         if present is not None and to_sql(present.statement) == to_sql(qualify(statement, self.catalog)):
-            self.notices.append(
-                Notice("SQ2012", f'{present.kind.lower()} "{short_name(full_name)}" already exists, skipped')
-            )
+            short = short_name(full_name, self.catalog)
+            self.notices.append(Notice("SQ2012", f'{present.kind.lower()} "{short}" already exists, skipped'))
             return
         replaces = isinstance(statement, ast.CreateView) and statement.or_replace
         if present is not None and replaces and present.kind == kind_of(statement):
@@ -175,6 +174,8 @@ class _Compiler:
             return
         known = self.facts.get(full_name) or self.facts.get(short_name(full_name)) or {}
         self.notices.extend(self.catalog.add(statement, known).notices)
+        for each in implied(statement):
+            self.catalog.add(each, {})
 
     def replace(self, statement: ast.Create, present: logical.Entry) -> None:
         others = self.catalog.copy()

@@ -15,7 +15,7 @@ FindId = Callable[[str], str | None]
 def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, find_id: FindId) -> dict[str, Any]:
     """Return the item's type, ids of what it uses, columns and the like; never anything secret."""
     match item:
-        case logical.Secret():
+        case logical.Database() | logical.Schema() | logical.Secret():
             return {}
         case logical.Connection():
             return {"type": item.kind.lower().replace(" ", "-")}

@@ -9,7 +9,7 @@ from sinkql.catalog.update import Changes, replan, steps
 from sinkql.connector.registry import Registry
 from sinkql.errors import Notice
 from sinkql.planner import Planned, plan, qualify
-from sinkql.planner.name import BUILT_IN_CLUSTER, resolve
+from sinkql.planner.name import BUILT_IN_CLUSTER, DATABASE, SCHEMA, inside, locate, resolve
 from sinkql.planner.setting import DEFAULTS, unknown_setting
 from sinkql.planner.statement import item_name, kind_of
 
@@ -17,7 +17,8 @@ from sinkql.planner.statement import item_name, kind_of
 class MemoryCatalog:
     """Hold items and settings while a process runs; implements `logical.CatalogReader`.
 
-    The cluster `quickstart` (all cores of this host) is always there.
+    The cluster `quickstart` (all cores of this host), the database `materialize` and its schema `public` are always
+    there.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -28,11 +29,16 @@ class MemoryCatalog:
         self._settings: dict[str, str] = {}
         size = ast.Option("SIZE", ast.Text("local[*]"))
         self.add(ast.CreateCluster(ast.Ident(BUILT_IN_CLUSTER), (size,)), {}, id="s1")
+        self.add(ast.CreateDatabase(ast.Ident(DATABASE)), {}, id="s6")
+        self.add(ast.CreateSchema(ast.Name((ast.Ident(DATABASE), ast.Ident(SCHEMA)))), {}, id="s5")
 
     # --- reading: `logical.CatalogReader` ---
 
     def resolve(self, name: ast.Name) -> str:
-        return resolve(name)
+        return resolve(name, self)
+
+    def locate(self, name: ast.Name) -> str:
+        return locate(name, self)
 
     def entry(self, full_name: str) -> logical.Entry | None:
         return self._entries.get(full_name)
@@ -59,7 +65,9 @@ class MemoryCatalog:
         return self._dependencies[full_name]
 
     def dependents(self, full_name: str) -> tuple[str, ...]:
-        """Return the full names of the items that use an item directly, in the order they were added."""
+        """Return the full names of the items that use an item directly, or are in it, in the order they were added."""
+        if full_name.endswith("."):
+            return inside(full_name, self._entries)
         return tuple(name for name, used in self._dependencies.items() if full_name in used)
 
     # --- writing ---

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sinkql import ast, logical
+from sinkql.planner.name import resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,10 @@ class WithBroken:
     broken: Mapping[str, logical.Entry]
 
     def resolve(self, name: ast.Name) -> str:
-        return self.plans.resolve(name)
+        return resolve(name, self)
+
+    def locate(self, name: ast.Name) -> str:
+        return self.plans.locate(name)
 
     def entry(self, full_name: str) -> logical.Entry | None:
         return self.plans.entry(full_name) or self.broken.get(full_name)

@@ -22,7 +22,7 @@ from sinkql.catalog.update import Replanned
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.planner import Planned
-from sinkql.planner.name import join_name, short_name, split_name
+from sinkql.planner.name import around, join_name, short_name, split_name
 from sinkql.planner.statement import kind_of
 from sinkql.printer import to_sql
 
@@ -82,9 +82,10 @@ def update_items(connection: Connection, replanned: Sequence[Replanned], vault: 
 
 
 def in_order(connection: Connection) -> list[Row[Any]]:
-    """Return the rows of all items, each after those that it uses."""
+    """Return the rows of all items, each after those that it uses or is in."""
     rows = {row.id: row for row in connection.execute(sa.select(schema.items).order_by(schema.items.c.number))}
-    uses: dict[str, list[str]] = {item_id: [] for item_id in rows}
+    by_name = {row.full_name: row.id for row in rows.values()}
+    uses = {row.id: [by_name[name] for name in around(row.full_name) if name in by_name] for row in rows.values()}
     for edge in connection.execute(sa.select(schema.dependencies).order_by(schema.dependencies.c.referenced_id)):
         if edge.referenced_id in rows and edge.item_id in rows:
             uses[edge.item_id].append(edge.referenced_id)
@@ -118,11 +119,11 @@ def edges(connection: Connection) -> dict[str, list[str]]:
 
 
 def _named(full_name: str) -> dict[str, Any]:
+    """Return the columns of a full name: a schema has its database's name, a cluster and a database just theirs."""
     parts = split_name(full_name)
-    inside = len(parts) == 3
     return {
-        "database_name": parts[0] if inside else None,
-        "schema_name": parts[1] if inside else None,
+        "database_name": parts[0] if len(parts) > 1 else None,
+        "schema_name": parts[1] if len(parts) > 2 else None,
         "name": parts[-1],
         "full_name": full_name,
     }

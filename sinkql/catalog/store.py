@@ -40,7 +40,8 @@ from sinkql.catalog.system import create_views
 from sinkql.catalog.update import Changes, canonical, replan, steps
 from sinkql.connector.registry import Registry
 from sinkql.errors import SinkqlError
-from sinkql.planner.name import split_name
+from sinkql.planner.name import inside, split_name
+from sinkql.planner.statement import implied
 
 _T = TypeVar("_T")
 
@@ -114,9 +115,13 @@ class Catalog:
         return Stored(row.id, row.full_name, row.kind, text, row.redacted_sql, facts)
 
     def dependents(self, full_name: str) -> tuple[str, ...]:
-        """Return the full names of the items that use an item directly."""
+        """Return the full names of the items that use an item directly, or are in it."""
         user, used = schema.items.alias(), schema.items.alias()
         edge = schema.dependencies
+        if full_name.endswith("."):
+            with self.database.read() as connection:
+                names = connection.scalars(sa.select(schema.items.c.full_name).order_by(schema.items.c.number))
+                return inside(full_name, tuple(names))
         query = (
             sa.select(user.c.full_name)
             .join(edge, edge.c.item_id == user.c.id)
@@ -156,13 +161,11 @@ class Catalog:
         stored = canonical(statement)
 
         def write(connection: Connection) -> str:
-            item_id = f"u{next_number(connection)}"
-            planned = self.plans.add(stored, facts, id=item_id)
-            insert_item(connection, item_id, stored, planned, facts, self.vault)
+            item_id = self._insert(connection, stored, facts)
             if secret is not None:
                 insert_secret(connection, item_id, self.vault.seal(item_id, secret))
-            if isinstance(planned.item, logical.Sink):
-                wish(connection, str(facts["sink_id"]), "running")
+            for each in implied(stored):
+                self._insert(connection, each, {})
             return item_id
 
         return self._change(write)
@@ -234,6 +237,14 @@ class Catalog:
     def forget_plans(self) -> None:
         """Make the next `refresh` read everything again: the plans are not those of the file."""
         self._generation = -1
+
+    def _insert(self, connection: Connection, statement: ast.Create, facts: logical.Facts) -> str:
+        item_id = f"u{next_number(connection)}"
+        planned = self.plans.add(statement, facts, id=item_id)
+        insert_item(connection, item_id, statement, planned, facts, self.vault)
+        if isinstance(planned.item, logical.Sink):
+            wish(connection, str(facts["sink_id"]), "running")
+        return item_id
 
     def _forget(self, full_name: str) -> None:
         if self.plans.entry(full_name) is not None:

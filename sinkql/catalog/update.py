@@ -12,8 +12,9 @@ from sinkql.errors import SinkqlError
 from sinkql.mask import without_literal
 from sinkql.parser import parse
 from sinkql.planner import Planned
-from sinkql.planner.name import join_name, short_name
+from sinkql.planner.name import around, inside, short_name
 from sinkql.planner.qualify import mentions, rename
+from sinkql.planner.statement import own_name
 from sinkql.printer import to_sql
 
 if TYPE_CHECKING:
@@ -51,11 +52,11 @@ def steps(
     `users` are the full names of those that use an item directly. What statements in `changes` use goes by the names
     from before. Raises SQ2017 where an item would come to use itself.
     """
-    renames = {old: own_name(statement) for old, (statement, _) in changes.items() if own_name(statement) != old}
-    after = {name: _after(entries[name], changes, renames) for name in _closure(changes, users)}
+    renames = _renames(changes, entries)
+    after = {name: _after(entries[name], changes, renames) for name in _closure([*changes, *renames], users)}
     by_name = {entry.name: old for old, entry in after.items()}
     uses = {
-        old: sorted(by_name[used] for used in mentions(entry.statement) if used in by_name)
+        old: sorted(by_name[used] for used in {*mentions(entry.statement), *around(entry.name)} if used in by_name)
         for old, entry in after.items()
     }
     try:
@@ -102,11 +103,16 @@ def canonical(statement: ast.Create) -> ast.Create:
     return found
 
 
-def own_name(statement: ast.Create) -> str:
-    """Return the full name of what a statement with full names makes."""
-    name = statement.name
-    assert name is not None
-    return join_name(name.value) if isinstance(name, ast.Ident) else join_name(*(part.value for part in name.parts))
+def _renames(changes: Changes, entries: Iterable[str]) -> dict[str, str]:
+    """Return what is called otherwise after the changes: also all that is in a schema or database that is."""
+    given = {old: own_name(statement) for old, (statement, _) in changes.items() if own_name(statement) != old}
+    known = tuple(entries)
+    moved = {
+        each: new + each.removeprefix(old)
+        for old, new in sorted(given.items())  # a database comes before its schemas
+        for each in inside(old, known)
+    }
+    return {**moved, **given}
 
 
 def _closure(names: Iterable[str], users: Mapping[str, Iterable[str]]) -> list[str]:
@@ -124,7 +130,7 @@ def _closure(names: Iterable[str], users: Mapping[str, Iterable[str]]) -> list[s
 def _after(entry: logical.Entry, changes: Changes, renames: Mapping[str, str]) -> logical.Entry:
     given = changes.get(entry.name)
     statement, facts = given if given is not None else (entry.statement, entry.facts)
-    name = own_name(statement)
+    name = own_name(statement) if given is not None else renames.get(entry.name, entry.name)
     if renames:
         statement = rename(statement, renames, own=name)
     if name != entry.name and entry.kind in _READ:

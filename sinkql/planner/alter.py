@@ -209,6 +209,9 @@ class _Without:
     def resolve(self, name: ast.Name) -> str:
         return self.whole.resolve(name)
 
+    def locate(self, name: ast.Name) -> str:
+        return self.whole.locate(name)
+
     def entry(self, full_name: str) -> logical.Entry | None:
         return None if full_name == self.name else self.whole.entry(full_name)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, nearest
 from sinkql.planner.later import check_kind
-from sinkql.planner.name import BUILT_IN_CLUSTER, join_name, short_name, with_article
+from sinkql.planner.name import named, short_name, system, with_article
 
 Dependents = Callable[[str], Iterable[str]]
 """Full names of the items that use an item directly."""
@@ -25,33 +25,48 @@ class Dropping:
 def plan_drop(statement: ast.Drop, catalog: logical.CatalogReader, dependents: Dependents) -> Dropping:
     """Return what DROP takes away. Raises SQ2001, SQ2003, SQ2006 (others depend on it), SQ2007 (built in)."""
     check_kind(statement)
-    named: list[str] = []
+    given: list[str] = []
     notices = []
     for name in statement.names:
-        full_name = _full_name(statement.kind, name, catalog)
-        if statement.if_exists and catalog.entry(full_name) is None:
+        full_name = _full_name(statement, name, catalog)
+        if statement.if_exists and (full_name is None or catalog.entry(full_name) is None):
             notices.append(_skipped(statement.kind, name))
             continue
+        assert full_name is not None
         _check(statement.kind, name, full_name, catalog)
-        named.append(full_name)
-    order = _closure(named, dependents)
-    others = [each for each in order if each not in named]
+        given.append(full_name)
+    order = _closure(given, dependents)
+    others = [each for each in order if each not in given]
     if others and not statement.cascade:
-        raise _depended_on(statement, catalog, named, others)
+        raise _depended_on(statement, catalog, given, others)
     notices.extend(_also(catalog, each) for each in others)
     return Dropping(tuple(sorted(order, key=lambda each: not _sink(catalog, each))), tuple(notices))
 
 
-def _full_name(kind: str, name: ast.Name, catalog: logical.CatalogReader) -> str:
-    return join_name(name.parts[-1].value) if kind == "CLUSTER" else catalog.resolve(name)
+def _full_name(statement: ast.Drop, name: ast.Name, catalog: logical.CatalogReader) -> str | None:
+    """Return what a name stands for; None where not even its schema is there, and need not be."""
+    try:
+        return named(statement.kind, name, catalog)
+    except SinkqlError as error:
+        if statement.if_exists and error.code == "SQ2004":
+            return None
+        raise
 
 
 def _check(kind: str, name: ast.Name, full_name: str, catalog: logical.CatalogReader) -> None:
     entry = catalog.entry(full_name)
-    if entry is None:
-        near = nearest(short_name(full_name), [short_name(each) for each in catalog.names(kind)])
+    if (entry is not None and entry.id.startswith("s")) or system(full_name):
         raise SinkqlError(
-            "SQ2313" if kind == "CLUSTER" else "SQ2001",
+            "SQ2007",
+            f'{kind.lower()} "{name.text}" is built in',
+            name.span,
+            hint="Leave it: it takes nothing while nothing runs." if kind == "CLUSTER" else "Drop what you made in it.",
+        )
+    if entry is None:
+        known = [short_name(each, catalog) for each in catalog.names(kind)]
+        near = nearest(short_name(full_name, catalog), known)
+        raise SinkqlError(
+            "SQ2313" if kind == "CLUSTER" else "SQ2004" if full_name.endswith(".") else "SQ2001",
             f'{kind.lower()} "{name.text}" does not exist',
             name.span,
             hint=f'Did you mean "{near}"?'
@@ -64,13 +79,6 @@ def _check(kind: str, name: ast.Name, full_name: str, catalog: logical.CatalogRe
             f'"{name.text}" is {with_article(entry.kind)}, not {with_article(kind)}',
             name.span,
             hint=f"Write DROP {entry.kind} {name.text};",
-        )
-    if full_name == BUILT_IN_CLUSTER:
-        raise SinkqlError(
-            "SQ2007",
-            f'cluster "{name.text}" is built in',
-            name.span,
-            hint="Leave it: it takes nothing while nothing runs.",
         )
 
 
@@ -101,17 +109,18 @@ def _kind(catalog: logical.CatalogReader, full_name: str) -> str:
 
 
 def _depended_on(
-    statement: ast.Drop, catalog: logical.CatalogReader, named: list[str], others: list[str]
+    statement: ast.Drop, catalog: logical.CatalogReader, given: list[str], others: list[str]
 ) -> SinkqlError:
-    listed = ", ".join(f'{_kind(catalog, each).lower()} "{short_name(each)}"' for each in sorted(others))
-    subject = f'{statement.kind.lower()} "{short_name(named[0])}" is' if len(named) == 1 else "they are"
-    span = next(name.span for name in statement.names if _full_name(statement.kind, name, catalog) in named)
+    kind, first = statement.kind, short_name(given[0], catalog)
+    listed = ", ".join(f'{_kind(catalog, each).lower()} "{short_name(each, catalog)}"' for each in sorted(others))
+    subject = f'{kind.lower()} "{first}" is' if len(given) == 1 else "they are"
+    full = given[0].endswith(".")
     return SinkqlError(
         "SQ2006",
-        f"{subject} still used",
-        span,
-        detail=f"used by {listed}",
-        hint=f"Run DROP {statement.kind} {short_name(named[0])} CASCADE; to drop them too.",
+        f"{subject} {'not empty' if full else 'still used'}",
+        next(name.span for name in statement.names if _full_name(statement, name, catalog) in given),
+        detail=f"{'it holds' if full else 'used by'} {listed}",
+        hint=f"Run DROP {kind} {first} CASCADE; to drop them too.",
     )
 
 
@@ -120,4 +129,4 @@ def _skipped(kind: str, name: ast.Name) -> Notice:
 
 
 def _also(catalog: logical.CatalogReader, full_name: str) -> Notice:
-    return Notice("SQ2011", f'{_kind(catalog, full_name).lower()} "{short_name(full_name)}" is dropped too')
+    return Notice("SQ2011", f'{_kind(catalog, full_name).lower()} "{short_name(full_name, catalog)}" is dropped too')

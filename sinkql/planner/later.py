@@ -5,25 +5,12 @@ from __future__ import annotations
 from sinkql import ast
 from sinkql.errors import SinkqlError
 
-Later = (
-    ast.CreateDatabase
-    | ast.CreateSchema
-    | ast.CreateIndex
-    | ast.Transaction
-    | ast.CommentOn
-    | ast.OptimizeSink
-    | ast.ReplayErrors
-    | ast.Subscribe
-)
+Later = ast.CreateIndex | ast.Transaction | ast.CommentOn | ast.OptimizeSink | ast.ReplayErrors | ast.Subscribe
 
 
 def later(statement: Later) -> SinkqlError:
     """Return the error for a statement that nothing here does yet."""
     match statement:
-        case ast.CreateDatabase():
-            return _error("SQ2967", "CREATE DATABASE", statement, "Use CREATE SCHEMA.")
-        case ast.CreateSchema():
-            return _error("SQ2967", "CREATE SCHEMA", statement, "Make all items in schema public.")
         case ast.CreateIndex():
             return _error("SQ2967", "CREATE INDEX", statement, "Use CREATE MATERIALIZED VIEW and CREATE SINK.")
         case ast.Transaction():
@@ -44,15 +31,13 @@ def later(statement: Later) -> SinkqlError:
 def check_kind(statement: ast.Drop | ast.ShowCreate) -> None:
     """Raise SQ2967 for a kind of items that is not dropped, or whose CREATE is shown, yet."""
     match statement:
-        case ast.Drop(kind="SCHEMA" | "DATABASE"):
-            raise _error("SQ2967", f"DROP {statement.kind}", statement, "Drop the items, and leave it empty.")
         case ast.Drop(kind="INDEX"):
             raise _error("SQ2967", "DROP INDEX", statement, "Leave it out: there are no indexes.")
         case ast.Drop(kind="CLUSTER REPLICA"):
             raise _error("SQ2967", "DROP CLUSTER REPLICA", statement, "Drop the cluster: it is its one replica.")
         case ast.Drop(kind="TYPE" | "ROLE"):
             raise _error("SQ2967", f"DROP {statement.kind}", statement, "Leave it out: there are none.")
-        case ast.ShowCreate(kind="SCHEMA" | "DATABASE" | "INDEX"):
+        case ast.ShowCreate(kind="INDEX"):
             raise _error("SQ2967", f"SHOW CREATE {statement.kind}", statement, "Query the catalog: SHOW VIEWS.")
         case ast.Drop() | ast.ShowCreate():
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest
@@ -25,33 +26,153 @@ def split_name(full_name: str) -> tuple[str, ...]:
     return tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in found)
 
 
-def short_name(full_name: str) -> str:
-    """Return the name as a user would write it: without the database and schema that go without saying."""
-    return full_name.removeprefix(f"{DATABASE}.{SCHEMA}.")
+def short_name(full_name: str, catalog: logical.CatalogReader | None = None) -> str:
+    """Return the shortest name by which a user of the catalog may write an item; without one, what goes without saying.
+
+    Of schemas and databases, whose full names end in a dot, it is without the dot.
+    """
+    parts = split_name(full_name)
+    if full_name.endswith("."):
+        here = len(parts) > 1 and parts[0] == (catalog.setting("database") if catalog else DATABASE)
+        return join_name(*(parts[1:] if here else parts))
+    if len(parts) < 3:
+        return full_name
+    if catalog is None:
+        return join_name(*(parts[2:] if parts[:2] == (DATABASE, SCHEMA) else parts))
+    if resolve(ast.Name((ast.Ident(parts[2]),)), catalog) == full_name:
+        return join_name(parts[2])
+    return join_name(*(parts[1:] if parts[0] == catalog.setting("database") else parts))
 
 
-def resolve(name: ast.Name) -> str:
-    """Return the full name; system items have just their schema before it. Raises SQ2004 for an unknown schema."""
+# --- schemas and databases: their full names are what stands before the names of what is in them ----------------------
+
+
+def database_name(database: str) -> str:
+    """Return the full name of a database."""
+    return join_name(database) + "."
+
+
+def schema_name(database: str, schema: str) -> str:
+    """Return the full name of a schema."""
+    return join_name(database, schema) + "."
+
+
+def resolve_schema(name: ast.Name, catalog: logical.CatalogReader) -> str:
+    """Return the full name of a schema, there or not; SQ2004 for an unknown database, SQ2019 for too many parts."""
+    *database, schema = [part.value for part in name.parts]
+    if len(database) > 1:
+        raise SinkqlError("SQ2019", f'"{name.text}" is no name of a schema', name.span, hint="Write database.schema.")
+    if database:
+        _check_database(name.parts[0], catalog)
+    elif schema in SYSTEM_SCHEMAS:
+        return join_name(schema) + "."
+    return schema_name(database[0] if database else catalog.setting("database"), schema)
+
+
+def inside(full_name: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return those of `names` that lie in the schema or database of that full name."""
+    return tuple(name for name in names if full_name.endswith(".") and name != full_name and name.startswith(full_name))
+
+
+def around(full_name: str) -> tuple[str, ...]:
+    """Return the full names of the database and schema that an item is in."""
+    parts = split_name(full_name)
+    return tuple(join_name(*parts[:count]) + "." for count in range(1, len(parts)))
+
+
+def path(catalog: logical.CatalogReader) -> tuple[str, ...]:
+    """Return the full names of the schemas in which names without one are looked for, as far as they are there."""
+    database = catalog.setting("database")
+    schemas = (schema_name(database, each) for each in path_parts(catalog.setting("search_path")))
+    return tuple(schema for schema in schemas if catalog.entry(schema) is not None)
+
+
+def path_parts(text: str) -> tuple[str, ...]:
+    """Return the schemas that the setting `search_path` lists."""
+    found = re.findall(r'"(?:[^"]|"")*"|[^,\s]+', text)
+    return tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in found)
+
+
+def _on_path(item: str, catalog: logical.CatalogReader) -> str | None:
+    return next((each + item for each in path(catalog) if catalog.entry(each + item) is not None), None)
+
+
+# --- names as written -------------------------------------------------------------------------------------------------
+
+
+def resolve(name: ast.Name, catalog: logical.CatalogReader) -> str:
+    """Return the full name of the item that a name stands for, there or not; a system item's has its schema alone.
+
+    A name without a schema is that of the first item on the path, or else of none in the path's first schema. Raises
+    SQ2004 for an unknown schema or database.
+    """
     parts = [part.value for part in name.parts]
-    if len(parts) == 1:
-        return join_name(DATABASE, SCHEMA, *parts)
-    *database, schema, item = parts
-    if database and database[0] != DATABASE:
-        raise _no_schema("database", name.parts[0], DATABASE)
+    if len(parts) > 1:
+        return _in_schema(name, catalog)
+    found = _on_path(join_name(*parts), catalog)
+    if found is not None:
+        return found
+    first = next(iter(path(catalog)), schema_name(catalog.setting("database"), SCHEMA))
+    return first + join_name(*parts)
+
+
+def locate(name: ast.Name, catalog: logical.CatalogReader) -> str:
+    """Return the full name that a new item of that name gets; SQ2018 if the path has no schema to make it in."""
+    if len(name.parts) > 1:
+        return _in_schema(name, catalog)
+    schemas = path(catalog)
+    if not schemas:
+        raise SinkqlError(
+            "SQ2018",
+            f'there is no schema to make "{name.text}" in',
+            name.span,
+            detail=f"database is {catalog.setting('database')}, search_path is {catalog.setting('search_path')}",
+            hint="Run SET search_path = public; or SET database = materialize; before it.",
+        )
+    return schemas[0] + join_name(name.parts[0].value)
+
+
+def named(kind: str, name: ast.Name, catalog: logical.CatalogReader) -> str:
+    """Return the full name of the item of a kind that a name stands for, there or not; raises as `resolve` does."""
+    match kind:
+        case "SCHEMA":
+            return resolve_schema(name, catalog)
+        case "CLUSTER" | "DATABASE":
+            if len(name.parts) > 1:
+                hint = f"Write {name.parts[-1].value} alone."
+                raise SinkqlError("SQ2019", f'"{name.text}" is no name of a {kind.lower()}', name.span, hint=hint)
+            return database_name(name.text) if kind == "DATABASE" else join_name(name.parts[0].value)
+        case _:
+            return catalog.resolve(name)
+
+
+def _in_schema(name: ast.Name, catalog: logical.CatalogReader) -> str:
+    *database, schema, item = [part.value for part in name.parts]
+    if database:
+        _check_database(name.parts[0], catalog)
     if schema in SYSTEM_SCHEMAS:
         return join_name(schema, item)
-    if schema != SCHEMA:
-        raise _no_schema("schema", name.parts[-2], SCHEMA)
-    return join_name(DATABASE, schema, item)
+    full_name = schema_name(database[0] if database else catalog.setting("database"), schema)
+    if catalog.entry(full_name) is None:
+        raise _absent("schema", name.parts[-2], _in_database(full_name, catalog))
+    return full_name + join_name(item)
 
 
-def _no_schema(kind: str, ident: ast.Ident, only: str) -> SinkqlError:
-    return SinkqlError(
-        "SQ2004",
-        f'{kind} "{ident.value}" does not exist',
-        ident.span,
-        hint=f'All items are in {kind} "{only}": leave out "{ident.value}".',
-    )
+def _check_database(name: ast.Ident, catalog: logical.CatalogReader) -> None:
+    if catalog.entry(database_name(name.value)) is None:
+        raise _absent("database", name, [split_name(each)[0] for each in catalog.names("DATABASE")])
+
+
+def _in_database(schema: str, catalog: logical.CatalogReader) -> list[str]:
+    database = database_name(split_name(schema)[0])
+    return [split_name(each)[1] for each in inside(database, catalog.names("SCHEMA"))]
+
+
+def _absent(kind: str, ident: ast.Ident, known: list[str]) -> SinkqlError:
+    near = nearest(ident.value, known)
+    listed = f"There {'is' if len(known) == 1 else 'are'} {', '.join(known)}; make another" if known else "Make it"
+    hint = f'Did you mean "{near}"?' if near else f"{listed} with CREATE {kind.upper()}."
+    return SinkqlError("SQ2004", f'{kind} "{ident.value}" does not exist', ident.span, hint=hint)
 
 
 def system(full_name: str) -> bool:
@@ -61,7 +182,7 @@ def system(full_name: str) -> bool:
 
 def find(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> logical.Entry:
     """Return the item of that name; raises SQ2001 if there is none and SQ2003 if it is of none of `kinds`."""
-    entry = catalog.entry(catalog.resolve(name))
+    entry = catalog.entry(named(kinds[0], name, catalog))
     if entry is None:
         raise missing(catalog, name, *kinds)
     if entry.kind not in kinds:
@@ -76,15 +197,16 @@ def find(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> logical
 
 def missing(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> SinkqlError:
     """Return the error for a name that no item has; the hint is the nearest name of one of `kinds`."""
-    known = [short_name(full) for kind in kinds for full in catalog.names(kind)]
-    near = nearest(short_name(catalog.resolve(name)), known)
+    known = [short_name(full, catalog) for kind in kinds for full in catalog.names(kind)]
+    near = nearest(short_name(named(kinds[0], name, catalog), catalog), known)
     kind = kinds[0].lower() if len(kinds) == 1 else "relation"
     hint = f'Did you mean "{near}"?' if near else _choices(catalog, kinds)
-    return SinkqlError("SQ2001", f'{kind} "{name.text}" does not exist', name.span, hint=hint)
+    code = {"SCHEMA": "SQ2004", "DATABASE": "SQ2004", "CLUSTER": "SQ2313"}.get(kinds[0], "SQ2001")
+    return SinkqlError(code, f'{kind} "{name.text}" does not exist', name.span, hint=hint)
 
 
 def _choices(catalog: logical.CatalogReader, kinds: tuple[str, ...]) -> str:
-    known = sorted(short_name(full) for kind in kinds for full in catalog.names(kind))
+    known = sorted(short_name(full, catalog) for kind in kinds for full in catalog.names(kind))
     words = " or ".join(f"CREATE {kind}" for kind in kinds)
     if not known:
         return f"Make one with {words}."

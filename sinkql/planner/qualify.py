@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sinkql import ast, logical
 from sinkql.planner.later import later
-from sinkql.planner.name import join_name, split_name
+from sinkql.planner.name import join_name, resolve_schema, split_name
 
 _NAMES_OF_ITEMS = ("AWS CONNECTION", "GCP CONNECTION")
 
@@ -37,8 +37,11 @@ class _Names(Protocol):
     def own(self, name: ast.Name) -> tuple[str, ...]:
         """Return the parts of the name of what the statement makes."""
 
+    def own_schema(self, name: ast.Name) -> tuple[str, ...]:
+        """Return the parts of the name of the schema that the statement makes."""
+
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
-        """Return the name of the cluster that the statement makes."""
+        """Return the name of the cluster or database that the statement makes."""
 
     def used(self, name: ast.Name) -> str:
         """Return the full name of what the statement uses."""
@@ -55,7 +58,10 @@ class _Full:
     catalog: logical.CatalogReader
 
     def own(self, name: ast.Name) -> tuple[str, ...]:
-        return split_name(self.catalog.resolve(name))
+        return split_name(self.catalog.locate(name))
+
+    def own_schema(self, name: ast.Name) -> tuple[str, ...]:
+        return split_name(resolve_schema(name, self.catalog))
 
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
         return cluster
@@ -80,6 +86,9 @@ class _Renamed:
     def own(self, name: ast.Name) -> tuple[str, ...]:
         return split_name(self.own_name or self.used(name))
 
+    def own_schema(self, name: ast.Name) -> tuple[str, ...]:
+        return self.own(name)
+
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
         return replace(cluster, value=self.own(_plain(cluster))[0])
 
@@ -102,6 +111,9 @@ class _Found:
 
     def own(self, name: ast.Name) -> tuple[str, ...]:
         return tuple(part.value for part in name.parts)
+
+    def own_schema(self, name: ast.Name) -> tuple[str, ...]:
+        return self.own(name)
 
     def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
         return cluster
@@ -168,7 +180,11 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
             )
         case ast.CreateTable():
             return replace(statement, name=_own(statement.name, names), if_not_exists=False)
-        case ast.CreateDatabase() | ast.CreateSchema() | ast.CreateIndex():
+        case ast.CreateDatabase():
+            return replace(statement, name=names.own_cluster(statement.name), if_not_exists=False)
+        case ast.CreateSchema():
+            return replace(statement, name=_name(names.own_schema(statement.name), statement.name), if_not_exists=False)
+        case ast.CreateIndex():
             raise later(statement)
 
 

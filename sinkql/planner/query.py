@@ -138,9 +138,10 @@ class Planner:
         return logical.Get(full, item.shape), (split_name(full),)
 
     def _unknown(self, name: ast.Name) -> SinkqlError:
-        known = {full.split(".")[-1]: full for kind in _RELATIONS for full in self.catalog.names(kind)}
+        known = {split_name(full)[-1]: full for kind in _RELATIONS for full in self.catalog.names(kind)}
         close = nearest(name.parts[-1].value, list(known))
-        hint = f"Did you mean {short_name(known[close])}?" if close else "Create the source or view first."
+        short = short_name(known[close], self.catalog) if close else None
+        hint = f"Did you mean {short}?" if short else "Create the source or view first."
         return SinkqlError("SQ2202", f'relation "{name.text}" does not exist', name.span, hint=hint)
 
     def _aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:

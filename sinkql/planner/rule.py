@@ -37,7 +37,7 @@ def exported_relation(statement: ast.CreateSink, scope: Scope) -> tuple[str, log
     if entry is None:
         raise missing(scope.catalog, name, *_EXPORTED)
     if entry.kind == "VIEW":
-        short = short_name(entry.name)
+        short = short_name(entry.name, scope.catalog)
         raise _not_exported(
             name, "view", f"Make it a materialized view: DROP VIEW {short}; CREATE MATERIALIZED VIEW {short} AS …;"
         )

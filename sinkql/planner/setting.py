@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.planner.name import DATABASE, SCHEMA
 
 DEFAULTS = {
     "cluster": "quickstart",
+    "database": DATABASE,
     "enable_default_connection_validation": "true",
     "enable_iceberg_sink": "true",
+    "search_path": SCHEMA,
 }
 """Every setting and its value where nothing was set; true and false make a setting boolean."""
 
@@ -26,7 +31,7 @@ def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str
         raise unknown_setting(name, statement.name.span)
     if statement.value is None:
         return name, DEFAULTS[name]
-    value = _text(statement.value)
+    value = _list(statement.value) if name == "search_path" else _text(statement.value)
     boolean = DEFAULTS[name] in ("true", "false")
     if boolean:
         value = {"on": "true", "off": "false"}.get((value or "").lower(), (value or "").lower())
@@ -48,6 +53,15 @@ def unknown_setting(name: str, span: Span | None) -> SinkqlError:
     near = nearest(name, tuple(DEFAULTS))
     hint = f"Did you mean {near}?" if near else f"The settings are {', '.join(DEFAULTS)}."
     return SinkqlError("SQ2630", f'there is no setting "{name}"', span, hint=hint)
+
+
+def _list(value: ast.Value) -> str | None:
+    """Return names one after the other, as `path_parts` takes them apart."""
+    each = [_text(item) for item in (value.items if isinstance(value, ast.Sequence) else (value,))]
+    texts = [text for text in each if text is not None]
+    plain = re.compile(r'[^",\s]+')
+    quoted = [text if plain.fullmatch(text) else '"' + text.replace('"', '""') + '"' for text in texts]
+    return ", ".join(quoted) if len(texts) == len(each) else None
 
 
 def _text(value: ast.Value) -> str | None:

@@ -8,7 +8,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.planner.cluster import plan_cluster
 from sinkql.planner.connection import plan_connection
 from sinkql.planner.later import later
-from sinkql.planner.name import BUILT_IN_CLUSTER, SCHEMA, join_name, system
+from sinkql.planner.name import SCHEMA, database_name, join_name, resolve_schema, short_name, system
 from sinkql.planner.scope import Planned, Scope
 from sinkql.planner.secret import plan_secret
 from sinkql.planner.sink import plan_sink
@@ -41,8 +41,19 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
             return plan_sink(full_name, statement, facts, scope)
         case ast.CreateTable():
             return plan_table(full_name, statement, facts)
-        case ast.CreateDatabase() | ast.CreateSchema() | ast.CreateIndex():
+        case ast.CreateDatabase():
+            return logical.Database(full_name)
+        case ast.CreateSchema():
+            return logical.Schema(full_name)
+        case ast.CreateIndex():
             raise later(statement)
+
+
+def implied(statement: ast.Create) -> tuple[ast.Create, ...]:
+    """Return what is made together with what a statement makes: a database has a schema public."""
+    if isinstance(statement, ast.CreateDatabase):
+        return (ast.CreateSchema(ast.Name((statement.name, ast.Ident(SCHEMA)), statement.span)),)
+    return ()
 
 
 def kind_of(statement: ast.Create) -> str:
@@ -83,20 +94,34 @@ def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
                     Span(statement.span.start, statement.relation.span.end),
                     hint=f"Write CREATE SINK {statement.relation.parts[-1].value}_sink …",
                 )
-            return catalog.resolve(statement.name)
-        case ast.CreateDatabase() | ast.CreateSchema() | ast.CreateIndex():
+            return catalog.locate(statement.name)
+        case ast.CreateDatabase():
+            return database_name(statement.name.value)
+        case ast.CreateSchema():
+            return resolve_schema(statement.name, catalog)
+        case ast.CreateIndex():
             raise later(statement)
         case _:
-            return catalog.resolve(statement.name)
+            return catalog.locate(statement.name)
+
+
+def own_name(statement: ast.Create) -> str:
+    """Return the full name of what a statement with full names makes."""
+    name = statement.name
+    assert name is not None
+    plain = join_name(name.value) if isinstance(name, ast.Ident) else join_name(*(part.value for part in name.parts))
+    return f"{plain}." if isinstance(statement, ast.CreateDatabase | ast.CreateSchema) else plain
 
 
 def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogReader) -> None:
     name = statement.name
     assert name is not None
     if system(full_name):
-        raise SinkqlError(
-            "SQ2005", f'"{full_name}" is in a system schema', name.span, hint=f'Make it in schema "{SCHEMA}".'
-        )
+        message = f'"{full_name}" is in a system schema'
+        hint = f'Make it in schema "{SCHEMA}".'
+        if isinstance(statement, ast.CreateSchema):
+            message, hint = f'schema "{short_name(full_name)}" is built in', "Choose another name."
+        raise SinkqlError("SQ2005", message, name.span, hint=hint)
     entry = catalog.entry(full_name)
     if entry is None:
         return
@@ -110,6 +135,6 @@ def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogRe
 
 
 def _way_out(entry: logical.Entry, written: str) -> str:
-    if entry.name == BUILT_IN_CLUSTER:
+    if entry.id.startswith("s"):
         return "Choose another name: it is built in."
     return f"Choose another name, or run DROP {entry.kind} {written}; before it."

@@ -120,7 +120,7 @@ def validate_connection(
 
 def _present(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
     """Say that an item of that name is there: a notice if it is the same, or if the statement leaves it be."""
-    kind, name, span = kind_of(statement), short_name(stored.name), _name_span(statement)
+    kind, name, span = kind_of(statement), short_name(stored.name, catalog.reader()), _name_span(statement)
     tag = f"CREATE {kind}"
     if stored.kind != kind:
         raise SinkqlError(

@@ -128,7 +128,7 @@ def _stop(sinks: Mapping[str, str], catalog: Catalog, *, owner: str, wait_second
     for name, sink_id in sinks.items():
         while not control.claim_for_drop(sink_id, owner=owner):
             if time.monotonic() > until:
-                raise _still_running(name, catalog.control.holder(sink_id))
+                raise _still_running(short_name(name, catalog.plans), catalog.control.holder(sink_id))
             time.sleep(_POLL_SECONDS)
 
 
@@ -136,7 +136,7 @@ def _still_running(name: str, holder: Holder | None) -> SinkqlError:
     where = f" (pid {holder.process.pid} on {holder.process.host})" if holder is not None else ""
     return SinkqlError(
         "SQ5204",
-        f'sink "{short_name(name)}" does not stop{where}',
+        f'sink "{name}" does not stop{where}',
         hint="End that process, then run the DROP again.",
     )
 

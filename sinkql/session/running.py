@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from sinkql import ast, physical
 from sinkql.catalog.query import select
 from sinkql.catalog.store import Catalog
-from sinkql.planner.name import split_name
 from sinkql.session.roster import CatalogRoster
 
 if TYPE_CHECKING:
@@ -67,6 +66,7 @@ def _exit_code(outcomes: Sequence[SinkOutcome]) -> int:
 
 def status(catalog: Catalog, sinks: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
     """Return columns and rows that tell what the given sinks are doing."""
-    wanted = {split_name(sink)[-1] for sink in sinks}
+    entries = [catalog.plans.entry(sink) for sink in sinks]
+    wanted = {entry.id for entry in entries if entry is not None}
     table = select(ast.Query(_STATUS), catalog.database)
-    return table.columns, tuple(row for row in table.rows if row[0] in wanted)
+    return table.columns, tuple(row for row in table.rows if row[-1] in wanted)

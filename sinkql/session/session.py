@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, physical
-from sinkql.catalog.store import Catalog, ChangedError
+from sinkql.catalog.store import Broken, Catalog, ChangedError
 from sinkql.codegen import lower
 from sinkql.connector.registry import Registry, discover
 from sinkql.connector.stream import Context
@@ -50,13 +50,14 @@ class Session:
     @property
     def notices(self) -> tuple[Notice, ...]:
         """Return what is wrong with items of the catalog, which then can only be dropped."""
-        return tuple(
-            Notice(
-                broken.error.code,
-                f'{broken.entry.kind.lower()} "{short_name(name)}" cannot be used: {broken.error.message}',
-                hint=f"Run DROP {broken.entry.kind} {short_name(name)}; and create it again.",
-            )
-            for name, broken in self.catalog.broken.items()
+        return tuple(self._notice(broken) for broken in self.catalog.broken.values())
+
+    def _notice(self, broken: Broken) -> Notice:
+        kind, name = broken.entry.kind, short_name(broken.entry.name, self.catalog.reader())
+        return Notice(
+            broken.error.code,
+            f'{kind.lower()} "{name}" cannot be used: {broken.error.message}',
+            hint=f"Run DROP {kind} {name}; and create it again.",
         )
 
     # --- statements --------------------------------------------------------------------------------------------------

@@ -111,20 +111,14 @@ def _cluster(statement: ast.Show, cluster: ast.Ident, catalog: Catalog) -> str:
 def show_create(statement: ast.ShowCreate, catalog: Catalog) -> Result:
     """Give an item's name and its CREATE text, which shows no literal of a secret, with REDACTED or without."""
     check_kind(statement)
-    reader = catalog.reader()
-    if statement.kind == "CLUSTER":
-        full_name = statement.name.text
-        if reader.entry(full_name) is None:
-            hint = f"There is {', '.join(reader.names('CLUSTER'))}."
-            raise SinkqlError("SQ2313", f'cluster "{full_name}" does not exist', statement.name.span, hint=hint)
-    else:
-        full_name = find(reader, statement.name, statement.kind).name
-    stored = catalog.stored(full_name)
+    entry = find(catalog.reader(), statement.name, statement.kind)
+    stored = catalog.stored(entry.name)
     if stored is None:
-        text = f"CREATE CLUSTER {full_name} (SIZE = 'local[*]');"
+        text = to_sql(entry.statement)
     else:
         text = "\n".join(to_sql(each, redacted=True) for each in parse(stored.create_sql))
-    return Result(f"SHOW CREATE {statement.kind}", columns=("name", "create_sql"), rows=((full_name, text),))
+    name = entry.name.removesuffix(".")
+    return Result(f"SHOW CREATE {statement.kind}", columns=("name", "create_sql"), rows=((name, text),))
 
 
 def show_variable(statement: ast.ShowVariable, catalog: Catalog) -> Result:

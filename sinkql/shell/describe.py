@@ -104,13 +104,13 @@ def _columns(item: logical.Item) -> Table:
                 (column.name, str(column.type), column.nullable, "key" if column.name in key else "")
                 for column in item.shape.columns
             )
-        case logical.Secret() | logical.Connection() | logical.Cluster():
+        case logical.Database() | logical.Schema() | logical.Secret() | logical.Connection() | logical.Cluster():
             return (), ()
 
 
 def _facts(session: Session, item: logical.Item) -> Iterator[tuple[str, str]]:
     match item:
-        case logical.Secret():
+        case logical.Database() | logical.Schema() | logical.Secret():
             return
         case logical.Connection():
             yield "type", item.kind.lower()

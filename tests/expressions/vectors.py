@@ -12,6 +12,7 @@ from sinkql import ast, logical
 from sinkql.connector.types import parse_type
 from sinkql.errors import SinkqlError, Span
 from sinkql.planner.query import QueryPlan, plan_query
+from sinkql.planner.setting import DEFAULTS
 
 _TABLE = "materialize.public.t"
 
@@ -32,11 +33,14 @@ class Tables:
         shape = self.shapes.get(full_name)
         return logical.Source(full_name, "FILES", {}, shape) if shape is not None else None
 
+    def locate(self, name: ast.Name) -> str:
+        return self.resolve(name)
+
     def names(self, kind: str) -> tuple[str, ...]:
         return tuple(self.shapes) if kind == "SOURCE" else ()
 
     def setting(self, name: str) -> str:
-        raise KeyError(name)
+        return DEFAULTS[name]
 
 
 def load() -> list[dict[str, Any]]:

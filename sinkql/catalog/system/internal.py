@@ -179,7 +179,8 @@ GROUP BY i.id""",
   SELECT c.item_id AS id, o.type AS object_type, nullif(c.sub_id, 0) AS object_sub_id, c.comment
   FROM comments AS c
   JOIN (
-    SELECT id, replace(lower(kind), ' ', '-') AS type FROM items UNION ALL SELECT 's1', 'cluster'
+    SELECT id, replace(lower(kind), ' ', '-') AS type FROM items
+    UNION ALL VALUES ('s1', 'cluster'), ('s5', 'schema'), ('s6', 'database')
   ) AS o ON o.id = c.item_id
 ) AS i""",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 QUICKSTART = "quickstart"
 QUICKSTART_ID = "s1"
 PUBLIC_SCHEMA_ID = "s5"
+DATABASE_ID = "s6"
 
 SYSTEM_ITEMS = '"sinkql relations"'
 """The view of the system relations themselves: id, oid, schema_id, name, columns (JSON)."""
@@ -21,14 +22,15 @@ _BUILT_IN_SCHEMAS = "\n".join(
 
 DATABASES = (
     "FROM (\n"
-    "  SELECT 's1' AS id, 16650 AS oid, 'materialize' AS name, NULL AS owner\n"
+    f"  SELECT '{DATABASE_ID}' AS id, 16650 AS oid, 'materialize' AS name, NULL AS owner\n"
     f"  UNION ALL SELECT i.id, {ITEM_OID}, i.name, i.owner FROM items AS i WHERE i.kind = 'DATABASE'\n"
     ") AS i"
 )
 
 SCHEMAS = (
     "FROM (\n"
-    f"  SELECT '{PUBLIC_SCHEMA_ID}' AS id, 16670 AS oid, 's1' AS database_id, 'public' AS name, NULL AS owner\n"
+    f"  SELECT '{PUBLIC_SCHEMA_ID}' AS id, 16670 AS oid, '{DATABASE_ID}' AS database_id,\n"
+    "    'public' AS name, NULL AS owner\n"
     f"{_BUILT_IN_SCHEMAS}\n"
     f"  UNION ALL SELECT i.id, {ITEM_OID}, d.id, i.name, i.owner\n"
     "  FROM items AS i JOIN mz_databases AS d ON d.name = i.database_name WHERE i.kind = 'SCHEMA'\n"
