@@ -27,11 +27,20 @@ def test_the_syntax_has_no_name_of_the_grammar_in_it_and_closes_its_brackets(rul
     assert "_" not in text
     assert not re.search(r"\"|->|\bMAYBE\b", text)
     outside = re.sub(r"'text'", "", text)
-    for opening, closing in (("[ ", " ]"), ("{ ", " }")):
+    for opening, closing in (("[", "]"), ("{", "}"), ("(", ")")):
         assert outside.count(opening) == outside.count(closing), text
     for named in set(re.findall(r"<([a-z ]+)>", text)):
         described = f"\n<{named}> is\n" in text
         assert described or named.replace(" ", "_") in {*grammar.statements(), rule}, named
+
+
+def test_of_a_statement_of_many_forms_its_own_is_shown() -> None:
+    assert "ALTER SINK" in statement("ALTER SINK")
+    assert "ALTER SOURCE" not in statement("ALTER SINK")
+
+
+def test_a_statement_that_is_not_run_says_what_to_use() -> None:
+    assert "CREATE INDEX is not supported yet. Use CREATE MATERIALIZED VIEW" in statement("CREATE INDEX")
 
 
 def test_the_syntax_of_a_sink_names_its_clauses() -> None:
