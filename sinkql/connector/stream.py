@@ -157,6 +157,14 @@ class RedoBatchError(Exception):
     """Say that the batch's attempt is discarded and must be written again (files that it points at are gone)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Say that a sink goes on as `plan` in a table that one of the plans `follows` wrote."""
+
+    plan: str
+    follows: tuple[str, ...]
+
+
 class Writer(Protocol):
     """Own one sink's table while a job runs. Every method may raise SinkqlError; fenced is SQ5101."""
 
@@ -166,8 +174,12 @@ class Writer(Protocol):
     def marker(self) -> Marker | None:
         """Reload the table and return the marker that holds now; None where this sink never committed."""
 
-    def claim(self, initial: JobOffsets, *, epoch: int) -> Marker:
-        """Take the table: commit an empty snapshot with an epoch above the table's and above `epoch` - 1."""
+    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+        """Take the table: commit an empty snapshot with an epoch above the table's and above `epoch` - 1.
+
+        A marker of a plan that `switch` follows becomes one of its plan in the same commit: with the sources that are
+        in `initial`, at the marker's offsets where it has any, and without state.
+        """
 
     def refresh(self) -> Marker:
         """Reload the table, bring the index up to date, check for fencing, rollback and changed schema."""

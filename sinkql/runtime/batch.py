@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from sinkql import faults, physical
-from sinkql.connector.stream import Committed, JobOffsets, Marker, Reader, RedoBatchError, Split, Tally, Writer
+from sinkql.connector.stream import Committed, JobOffsets, Marker, Reader, RedoBatchError, Split, Switch, Tally, Writer
 from sinkql.errors import SinkqlError
 from sinkql.runtime import state
 from sinkql.runtime.control import Control
@@ -60,15 +60,16 @@ class BatchLoop:
         """
         self.writer.open()
         found = self.writer.marker()
-        begin = found.end if found is not None else self._initial()
+        begin = self._going_on(found) if found is not None else self._initial()
         if found is not None:
-            self._check_plan(found)
             self._restore(begin)
         if once and self.targets is None:
             self.targets = {name: reader.target(begin[name]) for name, reader in self.readers.items()}
-        self.marker = self.writer.claim(begin, epoch=epoch)
+        self.marker = self.writer.claim(begin, epoch=epoch, switch=self._switch())
         self._check_plan(self.marker)
         self._restore(self.marker.end)
+        if found is not None and found.plan != self.marker.plan:
+            self._attach(self.marker.end)
         self._known_state()
         self._committed_at = time.monotonic()
         return self.marker
@@ -168,6 +169,23 @@ class BatchLoop:
 
     def _initial(self) -> JobOffsets:
         return {name: reader.initial(at_end=not self.job.snapshot) for name, reader in self.readers.items()}
+
+    def _switch(self) -> Switch | None:
+        """Return how the job goes on in a table that its earlier plans wrote, or claimed before a first batch."""
+        follows = tuple(plan for plan in self.job.follows if plan != self.job.plan)
+        return Switch(self.job.plan, (*follows, NO_PLAN)) if follows else None
+
+    def _going_on(self, found: Marker) -> JobOffsets:
+        """Return where the job goes on: sources that are new to a table with rows begin at their present end."""
+        switch = self._switch()
+        if switch is None or found.plan not in switch.follows:
+            self._check_plan(found)
+            return found.end
+        at_end = found.plan != NO_PLAN or not self.job.snapshot
+        return {
+            name: found.end[name] if name in found.end else reader.initial(at_end=at_end)
+            for name, reader in self.readers.items()
+        }
 
     def _check_plan(self, marker: Marker) -> None:
         if marker.plan not in (NO_PLAN, self.job.plan):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,3 +72,52 @@ def test_sinks_join_stop_start_and_leave_while_others_run(up: Running, session: 
     assert sum(event["event"] == "spark starting" for event in up.events) == 1
     assert _whole(tmp_path, "a") == up.rows[_full("a")]
     _whole(tmp_path, "b")
+
+
+def _committed(sink: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda event: event["event"] == "committed" and event["sink"] == _full(sink) and event["rows"] > 0
+
+
+def _started(sink: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda event: event["event"] == "started" and event["sink"] == _full(sink)
+
+
+def test_sinks_follow_what_alter_makes_of_them(up: Running, session: Session, tmp_path: Path) -> None:
+    up.wait_for_commit(_full("a"), 1)
+    session.execute("ALTER SINK a SET (COMMIT INTERVAL = '1h');")
+    session.execute("ALTER SINK a SET (COMMIT INTERVAL = '2s');")
+    # Without the second one the next commit would be hours away: the first started no query anew, nor did this.
+    before = len(up.events)
+    up.wait_for(_committed("a"))
+    up.wait_for(_committed("a"))
+    assert all(event["event"] == "committed" for event in up.events[before:])
+
+    session.execute("ALTER SINK a SET (RETAIN SNAPSHOTS = 3);")
+    up.wait_for(_started("a"))
+    up.wait_for(_committed("a"))
+
+    session.execute(
+        "CREATE SOURCE m FROM LOAD GENERATOR COUNTER (ROWS PER SECOND 10);"
+        "CREATE MATERIALIZED VIEW both AS SELECT counter FROM n UNION ALL SELECT -counter FROM m;"
+        "ALTER SINK a SET FROM both;"
+    )
+    up.wait_for(_started("a"))
+    up.wait_for(_committed("a"))
+    up.wait_for(_committed("a"))
+
+    session.execute("ALTER SINK a SET CLUSTER two;")
+    up.wait_for(lambda event: event == {"event": "stopped", "sink": _full("a"), "why": "moved"})
+    assert up.wait_for(lambda event: event["event"] == "starting")["cluster"] == "two"
+    up.wait_for(_committed("a"))
+
+    session.execute("ALTER CLUSTER two SET (MEMORY = '1g');")
+    up.wait_for(lambda event: event == {"event": "stopped", "sink": _full("a"), "why": "stopped"})
+    up.wait_for(lambda event: event["event"] == "spark started")
+    up.wait_for(_committed("a"))
+    assert up.interrupt() == 0
+
+    numbers = [number for (number,) in duckdb_folder(tmp_path / "lake" / "n" / "a")]
+    shared, new = sorted(n for n in numbers if n > 0), sorted(-n for n in numbers if n < 0)
+    assert shared == list(range(1, len(shared) + 1))
+    assert new == list(range(new[0], new[0] + len(new)))
+    assert len(numbers) == up.rows[_full("a")]

@@ -8,7 +8,7 @@ from uuid import uuid4
 from pyiceberg.table import Table
 
 from sinkql import faults
-from sinkql.connector.stream import JobOffsets, Marker
+from sinkql.connector.stream import JobOffsets, Marker, Switch
 from sinkql.connectors.iceberg import marker as markers
 from sinkql.connectors.iceberg.commit import land
 from sinkql.connectors.iceberg.conflict import same_table
@@ -20,13 +20,23 @@ from sinkql.connectors.iceberg.target import Target
 class Claim:
     """One claim of a table by a sink; an `Attempt`. `floor` is the least epoch that it may take."""
 
-    def __init__(self, sink: str, initial: JobOffsets, wanted: Wanted, *, floor: int, keep_rows: bool) -> None:
+    def __init__(
+        self,
+        sink: str,
+        initial: JobOffsets,
+        wanted: Wanted,
+        *,
+        floor: int,
+        keep_rows: bool,
+        switch: Switch | None = None,
+    ) -> None:
         self.id = uuid4().hex
         self._sink = sink
         self._initial = initial
         self._wanted = wanted
         self._floor = floor
         self._keep_rows = keep_rows
+        self._switch = switch
 
     def prepare(self, table: Table) -> Prepared:
         """Write the claim on top of what the table says now; the epoch is taken anew each time."""
@@ -54,7 +64,7 @@ class Claim:
 
     def _marker(self, kept: markers.Kept | None) -> Marker:
         if kept is not None:
-            return replace(kept.marker, epoch=max(self._floor, kept.marker.epoch + 1), claim=self.id)
+            return self._switched(replace(kept.marker, epoch=max(self._floor, kept.marker.epoch + 1), claim=self.id))
         return Marker(
             sink=self._sink,
             epoch=max(self._floor, 1),
@@ -66,6 +76,12 @@ class Claim:
             index=None,
             state=None,
         )
+
+    def _switched(self, marker: Marker) -> Marker:
+        if self._switch is None or marker.plan not in self._switch.follows:
+            return marker
+        end = {source: marker.end.get(source, begin) for source, begin in self._initial.items()}
+        return replace(marker, start=end, end=end, plan=self._switch.plan, state=None)
 
 
 def take(target: Target, table: Table, claim: Claim) -> Table:

@@ -9,7 +9,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from sinkql import faults, physical
-from sinkql.connector.stream import Committed, Context, JobOffsets, Marker, WriteResult, WriteTask
+from sinkql.connector.stream import Committed, Context, JobOffsets, Marker, Switch, WriteResult, WriteTask
 from sinkql.connectors.iceberg import marker as markers
 from sinkql.connectors.iceberg.batch import Batch
 from sinkql.connectors.iceberg.catalog import open_catalog
@@ -70,9 +70,10 @@ class IcebergWriter:
         faults.point("read-marker")
         return kept.marker if kept else None
 
-    def claim(self, initial: JobOffsets, *, epoch: int) -> Marker:
-        """Take the table with an epoch above its own and not below `epoch`; `initial` is for a sink's first claim."""
-        claim = Claim(self._context.sink_id, initial, self._wanted, floor=epoch, keep_rows=self._keep_rows)
+    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+        """Take the table with an epoch above its own and not below `epoch`; `initial` is for what it does not know."""
+        keep = self._keep_rows
+        claim = Claim(self._context.sink_id, initial, self._wanted, floor=epoch, keep_rows=keep, switch=switch)
         self._table = take(self._target, self._load(), claim)
         kept = markers.find(self._table, self._context.sink_id)
         assert kept is not None

@@ -1,0 +1,97 @@
+"""A sink that reads another relation than before goes on in the table it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from runtime.test_batch import open_loop
+from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.runtime.batch import NO_PLAN, drain
+from support.running import csv_files, job, rows
+
+
+def _read(folder: Path, name: str) -> physical.Read:
+    (folder / name).mkdir(exist_ok=True)
+    read = csv_files(folder)
+    return physical.Read(name, read.connector, {**read.options, "path": str(folder / name)}, read.columns)
+
+
+def _put(folder: Path, name: str, *numbers: int) -> None:
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / f"{numbers[0]}.csv").write_text("id\n" + "".join(f"{number}\n" for number in numbers))
+
+
+def _job(folder: Path, *names: str, follows: tuple[str, ...] = ()) -> physical.Job:
+    reads = tuple(_read(folder, name) for name in names)
+    body: physical.Operator = reads[0] if len(reads) == 1 else physical.Union(reads)
+    return msgspec.structs.replace(job(body, folder), follows=follows)
+
+
+def _run(each: physical.Job, folder: Path, *, epoch: int) -> None:
+    loop = open_loop(each, folder)
+    loop.start(epoch=epoch, once=True)
+    drain(loop)
+
+
+def test_shared_sources_go_on_and_new_ones_begin_at_their_end(tmp_path: Path) -> None:
+    before = _job(tmp_path, "a")
+    after = _job(tmp_path, "a", "b", follows=(before.plan,))
+    _put(tmp_path, "a", 1, 2)
+    _put(tmp_path, "b", 100)
+    _run(before, tmp_path, epoch=1)
+    _put(tmp_path, "a", 3)
+    assert open_loop(after, tmp_path).start(epoch=2).plan == after.plan
+    _put(tmp_path, "b", 101)
+    _run(after, tmp_path, epoch=3)
+    assert rows(tmp_path) == [(1,), (2,), (3,), (101,)]
+    # Whoever still has the old plan does not write any more.
+    with pytest.raises(SinkqlError) as refused:
+        open_loop(before, tmp_path).start(epoch=4)
+    assert refused.value.code == "SQ3410"
+
+
+def test_a_switch_that_was_claimed_alone_is_not_done_again(tmp_path: Path) -> None:
+    before = _job(tmp_path, "a")
+    after = _job(tmp_path, "b", follows=(before.plan,))
+    _put(tmp_path, "a", 1)
+    _put(tmp_path, "b", 100)
+    _run(before, tmp_path, epoch=1)
+    claimed = open_loop(after, tmp_path).start(epoch=2)
+    _put(tmp_path, "b", 101)
+    assert open_loop(after, tmp_path).start(epoch=3).end == claimed.end
+    _run(after, tmp_path, epoch=4)
+    assert rows(tmp_path) == [(1,), (101,)]
+
+
+def test_a_way_back_writes_nothing_twice(tmp_path: Path) -> None:
+    first, second = _job(tmp_path, "a"), _job(tmp_path, "b")
+    _put(tmp_path, "a", 1)
+    _run(first, tmp_path, epoch=1)
+    _run(_job(tmp_path, "b", follows=(first.plan,)), tmp_path, epoch=2)
+    _put(tmp_path, "a", 2)
+    back = _job(tmp_path, "a", follows=(first.plan, second.plan))
+    open_loop(back, tmp_path).start(epoch=3)
+    _put(tmp_path, "a", 3)
+    _run(back, tmp_path, epoch=4)
+    assert rows(tmp_path) == [(1,), (3,)]
+
+
+def test_a_sink_that_wrote_nothing_begins_with_all_there_is(tmp_path: Path) -> None:
+    before = _job(tmp_path, "a")
+    _put(tmp_path, "b", 100)
+    assert open_loop(before, tmp_path).start(epoch=1).plan == NO_PLAN
+    _run(_job(tmp_path, "b", follows=(before.plan,)), tmp_path, epoch=2)
+    assert rows(tmp_path) == [(100,)]
+
+
+def test_any_other_plan_is_refused(tmp_path: Path) -> None:
+    before = _job(tmp_path, "a")
+    _put(tmp_path, "a", 1)
+    _run(before, tmp_path, epoch=1)
+    with pytest.raises(SinkqlError) as refused:
+        _run(_job(tmp_path, "b", follows=("0123456789abcdef",)), tmp_path, epoch=2)
+    assert refused.value.code == "SQ3410"
