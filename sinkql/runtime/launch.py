@@ -21,6 +21,7 @@ from sinkql.runtime import failure, pacing, source
 from sinkql.runtime.pacing import Orders
 
 _LOOK_SECONDS = 0.05
+_STOPS = 4  # on a busy machine Spark's patience of some seconds is short
 
 Process = Callable[[JobOffsets, JobOffsets, bool], None]
 """Commit the batch from the first offsets to the second; True if a limit cut it. What it raises ends the query."""
@@ -82,11 +83,15 @@ class Launch:
         """End the query; no batch may be running, or Spark breaks it off."""
         if self.query is None:
             return
-        try:
-            self.query.stop()
-        except Exception:  # Spark gave up waiting for its thread, which waits for the source's process
-            self._end_source()
-            self.query.stop()
+        for left in reversed(range(_STOPS)):
+            try:
+                self.query.stop()
+            except Exception:  # Spark gave up waiting for its thread, which waits for the source's process
+                if not left:
+                    raise
+                self._end_source()
+            else:
+                return
 
     def _end_source(self) -> None:
         with suppress(OSError, ValueError):

@@ -91,7 +91,7 @@ class _Fleet:
             for cluster, works in clusters.items():
                 child = next((each for each in self.children if each.cluster == cluster), None)
                 if child is not None and child.settings != settings(works[0]):
-                    child.stop()
+                    child.stop()  # and start again once it has ended
                 free = works if self.wanted.once else [work for work in works if self._free(work, child)]
                 if child is None and free and time.monotonic() >= self._not_before.get(cluster, 0.0):
                     self.children.append(Child.start(free, self.wanted))
@@ -118,14 +118,14 @@ class _Fleet:
     def _free(self, work: Work, child: Child | None) -> bool:
         """Tell whether a sink is there to be run; say it once of one that another process runs."""
         job = work.job
-        mine = child is not None and job.sink in child.sinks
+        mine = any(job.sink in each.sinks for each in self.children)
         held = not mine and self.wanted.control.held(job.sink_id)
         if held and child is None and not self.wanted.takeover and job.sink_id not in self._elsewhere:
             self._elsewhere.add(job.sink_id)
             self.wanted.progress(SinkElsewhere(job.sink))
         if not held:
             self._elsewhere.discard(job.sink_id)
-        return not held or self.wanted.takeover
+        return not mine and (not held or self.wanted.takeover)
 
 
 @contextmanager
