@@ -157,7 +157,6 @@ class _Compiler:
                 | ast.CreateDatabase()
                 | ast.CreateSchema()
                 | ast.CreateTable()
-                | ast.CreateTableFrom()
                 | ast.CreateIndex()
             ):
                 self.create(statement)

@@ -45,3 +45,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start(Settings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, folder=folder))
     yield session
     stop(session)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the scores that tests give."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in report.user_properties:
+            if name == "score":
+                terminalreporter.write_line(str(value))

@@ -29,13 +29,13 @@ _DESCRIBED = {
     "EXPRESSION": "an expression",
     "CSV_WITH": "WITH",
 }
-_DESCRIBED_FIX: dict[tuple[str, ...], str] = {("name",): "a name", ("'…'",): "a value"}
+_DESCRIBED_FIX: dict[tuple[str, ...], str] = {
+    ("name",): "a name",
+    ("'…'",): "a value",
+    ("TO", "name"): '"=" and a value',
+}
 _VALUE = frozenset({"NAME", "STRING", "NUMBER"})
-_VALUE_PARTS = (
-    _VALUE
-    | {"TRUE", "FALSE", "NULL", "INTERVAL", "MAP", "DEAD", "MINUS", "SECRET", "LPAR", "LSQB"}
-    | {"HEX", "FOR", "ON", "AT", "EVERY", "MATCHING"}
-)
+_VALUE_PARTS = _VALUE | {"TRUE", "FALSE", "NULL", "INTERVAL", "MAP", "DEAD", "MINUS", "SECRET", "LPAR", "LSQB"}
 _QUERY_STARTS = ("SELECT", "VALUES", "WITH")
 
 
@@ -60,11 +60,16 @@ def complaint(stuck: Stuck) -> SinkqlError:
     if place and "$END" in expected and _begins_statement(stuck):
         return _no_semicolon(stuck)
     repair = find_repair(lexemes, place, stuck.reading)
-    if repair is not None and repair.place < place and lexemes[repair.place].keyword in grammar.keywords():
+    if (
+        repair is not None
+        and repair.removed
+        and repair.place < place
+        and lexemes[repair.place].keyword in grammar.keywords()
+    ):
         # a keyword that could stand there is what was meant
         repair = None if lexemes[repair.place].keyword in stuck.reading.expected(repair.place) else repair
-    if repair is not None and repair.place < place and repair.removed and repair.inserted:
-        # a misspelt keyword that was read as a name
+    if repair is not None and repair.place < place and repair.inserted:
+        # a misspelt keyword that was read as a name, or one that stands where a name is missing
         found, expected = lexemes[repair.place], stuck.reading.expected(repair.place)
     message = f"expected {_listed(expected)}, found {_found(found)}"
     hint = _hint(stuck, repair, found, expected)
@@ -154,7 +159,7 @@ def _hint(stuck: Stuck, repair: Repair | None, found: Lexeme, expected: frozense
         near = nearest(found.text, choices)
         if near is not None:
             return f"Did you mean {near}?"
-    return _too_late(stuck) or shape(stuck.lexemes)
+    return _too_late(stuck) or _too_early(stuck, expected) or shape(stuck.lexemes)
 
 
 def _change(stuck: Stuck, repair: Repair) -> str:
@@ -197,6 +202,15 @@ def _too_late(stuck: Stuck) -> str | None:
         if found in stuck.reading.expected(place) and found != stuck.lexemes[place].keyword:
             return f"{found} … stands before {stuck.lexemes[place].keyword} …, not after it."
     return None
+
+
+def _too_early(stuck: Stuck, expected: frozenset[str]) -> str | None:
+    """Return which clause should stand before the one that is found, if it stands behind it."""
+    found = stuck.lexemes[stuck.place]
+    later = next(
+        (each for each in ("FROM", "INTO", "TO", "AS") if each in expected and _stands_later(stuck, each)), None
+    )
+    return f"{later} … stands before {_found(found)} …, not after it." if later and found.keyword else None
 
 
 def _named(lexeme: Lexeme) -> str:

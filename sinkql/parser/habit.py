@@ -22,11 +22,16 @@ def habit(lexemes: Sequence[Lexeme], place: int) -> SinkqlError | None:
         return None
     before = " ".join(_word(lexeme) for lexeme in lexemes[:place])
     ahead = " ".join(_word(lexeme) for lexeme in lexemes[place : place + _LOOKAHEAD])
+    if lexemes[place].kind == ":" and lexemes[place].end == lexemes[place + 1].start:
+        ahead = ahead.replace(":", ":~", 1)  # a variable: nothing between the colon and its name
     for each in HABITS:
         found = re.match(rf"(?:{each.found})(?= |$)", ahead)
         if found is None or re.fullmatch(each.before, before) is None:
             continue
-        span = Span(lexemes[place].start, lexemes[place + found[0].count(" ")].end)
+        if each.back:
+            span = Span(lexemes[place - each.back].start, lexemes[place - 1].end)
+        else:
+            span = Span(lexemes[place].start, lexemes[place + found[0].count(" ")].end)
         return SinkqlError("SQ1006", each.message.format(found[0]), span, hint=each.hint.format(found[0]))
     return None
 

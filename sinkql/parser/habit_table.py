@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Habit:
-    """Hold patterns of the words `before` a form and of its beginning, and what to say; {0} is what `found` matched."""
+    """Hold patterns of the words `before` a form and of its beginning, and what to say; {0} is what `found` matched.
+
+    `back` is how many words before it are what is wrong, and not itself.
+    """
 
     before: str
     found: str
     message: str
     hint: str
+    back: int = 0
 
 
 _NAME = r"(IF NOT EXISTS )?\S+( \. \S+)*"
@@ -22,7 +26,7 @@ _INTO_ICEBERG = "INTO ICEBERG CATALOG CONNECTION name (NAMESPACE = '…', TABLE 
 _FROM_SYSTEM = "FROM KAFKA CONNECTION name (TOPIC = '…') or FROM FILES (PATH = '…')"
 
 _CHARACTERS = (
-    Habit(".*", "`.*", "backticks are no quotes", 'Write the name as it is, or in double quotes: "name".'),
+    Habit(".*", r"` \S+ `|`", "backticks are no quotes", "Write a name as it is or in double quotes, a string as '…'."),
     Habit(".*", "#|//", '"{0}" begins no comment', "Begin comments with --."),
     Habit(
         ".*", r"{ [{%]", "a template is not filled in",
@@ -30,7 +34,7 @@ _CHARACTERS = (
     ),
     Habit(".*", r'{ (["\'}]|\S+ :)', "options are not JSON", "Write them in brackets: (NAME = 'value', …)."),
     Habit(
-        ".*", r": ['\"\w]\S*", "a variable has no value", "Give it one on the command line: sinkql exec -v name=value."
+        ".*", r":~ \S+", "a variable has no value", "Give it one on the command line: sinkql exec -v name=value."
     ),
 )  # fmt: skip
 
@@ -68,7 +72,11 @@ _CREATE = (
         "Use CREATE SOURCE for what is read, CREATE MATERIALIZED VIEW for what is computed from it.",
     ),
     Habit(
-        "CREATE( OR (REPLACE|REFRESH))?", "(STREAMING|LIVE|DYNAMIC)( LIVE)? (TABLE|VIEW)", "there is no {0} to create",
+        "CREATE OR", "REFRESH( \\S+)( TABLE| VIEW)?", "there is no {0} to create",
+        "Use CREATE MATERIALIZED VIEW name AS SELECT …: it is kept up to date.",
+    ),
+    Habit(
+        "CREATE( OR REPLACE)?", "(STREAMING|LIVE|DYNAMIC)( LIVE)? (TABLE|VIEW)", "there is no {0} to create",
         "Use CREATE MATERIALIZED VIEW name AS SELECT …: it is kept up to date.",
     ),
     Habit(
@@ -76,7 +84,7 @@ _CREATE = (
         "Use CREATE SOURCE name (…) FROM FILES (PATH = '…').",
     ),
     Habit(
-        "CREATE( OR REPLACE)?", "(UNLOGGED|TRANSIENT|GLOBAL|VIRTUAL)( \\S+)?", "{0} is not known here",
+        "CREATE( OR REPLACE)?", "UNLOGGED|TRANSIENT|GLOBAL|VIRTUAL", "{0} is not known here",
         "Leave the word out.",
     ),
     Habit(
@@ -92,8 +100,8 @@ _CREATE = (
         "Use CREATE MATERIALIZED VIEW: it needs no index to be up to date.",
     ),
     Habit(
-        "CREATE INDEX CONCURRENTLY.*", r"\S+", "indexes are not supported",
-        "Use CREATE MATERIALIZED VIEW: it needs no index to be up to date.",
+        "CREATE INDEX CONCURRENTLY", r"\S+", "indexes are not supported",
+        "Use CREATE MATERIALIZED VIEW: it needs no index to be up to date.", back=1,
     ),
     Habit(
         "CREATE( OR REPLACE)?", "CATALOG|SERVER|STAGE|STORAGE INTEGRATION|INTEGRATION|EXTERNAL CATALOG",
@@ -109,12 +117,8 @@ _CREATE = (
         "there is no {0} to create", "Leave it out; use sources, views and sinks.",
     ),
     Habit(
-        "CREATE", "OR REPLACE (SINK|SOURCE|CONNECTION|SECRET|CLUSTER|TABLE|SCHEMA|DATABASE)", "OR REPLACE is for views",
-        "Leave OR REPLACE out, and DROP the item before if it is there.",
-    ),
-    Habit(
         "CREATE OR REPLACE", "SINK|SOURCE|CONNECTION|SECRET|CLUSTER|TABLE|SCHEMA|DATABASE", "OR REPLACE is for views",
-        "Leave OR REPLACE out, and write DROP {0} IF EXISTS name; before it.",
+        "Leave OR REPLACE out, and write DROP {0} IF EXISTS name; before it.", back=2,
     ),
     Habit(
         f"CREATE SECRET {_NAME}", "WITH|\\(", "a secret has no options", "Write CREATE SECRET name AS env_var('NAME').",
@@ -142,6 +146,10 @@ _SOURCES = (
         "CREATE SOURCE .*FROM FILES( CONNECTION \\S+)?", "'", "the options of files stand in brackets",
         "Write FROM FILES (PATH = '…').",
     ),
+    Habit(
+        "CREATE SOURCE .*GENERATOR", r"\(|FOR|FORMAT", "the load generator has no name",
+        "Write LOAD GENERATOR COUNTER, or another one.",
+    ),
     Habit("CREATE SOURCE .*FROM", "'", "a source names its system after FROM", "Write FROM FILES (PATH = '…')."),
     Habit(
         "CREATE .*FORMAT", "PLAIN", "there is no FORMAT PLAIN ENCODE …",
@@ -153,8 +161,8 @@ _SOURCES = (
     ),
     Habit("CREATE .*FORMAT .*", "ENCODE", "there is no FORMAT … ENCODE", "Write FORMAT JSON."),
     Habit(
-        "CREATE (SOURCE|TABLE) .*[(,] WATERMARK", "FOR", "there are no watermarks",
-        "Leave WATERMARK out: results are exact without it.",
+        "CREATE (SOURCE|TABLE) .*[(,] WATERMARK FOR", r"\S+", "there are no watermarks",
+        "Leave WATERMARK out: results are exact without it.", back=2,
     ),
     Habit(
         "CREATE SOURCE .*", "(PRIMARY )?KEY(?! FORMAT)", "a source's key stands behind its columns",
@@ -169,7 +177,7 @@ _SOURCES = (
         "a source's column has a name and a type", "Leave {0} out; compute in a view: CREATE VIEW v AS SELECT ….",
     ),
     Habit(
-        "CREATE (SOURCE|TABLE) .*(STRUCT|ARRAY|MAP|ROW)", "<|\\(", "there is no such nested type",
+        "CREATE (SOURCE|TABLE) .*(STRUCT|ARRAY|MAP|ROW)( [<(])?", r"<|\(|\w+", "there is no such nested type",
         "Give the column the type jsonb, and take its parts in a view: data->>'name'.",
     ),
 )  # fmt: skip
@@ -184,7 +192,7 @@ _TABLES = (
         f"A sink makes the table: CREATE SINK name FROM relation {_INTO_ICEBERG}.",
     ),
     Habit(
-        f"CREATE( TEMP| TEMPORARY)? TABLE {_NAME}.*", "AS( SELECT| \\()?", "a table is not made from a query",
+        f"CREATE( TEMP| TEMPORARY)? TABLE {_NAME}.*", "AS", "a table is not made from a query",
         "Use CREATE MATERIALIZED VIEW name AS SELECT ….",
     ),
     Habit(
@@ -198,12 +206,30 @@ _TABLES = (
         _NO_CLAUSE, "Leave {0} out; options of a sink stand in WITH (…) at its end.",
     ),
     Habit(
-        "CREATE TABLE .*", "AUTO_INCREMENT|AUTOINCREMENT|IDENTITY|GENERATED|ON (UPDATE|DELETE)|INDEX|FULLTEXT",
+        "CREATE (TABLE|SOURCE) .*", "AUTO_INCREMENT|AUTOINCREMENT|IDENTITY|GENERATED|ON (UPDATE|DELETE)|INDEX|FULLTEXT",
         "{0} is not known here", "Leave it out; give the values in INSERT.",
     ),
     Habit(
         "INSERT .*", "ON (CONFLICT|DUPLICATE)( \\S+)?|RETURNING", _NO_CLAUSE,
         "Leave {0} out; DELETE or UPDATE the row before, or use a sink with KEY (…) MODE UPSERT.",
+    ),
+)  # fmt: skip
+
+_VIEWS = (
+    Habit(
+        r"CREATE .*\S", "IF( NOT)? EXISTS", "{0} stands before the name", "Write CREATE … {0} name.",
+    ),
+    Habit(
+        f"CREATE (OR REPLACE )?(TEMP |TEMPORARY )?VIEW {_NAME}( \\(.*\\))?", "IN( CLUSTER)?",
+        "a plain view runs in no cluster", "Write CREATE MATERIALIZED VIEW, or leave IN CLUSTER out.",
+    ),
+    Habit(
+        r"CREATE SOURCE .*FROM FILES .*\)", r"\(", "the columns stand behind the source's name",
+        "Write CREATE SOURCE name (column type, …) FROM FILES (PATH = '…').",
+    ),
+    Habit(
+        f"CREATE (OR REPLACE )?((TEMP |TEMPORARY )?VIEW|MATERIALIZED VIEW) {_NAME} \\(", "SELECT|WITH|VALUES",
+        "AS is missing before the query", "Write AS before the bracket: CREATE VIEW name AS (SELECT …).",
     ),
 )  # fmt: skip
 
@@ -237,14 +263,18 @@ _SINKS = (
     ),
     Habit("CREATE SINK .*MODE", "'", "a mode is not in quotes", "Write MODE UPSERT with a KEY (…), or MODE APPEND."),
     Habit(
+        "CREATE SINK .*", "(FORCE_)?APPEND_ONLY|TYPE", "there is no clause {0}",
+        "Write MODE APPEND, or KEY (…) MODE UPSERT.",
+    ),
+    Habit(
         "CREATE SINK .*", "WHERE|SELECT|GROUP BY", "a sink writes a relation as it is",
         "Filter and compute in CREATE MATERIALIZED VIEW v AS SELECT …, and sink FROM v.",
     ),
     Habit(
-        "CREATE SINK .*", "TRIGGER|EVERY|CHECKPOINT|COMMIT|REFRESH", _NO_CLAUSE,
+        "CREATE SINK .*(?<! WITH)", "TRIGGER|EVERY|CHECKPOINT|COMMIT|REFRESH", _NO_CLAUSE,
         "Write WITH (COMMIT INTERVAL = '10s') at the sink's end.",
     ),
 )  # fmt: skip
 
-HABITS = (*_CHARACTERS, *_STATEMENTS, *_CREATE, *_SOURCES, *_TABLES, *_SINKS)
+HABITS = (*_CHARACTERS, *_STATEMENTS, *_CREATE, *_SOURCES, *_TABLES, *_VIEWS, *_SINKS)
 """All forms; the first that fits is told."""

@@ -13,6 +13,7 @@ _HINTS = {
     "“”„‟″«»": "Write straight quotes: ' around strings, \" around names.",
     "–—−‐‑‒": "Write - (and -- for a comment).",
     "，；（）＝": "Write the character of ASCII that looks like it.",
+    "$": "Write the value, or :name and sinkql exec -v name=value.",
     "\\": "Commands with a backslash are for the shell: run sinkql shell, or use SHOW, as in SHOW SOURCES.",
 }
 _ODD = re.compile(f"[{words.ODD_CHARACTERS}]")

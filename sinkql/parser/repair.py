@@ -105,7 +105,7 @@ def _changes(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> Iterato
     found = lexemes[place]
     ended = found.kind in ("END", ";")
     if not ended:
-        yield _change(3, place, 1, (), lexemes)
+        yield _change(_removal_cost(lexemes, place), place, 1, (), lexemes)
     if place and lexemes[place - 1].kind in (",", "(", ")", "=", "."):
         yield _change(3.2, place - 1, 1, (), lexemes)
     expected = reading.expected(place)
@@ -124,6 +124,8 @@ def _changes(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> Iterato
         yield _change(4.5, place, 0, (keyword, "name"), lexemes)
         if not ended:
             yield _change(4.0, place, 1, (keyword,), lexemes)
+    if place and lexemes[place - 1].keyword in grammar.keywords() and "NAME" in reading.expected(place - 1):
+        yield _change(3.2, place - 1, 0, ("name",), lexemes)  # the keyword was taken for the name that is missing
     if "NAME" in expected:
         yield _change(3.8, place, 0, ("name",), lexemes)
         if found.keyword in words.RESERVED:
@@ -133,6 +135,12 @@ def _changes(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> Iterato
     yield from _respelled(lexemes, place, reading)
     if "LPAR" in expected and not ended:
         yield from _bracketed(lexemes, place)
+
+
+def _removal_cost(lexemes: Sequence[Lexeme], place: int) -> float:
+    found = lexemes[place]
+    doubled = place and found.text.upper() == lexemes[place - 1].text.upper()
+    return 2.8 if doubled or found.kind not in ("WORD", "STRING", "QUOTED", "NUMBER") else 3.95
 
 
 def _keyword_cost(keyword: str, expected: frozenset[str]) -> float:

@@ -108,7 +108,7 @@ def _is_of_secret(statement: Sequence[Lexeme]) -> bool:
 def _says_secret(lexeme: Lexeme) -> bool:
     if lexeme.keyword == "SECRET":
         return True
-    return lexeme.keyword not in grammar.keywords() and nearest(lexeme.text, ["SECRET"]) is not None
+    return lexeme.keyword not in grammar.keywords() and nearest(lexeme.text, ["SECRET"], cutoff=0.75) is not None
 
 
 def _options(statement: Sequence[Lexeme]) -> Iterator[list[Lexeme]]:

@@ -17,9 +17,10 @@ from sinkql.planner.expressions_json import number_text
 from sinkql.planner.expressions_literal import coerced, number, untyped, untyped_null
 from sinkql.planner.expressions_predicate import HANDLERS as PREDICATES
 from sinkql.planner.expressions_predicate import negated
-from sinkql.planner.expressions_refusal import unsupported
+from sinkql.planner.expressions_refusal import unknown_type, unsupported
 from sinkql.planner.expressions_typed import AND, ATOM, OR, Typed, form
-from sinkql.planner.query_syntax import Syntax, string_value
+from sinkql.planner.query_string import string_value
+from sinkql.planner.query_syntax import Syntax
 
 Handler = Callable[["Translator", Any], Typed]
 
@@ -177,9 +178,9 @@ def _cast(t: Translator, node: Any) -> Typed:
     try:
         found = types.parse_type_name(written)
     except ValueError as mistake:
-        raise SinkqlError("SQ2223", str(mistake), t.span(target)) from None
+        raise SinkqlError("SQ2223", str(mistake), t.span(target), hint="Write numeric(38, 10).") from None
     if found is None:
-        raise SinkqlError("SQ2223", f'type "{written}" is not supported', t.span(target))
+        raise unknown_type(written, t.span(target))
     value = number_text(t, node.this, found[0]) or t.translate(node.this)
     return cast(value, found[0], t.span(node), length=found[1])
 

@@ -39,7 +39,10 @@ def _comparison(operator: str) -> Handler:
         for side in (left, right):
             if type(side) in _COMPARISONS:
                 message = "a comparison of a comparison needs parentheses"
-                raise SinkqlError("SQ2215", message, t.span(node), hint="Write (a < b) = c, or a < b AND b < c.")
+                hint = "Write (a < b) = c, or a < b AND b < c."
+                if node.find(exp.DPipe) is not None:
+                    hint = "Write OR between conditions; || joins texts."
+                raise SinkqlError("SQ2215", message, t.span(node), hint=hint)
         if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
             return _rows(t, operator, left, right, t.span(node))
         if isinstance(right, (exp.Any, exp.All)):

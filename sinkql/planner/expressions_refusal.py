@@ -7,7 +7,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from sinkql.connector.type_hint import type_hint
 from sinkql.errors import SinkqlError, Span
+from sinkql.planner import types
 
 
 def unsupported(node: Any, span: Span, part: str | None = None) -> SinkqlError:
@@ -18,6 +20,12 @@ def unsupported(node: Any, span: Span, part: str | None = None) -> SinkqlError:
         return SinkqlError(special[0], special[1], span, hint=hint)
     shown = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).lower()
     return SinkqlError("SQ2215", f"this expression is not supported: {shown}{f' with {part}' if part else ''}", span)
+
+
+def unknown_type(written: str, span: Span) -> SinkqlError:
+    """Make the error for a type that a cast cannot have."""
+    hint = type_hint(written, types.known, "Use a type of Postgres, as in value::text.")
+    return SinkqlError("SQ2223", f'type "{written}" is not supported', span, hint=hint)
 
 
 _HINTS = {"SQ2217": "Let the source carry the time as a column."}
@@ -36,5 +44,11 @@ _REASONS: dict[type, tuple[str, ...]] = {
     exp.Localtimestamp: ("SQ2217", "localtimestamp is volatile: a view's rows are a function of its inputs' rows"),
     exp.Array: ("SQ2214", "arrays are not supported yet outside of = ANY(ARRAY[…])"),
     exp.Tuple: ("SQ2214", "rows are not supported here"),
+    exp.Placeholder: (
+        "SQ2215",
+        "a variable has no value",
+        "Give it one on the command line: sinkql exec -v name=value.",
+    ),
+    exp.Parameter: ("SQ2215", "a parameter has no value", "Write the value, or :name and sinkql exec -v name=value."),
     exp.Star: ("SQ2215", "* does not stand for a value here"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.errors import SinkqlError, Span
 from sinkql.planner import (
     functions_condition,
     functions_json,
@@ -16,6 +16,7 @@ from sinkql.planner import (
 )  # fmt: skip
 from sinkql.planner.expressions_literal import coerced
 from sinkql.planner.expressions_typed import Typed, form
+from sinkql.planner.functions_elsewhere import function_hint
 from sinkql.planner.functions_overload import Handler, Overload
 
 OVERLOADS: Mapping[str, tuple[Overload, ...]] = {
@@ -76,8 +77,7 @@ def check(name: str, span: Span) -> None:
     if name in _REASONS:
         raise SinkqlError("SQ2214", f"{name}() has no exact form: {_REASONS[name]}", span)
     if name not in HANDLERS and name not in OVERLOADS:
-        close = nearest(name, (*OVERLOADS, *HANDLERS, *AGGREGATES))
-        hint = f"Did you mean {close}()?" if close else "Materialize's function may not be supported yet."
+        hint = function_hint(name, (*OVERLOADS, *HANDLERS, *AGGREGATES))
         raise SinkqlError("SQ2210", f'function "{name}" is not known', span, hint=hint)
 
 

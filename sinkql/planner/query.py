@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, nearest
+from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.planner import query_relation, types
 from sinkql.planner.name import short_name, split_name
 from sinkql.planner.query_scope import Scope, identifier
@@ -96,9 +96,27 @@ class Planner:
         if from_ is None and self.once is not None:
             return plan_select(self.syntax, node, query_relation.ONE, Scope((), (), self.once))
         if from_ is None:
-            raise self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
+            raise self._without_from(node)
         relation, scope = self._from(from_.this, named)
         return plan_select(self.syntax, node, relation, scope)
+
+    def _without_from(self, node: Any) -> SinkqlError:
+        """Return the error for a SELECT without FROM: the last name without AS may be what it should read."""
+        last = node.expressions[-1] if node.expressions else node
+        named = last.args.get("alias") if isinstance(last, exp.Alias) else None
+        relations = {full.split(".")[-1] for kind in _RELATIONS for full in self.catalog.names(kind)}
+        if named is not None and identifier(named) in relations:
+            place = Span(named.meta["start"], named.meta["end"] + 1).shifted(self.syntax.offset)
+            hint = f"Write FROM before {identifier(named)}."
+            return SinkqlError("SQ2224", f'expected FROM, found "{identifier(named)}"', place, hint=hint)
+        clause = next((node.args[each] for each in ("where", "group", "having") if node.args.get(each)), None)
+        if clause is not None and any(column.find(exp.Column) for column in node.expressions):
+            below = self.syntax.span(clause).start - self.syntax.offset
+            start = self.syntax.text.upper().rfind(clause.key.upper(), 0, below)
+            place = Span(start, start + len(clause.key)).shifted(self.syntax.offset)
+            hint = f"Write FROM and a relation before {clause.key.upper()}."
+            return SinkqlError("SQ2224", f"expected FROM, found {clause.key.upper()}", place, hint=hint)
+        return self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
 
     def _union(self, node: Any, named: _Named) -> logical.Relation:
         left, right = self.plan(node.this, named), self.plan(node.expression, named)
@@ -133,7 +151,12 @@ class Planner:
             item = replace(item, shape=sink_shape(item))
         elif not isinstance(item, logical.Source | logical.View):
             kind = type(item).__name__.lower()
-            raise SinkqlError("SQ2203", f'{kind} "{name.text}" has no rows to select from', name.span)
+            raise SinkqlError(
+                "SQ2203",
+                f'{kind} "{name.text}" has no rows to select from',
+                name.span,
+                hint="Select from a source or view.",
+            )
         self.dependencies.setdefault(full)
         return logical.Get(full, item.shape), (split_name(full),)
 

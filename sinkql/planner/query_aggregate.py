@@ -21,7 +21,7 @@ from sinkql.planner.expressions import Translator
 from sinkql.planner.expressions_literal import coerced
 from sinkql.planner.expressions_operator import wide
 from sinkql.planner.expressions_typed import Typed, check_scale, column, form, settled
-from sinkql.planner.query_scope import Groups, RowContext, Scope, identifier, qualifier
+from sinkql.planner.query_scope import Groups, RowContext, Scope, identifier, resolved
 from sinkql.planner.query_syntax import Syntax
 
 _INFINITY = "double('Infinity')"
@@ -70,7 +70,7 @@ class GroupContext:
         self.calls = calls
 
     def column(self, node: Any, span: Span) -> Typed:
-        value = self.scope.resolve(identifier(node.this), qualifier(node), span)
+        value = resolved(self.scope, node, span)
         found = self.groups.find(value, span)
         if found is None:
             message = f'column "{identifier(node.this)}" must stand in GROUP BY or inside an aggregate'

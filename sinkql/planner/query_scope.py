@@ -63,6 +63,16 @@ def qualifier(node: Any) -> tuple[str, ...]:
     return tuple(identifier(part) for part in parts if part is not None)
 
 
+def resolved(scope: Scope, node: Any, span: Span) -> Typed:
+    """Return the column that a node names; the hint for an unknown one in double quotes is that it may be a string."""
+    try:
+        return scope.resolve(identifier(node.this), qualifier(node), span)
+    except SinkqlError as error:
+        if error.code == "SQ2204" and node.this.args.get("quoted") and (error.hint or "").startswith("The columns"):
+            error.hint = f"Write '{node.this.this}' for a string; double quotes are for names."
+        raise
+
+
 class RowContext:
     """Names in WHERE, in GROUP BY, inside an aggregate, and in a SELECT without aggregates."""
 
@@ -71,7 +81,7 @@ class RowContext:
         self.where = where
 
     def column(self, node: Any, span: Span) -> Typed:
-        return self.scope.resolve(identifier(node.this), qualifier(node), span)
+        return resolved(self.scope, node, span)
 
     def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
         message = f"aggregate {str(node.this).lower()}() cannot stand in {self.where}"

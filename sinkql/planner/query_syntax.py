@@ -21,6 +21,7 @@ from sqlglot.tokens import TokenType
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
+from sinkql.planner.query_complaint import complaint
 
 _RANGE = "range"
 _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -106,6 +107,37 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
             _widen(this, self._prev.end, self._prev.end + 1)  # a call ends before its FILTER or OVER
         return super()._parse_window(this, alias)
 
+    def _parse_between(self, this: Any) -> Any:
+        symmetric = True if self._match_text_seq("SYMMETRIC") else None
+        if symmetric is None and self._match_text_seq("ASYMMETRIC"):
+            symmetric = False
+        low = self._parse_bitwise()
+        if not self._match(TokenType.AND):
+            self.raise_error("Expected AND")  # which sqlglot does not ask for
+        return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise(), symmetric=symmetric))
+
+    def _parse_case(self) -> Any:
+        if self._match(TokenType.DOT, advance=False):
+            return super()._parse_case()
+        operand, ifs, default = self._parse_disjunction(), [], None
+        while self._match(TokenType.WHEN):
+            condition = self._parse_disjunction()
+            if not self._match(TokenType.THEN):
+                self.raise_error("Expected THEN")  # which sqlglot does not ask for
+            ifs.append(self.expression(exp.If(this=condition, true=self._parse_disjunction())))
+        if self._match(TokenType.ELSE):
+            default = self._parse_disjunction()
+        if not self._match(TokenType.END):
+            self.raise_error("Expected END")
+        return self.expression(exp.Case(this=operand, ifs=ifs, default=default))
+
+    def _parse_primary(self, *args: Any, **kwargs: Any) -> Any:
+        first, second = self._curr, self._next
+        strings = first and second and first.token_type == second.token_type == TokenType.STRING
+        if strings and "\n" not in self.sql[first.end + 1 : second.start]:
+            self.raise_error("Unexpected", second)  # strings go on in another line, not in the same
+        return super()._parse_primary(*args, **kwargs)
+
     def _unit(self) -> str | None:
         if not self._curr or self._curr.text.upper() not in _UNITS:
             return None
@@ -140,6 +172,8 @@ class _SinkqlQuery(Postgres):  # type: ignore[misc]  # sqlglot publishes no type
 
 
 _DIALECT = _SinkqlQuery()
+_ORDERED = ("where", "group", "having", "order", "limit", "offset")
+_WANTED = {")": '")"', "(": '"("', "table name": "a relation", "END after CASE": "END"}
 KEYWORDS = frozenset(word for word in Postgres.Tokenizer.KEYWORDS if word.isalpha())
 
 
@@ -165,11 +199,13 @@ class Syntax:
 def parse(query: ast.Query) -> Syntax:
     """Parse a SELECT; raises SinkqlError (SQ2201) where it is not one."""
     text, offset = query.text, query.span.start
+    tokens: list[Any] = []
     try:
         tokens = _DIALECT.tokenize(text)
-        trees = _Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT).parse(tokens, text)
+        _refuse_braces(tokens)
+        trees = _read(tokens, text)
     except _MistakeError as mistake:
-        raise _syntax_error(mistake, text, offset) from None
+        raise _syntax_error(mistake, tokens, text, offset) from None
     except TokenError as mistake:
         start = getattr(mistake, "end", None) or len(text)
         raise SinkqlError(
@@ -179,22 +215,60 @@ def parse(query: ast.Query) -> Syntax:
         raise SinkqlError("SQ2209", "the query is nested too deeply", query.span) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
         raise SinkqlError("SQ2201", "expected a SELECT", Span(offset, offset + max(1, len(text.split(None, 1)[0]))))
-    _spread(trees[0])
     return Syntax(trees[0], text, offset)
 
 
-def _syntax_error(mistake: _MistakeError, text: str, offset: int) -> SinkqlError:
-    token, message = mistake.token, str(mistake)
-    found = f'"{token.text}"' if token else "end of query"
-    span = (
-        Span(offset + token.start, offset + token.end + 1)
-        if token
-        else Span(offset + len(text), offset + len(text) + 1)
-    )
-    expected = re.match(r"Expect(?:ing|ed) (.+?)(?: but got .*)?$", message, re.DOTALL)
-    if expected:
-        return SinkqlError("SQ2201", f"expected {expected[1]}, found {found}", span)
-    return SinkqlError("SQ2201", f"unexpected {found}", span)
+def _read(tokens: list[Any], text: str) -> list[Any]:
+    trees = _Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT).parse(tokens, text)
+    for tree in trees:
+        if tree is not None:
+            _spread(tree)
+            for select in tree.find_all(exp.Select):
+                _check_order(select, tokens)
+    return list(trees)
+
+
+def _check_order(select: Any, tokens: list[Any]) -> None:
+    """Refuse clauses in another order than that of SQL, which sqlglot takes in any."""
+    before = None
+    for name in _ORDERED:
+        clause = select.args.get(name)
+        if clause is None or _RANGE not in clause.meta:
+            continue
+        if before is not None and clause.meta[_RANGE][0] < before.meta[_RANGE][0]:
+            raise _MistakeError("Unexpected", _keyword(before, tokens))
+        before = clause
+
+
+def _keyword(clause: Any, tokens: list[Any]) -> Any:
+    """Return the token that a clause begins with: its range may begin behind it."""
+    word = clause.key.upper()
+    start = clause.meta[_RANGE][0]
+    return [each for each in tokens if each.start <= start and each.text.upper().startswith(word)][-1]
+
+
+def _refuse_braces(tokens: list[Any]) -> None:
+    brace = next((each for each in tokens if each.token_type == TokenType.L_BRACE), None)
+    if brace is not None:
+        raise _MistakeError("Unexpected", brace)  # which sqlglot takes for a struct
+
+
+def _syntax_error(mistake: _MistakeError, tokens: list[Any], text: str, offset: int) -> SinkqlError:
+    stuck = tokens.index(mistake.token) if mistake.token else len(tokens)
+    expected = re.match(r"Expect(?:ing|ed) (.+?)(?: but got .*)?$", str(mistake), re.DOTALL)
+    wanted = None if expected is None else _WANTED.get(expected[1], expected[1])
+    return complaint(tokens, stuck, text, offset, expected=wanted, attempt=_attempt)
+
+
+def _attempt(text: str) -> int | None:
+    """Return where a text is no query, None if it is one."""
+    try:
+        trees = _read(_DIALECT.tokenize(text), text)
+    except _MistakeError as mistake:
+        return int(mistake.token.start) if mistake.token else len(text)
+    except (TokenError, RecursionError):
+        return 0
+    return None if len(trees) == 1 and isinstance(trees[0], exp.Query | exp.Values) else 0
 
 
 def _spread(root: Any) -> None:
@@ -206,26 +280,3 @@ def _spread(root: Any) -> None:
         own = node._meta.get(_RANGE) if node._meta else None
         if own is not None and node.parent is not None:
             _widen(node.parent, *own)
-
-
-_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))|''", re.DOTALL)
-
-
-def string_value(syntax: Syntax, node: Any) -> str | None:
-    """Return the value of a string literal as it was written, '…' or E'…'; None for any other node or form."""
-    written = syntax.written(node)
-    if isinstance(node, exp.Literal) and node.is_string and written.startswith("'"):
-        return written[1:-1].replace("''", "'")
-    if isinstance(node, exp.ByteString) and written[:2].upper() == "E'":
-        return _ESCAPE.sub(_unescape, written[2:-1])
-    return None
-
-
-def _unescape(match: re.Match[str]) -> str:
-    if match[0] == "''":
-        return "'"
-    code = match[1] or match[2] or match[3]
-    if code:
-        return chr(int(code, 16))
-    return chr(int(match[4], 8)) if match[4] else _ESCAPES.get(match[5], match[5])

@@ -50,7 +50,7 @@ def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str
 
 def unknown_setting(name: str, span: Span | None) -> SinkqlError:
     """Return the error for a setting that does not exist."""
-    near = nearest(name, tuple(DEFAULTS))
+    near = nearest(name, tuple(DEFAULTS), cutoff=0.7)
     hint = f"Did you mean {near}?" if near else f"The settings are {', '.join(DEFAULTS)}."
     return SinkqlError("SQ2630", f'there is no setting "{name}"', span, hint=hint)
 

@@ -114,7 +114,6 @@ class Session:
                 | ast.CreateDatabase()
                 | ast.CreateSchema()
                 | ast.CreateTable()
-                | ast.CreateTableFrom()
                 | ast.CreateIndex()
             ):
                 return create(statement, self.catalog)

@@ -9,7 +9,7 @@ from sinkql.catalog.query import ON_PATH, Table, select
 from sinkql.catalog.store import Catalog
 from sinkql.catalog.system import RELATIONS, relation_id
 from sinkql.catalog.system.place import SYSTEM_SCHEMAS
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.parser import parse
 from sinkql.planner.later import check_kind
 from sinkql.planner.name import find, split_name
@@ -20,6 +20,8 @@ from sinkql.session.result import Result
 
 _ANY = "any"
 _RELATIONS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
+
+_SHOWABLE = tuple(kind.lower() for kind in LISTINGS)
 
 
 def show(statement: ast.Show, catalog: Catalog) -> Result:
@@ -128,6 +130,10 @@ def show_variable(statement: ast.ShowVariable, catalog: Catalog) -> Result:
         return Result("SHOW", columns=("name", "setting"), rows=rows)
     name = statement.name.value
     if name not in DEFAULTS:
+        near = nearest(name, _SHOWABLE, cutoff=0.75)
+        if near is not None:
+            hint = f"Write SHOW {near.upper()}."
+            raise SinkqlError("SQ2630", f'there is no setting "{name}"', statement.name.span, hint=hint)
         raise unknown_setting(name, statement.name.span)
     return Result("SHOW", columns=(name,), rows=((catalog.plans.setting(name),),))
 

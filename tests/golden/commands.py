@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from golden import planning, running, syntax
+from golden import broken, planning, running, syntax
+from sinkql.session import Session
 
 Command = Callable[["GoldenFile", str, str], str]
 
@@ -25,12 +26,21 @@ class GoldenFile:
     things: dict[str, object] = field(default_factory=dict)
 
 
+def _broken(file: GoldenFile, argument: str, text: str) -> str:
+    session = file.things.get("session")
+    if session is None:
+        session = file.things["session"] = broken.prepared(file.folder)
+    assert isinstance(session, Session)
+    return broken.show(session, argument, text)
+
+
 COMMANDS: dict[str, Command] = {
     "exec": lambda file, argument, text: planning.execute(text, planning.catalog_of(file.things, argument)),
     "plan": lambda file, argument, text: planning.plan(text, planning.catalog_of(file.things)),
     "purify": lambda file, argument, text: planning.purify(text, planning.catalog_of(file.things)),
     "job": lambda file, argument, text: planning.job(text, planning.catalog_of(file.things)),
     "session": lambda file, argument, text: running.session(text, file.folder),
+    "broken": _broken,
     "parse": lambda file, argument, text: syntax.parse(text),
     "print": lambda file, argument, text: syntax.print_sql(text, redacted=argument == "redacted"),
 }

@@ -12,14 +12,6 @@ from sinkql.connectors.aws.store import open_store
 connector = Connector(
     "aws",
     connections=(
-        ConnectionKind(
-            "AWS",
-            plan,
-            store=open_store,
-            owner=OWNER,
-            options=labels(AwsOptions),
-            fixed=("ENDPOINT",),
-            takes=AwsOptions,
-        ),
+        ConnectionKind("AWS", plan, store=open_store, owner=OWNER, options=labels(AwsOptions), fixed=("ENDPOINT",)),
     ),
 )

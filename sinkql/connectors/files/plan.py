@@ -9,6 +9,7 @@ from typing import Any, Literal
 from sinkql import ast, logical
 from sinkql.connector.options import bind, option_span
 from sinkql.connector.plan import Planning, SourcePlan
+from sinkql.connector.type_hint import type_hint
 from sinkql.connector.types import column_type
 from sinkql.errors import SinkqlError, Span
 
@@ -145,6 +146,12 @@ def _check_names(names: tuple[ast.Ident, ...]) -> None:
         seen.add(name.value)
 
 
+_TYPES = (
+    "Use boolean, smallint, integer, bigint, real, double precision, numeric(p, s), date, time, timestamp, "
+    "timestamptz, text, bytea, uuid or jsonb."
+)
+
+
 def _column(column: ast.ColumnDef) -> logical.Column:
     name = column.name.value
     if column.type is None:
@@ -155,8 +162,7 @@ def _column(column: ast.ColumnDef) -> logical.Column:
             "SQ2417",
             f'column "{name}" has a type that files sources do not have: {column.type.text}',
             column.type.span,
-            hint="Use boolean, smallint, integer, bigint, real, double precision, numeric(p, s), date, timestamp, "
-            "timestamptz, text, bytea, uuid or jsonb.",
+            hint=type_hint(column.type.text, lambda text: column_type(text) is not None, _TYPES),
         )
     return logical.Column(name, type_, not column.not_null)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -40,7 +40,7 @@ _ALLOWED = {
 class CatalogOptions:
     """The options of all catalog types; which ones a type has, `_ALLOWED` says."""
 
-    catalog_type: str = field(metadata={"choices": tuple(_ALLOWED)})
+    catalog_type: str
     url: str | None = None
     warehouse: str | None = None
     credential: logical.SecretText | None = None
@@ -99,11 +99,12 @@ def _check_type(checked: _Checked) -> None:
     if checked.type in TYPES:
         return
     near = nearest(checked.type, TYPES)
-    raise checked.error(
+    written = next(option for option in checked.statement.options if option.name == "CATALOG TYPE")
+    raise SinkqlError(
         "SQ2520",
         f'there is no catalog type "{checked.options.catalog_type}"',
-        "CATALOG TYPE",
-        f"Did you mean '{near}'?" if near else f"The types are {', '.join(TYPES)}.",
+        written.value.span if written.value is not None else written.span,
+        hint=f"Did you mean '{near}'?" if near else f"The types are {', '.join(TYPES)}.",
     )
 
 
