@@ -1,0 +1,112 @@
+"""Several processes change one table at once; one is killed in the middle of a statement."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinkql import physical
+from sinkql.codegen import lower_relation
+from sinkql.connector.stream import Context, Tally
+from sinkql.connectors.table.reader import TableReader
+from sinkql.errors import SinkqlError
+from sinkql.faults import VARIABLE
+from sinkql.session import Session
+
+_FORK = multiprocessing.get_context("fork")  # a process of its own, with all modules there already
+_MAKE = "CREATE TABLE t (id bigint PRIMARY KEY, name text NOT NULL)"
+
+
+def rows(session: Session, text: str) -> list[tuple[Any, ...]]:
+    return list(session.execute(text)[-1].rows)
+
+
+def log(session: Session) -> list[tuple[Any, ...]]:
+    """Return what the table's log adds up to, as a reader of it finds."""
+    session.catalog.refresh()
+    read = lower_relation(session.catalog.plans.item("materialize.public.t"), session.catalog.plans)  # type: ignore[arg-type]  # a source
+    assert isinstance(read, physical.Read)
+    context = Context("s", "s", Path(".sinkql/sinks/s").absolute(), str)
+    reader = TableReader.of(read, context)
+    found: Counter[tuple[Any, ...]] = Counter()
+    start = reader.initial(at_end=False)
+    for split in reader.splits(start, reader.target(start)):
+        for batch in reader.read(split, Tally()):
+            for *row, diff in zip(*batch.to_pydict().values(), strict=True):
+                found[tuple(row)] += diff
+    assert all(count >= 0 for count in found.values())
+    return sorted(found.elements())
+
+
+def insert_keys(first: int, done: Any) -> None:
+    """Insert every fourth key, each with a row of its own and one that another process inserts too; tell the kept."""
+    session = Session()
+    kept = []
+    for key in range(first, 200, 4):
+        try:
+            session.execute(f"INSERT INTO t VALUES ({key}, 'mine'), ({-(key // 2 + 1)}, 'shared')")
+            kept.append(key)
+        except SinkqlError as error:
+            if error.code != "SQ2420":
+                raise
+    done.put(kept)
+
+
+def test_four_processes_insert_each_key_once(session: Session) -> None:
+    session.execute(_MAKE)
+    done = _FORK.Queue()
+    started = [_FORK.Process(target=insert_keys, args=(first, done)) for first in range(4)]
+    for process in started:
+        process.start()
+    kept = [key for _ in started for key in done.get()]
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0] * 4
+    assert len(kept) == 100  # of each two that share a key one was first
+    assert {key // 2 for key in kept} == set(range(100))
+    found = rows(session, "SELECT id FROM t ORDER BY id")
+    assert found == sorted([(key,) for key in kept] + [(-key,) for key in range(1, 101)])
+    assert log(session) == sorted(rows(session, "SELECT * FROM t"))
+
+
+@pytest.mark.parametrize("point", ["table-rows", "table-changed", "table-committed"])
+def test_a_statement_that_is_killed_is_done_or_undone(session: Session, point: str) -> None:
+    session.execute(f"{_MAKE}; INSERT INTO t VALUES (1, 'old'), (2, 'old')")
+    for statement, done in (
+        ("INSERT INTO t VALUES (3, 'new'), (4, 'new')", [(1, "old"), (2, "old"), (3, "new"), (4, "new")]),
+        ("UPDATE t SET id = id + 10, name = 'newer' WHERE id = 1", [(2, "old"), (11, "newer")]),
+        ("DELETE FROM t", []),
+    ):
+        before = rows(session, "SELECT * FROM t ORDER BY id")
+        assert killed(statement, point) == -9
+        after = rows(session, "SELECT * FROM t ORDER BY id")
+        assert after == (done if point == "table-committed" else before)
+        assert log(session) == after
+        session.execute("DELETE FROM t WHERE id IN (3, 4); INSERT INTO t VALUES (99, 'goes on')")
+        session.execute("DELETE FROM t WHERE id = 99")
+
+
+def killed(statement: str, point: str) -> int | None:
+    """Run a statement in a process that dies at a fault point; return how it ended."""
+    process = _FORK.Process(target=run, args=(statement, point))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def run(statement: str, point: str) -> None:
+    os.environ[VARIABLE] = f"{point}=kill"
+    Session().execute(statement)
+
+
+def test_a_drop_that_is_killed_takes_the_rows_away_at_the_next_start(session: Session) -> None:
+    session.execute(_MAKE)
+    (file,) = Path(".sinkql/tables").glob("*.db")
+    assert (killed("DROP TABLE t", "drop-clean"), file.exists()) == (-9, True)
+    Session()
+    assert not list(Path(".sinkql/tables").iterdir())
