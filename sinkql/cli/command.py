@@ -11,6 +11,7 @@ import click
 
 from sinkql.cli.opening import open_session as _session
 from sinkql.cli.output import Format, Output
+from sinkql.cli.preview import preview
 from sinkql.cli.secret import secret
 from sinkql.errors import SinkqlError
 from sinkql.shell.setting import FORMATS
@@ -62,6 +63,7 @@ def cli(context: click.Context, catalog: str | None, format_: Format) -> None:
     context.obj = (catalog, Output(format_))
 
 
+cli.add_command(preview)
 cli.add_command(secret)
 
 
