@@ -157,6 +157,7 @@ class _Compiler:
                 | ast.CreateDatabase()
                 | ast.CreateSchema()
                 | ast.CreateTable()
+                | ast.CreateTableFrom()
                 | ast.CreateIndex()
             ):
                 self.create(statement)

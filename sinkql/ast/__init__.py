@@ -3,6 +3,8 @@
 * `value`: names and the values that options take.
 * `part`: what statements are made of.
 * `table`: tables, indexes, and the statements that change rows.
+* `source`: sources, formats, and tables that are fed by a source.
+* `relation`: views and sinks.
 * `alter`: ALTER, and what it may do.
 * `statement`: all other statements, and the union of all.
 """
@@ -15,7 +17,6 @@ from sinkql.ast.alter import ApplyReplacement as ApplyReplacement
 from sinkql.ast.alter import ChangeConnection as ChangeConnection
 from sinkql.ast.alter import DropReferences as DropReferences
 from sinkql.ast.alter import OptionName as OptionName
-from sinkql.ast.alter import Reference as Reference
 from sinkql.ast.alter import RefreshReferences as RefreshReferences
 from sinkql.ast.alter import Rename as Rename
 from sinkql.ast.alter import ResetOptions as ResetOptions
@@ -30,9 +31,6 @@ from sinkql.ast.alter import Swap as Swap
 from sinkql.ast.part import Call as Call
 from sinkql.ast.part import ColumnConstraint as ColumnConstraint
 from sinkql.ast.part import ColumnDef as ColumnDef
-from sinkql.ast.part import Expression as Expression
-from sinkql.ast.part import Format as Format
-from sinkql.ast.part import Include as Include
 from sinkql.ast.part import Joined as Joined
 from sinkql.ast.part import Key as Key
 from sinkql.ast.part import Mode as Mode
@@ -40,6 +38,19 @@ from sinkql.ast.part import Query as Query
 from sinkql.ast.part import SecretValue as SecretValue
 from sinkql.ast.part import Transform as Transform
 from sinkql.ast.part import TypeName as TypeName
+from sinkql.ast.relation import CreateSink as CreateSink
+from sinkql.ast.relation import CreateView as CreateView
+from sinkql.ast.source import Check as Check
+from sinkql.ast.source import CheckInput as CheckInput
+from sinkql.ast.source import CreateSource as CreateSource
+from sinkql.ast.source import CreateTableFrom as CreateTableFrom
+from sinkql.ast.source import Format as Format
+from sinkql.ast.source import HeaderFilter as HeaderFilter
+from sinkql.ast.source import Include as Include
+from sinkql.ast.source import InlineErrors as InlineErrors
+from sinkql.ast.source import Reference as Reference
+from sinkql.ast.source import Schema as Schema
+from sinkql.ast.source import Subsources as Subsources
 from sinkql.ast.statement import AlterSystem as AlterSystem
 from sinkql.ast.statement import Change as Change
 from sinkql.ast.statement import CommentOn as CommentOn
@@ -49,9 +60,6 @@ from sinkql.ast.statement import CreateConnection as CreateConnection
 from sinkql.ast.statement import CreateDatabase as CreateDatabase
 from sinkql.ast.statement import CreateSchema as CreateSchema
 from sinkql.ast.statement import CreateSecret as CreateSecret
-from sinkql.ast.statement import CreateSink as CreateSink
-from sinkql.ast.statement import CreateSource as CreateSource
-from sinkql.ast.statement import CreateView as CreateView
 from sinkql.ast.statement import Drop as Drop
 from sinkql.ast.statement import Explain as Explain
 from sinkql.ast.statement import Explainee as Explainee
@@ -76,6 +84,8 @@ from sinkql.ast.table import TableConstraint as TableConstraint
 from sinkql.ast.table import Update as Update
 from sinkql.ast.value import Boolean as Boolean
 from sinkql.ast.value import Concat as Concat
+from sinkql.ast.value import Expression as Expression
+from sinkql.ast.value import Hex as Hex
 from sinkql.ast.value import Ident as Ident
 from sinkql.ast.value import Interval as Interval
 from sinkql.ast.value import Map as Map
@@ -84,6 +94,7 @@ from sinkql.ast.value import Name as Name
 from sinkql.ast.value import Null as Null
 from sinkql.ast.value import Number as Number
 from sinkql.ast.value import Option as Option
+from sinkql.ast.value import Phrase as Phrase
 from sinkql.ast.value import SecretRef as SecretRef
 from sinkql.ast.value import Sequence as Sequence
 from sinkql.ast.value import Text as Text

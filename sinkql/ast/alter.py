@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sinkql.ast.part import ColumnDef, SecretValue
+from sinkql.ast.source import Reference
 from sinkql.ast.value import Ident, Name, Option, at
 from sinkql.errors import Span
 
@@ -83,15 +84,6 @@ class ChangeConnection:
 
     actions: tuple[SetOptions | ResetOptions | RotateKeys, ...]
     validate: bool | None = None
-    span: Span = at()
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """Hold one upstream table, and the name it gets here."""
-
-    upstream: Name
-    name: Name | None = None
     span: Span = at()
 
 

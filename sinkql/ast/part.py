@@ -1,10 +1,10 @@
-"""The parts that statements are made of: columns, formats, keys, modes, queries."""
+"""The parts that statements are made of: columns, keys, modes, queries, secrets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql.ast.value import Ident, Name, Text, at
+from sinkql.ast.value import Expression, Ident, Name, Text, at
 from sinkql.errors import Span
 
 
@@ -19,14 +19,6 @@ class Query:
 @dataclass(frozen=True, slots=True)
 class TypeName:
     """Hold a data type as written, in lower case with single spaces."""
-
-    text: str
-    span: Span = at()
-
-
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """Hold the text of an expression (or a list of them) as written; spans in it start at `span.start`."""
 
     text: str
     span: Span = at()
@@ -54,28 +46,6 @@ class ColumnDef:
     not_null: bool = False
     collation: Name | None = None
     constraints: tuple[ColumnConstraint, ...] = ()
-    span: Span = at()
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """Hold `FORMAT JSON [ARRAY]` or `FORMAT CSV …`; `header` is true for WITH HEADER, `names` its column list."""
-
-    name: str
-    array: bool = False
-    header: bool = False
-    names: tuple[Ident, ...] = ()
-    column_count: int | None = None
-    delimiter: str | None = None
-    span: Span = at()
-
-
-@dataclass(frozen=True, slots=True)
-class Include:
-    """Hold one INCLUDE item: KEY, TIMESTAMP, PARTITION, OFFSET or HEADERS, and its alias."""
-
-    name: str
-    alias: Ident | None = None
     span: Span = at()
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sinkql.ast.alter import Alter
-from sinkql.ast.part import ColumnDef, Expression, Format, Include, Key, Mode, Query, SecretValue, Transform
+from sinkql.ast.part import Query, SecretValue
+from sinkql.ast.relation import CreateSink, CreateView
+from sinkql.ast.source import CreateSource, CreateTableFrom
 from sinkql.ast.table import CreateIndex, CreateTable, Delete, Insert, Update
-from sinkql.ast.value import Ident, Name, Option, Text, Value, at
+from sinkql.ast.value import Expression, Ident, Name, Option, Text, Value, at
 from sinkql.errors import Span
 
 
@@ -37,65 +39,8 @@ class CreateCluster:
     name: Ident
     options: tuple[Option, ...]
     if_not_exists: bool = False
+    features: tuple[Option, ...] = ()
     span: Span = at()
-
-
-@dataclass(frozen=True, slots=True)
-class CreateSource:
-    """Hold CREATE SOURCE; `kind` is FILES or LOAD GENERATOR, `generator` the latter's name in upper case."""
-
-    name: Name
-    kind: str
-    options: tuple[Option, ...] = ()
-    columns: tuple[ColumnDef, ...] = ()
-    primary_key: tuple[Ident, ...] = ()
-    cluster: Ident | None = None
-    connection: Name | None = None
-    generator: str | None = None
-    format: Format | None = None
-    include: tuple[Include, ...] = ()
-    envelope: str | None = None
-    with_options: tuple[Option, ...] = ()
-    if_not_exists: bool = False
-    span: Span = at()
-    kind_span: Span = at()
-
-
-@dataclass(frozen=True, slots=True)
-class CreateView:
-    """Hold CREATE VIEW or, if `materialized`, CREATE MATERIALIZED VIEW."""
-
-    name: Name
-    query: Query
-    materialized: bool = False
-    columns: tuple[Ident, ...] = ()
-    cluster: Ident | None = None
-    with_options: tuple[Option, ...] = ()
-    if_not_exists: bool = False
-    or_replace: bool = False
-    temporary: bool = False
-    span: Span = at()
-
-
-@dataclass(frozen=True, slots=True)
-class CreateSink:
-    """Hold CREATE SINK; `kind` is the connection's words in upper case (ICEBERG CATALOG), `mode` None if not given."""
-
-    relation: Name
-    kind: str
-    connection: Name
-    name: Name | None = None
-    options: tuple[Option, ...] = ()
-    cluster: Ident | None = None
-    aws_connection: Name | None = None
-    format: str | None = None
-    key: Key | None = None
-    mode: Mode | None = None
-    partition_by: tuple[Transform, ...] = ()
-    with_options: tuple[Option, ...] = ()
-    if_not_exists: bool = False
-    span: Span = at()
-    kind_span: Span = at()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +217,7 @@ Create = (
     | CreateSchema
     | CreateSource
     | CreateTable
+    | CreateTableFrom
     | CreateView
     | CreateIndex
     | CreateSink

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql.ast.part import ColumnDef, Expression, Query
-from sinkql.ast.value import Ident, Name, Option, at
+from sinkql.ast.part import ColumnDef, Query
+from sinkql.ast.value import Expression, Ident, Name, Option, at
 from sinkql.errors import Span
 
 

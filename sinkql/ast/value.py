@@ -113,7 +113,40 @@ class Map:
     span: Span = at()
 
 
-Value = Text | Number | Boolean | Null | Interval | SecretRef | Word | Concat | Sequence | Map
+@dataclass(frozen=True, slots=True)
+class Hex:
+    """Hold `X'…'`, its digits as written."""
+
+    digits: str
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """Hold the text of an expression (or a list of them) as written; spans in it start at `span.start`."""
+
+    text: str
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """Hold a value among keywords, with options of its own and another phrase behind it, each where it is given.
+
+    `FOR '1 day'`, `EVERY '1 day' ALIGNED TO now()`, `ON REFRESH (HYDRATION TIME ESTIMATE = '1h')`, and without words
+    `'host:9092' USING AWS PRIVATELINK p (PORT = 9001)` and `r1 (SIZE = 'small')`.
+    """
+
+    words: str = ""
+    value: Value | None = None
+    options: tuple[Option, ...] = ()
+    then: Phrase | None = None
+    span: Span = at()
+
+
+Value = (
+    Text | Number | Boolean | Null | Interval | Hex | SecretRef | Word | Concat | Sequence | Map | Phrase | Expression
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ class ConnectionKind:
 
     `validate` reaches out and raises SinkqlError (SQ4…) where the system does not answer; None: never validated.
     `store` makes an object store of the options, for connections that are one. Of `options`, the names of all, those in
-    `fixed` decide which system is reached, and cannot change; `owner` is what messages call such connections.
+    `fixed` decide which system is reached, and cannot change; `owner` is what messages call such connections. `takes`
+    is the dataclass of the options.
     """
 
     name: str
@@ -82,12 +83,14 @@ class ConnectionKind:
     owner: str = "connections"
     options: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
+    takes: type | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SourceKind:
     """One kind of CREATE SOURCE … FROM. `facts` may reach out; `plan` may not.
 
+    `takes` and `takes_with` are the dataclasses of the options of FROM and of WITH.
     `first` tells for a source without an end where its first rows after some offsets end, as many as are wanted.
     """
 
@@ -96,6 +99,8 @@ class SourceKind:
     reader: OpenReader
     facts: Callable[[ast.CreateSource, Planning, World], logical.Facts] | None = None
     first: Callable[[Offsets, int], Offsets] | None = None
+    takes: type | None = None
+    takes_with: type | None = None
 
 
 class ReadRows(Protocol):
@@ -114,6 +119,7 @@ class SinkKind:
     other rules: it refuses what is right but cannot be done yet. `reading` gives lines that tell how to read what the
     sink wrote, `rows` up to so many of its rows, in Arrow. Of `options`, the names of all in WITH (…),
     those in `fixed` matter when a sink is created, and cannot change; `owner` is what messages call such sinks.
+    `takes` and `takes_with` are the dataclasses of the options of INTO and of WITH.
     """
 
     name: str
@@ -126,6 +132,8 @@ class SinkKind:
     owner: str = "sinks"
     options: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
+    takes: type | None = None
+    takes_with: type | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from sinkql.parser.build_explain import explain
 from sinkql.parser.build_secret import secret_value
 from sinkql.parser.build_sink import sink
 from sinkql.parser.build_source import source
-from sinkql.parser.build_table import database, index, schema, table
+from sinkql.parser.build_table import database, index, schema, table, table_from
 from sinkql.parser.build_view import view
 from sinkql.parser.tree import Node, child, children, ident, span, the_name, the_token, token, words
 
@@ -24,9 +24,7 @@ def statement(node: Node) -> ast.Statement:
         case "create_connection":
             return _connection(node)
         case "create_cluster":
-            return ast.CreateCluster(
-                ident(the_token(node, "NAME")), value.any_options(node), _if_not_exists(node), span(node)
-            )
+            return _cluster(node)
         case "create_source":
             return source(node)
         case "create_database":
@@ -35,6 +33,8 @@ def statement(node: Node) -> ast.Statement:
             return schema(node)
         case "create_table":
             return table(node)
+        case "create_table_from":
+            return table_from(node)
         case "create_index":
             return index(node)
         case "create_view":
@@ -100,6 +100,17 @@ def _connection(node: Node) -> ast.CreateConnection:
     )
 
 
+def _cluster(node: Node) -> ast.CreateCluster:
+    features = child(node, "features")
+    return ast.CreateCluster(
+        name=ident(the_token(node, "NAME")),
+        options=value.any_options(node),
+        if_not_exists=_if_not_exists(node),
+        features=value.any_options(features) if features is not None else (),
+        span=span(node),
+    )
+
+
 def _drop(node: Node) -> ast.Drop:
     kind = words(children(node, "dropped_kind")[0])
     return ast.Drop(
@@ -156,6 +167,6 @@ def _assigned(node: Node) -> ast.Value | None:
     if found is None:
         return None
     items = tuple(
-        value.value(each) for each in children(found, "text", "number", "boolean", "null", "interval", "word")
+        value.value(each) for each in children(found, "text", "number", "boolean", "null", "hex", "interval", "word")
     )
     return items[0] if len(items) == 1 else ast.Sequence(items, span(found))

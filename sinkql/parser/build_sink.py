@@ -5,7 +5,8 @@ from __future__ import annotations
 from sinkql import ast
 from sinkql.errors import SinkqlError, nearest
 from sinkql.parser import tree, value
-from sinkql.parser.tree import Node, child, children, ident, only, span, token, words
+from sinkql.parser.build_format import formats
+from sinkql.parser.tree import Node, child, children, ident, only, span, the_token, token, words
 
 _CLAUSES = {
     "key": "KEY",
@@ -20,6 +21,8 @@ _COUNTED = ("bucket", "truncate")
 
 def sink(node: Node) -> ast.CreateSink:
     """Return the statement of a `create_sink` node. Raises SQ1021 for a clause that stands twice."""
+    if child(node, "kafka") is not None:
+        return _kafka(node)
     clauses = _clauses(node)
     target = children(node, "iceberg")[0]
     names = [tree.name(each) for each in children(node, "name")]
@@ -44,6 +47,46 @@ def sink(node: Node) -> ast.CreateSink:
         span=span(node),
         kind_span=span(kind),
     )
+
+
+def _kafka(node: Node) -> ast.CreateSink:
+    target = children(node, "kafka")[0]
+    names = [tree.name(each) for each in children(node, "name")]
+    kind = children(target, "kafka_kind")[0]
+    key, headers, envelope = child(node, "kafka_key"), child(node, "sink_headers"), child(node, "kafka_envelope")
+    key_format, value_format = formats(node)
+    options = child(target, "kafka_options")
+    return ast.CreateSink(
+        relation=names[-1],
+        kind=words(kind),
+        connection=tree.the_name(target),
+        name=names[0] if len(names) > 1 else None,
+        options=tuple(_kafka_option(each) for each in children(options, "option", "partition_expression"))
+        if options is not None
+        else (),
+        cluster=tree.cluster(node),
+        key=_kafka_key(key) if key is not None else None,
+        headers=ident(the_token(headers, "NAME")) if headers is not None else None,
+        key_format=key_format,
+        value_format=value_format,
+        envelope=words(envelope).split()[-1] if envelope is not None else None,
+        with_options=value.with_options(node),
+        if_not_exists=child(node, "if_not_exists") is not None,
+        span=span(node),
+        kind_span=span(kind),
+    )
+
+
+def _kafka_option(node: Node) -> ast.Option:
+    if node.data == "option":
+        return value.option(node)
+    label = the_token(node, "PARTITION_BY")
+    expression = tree.expression(the_token(node, "EXPRESSION"))
+    return ast.Option("PARTITION BY", expression, span(node), span(label))
+
+
+def _kafka_key(node: Node) -> ast.Key:
+    return ast.Key(tree.idents(only(node)), child(node, "not_enforced") is None, span(node))
 
 
 def _clauses(node: Node) -> dict[str, Node]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sinkql import ast
 from sinkql.errors import SinkqlError
 from sinkql.parser import tree, value
+from sinkql.parser.build_format import envelope, formats, includes, webhook
 from sinkql.parser.build_source import type_name
 from sinkql.parser.tree import Node, child, children, ident, span, the_name, the_token, token
 
@@ -29,6 +30,45 @@ def table(node: Node) -> ast.CreateTable:
         constraints=tuple(_table_constraint(each) for each in children(parts, "table_constraint")),
         with_options=with_or_empty(node),
         temporary=child(node, "temporary") is not None,
+        if_not_exists=child(node, "if_not_exists") is not None,
+        span=span(node),
+    )
+
+
+def table_from(node: Node) -> ast.CreateTableFrom:
+    """Return the statement of a `create_table_from` node."""
+    names = [tree.name(each) for each in children(node, "name")]
+    parts, untyped, origin = child(node, "table_parts"), child(node, "columns"), child(node, "webhook")
+    if origin is not None:
+        format_, include, check = webhook(origin)
+        return ast.CreateTableFrom(
+            names[0],
+            None,
+            format=format_,
+            include=include,
+            check=check,
+            if_not_exists=child(node, "if_not_exists") is not None,
+            span=span(node),
+        )
+    columns = tuple(_column(each) for each in children(parts, "table_column")) if parts is not None else ()
+    if untyped is not None:
+        columns = tuple(ast.ColumnDef(each, span=each.span) for each in tree.idents(untyped))
+    key_format, value_format = formats(node)
+    envelope_, inline_errors = envelope(node)
+    return ast.CreateTableFrom(
+        names[0],
+        names[1],
+        reference=tree.child_name(node, "reference_option"),
+        columns=columns,
+        constraints=tuple(_table_constraint(each) for each in children(parts, "table_constraint"))
+        if parts is not None
+        else (),
+        format=value_format,
+        key_format=key_format,
+        include=includes(node),
+        envelope=envelope_,
+        inline_errors=inline_errors,
+        with_options=value.with_options(node),
         if_not_exists=child(node, "if_not_exists") is not None,
         span=span(node),
     )

@@ -35,7 +35,11 @@ _DESCRIBED_FIX: dict[tuple[str, ...], str] = {
     ("TO", "name"): '"=" and a value',
 }
 _VALUE = frozenset({"NAME", "STRING", "NUMBER"})
-_VALUE_PARTS = _VALUE | {"TRUE", "FALSE", "NULL", "INTERVAL", "MAP", "DEAD", "MINUS", "SECRET", "LPAR", "LSQB"}
+_VALUE_PARTS = (
+    _VALUE
+    | {"TRUE", "FALSE", "NULL", "INTERVAL", "MAP", "DEAD", "MINUS", "SECRET", "LPAR", "LSQB"}
+    | {"HEX", "FOR", "ON", "AT", "EVERY", "MATCHING"}
+)
 _QUERY_STARTS = ("SELECT", "VALUES", "WITH")
 
 

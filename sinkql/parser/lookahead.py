@@ -10,12 +10,13 @@ from sinkql.parser.automaton import END, Ahead
 from sinkql.parser.lexical import Lexeme
 
 _QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
-_TERMINALS = {"STRING": "STRING", "NUMBER": "NUMBER", "QUOTED": "NAME", "END": END, ";": END}
+_TERMINALS = {"STRING": "STRING", "NUMBER": "NUMBER", "HEX": "HEX", "QUOTED": "NAME", "END": END, ";": END}
 _LONG = frozenset({"LABEL", "OPTION_NAME", "KIND", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", END})
 """Terminals that may take more than one lexeme, or end the statement."""
 _OPENING = frozenset({"(", "[", "{"})
 _CLOSING = frozenset({")", "]", "}"})
 _OPERANDS = frozenset({"WORD", "QUOTED", "STRING", "NUMBER", "HEX", "PARAMETER"})
+_EXPRESSION_STARTS = _OPERANDS | {"(", "[", "*", "+", "-", "~"}
 _OPERATORS = frozenset(
     {
         "ALL", "AND", "ANY", "AT", "BETWEEN", "CASE", "COLLATE", "DISTINCT", "ELSE", "ESCAPE", "FROM", "ILIKE", "IN",
@@ -42,10 +43,9 @@ def follows(parser: Ahead, terminal: str, *following: Lexeme) -> bool:
 def _readings(lexeme: Lexeme) -> tuple[str, ...]:
     if lexeme.kind != "WORD":
         kind = symbol(lexeme)
-        if kind in ("COMMA", "RPAR", "RSQB", END):
-            return (kind,)
-        starts = ("QUERY", "CONDITION") if kind == "LPAR" else ()
-        return (kind, *starts, "EXPRESSION", "EXPRESSIONS")
+        queries = ("QUERY", "CONDITION") if kind == "LPAR" else ()
+        expressions = ("EXPRESSION", "EXPRESSIONS") if lexeme.kind in _EXPRESSION_STARTS else ()
+        return (kind, *queries, *expressions)
     readings = ("LABEL", "OPTION_NAME", "KIND", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", lexeme.keyword)
     return readings if lexeme.keyword in words.RESERVED else (*readings, "NAME")
 
@@ -90,7 +90,7 @@ def expression_length(parser: Ahead, terminal: str, lexemes: Sequence[Lexeme], p
     expression may end, and to the statement's end; an EXPRESSION to a comma too, EXPRESSIONS are a list.
     """
     ahead = parser.after(terminal)
-    if ahead is None:
+    if ahead is None or lexemes[place].kind not in _EXPRESSION_STARTS:
         return 0
     depth = 0
     for at in range(place, len(lexemes)):

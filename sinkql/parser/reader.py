@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
@@ -17,6 +18,15 @@ from sinkql.parser.lookahead import expression_length, follows, query_starts, sy
 _LITERALS = frozenset({"STRING", "NUMBER", "HEX", "-"})
 _AFTER_VALUE = frozenset({",", ")", ".", "END", ";"})
 _BEFORE_LITERAL = frozenset({"INTERVAL", "FOR", "EVERY", "AT"})
+_RUNS = {
+    "CSV_WITH": r"WITH [^(\s]\S*",
+    "KEY_STRATEGY": "KEY STRATEGY",
+    "VALUE_STRATEGY": "VALUE STRATEGY",
+    "DOC_ON": "((KEY|VALUE) )?DOC ON (TYPE|COLUMN)",
+    "PARTITION_BY": "PARTITION BY",
+}
+"""Words that are one terminal: told from others that begin alike by more than one word ahead."""
+_LONGEST_RUN = 4
 _TYPE_WORDS = frozenset(
     {
         "DAY", "HOUR", "LIST", "MINUTE", "MONTH", "PRECISION", "SECOND", "TIME", "TO", "VARYING", "WITHOUT", "YEAR",
@@ -90,7 +100,7 @@ class _Reading:
 
 def _token_text(terminal: str, lexemes: Sequence[Lexeme], text: str) -> str:
     match terminal:
-        case "LABEL" | "KIND" | "OPTION_NAME":
+        case "LABEL" | "KIND" | "OPTION_NAME" | "DOC_ON":
             return " ".join(lexeme.text.upper() for lexeme in lexemes)
         case "NAME" | "STRING" | "NUMBER" | "TYPE_WORD":
             return lexemes[0].value
@@ -108,12 +118,16 @@ def next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple
     if "CONDITION" in row and lexeme.kind != ")":
         return "CONDITION", text_length(lexemes, place)
     for terminal in ("EXPRESSION", "EXPRESSIONS"):
-        if terminal in row and not _keyword_stands(parser, lexemes, place):
+        if terminal in row and not _other_stands(parser, lexemes, place):
             count = expression_length(parser, terminal, lexemes, place)
             if count:
                 return terminal, count
     if lexeme.kind != "WORD":
         return symbol(lexeme), 1
+    for terminal in _RUNS.keys() & row.keys():
+        count = _run_length(terminal, lexemes, place)
+        if count and parser.takes(terminal):
+            return terminal, count
     if "OPTION_NAME" in row:
         return "OPTION_NAME", max(len(_words(lexemes, place)), 1)
     if "LABEL" in row:
@@ -123,12 +137,19 @@ def next_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> tuple
     return _word_terminal(parser, lexemes, place), 1
 
 
+def _run_length(terminal: str, lexemes: Sequence[Lexeme], place: int) -> int:
+    """Return how many words at `place` are the terminal, 0 if they are not."""
+    ahead = " ".join(lexeme.text.upper() for lexeme in lexemes[place : place + _LONGEST_RUN])
+    found = re.match(rf"({_RUNS[terminal]})(?= |$)", ahead)
+    if found is None:
+        return 0
+    return 1 if terminal == "CSV_WITH" else found[0].count(" ") + 1
+
+
 def _word_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> str:
     """Say what one word is: where both may stand, a keyword if what follows can follow it, else a name."""
     lexeme, row = lexemes[place], parser.row
     keyword = lexeme.keyword
-    if keyword == "WITH" and "CSV_WITH" in row and lexemes[place + 1].kind != "(":
-        return "CSV_WITH"
     if keyword in _TYPE_WORDS and parser.takes("TYPE_WORD"):
         return "TYPE_WORD"
     if keyword not in row or keyword not in grammar.keywords():
@@ -139,10 +160,12 @@ def _word_terminal(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> str:
     return keyword if follows(parser, keyword, *following) or not follows(parser, "NAME", *following) else "NAME"
 
 
-def _keyword_stands(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:
-    """Say whether a keyword of the statement stands where an expression may begin too."""
-    keyword = lexemes[place].keyword
-    return bool(keyword) and keyword in parser.row and follows(parser, keyword, lexemes[place + 1])
+def _other_stands(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:
+    """Say whether a keyword or a symbol of the statement stands where an expression may begin too."""
+    lexeme = lexemes[place]
+    if lexeme.kind != "WORD":
+        return lexeme.kind != "(" and parser.takes(symbol(lexeme))
+    return lexeme.keyword in parser.row and follows(parser, lexeme.keyword, lexemes[place + 1])
 
 
 def _reserved(lexemes: Sequence[Lexeme], place: int) -> bool:
@@ -174,7 +197,7 @@ def _label_length(lexemes: Sequence[Lexeme], place: int) -> int:
         return run.index("SECRET", 1)
     known = max((count for count in range(1, len(run) + 1) if " ".join(run[:count]) in words.OPTION_NAMES), default=0)
     if following in _LITERALS:
-        begins_value = known and len(run) == known + 1 and run[-1] in _BEFORE_LITERAL
+        begins_value = known and all(word in _BEFORE_LITERAL for word in run[known:])
         return known if begins_value else len(run)
     if known:
         return known
@@ -183,9 +206,11 @@ def _label_length(lexemes: Sequence[Lexeme], place: int) -> int:
 
 
 def _kind_length(lexemes: Sequence[Lexeme], place: int) -> int:
-    """Return how many words a connection's type takes: all before a bracket, else the longest known type."""
+    """Return how many words a connection's type takes: the longest known before an option, else all to a bracket."""
     run = _words(lexemes, place)
-    if run and lexemes[place + len(run)].kind == "(":
+    ends = range(1, len(run) + 1)
+    known = max((end for end in ends if " ".join(run[:end]) in words.CONNECTION_KINDS), default=0)
+    options = any(" ".join(run[known:end]) in words.OPTION_NAMES for end in ends[known:])
+    if run and lexemes[place + len(run)].kind == "(" and not (known and options):
         return len(run)
-    known = [count for count in range(1, len(run) + 1) if " ".join(run[:count]) in words.CONNECTION_KINDS]
-    return known[-1] if known else 1
+    return known or 1

@@ -30,7 +30,6 @@ _ITEMS = "ROLE|USER|TYPE|NETWORK POLICY|FUNCTION|METRIC SINK|DEFAULT PRIVILEGES"
 _SHOWN = "ROLES|TYPES|PRIVILEGES"
 _ALTERED = "ROLE|TYPE|NETWORK POLICY|DEFAULT PRIVILEGES"
 _USE_ITEMS = "Use secrets, connections, clusters, sources, views, materialized views and sinks."
-_USE_SOURCE = "Use FROM FILES (PATH = '…') or FROM LOAD GENERATOR COUNTER."
 
 _REFUSALS = (
     # statements
@@ -70,79 +69,10 @@ _REFUSALS = (
         "SET SESSION CHARACTERISTICS", "AS", "SQ2961", "transactions are not supported yet",
         "Leave it out; each statement takes effect by itself.",
     ),
-    # secrets, connections, clusters
+    # secrets
     Refusal(
-        ".*", "'HEX", "SQ2978", "hexadecimal strings are not supported yet",
-        r"Write the text: '…', or E'\u00e9' by code.",
-    ),
-    Refusal(
-        "CREATE CONNECTION .*", "USING", "SQ2976", "tunnels are not supported yet", "Connect to the host itself."
-    ),
-    Refusal(
-        "CREATE CONNECTION .* AWS PRIVATELINK.*", r"\(", "SQ2976", "tunnels are not supported yet",
-        "Connect to the host itself.",
-    ),
-    Refusal(
-        "CREATE CLUSTER .*", "FEATURES", "SQ2975", "cluster features are not supported yet", "Leave FEATURES out."
-    ),
-    Refusal(
-        r"CREATE CLUSTER .*REPLICAS =? ?\(.*", r"\(", "SQ2975", "clusters with named replicas are not supported yet",
-        "Use CREATE CLUSTER name (SIZE = '…').",
-    ),
-    Refusal(
-        "CREATE CLUSTER .*(SCHEDULE|STRATEGY).*", r"REFRESH|HYDRATION|\(", "SQ2975",
-        "schedules of clusters are not supported yet", "Leave the option out.",
-    ),
-    # sources
-    Refusal(
-        "CREATE SOURCE .*FROM", "KAFKA|POSTGRES|MYSQL|SQL SERVER|WEBHOOK", "SQ2971",
-        "sources from {0} are not supported yet", _USE_SOURCE,
-    ),
-    Refusal(
-        "CREATE SOURCE .*FORMAT", "PROTOBUF|REGEX", "SQ2973", "FORMAT {0} is not supported yet",
-        "Use FORMAT JSON or FORMAT CSV.",
-    ),
-    Refusal(
-        "CREATE SOURCE .*FORMAT AVRO", "USING", "SQ2973", "Avro schemas are not supported yet",
-        "Use FORMAT JSON or FORMAT CSV.",
-    ),
-    Refusal(
-        "CREATE SOURCE .*", "(KEY|VALUE) FORMAT", "SQ2973", "{0} is not supported yet",
-        "Use FORMAT JSON or FORMAT CSV.",
-    ),
-    Refusal(
-        "CREATE SOURCE .*INCLUDE.*", "HEADER", "SQ2973", "INCLUDE HEADER is not supported yet", "Use INCLUDE HEADERS."
-    ),
-    Refusal(
-        "CREATE SOURCE .*ENVELOPE UPSERT", r"\(", "SQ2973", "options of ENVELOPE UPSERT are not supported yet",
-        "Use ENVELOPE UPSERT.",
-    ),
-    Refusal(
-        "CREATE SOURCE .*", "FOR (TABLES|SCHEMAS|ALL TABLES)", "SQ2973", "{0} is not supported yet",
-        "Create one source for each table.",
-    ),
-    Refusal(
-        "CREATE SOURCE .*", "EXPOSE PROGRESS", "SQ2973", "{0} is not supported yet",
-        "Query mz_internal.mz_sink_statistics.",
-    ),
-    # views
-    Refusal(
-        "CREATE( OR REPLACE)?", "REPLACEMENT", "SQ2974", "replacements are not supported yet",
-        "DROP and CREATE the view.",
-    ),
-    Refusal(
-        "CREATE .*VIEW .*IN( CLUSTER [^ ]+)?", "REPLICA", "SQ2974", "replicas are not supported yet",
-        "Use IN CLUSTER name.",
-    ),
-    Refusal(
-        "CREATE .*RETAIN HISTORY( =)? FOR", r"\S+", "SQ2974", "RETAIN HISTORY is not supported yet",
-        "Leave it out.",
-    ),
-    Refusal("CREATE .*REFRESH( =)? (EVERY|AT|ON)", r"\S+", "SQ2974", "REFRESH is not supported yet", "Leave it out."),
-    # sinks
-    Refusal(
-        "CREATE SINK .*INTO", "KAFKA", "SQ2972", "sinks into KAFKA are not supported yet",
-        "Use INTO ICEBERG CATALOG CONNECTION name (NAMESPACE = '…', TABLE = '…').",
+        "(CREATE|ALTER) SECRET .*", "'HEX", "SQ2978", "a hexadecimal string as a secret is not supported yet",
+        "Use decode('…', 'base64').",
     ),
 )  # fmt: skip
 

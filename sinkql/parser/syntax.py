@@ -34,6 +34,8 @@ _LEAVES = {
     "option": "OPTION [=] value",
 }
 """Rules that a reader knows without seeing them."""
+_UNIT = re.compile(r"\[ [^\[\]{}]* \]|\{ [^\[\]{}]* \}|\S+")
+"""What a line is not broken in."""
 _INLINE = 60
 """A rule whose text is shorter than this stands where it is used, a longer one below."""
 _WIDTH = 96
@@ -66,11 +68,21 @@ def statements() -> tuple[str, ...]:
     return tuple(found)
 
 
-def syntax(rule: str) -> str:
-    """Return how a rule is written: keywords upper case, `[ ]` optional, `{ | }` a choice, `…` once more."""
+def syntax(rule: str, beginning: str = "") -> str:
+    """Return how a rule is written: keywords upper case, `[ ]` optional, `{ | }` a choice, `…` once more.
+
+    Of a rule that has several forms, those that begin with `beginning` are returned, or all if none does.
+    """
     below: list[str] = []
-    forms = [_wrapped(_parts(each, below, [rule])) for each in _choices(_rules()[rule])]
-    blocks = ["\nor\n".join(dict.fromkeys(forms))]
+    forms = []
+    for choice in _choices(_rules()[rule]):
+        mine: list[str] = []
+        parts = _parts(choice, mine, [rule])
+        forms.append((" ".join(parts).startswith(f"{beginning} "), _wrapped(parts), mine))
+    chosen = [each for each in forms if each[0]] or forms
+    for _, _, mine in chosen:
+        below.extend(mine)
+    blocks = ["\nor\n".join(dict.fromkeys(form for _, form, _ in chosen))]
     done = {rule}
     while below:
         name = below.pop(0)
@@ -155,7 +167,7 @@ def _wrapped(parts: list[str], indent: str = "") -> str:
         if lines[-1].strip() and (part.startswith("[ ") or (after_optional and part[0].isupper())):
             lines.append(f"{indent}    ")
         after_optional = part.startswith("[ ")
-        for word in part.split(" "):
+        for word in _UNIT.findall(part):
             if len(lines[-1]) + len(word) > _WIDTH:
                 lines.append(f"{indent}      ")
             lines[-1] += f"{word} "

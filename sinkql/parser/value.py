@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from lark import Tree
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
-from sinkql.parser.tree import Node, child, children, only, span, the_name, the_token, words
+from sinkql.parser import tree
+from sinkql.parser.tree import Node, child, children, only, span, the_name, the_token, token, words
 
 _LOWER_CASE = "CATALOG TYPE"
+_BARE_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)\s*")
+_PHRASES = {
+    "phrase": "",
+    "phrase_for": "FOR",
+    "phrase_on_commit": "ON COMMIT",
+    "phrase_at_creation": "AT CREATION",
+    "phrase_at": "AT",
+    "phrase_every": "EVERY",
+    "phrase_on_refresh": "ON REFRESH",
+    "phrase_on_hydration": "ON HYDRATION",
+    "phrase_matching": "MATCHING",
+    "ssh_tunnel": "USING SSH TUNNEL",
+    "privatelink": "USING AWS PRIVATELINK",
+    "aligned": "ALIGNED TO",
+}
+_NO_VALUES = ("options", "ssh_tunnel", "privatelink", "aligned")
 
 
 def options(node: Node | None) -> tuple[ast.Option, ...]:
     """Return the options of an `options` or `bare_options` node; none for no node."""
-    return tuple(_option(each) for each in children(node, "option")) if node is not None else ()
+    return tuple(option(each) for each in children(node, "option")) if node is not None else ()
 
 
 def any_options(node: Node) -> tuple[ast.Option, ...]:
@@ -51,7 +69,8 @@ def _not_validate(message: str, place: Span) -> SinkqlError:
     return SinkqlError("SQ1023", message, place, hint="Write WITH (VALIDATE = false).")
 
 
-def _option(node: Node) -> ast.Option:
+def option(node: Node) -> ast.Option:
+    """Return the option that a node is."""
     label = the_token(node, "LABEL")
     found = next((value(each) for each in node.children if isinstance(each, Tree)), None)
     if label == _LOWER_CASE and isinstance(found, ast.Text):
@@ -81,11 +100,33 @@ def value(node: Node) -> ast.Value:
             return ast.Text("DEAD LETTER", span(node))
         case "concat":
             return concat(node)
+        case "hex":
+            found = the_token(node, "HEX")
+            return ast.Hex(str(found)[2:-1], span(node))
         case "sequence":
             return ast.Sequence(tuple(value(each) for each in node.children if isinstance(each, Tree)), span(node))
         case "map":
             return ast.Map(tuple(_entry(each) for each in children(node, "entry")), span(node))
-    raise AssertionError(node.data)
+    return phrase(node)
+
+
+def phrase(node: Node) -> ast.Phrase:
+    """Return the phrase that a node of the grammar's `phrase` or `through` is."""
+    parts = [each for each in node.children if isinstance(each, Tree) and each.data not in _NO_VALUES]
+    written = next((_phrase_value(each) for each in parts), None)
+    expression = token(node, "EXPRESSION")
+    then = next(iter(children(node, "ssh_tunnel", "privatelink", "aligned")), None)
+    return ast.Phrase(
+        _PHRASES[node.data],
+        tree.expression(expression) if expression is not None else written,
+        options(child(node, "options")),
+        phrase(then) if then is not None else None,
+        span(node),
+    )
+
+
+def _phrase_value(node: Node) -> ast.Value:
+    return _interval(node) if node.data == "every" else value(node)
 
 
 def text(node: Node) -> ast.Text:
@@ -107,14 +148,12 @@ def concat(node: Node) -> ast.Concat:
 
 
 def _interval(node: Node) -> ast.Interval:
-    units = " to ".join(_unit(each) for each in children(node, "unit"))
-    return ast.Interval(
-        f"{the_token(node, 'STRING')} {units}".rstrip() if units else str(the_token(node, "STRING")), span(node)
-    )
-
-
-def _unit(node: Node) -> str:
-    return words(node).lower()
+    """Return an interval; a number alone counts the last of its units, other texts say their units themselves."""
+    written = str(the_token(node, "STRING"))
+    units = children(node, "unit")
+    if units and _BARE_NUMBER.fullmatch(written):
+        written = f"{written.strip()} {words(units[-1]).lower()}"
+    return ast.Interval(written, span(node))
 
 
 def _entry(node: Node) -> ast.MapEntry:

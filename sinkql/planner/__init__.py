@@ -17,6 +17,7 @@
 * `qualify`: the statement with every name written in full, as the catalog stores it, or with names as they are now;
   `query_text`: the same within a query.
 * `drop`: what DROP takes away, in which order.
+* `later`, `later_form`: statements, and forms of statements, that are understood and not run yet.
 * `setting`: settings, their defaults and what values they take.
 """
 

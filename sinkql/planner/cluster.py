@@ -39,6 +39,13 @@ def plan_cluster(full_name: str, statement: ast.CreateCluster) -> logical.Cluste
 
 
 def _check_supported(statement: ast.CreateCluster) -> None:
+    if statement.features:
+        raise SinkqlError(
+            "SQ2975",
+            "cluster features are not supported yet",
+            statement.features[0].span,
+            hint="Leave FEATURES out.",
+        )
     for option in statement.options:
         if option.name == "REPLICAS" or (option.name == "MANAGED" and _false(option.value)):
             raise SinkqlError(

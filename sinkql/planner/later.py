@@ -5,12 +5,24 @@ from __future__ import annotations
 from sinkql import ast
 from sinkql.errors import SinkqlError
 
-Later = ast.CreateIndex | ast.Transaction | ast.CommentOn | ast.OptimizeSink | ast.ReplayErrors | ast.Subscribe
+Later = (
+    ast.CreateTableFrom
+    | ast.CreateIndex
+    | ast.Transaction
+    | ast.CommentOn
+    | ast.OptimizeSink
+    | ast.ReplayErrors
+    | ast.Subscribe
+)
 
 
 def later(statement: Later) -> SinkqlError:
     """Return the error for a statement that nothing here does yet."""
     match statement:
+        case ast.CreateTableFrom():
+            origin = "WEBHOOK" if statement.source is None else "SOURCE"
+            hint = "Use CREATE SOURCE with columns, and a view of it."
+            return _error("SQ2967", f"CREATE TABLE … FROM {origin}", statement, hint)
         case ast.CreateIndex():
             return _error("SQ2967", "CREATE INDEX", statement, "Use CREATE MATERIALIZED VIEW and CREATE SINK.")
         case ast.Transaction():

@@ -184,7 +184,7 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
             return replace(statement, name=names.own_cluster(statement.name), if_not_exists=False)
         case ast.CreateSchema():
             return replace(statement, name=_name(names.own_schema(statement.name), statement.name), if_not_exists=False)
-        case ast.CreateIndex():
+        case ast.CreateTableFrom() | ast.CreateIndex():
             raise later(statement)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sinkql import ast, logical
 from sinkql.connector.plan import SinkKind
 from sinkql.errors import SinkqlError
+from sinkql.planner.later_form import check_sink
 from sinkql.planner.name import cluster_name
 from sinkql.planner.rule import (
     check_changes,
@@ -20,6 +21,7 @@ from sinkql.planner.scope import Scope
 
 def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, scope: Scope) -> logical.Sink:
     """Check the rules of sinks in their order; the connector's own options and types come between them."""
+    check_sink(statement)
     kind = _kind(statement, scope)
     mode = given_mode(statement)
     relation, shape = exported_relation(statement, scope)

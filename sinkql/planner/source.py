@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError
+from sinkql.planner.later_form import check_source
 from sinkql.planner.name import cluster_name, find
 from sinkql.planner.scope import Scope
 
 
 def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Facts, scope: Scope) -> logical.Source:
     """Plan cluster and connection, and let the connector do the rest; raises SQ2450 for an unknown kind."""
+    check_source(statement)
     kind = scope.registry.sources.get(statement.kind)
     if kind is None or kind.name == "TABLE":
         raise SinkqlError(

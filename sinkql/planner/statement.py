@@ -45,7 +45,7 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
             return logical.Database(full_name)
         case ast.CreateSchema():
             return logical.Schema(full_name)
-        case ast.CreateIndex():
+        case ast.CreateTableFrom() | ast.CreateIndex():
             raise later(statement)
 
 
@@ -75,7 +75,7 @@ def kind_of(statement: ast.Create) -> str:
             return "DATABASE"
         case ast.CreateSchema():
             return "SCHEMA"
-        case ast.CreateTable():
+        case ast.CreateTable() | ast.CreateTableFrom():
             return "TABLE"
         case ast.CreateIndex():
             return "INDEX"
@@ -99,7 +99,7 @@ def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
             return database_name(statement.name.value)
         case ast.CreateSchema():
             return resolve_schema(statement.name, catalog)
-        case ast.CreateIndex():
+        case ast.CreateTableFrom() | ast.CreateIndex():
             raise later(statement)
         case _:
             return catalog.locate(statement.name)

@@ -20,7 +20,7 @@ INTEGER_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
 # more fraction digits than this do not survive arithmetic, whose results have this many
 MAX_SCALE = 10
 
-_NAMES = {
+TYPE_NAMES = {
     "boolean": BOOLEAN, "bool": BOOLEAN, "smallint": SMALLINT, "int2": SMALLINT, "integer": INTEGER, "int": INTEGER,
     "int4": INTEGER, "bigint": BIGINT, "int8": BIGINT, "real": REAL, "float4": REAL, "double precision": DOUBLE,
     "float8": DOUBLE, "float": DOUBLE, "numeric": NUMERIC, "decimal": NUMERIC, "dec": NUMERIC, "text": TEXT,
@@ -97,7 +97,7 @@ def parse_type_name(text: str) -> tuple[Type, int | None] | None:
     match = re.fullmatch(
         r"([a-z0-9_ ]+?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?( with(?:out)? time zone)?", _flat(text)
     )
-    type_ = _NAMES.get(match[1] + (match[4] or "")) if match else None
+    type_ = TYPE_NAMES.get(match[1] + (match[4] or "")) if match else None
     if match is None or type_ is None:
         return None
     if match[2] is None:

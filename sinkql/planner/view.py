@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span
+from sinkql.planner.later_form import check_view
 from sinkql.planner.name import check_columns, cluster_name
 from sinkql.planner.scope import Scope
 
@@ -14,7 +15,7 @@ def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logica
     """Plan the query, name its columns. Raises SQ2601 where the column list does not fit."""
     from sinkql.planner.query import plan_query  # sqlglot loads only where there is a query
 
-    _check_supported(statement)
+    check_view(statement)
     planned = plan_query(statement.query, scope.catalog)
     shape = _named(planned.relation.shape, statement)
     written = [column.span for column in statement.columns]
@@ -25,16 +26,6 @@ def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logica
     if statement.materialized:
         scope.use(cluster_name(scope.catalog, statement.cluster, statement.name.span))
     return logical.View(full_name, planned.relation, shape, statement.materialized)
-
-
-def _check_supported(statement: ast.CreateView) -> None:
-    head = Span(statement.span.start, statement.name.span.end)
-    if statement.temporary:
-        raise SinkqlError("SQ2904", "temporary views are not supported yet", head, hint="Leave out TEMPORARY.")
-    for option in statement.with_options:
-        raise SinkqlError(
-            "SQ2905", f"view option {option.name} is not supported yet", option.name_span, hint="Leave it out."
-        )
 
 
 def _named(shape: logical.Shape, statement: ast.CreateView) -> logical.Shape:

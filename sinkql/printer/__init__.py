@@ -1,6 +1,8 @@
 """ast → canonical SQL: parsed again, it is the same statement.
 
 * `redaction`: a statement to the same without its secrets.
+* `relation`: views and sinks.
+* `source`: sources, formats, tables that a source feeds.
 * `table`: tables and indexes.
 * `part`: names, values and options to their text.
 """
@@ -11,6 +13,8 @@ from sinkql import ast, words
 from sinkql.printer import change, part
 from sinkql.printer.alter import alter
 from sinkql.printer.redaction import without_secrets
+from sinkql.printer.relation import create_sink, create_view
+from sinkql.printer.source import create_source, create_table_from
 from sinkql.printer.table import create_index, create_table
 
 _STAGES = {
@@ -38,13 +42,17 @@ def _statement(statement: ast.Statement) -> str:
         case ast.CreateConnection():
             return _connection(statement)
         case ast.CreateCluster():
-            return f"CREATE CLUSTER {_guard(statement)}{part.ident(statement.name)} {part.options(statement.options)}"
+            return part.line(
+                f"CREATE CLUSTER {_guard(statement)}{part.ident(statement.name)}",
+                part.options(statement.options),
+                statement.features and f"FEATURES {part.options(statement.features)}",
+            )
         case ast.CreateSource():
-            return _source(statement)
+            return create_source(statement)
         case ast.CreateView():
-            return _view(statement)
+            return create_view(statement)
         case ast.CreateSink():
-            return _sink(statement)
+            return create_sink(statement)
         case ast.Drop():
             names = ", ".join(part.name(name) for name in statement.names)
             return part.line("DROP", statement.kind, statement.if_exists and "IF EXISTS", names, _rule(statement))
@@ -95,6 +103,8 @@ def _statement(statement: ast.Statement) -> str:
             return f"CREATE SCHEMA {_guard(statement)}{part.name(statement.name)}"
         case ast.CreateTable():
             return create_table(statement)
+        case ast.CreateTableFrom():
+            return create_table_from(statement)
         case ast.CreateIndex():
             return create_index(statement)
 
@@ -110,94 +120,6 @@ def _connection(statement: ast.CreateConnection) -> str:
         f"TO {statement.kind} {part.options(statement.options)}",
         None if validate is None else f"WITH (VALIDATE = {str(validate).upper()})",
     )
-
-
-def _source(statement: ast.CreateSource) -> str:
-    origin = (
-        statement.kind,
-        statement.generator,
-        statement.connection and f"CONNECTION {part.name(statement.connection)}",
-        part.options(statement.options),
-    )
-    include = ", ".join(_included(each) for each in statement.include)
-    return part.clauses(
-        f"CREATE SOURCE {_guard(statement)}{part.name(statement.name)}{_columns(statement)}",
-        part.in_cluster(statement.cluster),
-        f"FROM {part.line(*origin)}",
-        statement.format and f"FORMAT {_format(statement.format)}",
-        include and f"INCLUDE {include}",
-        statement.envelope and f"ENVELOPE {statement.envelope}",
-        part.with_clause(statement.with_options),
-    )
-
-
-def _columns(statement: ast.CreateSource) -> str:
-    if not statement.columns:
-        return ""
-    parts = [part.column(column) for column in statement.columns]
-    if statement.primary_key:
-        parts.append(f"PRIMARY KEY {part.idents(statement.primary_key)} NOT ENFORCED")
-    return f" {part.bracketed(parts)}"
-
-
-def _included(include: ast.Include) -> str:
-    return part.line(include.name, include.alias and f"AS {part.ident(include.alias)}")
-
-
-def _format(format_: ast.Format) -> str:
-    header = ""
-    if format_.header:
-        header = part.line("WITH HEADER", format_.names and part.idents(format_.names))
-    elif format_.column_count is not None:
-        header = f"WITH {format_.column_count} COLUMNS"
-    delimited = format_.delimiter is not None and f"DELIMITED BY {part.text(format_.delimiter)}"
-    return part.line(format_.name, format_.array and "ARRAY", header, delimited)
-
-
-def _view(statement: ast.CreateView) -> str:
-    text = statement.query.text
-    head = part.line(
-        "CREATE",
-        statement.or_replace and "OR REPLACE",
-        statement.temporary and "TEMPORARY",
-        statement.materialized and "MATERIALIZED",
-        "VIEW",
-        f"{_guard(statement)}{part.name(statement.name)}",
-        statement.columns and part.idents(statement.columns),
-    )
-    query = f"AS\n{text}" if "\n" in text else f"AS {text}"
-    return part.clauses(head, part.in_cluster(statement.cluster), part.with_clause(statement.with_options), query)
-
-
-def _sink(statement: ast.CreateSink) -> str:
-    name, key, aws = statement.name, statement.key, statement.aws_connection
-    partition_by = ", ".join(_transform(each) for each in statement.partition_by)
-    return part.clauses(
-        part.line("CREATE SINK", statement.if_not_exists and "IF NOT EXISTS", name and part.name(name)),
-        part.in_cluster(statement.cluster),
-        f"FROM {part.name(statement.relation)}",
-        part.line(
-            "INTO", statement.kind, "CONNECTION", part.name(statement.connection), part.options(statement.options)
-        ),
-        aws and f"USING AWS CONNECTION {part.name(aws)}",
-        key and part.line("KEY", part.idents(key.columns), not key.enforced and "NOT ENFORCED"),
-        statement.mode and _mode(statement.mode),
-        partition_by and f"PARTITION BY ({partition_by})",
-        statement.format and f"FORMAT {statement.format}",
-        part.with_clause(statement.with_options),
-    )
-
-
-def _mode(mode: ast.Mode) -> str:
-    return f"MODE {mode.mode.upper()}" if mode.changelog else "ENVELOPE NONE"
-
-
-def _transform(transform: ast.Transform) -> str:
-    if transform.function == "identity":
-        return part.ident(transform.column)
-    if transform.argument is None:
-        return f"{transform.function}({part.ident(transform.column)})"
-    return f"{transform.function}({transform.argument}, {part.ident(transform.column)})"
 
 
 def _rule(statement: ast.Drop) -> str:

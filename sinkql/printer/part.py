@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from sinkql import ast, words
 
 _WIDTH = 100
+_DOC_ON = ("DOC ON TYPE", "DOC ON COLUMN")
 _PLAIN = re.compile(rf"(?!.*[{words.ODD_CHARACTERS}])[a-z_\u0080-\U0010ffff][a-z0-9_$\u0080-\U0010ffff]*", re.DOTALL)
 
 
@@ -41,7 +42,11 @@ def with_clause(given: tuple[ast.Option, ...]) -> str:
 
 
 def _option(option: ast.Option) -> str:
-    return option.name if option.value is None else f"{option.name} = {value(option.value)}"
+    if option.value is None:
+        return option.name
+    if option.name.endswith(_DOC_ON):
+        return f"{option.name} {value(option.value)}"
+    return f"{option.name} = {value(option.value)}"
 
 
 def in_cluster(cluster: ast.Ident | None) -> str:
@@ -102,6 +107,8 @@ def value(given: ast.Value) -> str:
             return "NULL"
         case ast.Interval(text=written):
             return f"INTERVAL {text(written)}"
+        case ast.Hex(digits=digits):
+            return f"X'{digits}'"
         case ast.SecretRef(name=secret_name):
             return f"SECRET {name(secret_name)}"
         case ast.Word(name=word):
@@ -112,6 +119,22 @@ def value(given: ast.Value) -> str:
             return f"({', '.join(value(item) for item in items)})"
         case ast.Map(entries=entries):
             return f"MAP[{', '.join(f'{text(entry.key)} => {value(entry.value)}' for entry in entries)}]"
+        case ast.Phrase():
+            return phrase(given)
+        case ast.Expression(text=written):
+            return written
+
+
+def phrase(given: ast.Phrase) -> str:
+    """Return a value with its keywords, its options and what follows it."""
+    match given.value:
+        case None:
+            written = ""
+        case ast.Interval(text=interval) if given.words == "EVERY":
+            written = text(interval)
+        case other:
+            written = value(other)
+    return line(given.words, written, options(given.options), given.then and phrase(given.then))
 
 
 def secret(given: ast.SecretValue) -> str:

@@ -8,16 +8,22 @@ from sinkql.printer import part
 
 def create_table(statement: ast.CreateTable) -> str:
     """Return the table's text: its columns, then its constraints."""
-    parts = [column(each) for each in statement.columns] + [_constraint(each) for each in statement.constraints]
+    parts = table_parts(statement.columns, statement.constraints)
     head = part.line(
         "CREATE",
         statement.temporary and "TEMPORARY",
         "TABLE",
         statement.if_not_exists and "IF NOT EXISTS",
         part.name(statement.name),
-        part.bracketed(parts),
+        parts or "()",
     )
     return part.clauses(head, part.with_clause(statement.with_options))
+
+
+def table_parts(columns: tuple[ast.ColumnDef, ...], constraints: tuple[ast.TableConstraint, ...]) -> str:
+    """Return a table's columns and constraints in brackets, nothing for none."""
+    parts = [column(each) for each in columns] + [_constraint(each) for each in constraints]
+    return part.bracketed(parts) if parts else ""
 
 
 def column(given: ast.ColumnDef) -> str:

@@ -114,6 +114,7 @@ class Session:
                 | ast.CreateDatabase()
                 | ast.CreateSchema()
                 | ast.CreateTable()
+                | ast.CreateTableFrom()
                 | ast.CreateIndex()
             ):
                 return create(statement, self.catalog)

@@ -15,6 +15,7 @@ from pathlib import Path
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.shell import catalog_command as catalog
 from sinkql.shell import help as helping
+from sinkql.shell.keys import lent_terminal
 from sinkql.shell.piece import Command
 from sinkql.shell.screen import open_target
 from sinkql.shell.setting import FORMATS, Expanded, Format
@@ -98,7 +99,8 @@ def _edit(shell: Shell, command: Command, statement: str | None) -> None:
             path.write_text(text)
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
         try:
-            done = subprocess.run([*shlex.split(editor), str(path)], check=False)
+            with lent_terminal():
+                done = subprocess.run([*shlex.split(editor), str(path)], check=False)
         except OSError as error:
             raise SinkqlError(
                 "SQ4035", f'cannot run the editor "{editor}": {error.strerror}', hint="Set EDITOR to one that is there."
@@ -216,7 +218,8 @@ def _echo(shell: Shell, command: Command, _: str | None) -> None:
 
 
 def _system(shell: Shell, command: Command, _: str | None) -> None:
-    subprocess.run(command.rest or os.environ.get("SHELL", "sh"), shell=True, check=False)
+    with lent_terminal():
+        subprocess.run(command.rest or os.environ.get("SHELL", "sh"), shell=True, check=False)
 
 
 def _quit(shell: Shell, command: Command, _: str | None) -> None:

@@ -10,7 +10,9 @@ from importlib.resources import files
 from typing import Protocol
 
 from sinkql.errors import SinkqlError, nearest
+from sinkql.parser import parse
 from sinkql.parser.syntax import syntax
+from sinkql.planner.later import Later, later
 
 
 class Listed(Protocol):
@@ -95,5 +97,14 @@ def _list(found: Iterable[Statement]) -> str:
 
 def _one(found: Statement) -> str:
     example = "\n".join(f"  {line}" for line in found.example.splitlines())
-    written = "\n".join(f"  {line}".rstrip() for line in syntax(found.rule).splitlines())
-    return f"{found.name}\n{found.meaning}\n\nSyntax\n{written}\n\nExample\n{example}\n"
+    written = "\n".join(f"  {line}".rstrip() for line in syntax(found.rule, found.name).splitlines())
+    return f"{found.name}\n{found.meaning}\n{_later(found)}\nSyntax\n{written}\n\nExample\n{example}\n"
+
+
+def _later(found: Statement) -> str:
+    """Say of a statement that is understood and not run what to use instead."""
+    (parsed,) = parse(found.example)
+    if not isinstance(parsed, Later):
+        return ""
+    error = later(parsed)
+    return f"{error.message}. {error.hint}\n"

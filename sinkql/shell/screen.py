@@ -17,6 +17,7 @@ from rich.text import Text
 
 from sinkql.errors import Notice, SinkqlError, line_and_column, render
 from sinkql.shell import table
+from sinkql.shell.keys import lent_terminal
 from sinkql.shell.setting import Settings
 
 _DEFAULT_PAGER = "less -SRF"
@@ -62,7 +63,8 @@ class Screen:
             return
         command = os.environ.get("SINKQL_PAGER") or os.environ.get("PAGER") or _DEFAULT_PAGER
         try:
-            subprocess.run(shlex.split(command), input=text, text=True, check=False)
+            with lent_terminal():
+                subprocess.run(shlex.split(command), input=text, text=True, check=False)
         except OSError:
             sys.stdout.write(text)
 

@@ -11,6 +11,7 @@ from sinkql import __version__
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.shell.background import Background
+from sinkql.shell.keys import held_keys
 from sinkql.shell.screen import Screen
 from sinkql.shell.setting import Format, Settings
 from sinkql.shell.shell import Leave, Shell
@@ -34,7 +35,8 @@ def run_shell(
     for notice in session.notices:
         screen.notice(notice)
     if interactive:
-        return _ask(shell)
+        with held_keys():
+            return _ask(shell)
     try:
         for text, path in texts:
             shell.run(text, path)
@@ -52,7 +54,7 @@ def _ask(shell: Shell) -> int:
 
     prompt = Prompt(
         Path(shell.session.catalog.database.path).parent / _HISTORY,
-        SqlCompleter(shell.session),
+        SqlCompleter(shell.session, shell.settings),
         status=shell.background.summary,
         in_transaction=lambda: bool(getattr(shell.session, "in_transaction", False)),
     )

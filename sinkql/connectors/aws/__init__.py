@@ -12,6 +12,14 @@ from sinkql.connectors.aws.store import open_store
 connector = Connector(
     "aws",
     connections=(
-        ConnectionKind("AWS", plan, store=open_store, owner=OWNER, options=labels(AwsOptions), fixed=("ENDPOINT",)),
+        ConnectionKind(
+            "AWS",
+            plan,
+            store=open_store,
+            owner=OWNER,
+            options=labels(AwsOptions),
+            fixed=("ENDPOINT",),
+            takes=AwsOptions,
+        ),
     ),
 )

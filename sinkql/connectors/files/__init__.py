@@ -9,7 +9,7 @@
 from sinkql import physical
 from sinkql.connector.plan import Connector, SourceKind
 from sinkql.connector.stream import Context, Reader
-from sinkql.connectors.files.plan import plan
+from sinkql.connectors.files.plan import FilesOptions, FilesSourceOptions, plan
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:
@@ -18,4 +18,6 @@ def _open_reader(read: physical.Read, context: Context) -> Reader:
     return FilesReader.of(read, context)
 
 
-connector = Connector("files", sources=(SourceKind("FILES", plan, _open_reader),))
+connector = Connector(
+    "files", sources=(SourceKind("FILES", plan, _open_reader, takes=FilesOptions, takes_with=FilesSourceOptions),)
+)

@@ -7,7 +7,7 @@
 from sinkql import physical
 from sinkql.connector.plan import Connector, SourceKind
 from sinkql.connector.stream import Context, Offsets, Reader
-from sinkql.connectors.generator.plan import plan
+from sinkql.connectors.generator.plan import CounterOptions, plan
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:
@@ -20,4 +20,6 @@ def _first(start: Offsets, rows: int) -> Offsets:
     return {**start, "count": start["count"] + rows}
 
 
-connector = Connector("generator", sources=(SourceKind("LOAD GENERATOR", plan, _open_reader, first=_first),))
+connector = Connector(
+    "generator", sources=(SourceKind("LOAD GENERATOR", plan, _open_reader, first=_first, takes=CounterOptions),)
+)

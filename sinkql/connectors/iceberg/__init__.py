@@ -75,6 +75,7 @@ connector = Connector(
             owner=connection.OWNER,
             options=labels(connection.CatalogOptions),
             fixed=connection.PLACE,
+            takes=connection.CatalogOptions,
         ),
     ),
     sinks=(
@@ -89,6 +90,8 @@ connector = Connector(
             owner=plan.OWNER,
             options=labels(plan.IcebergOptions),
             fixed=plan.AT_CREATION,
+            takes=plan.TableOptions,
+            takes_with=plan.IcebergOptions,
         ),
     ),
 )

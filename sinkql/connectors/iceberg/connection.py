@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -40,7 +40,7 @@ _ALLOWED = {
 class CatalogOptions:
     """The options of all catalog types; which ones a type has, `_ALLOWED` says."""
 
-    catalog_type: str
+    catalog_type: str = field(metadata={"choices": tuple(_ALLOWED)})
     url: str | None = None
     warehouse: str | None = None
     credential: logical.SecretText | None = None

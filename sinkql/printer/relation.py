@@ -1,0 +1,73 @@
+"""CREATE VIEW and CREATE SINK → their canonical text."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.printer import part
+from sinkql.printer.source import formats
+
+
+def create_view(statement: ast.CreateView) -> str:
+    """Return the view's text, its query as written."""
+    text = statement.query.text
+    head = part.line(
+        "CREATE",
+        statement.or_replace and "OR REPLACE",
+        statement.temporary and "TEMPORARY",
+        statement.replacement and "REPLACEMENT",
+        statement.materialized and "MATERIALIZED",
+        "VIEW",
+        statement.if_not_exists and "IF NOT EXISTS",
+        part.name(statement.name),
+        statement.columns and part.idents(statement.columns),
+    )
+    query = f"AS\n{text}" if "\n" in text else f"AS {text}"
+    return part.clauses(
+        head,
+        statement.replaces and f"FOR {part.name(statement.replaces)}",
+        _place(statement),
+        part.with_clause(statement.with_options),
+        query,
+    )
+
+
+def _place(statement: ast.CreateView) -> str:
+    replica = statement.replica and f"REPLICA {part.ident(statement.replica)}"
+    if statement.cluster is None:
+        return f"IN {replica}" if replica else ""
+    return part.line(part.in_cluster(statement.cluster), replica)
+
+
+def create_sink(statement: ast.CreateSink) -> str:
+    """Return the sink's text: a clause a line, in the order of the grammar."""
+    name, key, aws = statement.name, statement.key, statement.aws_connection
+    partition_by = ", ".join(_transform(each) for each in statement.partition_by)
+    return part.clauses(
+        part.line("CREATE SINK", statement.if_not_exists and "IF NOT EXISTS", name and part.name(name)),
+        part.in_cluster(statement.cluster),
+        f"FROM {part.name(statement.relation)}",
+        part.line(
+            "INTO", statement.kind, "CONNECTION", part.name(statement.connection), part.options(statement.options)
+        ),
+        aws and f"USING AWS CONNECTION {part.name(aws)}",
+        key and part.line("KEY", part.idents(key.columns), not key.enforced and "NOT ENFORCED"),
+        statement.headers and f"HEADERS {part.ident(statement.headers)}",
+        formats(statement.key_format, statement.value_format),
+        statement.envelope and f"ENVELOPE {statement.envelope}",
+        statement.mode and _mode(statement.mode),
+        partition_by and f"PARTITION BY ({partition_by})",
+        statement.format and f"FORMAT {statement.format}",
+        part.with_clause(statement.with_options),
+    )
+
+
+def _mode(mode: ast.Mode) -> str:
+    return f"MODE {mode.mode.upper()}" if mode.changelog else "ENVELOPE NONE"
+
+
+def _transform(transform: ast.Transform) -> str:
+    if transform.function == "identity":
+        return part.ident(transform.column)
+    if transform.argument is None:
+        return f"{transform.function}({part.ident(transform.column)})"
+    return f"{transform.function}({transform.argument}, {part.ident(transform.column)})"

@@ -1,0 +1,60 @@
+"""What \\h says is true: examples parse, and every statement of the grammar is there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sinkql.errors import SinkqlError
+from sinkql.parser import parse
+from sinkql.parser import syntax as grammar
+from sinkql.shell.help import Statement, statement, statements
+
+
+@pytest.mark.parametrize("entry", statements(), ids=lambda entry: str(entry.name))
+def test_the_example_of_a_statement_parses(entry: Statement) -> None:
+    assert len(parse(entry.example)) == 1
+
+
+def test_every_statement_of_the_grammar_has_help() -> None:
+    assert set(grammar.statements()) == {each.rule for each in statements()}
+
+
+@pytest.mark.parametrize("rule", grammar.statements())
+def test_the_syntax_has_no_name_of_the_grammar_in_it_and_closes_its_brackets(rule: str) -> None:
+    text = grammar.syntax(rule)
+    assert "_" not in text
+    assert not re.search(r"\"|->|\bMAYBE\b", text)
+    outside = re.sub(r"'text'", "", text)
+    for opening, closing in (("[", "]"), ("{", "}"), ("(", ")")):
+        assert outside.count(opening) == outside.count(closing), text
+    for named in set(re.findall(r"<([a-z ]+)>", text)):
+        described = f"\n<{named}> is\n" in text
+        assert described or named.replace(" ", "_") in {*grammar.statements(), rule}, named
+
+
+def test_of_a_statement_of_many_forms_its_own_is_shown() -> None:
+    assert "ALTER SINK" in statement("ALTER SINK")
+    assert "ALTER SOURCE" not in statement("ALTER SINK")
+
+
+def test_a_statement_that_is_not_run_says_what_to_use() -> None:
+    assert "CREATE INDEX is not supported yet. Use CREATE MATERIALIZED VIEW" in statement("CREATE INDEX")
+
+
+def test_the_syntax_of_a_sink_names_its_clauses() -> None:
+    text = statement("create sink")
+    for part in ("CREATE SINK", "[ IN CLUSTER name ]", "KEY ( name [, …] )", "MODE { UPSERT | APPEND }"):
+        assert part in text
+
+
+def test_more_words_than_the_name_has_find_it_and_fewer_list_what_begins_so() -> None:
+    assert statement("DROP SINK x").startswith("DROP\n")
+    assert {line.split("  ")[1] for line in statement("CREATE").splitlines()} >= {"CREATE SINK", "CREATE SOURCE"}
+
+
+def test_a_misspelt_statement_is_told_the_nearest() -> None:
+    with pytest.raises(SinkqlError) as raised:
+        statement("CREATE SINKK")
+    assert raised.value.hint == "Did you mean \\h CREATE SINK?"
