@@ -52,10 +52,14 @@ class _Row:
 
 @dataclass(slots=True)
 class Face:
-    """Show events; `first_commit` is called once a sink, after its first commit, and its lines are printed."""
+    """Show events; `first_commit` is called once a sink, after its first commit, and its lines are printed.
+
+    `goes_on` tells that a sink which another cluster has now is run there.
+    """
 
     output: Output
     first_commit: Callable[[str], list[str]]
+    goes_on: bool = False
     sinks: dict[str, _Row] = field(default_factory=dict)
     starting: dict[str, float] = field(default_factory=dict)
     _live: Live | None = None
@@ -183,8 +187,12 @@ class Face:
             why=event.ending,
             error=error,
         )
-        if event.error is not None and self.output.format == "text":
+        if self.output.format == "json":
+            return
+        if event.error is not None:
             self._print(render(event.error))
+        if event.ending == "moved" and not self.goes_on:
+            self._print(f"It is in another cluster now: sinkql up {short_name(event.sink)} goes on there.")
 
     def _say(self, text: str, *, live: bool = True, **data: Any) -> None:
         """Print an event's line; on a terminal the table shows those with `live` false."""

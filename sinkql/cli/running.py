@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sinkql import physical
 from sinkql.cli.live import Face
 from sinkql.cli.output import Output
+from sinkql.errors import SinkqlError
 from sinkql.mask import mask
 from sinkql.session import Session
 
@@ -43,7 +45,11 @@ def run_up(session: Session, output: Output, names: Sequence[str] | None, *, onc
     """Run sinks, also those that come later, until stopped, and return the exit code."""
 
     def reading(sink: str) -> list[str]:
-        return session.reading(session.jobs([sink])[0])
+        with suppress(SinkqlError):  # it may be dropped by now
+            return session.reading(session.jobs([sink])[0])
+        return []
 
-    with Face(output, reading) as face:
+    if names is None and not session.sinks():
+        output.note("There are no sinks yet: those that are created run here.")
+    with Face(output, reading, goes_on=True) as face:
         return session.up(names, once=once, takeover=takeover, progress=face)

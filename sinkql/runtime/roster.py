@@ -11,6 +11,8 @@ import msgspec
 from sinkql import physical
 from sinkql.errors import SinkqlError
 
+_LIMIT = "max_rows_per_commit"  # of every sink: see `sinkql.connector.sink`
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -22,13 +24,16 @@ class Work:
 
     def differs(self, other: Work) -> bool:
         """Tell whether a query of this work is none of the other."""
-        return replace(self, job=_paced_as(self.job, other.job), asked_at=other.asked_at) != other
+        alike = _paced_as(self.job, other.job), _paced_as(other.job, other.job)
+        return (alike[0], self.secrets) != (alike[1], other.secrets)
 
 
 def _paced_as(job: physical.Job, other: physical.Job) -> physical.Job:
     """Return the job with what may change while it runs, and what decides nothing, as in another one."""
+    limit = other.write.options.get(_LIMIT)
     return msgspec.structs.replace(
         job,
+        write=msgspec.structs.replace(job.write, options=job.write.options | {_LIMIT: limit}),
         commit_interval_ms=other.commit_interval_ms,
         max_rows=other.max_rows,
         texts=other.texts,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.command import run
+from sinkql.session import Session
+from support.command import run, start
 from support.readers import duckdb_rest
 from support.seaweed import SECRET, seaweed
 
@@ -60,3 +61,44 @@ def test_a_pipeline_into_a_rest_catalog_goes_on_where_it_stopped(tmp_path: Path)
             assert ids == [(i,) for i in range(part * 50 + 50)]
             totals = read("shop.totals", columns="kind, events, (amount * 4)::bigint")
             assert totals == sorted((kind, count, quarters) for kind, (count, quarters) in expected.items())
+
+
+_ROTATED = """
+CREATE SECRET token AS '{secret}';
+CREATE SECRET storage_key AS '{secret}';
+CREATE CONNECTION aws TO AWS (
+  ACCESS KEY ID = 'admin', SECRET ACCESS KEY = SECRET storage_key,
+  ENDPOINT = 'http://127.0.0.1:{s3}', REGION = 'us-east-1'
+);
+CREATE CONNECTION lake TO ICEBERG CATALOG (
+  CATALOG TYPE = 'REST', URL = 'http://127.0.0.1:{rest}', CREDENTIAL = 'admin:' || SECRET token, WAREHOUSE = 'lake'
+);
+CREATE SOURCE n FROM LOAD GENERATOR COUNTER (ROWS PER SECOND 100);
+CREATE SINK k FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'shop', TABLE 'numbers')
+  USING AWS CONNECTION aws ENVELOPE NONE WITH (COMMIT INTERVAL = '1s');
+"""
+
+
+def test_a_running_sink_takes_the_new_value_of_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with seaweed(tmp_path / "server") as server:
+        session = Session()
+        session.execute(_ROTATED.format(s3=server.s3, rest=server.rest, secret=SECRET))
+        up = start("up", folder=tmp_path)
+        try:
+            up.wait_for_commit("materialize.public.k", 1)
+            for secret in ("token", "storage_key"):
+                # The server refuses this value, so that it shows who has it; and who has the right one again.
+                session.execute(f"ALTER SECRET {secret} AS 'none of the server''s';")
+                refused = up.wait_for(lambda event: event["event"] in ("stopped", "stalled"))
+                assert refused["error"]["code"] == {"token": "SQ4202", "storage_key": "SQ4302"}[secret]
+                session.execute(f"ALTER SECRET {secret} AS '{SECRET}';")
+                up.wait_for(lambda event: event["event"] == "committed" and event["rows"] > 0)
+            assert up.interrupt() == 0
+        finally:
+            up.kill()
+        numbers = duckdb_rest(
+            "shop.numbers", rest_port=server.rest, s3_port=server.s3, secret=SECRET, columns="counter"
+        )
+        assert numbers == [(number,) for number in range(1, len(numbers) + 1)]
+        assert SECRET not in "".join(up.errors)
