@@ -18,6 +18,7 @@
   `query_text`: the same within a query.
 * `drop`: what DROP takes away, in which order.
 * `later`, `later_form`: statements, and forms of statements, that are understood and not run yet.
+* `alter`: an item's statement as ALTER makes it; `alter_option`: its options; `alter_later`: what is not run.
 * `setting`: settings, their defaults and what values they take.
 """
 

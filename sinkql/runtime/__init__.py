@@ -1,8 +1,9 @@
 """Jobs → running sinks. Only here is Spark; what tests run without it stands in modules of its own.
 
-* `supervisor`: jobs → outcomes; signals; a `child` process for each further cluster.
-* `application`, `spark`: one cluster's jobs → a Spark session, a thread a sink, leases renewed.
-* `runner`: one sink: lease, claim, query, tries again, its end.
+* `roster`: what is to run, as of now; what a running sink sees of a change.
+* `supervisor`: a roster → outcomes; signals; a `child` process for each further cluster, or for each at all.
+* `application`, `spark`: one cluster's sinks → a Spark session, a thread a sink, leases renewed.
+* `cluster`, `runner`: what they share; one sink: lease, claim, query, tries again, its end.
 * `launch`, `source`, `pacing`: a claimed sink → the streaming query whose one source says when a batch is due.
 * `batch`: one micro-batch around the table's marker; no Spark in it.
 * `rebuild`: lost state → state again, from the sources.
