@@ -1,17 +1,27 @@
-"""The files of the grammar → Lark's tables, built once a process and at first use."""
+"""The files of the grammar → Lark's tables, made at first use and kept in a file for the next process."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import lark
 from lark import Lark
 from lark.lexer import Lexer, Token
+from lark.parsers.lalr_parser_state import ParseConf
 
 from sinkql.parser.automaton import Automaton
+
+_KEPT_SECONDS = 30 * 24 * 3600
 
 
 class _Unused(Lexer):
@@ -34,13 +44,40 @@ def text() -> str:
 
 @cache
 def _lark() -> Lark:
-    return Lark(
-        text(),
-        parser="lalr",
-        lexer=_Unused,
-        propagate_positions=True,
-        maybe_placeholders=False,
-    )
+    given = text()
+    kept = _kept(given)
+    with contextlib.suppress(Exception), kept.open("rb") as file:
+        return Lark.load(file)
+    # it is not there, or not what was written
+    made = Lark(given, parser="lalr", lexer=_Unused, propagate_positions=True, maybe_placeholders=False)
+    with contextlib.suppress(OSError):
+        _keep(made, kept)
+    return made
+
+
+def _kept(given: str) -> Path:
+    """Return the file of the tables of a grammar: in the user's own folder, since loading it runs what is in it."""
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    made_by = f"{lark.__version__} {sys.version_info[:2]} {given}"
+    return Path(caches) / "sinkql" / f"grammar-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}"
+
+
+def _keep(made: Lark, kept: Path) -> None:
+    """Write the tables for the next process, which loads them in a tenth of the time."""
+    if not kept.is_absolute():  # a user without a home
+        return
+    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for other in kept.parent.glob("grammar-*"):
+        if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
+            other.unlink()
+    with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as file:
+        made.save(file)
+    Path(file.name).replace(kept)
+
+
+@cache
+def _conf() -> ParseConf[Any]:
+    return _lark().parse_interactive().parser_state.parse_conf
 
 
 @cache
@@ -59,4 +96,4 @@ def keywords() -> frozenset[str]:
 
 def start() -> Automaton:
     """Return what stands before a statement."""
-    return Automaton(_lark().parse_interactive().parser_state.parse_conf)
+    return Automaton(_conf())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -108,6 +110,23 @@ def test_input_that_ends_too_early_is_blamed_behind_its_last_character() -> None
 def test_importing_the_parser_builds_no_tables() -> None:
     program = "import sinkql.parser, sinkql.parser.grammar as g; print(g._lark.cache_info().currsize)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "0\n"
+
+
+def test_tables_of_the_grammar_are_kept_for_the_next_process(tmp_path: Path) -> None:
+    def parsed() -> None:
+        program = "from sinkql.parser import parse; parse('SELECT 1')"
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+    parsed()
+    (kept,) = (tmp_path / "sinkql").iterdir()
+    written_at = kept.stat().st_mtime_ns
+    parsed()
+    assert written_at == kept.stat().st_mtime_ns
+    kept.write_bytes(kept.read_bytes()[:100])
+    parsed()
+    assert [kept] == list((tmp_path / "sinkql").iterdir())
+    assert kept.stat().st_size > 100
 
 
 def test_empty_statements_are_left_out() -> None:
