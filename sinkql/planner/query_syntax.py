@@ -9,6 +9,7 @@ name unless it knows it.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,6 +25,11 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.planner.query_complaint import complaint
 
 _RANGE = "range"
+_MAX_FRAMES = 5000
+"""Python's calls within calls: sqlglot takes 35 of them for a bracket in a bracket, and the parser allows 100 of those.
+
+A thread's stack of 8 MB holds eight times as many.
+"""
 _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 # the syntax of these is not that of a call; all others are calls like any
 _SPECIAL = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
@@ -198,6 +204,7 @@ class Syntax:
 
 def parse(query: ast.Query) -> Syntax:
     """Parse a SELECT; raises SinkqlError (SQ2201) where it is not one."""
+    sys.setrecursionlimit(max(_MAX_FRAMES, sys.getrecursionlimit()))
     text, offset = query.text, query.span.start
     tokens: list[Any] = []
     try:
@@ -212,10 +219,15 @@ def parse(query: ast.Query) -> Syntax:
             "SQ2201", "the query's text ends inside a string, name or comment", Span(offset + start - 1, offset + start)
         ) from None
     except RecursionError:
-        raise SinkqlError("SQ2209", "the query is nested too deeply", query.span) from None
+        raise too_deep(query) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
         raise SinkqlError("SQ2201", "expected a SELECT", Span(offset, offset + max(1, len(text.split(None, 1)[0]))))
     return Syntax(trees[0], text, offset)
+
+
+def too_deep(query: ast.Query) -> SinkqlError:
+    """Return the error for a query that takes more calls within calls than Python may have."""
+    return SinkqlError("SQ2209", "the query is nested too deeply", query.span, hint="Split it into views.")
 
 
 def _read(tokens: list[Any], text: str) -> list[Any]:

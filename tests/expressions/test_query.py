@@ -9,6 +9,7 @@ from sinkql import ast, logical
 from sinkql.connector.types import parse_type
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Change, Column, Shape, Type
+from sinkql.parser.lexical import MAX_DEPTH
 from sinkql.planner.query import plan_query
 from sinkql.planner.query_text import qualify_query
 
@@ -259,6 +260,20 @@ def test_digits_that_plain_numeric_cannot_keep_are_not_rounded_off(item: str) ->
 
 def test_deep_nesting_is_an_error_with_a_code() -> None:
     assert _error("SELECT " + "(" * 3000 + "1" + ")" * 3000 + " FROM orders").code == "SQ2209"
+
+
+@pytest.mark.parametrize(
+    "deep",
+    [
+        "(" * MAX_DEPTH + "id" + ")" * MAX_DEPTH,
+        "abs(" * MAX_DEPTH + "id" + ")" * MAX_DEPTH,
+        "CASE WHEN id > 0 THEN " * MAX_DEPTH + "id" + " END" * MAX_DEPTH,
+        " + ".join(["id"] * 1000),
+    ],
+)
+def test_brackets_as_deep_as_statements_have_them_are_planned(deep: str) -> None:
+    (column,) = _plan(f"SELECT {deep} AS a FROM orders").shape.columns
+    assert column.name == "a"
 
 
 @pytest.mark.parametrize(
