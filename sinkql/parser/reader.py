@@ -191,6 +191,8 @@ def _label_length(lexemes: Sequence[Lexeme], place: int) -> int:
     if not run:
         return 1
     following = lexemes[place + len(run)].kind
+    if run == ["PUBLIC", "KEY"] and following == "NUMBER":
+        return 3  # the one name with a number in it
     if following == "=":
         return len(run)
     if "SECRET" in run[1:]:
