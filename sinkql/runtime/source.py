@@ -22,6 +22,7 @@ from sinkql import physical
 from sinkql.connector.registry import Registry, discover
 from sinkql.connector.stream import Context, JobOffsets, Reader
 from sinkql.errors import SinkqlError
+from sinkql.explain.word import without_literals
 from sinkql.runtime import failure
 from sinkql.runtime.pacing import Orders, Pacer, give, take
 
@@ -124,9 +125,9 @@ def _no_secret(name: str) -> str:
 
 
 def lay_out(folder: Path, job: physical.Job, context: Context, orders: Orders) -> None:
-    """Write what the source's process needs into a new run folder."""
+    """Write what the source's process needs into a new run folder; no literal of a secret is in it."""
     folder.mkdir(parents=True, mode=0o700)
-    (folder / "job.json").write_bytes(physical.encode(job))
+    (folder / "job.json").write_bytes(msgspec.json.encode(without_literals(msgspec.to_builtins(job))))
     place = Place(context.sink, context.sink_id, str(context.folder))
     (folder / "place.json").write_bytes(msgspec.json.encode(place))
     give(folder, orders)

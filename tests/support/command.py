@@ -27,6 +27,7 @@ class Running:
     errors: list[str] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     commits: dict[str, int] = field(default_factory=dict)
+    printed: list[str] = field(default_factory=list)
 
     def wait_for(self, what: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Return the next event for which `what` holds; fails if the command ends, or nothing comes for long."""
@@ -37,6 +38,7 @@ class Running:
                 raise AssertionError(f"nothing came\n{''.join(self.errors)}\n{self.events}") from None
             if line is None:
                 raise AssertionError(f"ended with {self.process.wait()}\n{''.join(self.errors)}\n{self.events}")
+            self.printed.append(line)
             try:
                 event: dict[str, Any] = json.loads(line)
             except ValueError:

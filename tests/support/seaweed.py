@@ -21,33 +21,36 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Seaweed:
-    """Hold the ports of a running server; its warehouse is `lake`, its user `admin`."""
+    """Hold the ports of a running server; its warehouse is `lake`, its only user may do all."""
 
     s3: int
     rest: int
+    user: str = "admin"
+    secret: str = SECRET
 
     @property
     def storage(self) -> dict[str, str]:
         return {
             "s3.endpoint": f"http://127.0.0.1:{self.s3}",
-            "s3.access-key-id": "admin",
-            "s3.secret-access-key": SECRET,
+            "s3.access-key-id": self.user,
+            "s3.secret-access-key": self.secret,
             "s3.region": "us-east-1",
             "s3.path-style-access": "true",
         }
 
 
 @contextmanager
-def seaweed(folder: Path) -> Iterator[Seaweed]:
+def seaweed(folder: Path, *, user: str = "admin", secret: str = SECRET) -> Iterator[Seaweed]:
     """Run a server that keeps its data in `folder`, until the block ends."""
     for attempt in range(_ATTEMPTS):
         data = folder / f"data{attempt}"
         data.mkdir(parents=True)
         ports = _free_ports(7)
-        process = _start(data, ports)
+        server = Seaweed(ports[0], ports[1], user, secret)
+        process = _start(data, ports, server)
         try:
-            if _ready(process, ports[1]):
-                yield Seaweed(s3=ports[0], rest=ports[1])
+            if _ready(process, server):
+                yield server
                 return
         finally:
             process.kill()  # its data is thrown away with the folder
@@ -55,7 +58,7 @@ def seaweed(folder: Path) -> Iterator[Seaweed]:
     raise RuntimeError((folder / f"data{_ATTEMPTS - 1}.log").read_text())
 
 
-def _start(data: Path, ports: list[int]) -> subprocess.Popen[bytes]:
+def _start(data: Path, ports: list[int], server: Seaweed) -> subprocess.Popen[bytes]:
     s3, rest, lance, master, volume, filer, _ = ports
     weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or "weed"
     arguments = [
@@ -63,16 +66,16 @@ def _start(data: Path, ports: list[int]) -> subprocess.Popen[bytes]:
         f"-s3.port={s3}", f"-s3.port.iceberg={rest}", f"-s3.port.lance={lance}", f"-master.port={master}",
         f"-volume.port={volume}", f"-filer.port={filer}", "-webdav=false", "-admin.ui=false",
     ]  # fmt: skip
-    environment = {**os.environ, "AWS_ACCESS_KEY_ID": "admin", "AWS_SECRET_ACCESS_KEY": SECRET}
+    environment = {**os.environ, "AWS_ACCESS_KEY_ID": server.user, "AWS_SECRET_ACCESS_KEY": server.secret}
     with data.with_suffix(".log").open("wb") as log:
         return subprocess.Popen([weed, "mini", *arguments], env=environment, stdout=log, stderr=log, cwd=data)
 
 
-def _ready(process: subprocess.Popen[bytes], port: int) -> bool:
+def _ready(process: subprocess.Popen[bytes], server: Seaweed) -> bool:
     """Wait for the warehouse to answer; false where the process ended, as on a port that was taken meanwhile."""
     while process.poll() is None:
         try:
-            _list_namespaces(f"http://127.0.0.1:{port}")
+            _list_namespaces(server)
             return True
         except OSError:
             with suppress(subprocess.TimeoutExpired):
@@ -80,9 +83,10 @@ def _ready(process: subprocess.Popen[bytes], port: int) -> bool:
     return False
 
 
-def _list_namespaces(endpoint: str) -> None:
+def _list_namespaces(server: Seaweed) -> None:
     """Ask for the warehouse's namespaces; raises OSError while the server, or the warehouse, is not there."""
-    form = {"grant_type": "client_credentials", "client_id": "admin", "client_secret": SECRET}
+    endpoint = f"http://127.0.0.1:{server.rest}"
+    form = {"grant_type": "client_credentials", "client_id": server.user, "client_secret": server.secret}
     with urllib.request.urlopen(f"{endpoint}/v1/oauth/tokens", urlencode(form).encode(), timeout=5) as reply:
         token = json.load(reply)["access_token"]
     request = urllib.request.Request(f"{endpoint}/v1/lake/namespaces", headers={"Authorization": f"Bearer {token}"})
