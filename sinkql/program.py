@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import msgspec
 
-from sinkql import ast, logical, physical
+from sinkql import ast, logical, physical, words
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.codegen import lower
 from sinkql.connector.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError
 from sinkql.explain import spark_sql, to_text
-from sinkql.mask import mask, without_literal
+from sinkql.mask import mask
 from sinkql.parser import parse
 from sinkql.planner import plan_change, plan_drop, qualify
 from sinkql.planner.alter import plan_alter
@@ -186,9 +186,24 @@ class _Compiler:
 
     def program(self) -> Program:
         items = tuple(
-            Item(entry.name, entry.kind, to_sql(without_literal(entry.statement)))
+            Item(entry.name, entry.kind, to_sql(entry.statement, redacted=True))
             for entry in self.catalog.entries()
             if entry.id.startswith("u")
         )
         jobs = tuple(lower(name, self.catalog) for name in self.catalog.names("SINK"))
+        for entry in self.catalog.entries():
+            self.notices.extend(_written_down(entry))
         return Program(items, jobs, tuple(self.notices), self.catalog)
+
+
+def _written_down(entry: logical.Entry) -> Iterator[Notice]:
+    """Yield a notice for each literal that is a secret by itself: jobs hold it, as they could not run without."""
+    options = entry.statement.options if isinstance(entry.statement, ast.CreateConnection) else ()
+    for option in options:
+        if option.name in words.SECRET_ALONE and isinstance(option.value, ast.Text | ast.Word):
+            yield Notice(
+                "SQ4126",
+                f'connection "{short_name(entry.name)}" has its {option.name} written down, and so have its jobs',
+                option.span,
+                hint=f"Write {option.name} = SECRET name, or keep the jobs as private as the script.",
+            )

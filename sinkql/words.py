@@ -37,6 +37,11 @@ SENSITIVE = frozenset(
 )  # fmt: skip
 """Options whose literals are secrets."""
 
+SECRET_ALONE = frozenset(
+    {"CREDENTIAL", "PASSWORD", "SASL PASSWORD", "SECRET ACCESS KEY", "SERVICE ACCOUNT KEY", "SESSION TOKEN", "SSL KEY"}
+)
+"""Options whose literals are secrets even without the other half of a pair."""
+
 SECRET_FUNCTIONS = {
     "env_var": ("NAME",),
     "file": ("path",),

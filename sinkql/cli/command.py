@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -161,10 +162,17 @@ def compile_(context: click.Context, files: tuple[Path, ...], target: Path | Non
     if target is None:
         click.echo(program.to_json())
     else:
-        target.write_text(program.to_json() + "\n")
+        _write_private(target, program.to_json() + "\n")
         jobs = "1 job" if len(program.jobs) == 1 else f"{len(program.jobs)} jobs"
         output.line(f"wrote {jobs} to {target}", jobs=len(program.jobs), file=target)
     return 0
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that is the owner's alone: a job holds what its connections' options say."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text)
 
 
 @cli.command("run")

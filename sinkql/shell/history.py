@@ -18,7 +18,7 @@ def may_be_kept(text: str) -> bool:
     """Say whether a text may be written down: it holds no secret, and sets no variable that sounds like one."""
     if text.lstrip().startswith("\\"):
         return not (text.lstrip().startswith("\\set") and _TELLING.search(text))
-    return not any(True for _ in secret.literals(text))
+    return not secret.holds_secret(text)
 
 
 class SafeHistory(FileHistory):
