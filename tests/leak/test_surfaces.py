@@ -37,8 +37,10 @@ CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
 CREATE MATERIALIZED VIEW v AS SELECT counter * 2 AS c FROM n WHERE counter > 1;
 """
 _SINK = """
-CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION {} (NAMESPACE 'a', TABLE 'b') {} ENVELOPE NONE WITH (COMMIT INTERVAL '1s');
+CREATE SINK s FROM v
+  INTO ICEBERG CATALOG CONNECTION {} (NAMESPACE 'a', TABLE 'b') {} ENVELOPE NONE WITH (COMMIT INTERVAL '1s');
 """
+_OTHER_SINK = _SINK.format("away", "USING AWS CONNECTION aws").replace("SINK s", "SINK other")
 _REMOTE = _ITEMS + _SINK.format("away", "USING AWS CONNECTION aws")
 _KINDS = ("secret s_literal", "secret s_joined", "secret s_decoded", "connection aws", "connection away", "sink s")
 _STAGES = ("RAW PLAN", "OPTIMIZED PLAN", "PHYSICAL PLAN", "SPARK SQL")
@@ -46,11 +48,7 @@ _SHOWING = "".join(
     [
         *(f"SHOW CREATE {each}; SHOW REDACTED CREATE {each};" for each in _KINDS),
         *(f"EXPLAIN {stage} AS {form} FOR SINK s;" for stage in _STAGES[:3] for form in ("TEXT", "JSON")),
-        *(
-            f"EXPLAIN {stage} AS {form} FOR {_SINK.format('away', 'USING AWS CONNECTION aws')}"
-            for stage in _STAGES[:3]
-            for form in ("TEXT", "JSON")
-        ),
+        *(f"EXPLAIN {stage} AS {form} FOR {_OTHER_SINK}" for stage in _STAGES[:3] for form in ("TEXT", "JSON")),
         "EXPLAIN SPARK SQL FOR SINK s; SHOW SECRETS; SHOW CONNECTIONS; SHOW OBJECTS; SHOW ALL;",
         *(f"SELECT * FROM {schema}.{name};" for schema, name in RELATIONS),
     ]
