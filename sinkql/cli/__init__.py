@@ -3,7 +3,7 @@
 * `command`: the commands and their options.
 * `opening`: the session of a command's catalog.
 * `secret`: the commands about secrets.
-* `preview`, `secret`: commands of several parts.
+* `preview`: rows of an item.
 * `running`: run sinks, and stop them on the first Ctrl-C.
 * `live`: progress events → live lines on a terminal, plain lines elsewhere.
 * `output`: results and errors → text or JSON.

@@ -133,6 +133,8 @@ class Planner:
             self._refuse_clauses(node)
             relation, qualifiers = self._table(node, named)
             relation = self._aliased(relation, alias)
+        elif isinstance(node, exp.Values) and self.once is not None:
+            relation, qualifiers = self._aliased(plan_values(self.syntax, node, self.once), alias), ()
         else:
             raise self._not_yet("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet", node)
         if alias is not None and alias.this is not None:
