@@ -102,13 +102,16 @@ class _Lowering:
 
     def operator(self, item: logical.Source | logical.View) -> physical.Operator:
         if isinstance(item, logical.Source):
+            entry = self.catalog.entry(item.name)
+            known_as = entry.facts.get("identity", item.name) if entry is not None else item.name
             return physical.Read(
-                source=item.name,
+                source=known_as,
                 connector=item.kind,
                 options=dict(item.options),
                 columns=_columns(item.shape.columns),
                 change=item.shape.change.value,
                 connection=self.connection(item.connection) if item.connection else None,
+                renamed=item.name if item.name != known_as else None,
             )
         body = _View(self, item.name, self._query_offset(item.name)).relation(item.relation)
         return _renamed(body, item.relation.shape.columns, item.shape.columns)

@@ -41,7 +41,10 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True, tag="read"):
-    """Splits of a source as typed rows; `options` are the connector's own."""
+    """Splits of a source as typed rows; `options` are the connector's own.
+
+    `source` is what offsets are kept under: the first full name that the source had. `name` is its name now.
+    """
 
     source: str
     connector: str
@@ -49,6 +52,11 @@ class Read(msgspec.Struct, frozen=True, tag="read"):
     columns: tuple[Column, ...]
     change: Change = "append"
     connection: Connection | None = None
+    renamed: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.renamed or self.source
 
 
 class Map(msgspec.Struct, frozen=True, tag="map"):
@@ -147,7 +155,14 @@ class Job(msgspec.Struct, frozen=True):
     @property
     def plan(self) -> str:
         """Return the hash of all that decides rows: not of intervals, limits, clusters, texts or tuning."""
-        return hashlib.sha256(msgspec.json.encode(_deciding(self.write), order="sorted")).hexdigest()[:16]
+        return _hash(_deciding(self.write, within=(dict, list, tuple)))
+
+    @property
+    def former_plan(self) -> str:
+        """Return the hash that version 1 of the catalog had: it took in where the expressions of views stand."""
+        data = _deciding(self.write, within=(dict, list))
+        _drop(data, {"renamed"}, (dict, list, tuple))
+        return _hash(data)
 
     def reads(self) -> tuple[Read, ...]:
         """Return the job's sources, each once, in the order they stand in the tree."""
@@ -211,22 +226,26 @@ def change_of(operator: Operator) -> Change:
             return "retract"
 
 
-def _deciding(write: Write) -> Any:
+def _hash(data: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(data, order="sorted")).hexdigest()[:16]
+
+
+def _deciding(write: Write, *, within: tuple[type, ...]) -> Any:
     data = msgspec.to_builtins(write)
     del data["options"]
-    _drop(data, {"origin", "connection", "aws_connection", "tuning"})
+    _drop(data, {"origin", "connection", "aws_connection", "tuning", "renamed"}, within)
     return data
 
 
-def _drop(data: Any, names: set[str]) -> None:
+def _drop(data: Any, names: set[str], within: tuple[type, ...]) -> None:
+    if not isinstance(data, within):
+        return
     if isinstance(data, dict):
         for name in names & data.keys():
             del data[name]
-        for value in data.values():
-            _drop(value, names)
-    elif isinstance(data, list):
-        for value in data:
-            _drop(value, names)
+    values: Any = data.values() if isinstance(data, dict) else data
+    for value in values:
+        _drop(value, names, within)
 
 
 def _secrets(data: Any) -> set[str]:

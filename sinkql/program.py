@@ -10,16 +10,18 @@ import msgspec
 
 from sinkql import ast, logical, physical, words
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.update import identity
 from sinkql.codegen import lower
 from sinkql.connector.registry import Registry, discover
 from sinkql.errors import Notice, SinkqlError
 from sinkql.explain import spark_sql, to_text
 from sinkql.mask import mask
 from sinkql.parser import parse
-from sinkql.planner import plan_change, plan_drop, qualify
+from sinkql.planner import plan_change, plan_drop, qualify, transaction
 from sinkql.planner.alter import plan_alter
 from sinkql.planner.later import later
 from sinkql.planner.name import short_name
+from sinkql.planner.rename import find_altered, find_commented, plan_rename
 from sinkql.planner.setting import plan_setting, plan_settings
 from sinkql.planner.statement import implied, item_name, kind_of
 from sinkql.printer import to_sql
@@ -113,6 +115,7 @@ class _Compiler:
         self.catalog = MemoryCatalog(registry)
         self.facts = facts
         self.notices: list[Notice] = []
+        self.before: MemoryCatalog | None = None
 
     def run(self, statement: ast.Statement) -> None:
         """Take a statement in; those that only show something do nothing."""
@@ -122,6 +125,14 @@ class _Compiler:
                 for name in dropping.names:
                     self.catalog.remove(name)
                 self.notices.extend(dropping.notices)
+            case ast.Alter(action=ast.Rename() | ast.Swap()):
+                renaming = plan_rename(statement, self.catalog)
+                self.catalog.update(renaming.changes)
+                self.notices.extend(renaming.notices)
+            case ast.Alter(action=ast.SetOwner()):
+                self.notices.extend(find_altered(statement, self.catalog)[1])
+            case ast.CommentOn():
+                find_commented(statement, self.catalog)
             case ast.Alter():
                 altering = plan_alter(statement, self.catalog, self.registry)
                 self.catalog.update(altering.changes)
@@ -131,7 +142,9 @@ class _Compiler:
                     self.catalog.set(name, value)
             case ast.SetVariable():
                 self.catalog.set(*plan_setting(statement))
-            case ast.Transaction() | ast.CommentOn() | ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
+            case ast.Transaction():
+                self.transact(statement)
+            case ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
                 raise later(statement)
             case ast.Insert() | ast.Update() | ast.Delete():
                 plan_change(statement, self.catalog, datetime.now(UTC).replace(tzinfo=None))
@@ -162,6 +175,18 @@ class _Compiler:
             ):
                 self.create(statement)
 
+    def transact(self, statement: ast.Transaction) -> None:
+        """Follow BEGIN, COMMIT and ROLLBACK: `before` is the catalog from before the transaction that is open."""
+        before = self.before
+        if statement.action == "BEGIN":
+            self.notices.extend([] if before is None else [transaction.already(statement)])
+            self.before = before or self.catalog.copy()
+        elif before is None:
+            self.notices.append(transaction.none(statement))
+        elif statement.action != "SET":
+            self.catalog = before if statement.action == "ROLLBACK" else self.catalog
+            self.before = self.catalog.copy() if statement.chain else None
+
     def create(self, statement: ast.Create) -> None:
         full_name = item_name(statement, self.catalog)
         present = self.catalog.entry(full_name)
@@ -174,9 +199,15 @@ class _Compiler:
             self.replace(statement, present)
             return
         known = self.facts.get(full_name) or self.facts.get(short_name(full_name)) or {}
+        known = {**known, **self.identity(statement)}
         self.notices.extend(self.catalog.add(statement, known).notices)
         for each in implied(statement):
             self.catalog.add(each, {})
+
+    def identity(self, statement: ast.Create) -> dict[str, str]:
+        if not isinstance(statement, ast.CreateSource | ast.CreateTable):
+            return {}
+        return identity(qualify(statement, self.catalog), self.catalog.entries())
 
     def replace(self, statement: ast.Create, present: logical.Entry) -> None:
         others = self.catalog.copy()
@@ -185,6 +216,8 @@ class _Compiler:
         self.catalog.update({present.name: (qualify(statement, self.catalog), present.facts)})
 
     def program(self) -> Program:
+        if self.before is not None:
+            raise transaction.not_ended()
         items = tuple(
             Item(entry.name, entry.kind, to_sql(entry.statement, redacted=True))
             for entry in self.catalog.entries()

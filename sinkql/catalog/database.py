@@ -13,7 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, StaticPool
 
 from sinkql.catalog import schema
 from sinkql.errors import SinkqlError
@@ -52,9 +52,15 @@ class Database:
         """Open a transaction that sees one state of the file and changes nothing."""
         with self._coded(), self._engine.connect() as plain:
             connection = plain.execution_options(sinkql_begin="BEGIN")
-            with connection.begin():
-                connection.exec_driver_sql("PRAGMA query_only = ON")
-                yield connection
+            try:
+                with connection.begin():
+                    connection.exec_driver_sql("PRAGMA query_only = ON")
+                    yield connection
+            finally:
+                self._done_reading(connection)
+
+    def _done_reading(self, connection: Connection) -> None:
+        """Do nothing: the connection is closed."""
 
     @contextmanager
     def _coded(self) -> Iterator[None]:
@@ -120,6 +126,26 @@ class Database:
             source.close()
 
 
+class Copy(Database):
+    """Hold what a catalog file holds now, in memory, for one thread."""
+
+    def __init__(self, original: Database) -> None:
+        self.path = original.path
+        memory = sqlite3.connect(":memory:", check_same_thread=False)
+        source = sqlite3.connect(original.path, timeout=BUSY_SECONDS)
+        try:
+            with self._coded():
+                source.backup(memory)
+        finally:
+            source.close()
+        self._engine = _configured(sa.create_engine("sqlite://", poolclass=StaticPool, creator=lambda: memory))
+
+    def _done_reading(self, connection: Connection) -> None:
+        # All transactions are of one connection.
+        connection.exec_driver_sql("PRAGMA query_only = OFF")
+        connection.rollback()
+
+
 def _make_file(path: Path) -> None:
     """Create folder and file for the owner alone, before SQLite would create them for everybody."""
     if not path.parent.exists():
@@ -133,10 +159,14 @@ def _create_private(path: Path) -> None:
 
 
 def _engine(path: Path) -> Engine:
-    engine = sa.create_engine(
-        sa.URL.create("sqlite", database=str(path)), poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS}
+    return _configured(
+        sa.create_engine(
+            sa.URL.create("sqlite", database=str(path)), poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS}
+        )
     )
 
+
+def _configured(engine: Engine) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, record: object) -> None:
         connection.isolation_level = None  # transactions begin as said below, not where the driver thinks fit

@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import Connection
 
 from sinkql import ast, logical
 from sinkql.catalog import schema
-from sinkql.catalog.control import Control, wish
-from sinkql.catalog.database import Database
+from sinkql.catalog.change import (
+    Operation,
+    adding,
+    commenting,
+    conflict,
+    owning,
+    removing,
+    rotating,
+    setting,
+    updating,
+)
+from sinkql.catalog.control import Control
+from sinkql.catalog.database import Copy, Database
 from sinkql.catalog.journal import Journal
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.reader import WithBroken
 from sinkql.catalog.row import (
     Stored,
-    delete_item,
-    edges,
     generation_of,
     in_order,
-    insert_item,
-    insert_secret,
-    next_number,
     opened,
     opened_sql,
     parsed,
     secret_row,
-    update_items,
-    update_secret,
 )
 from sinkql.catalog.secret import Given, Sealed, SecretValue, Vault
 from sinkql.catalog.system import create_views
-from sinkql.catalog.update import Changes, canonical, replan, steps
+from sinkql.catalog.update import Changes, Replanned
 from sinkql.connector.registry import Registry
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import inside, split_name
-from sinkql.planner.statement import implied
 
 _T = TypeVar("_T")
 
@@ -61,16 +63,17 @@ class Broken:
 class Catalog:
     """Hold an open catalog: `plans` are its items as of the last `refresh`, `broken` those that plan no more."""
 
-    def __init__(self, path: Path, registry: Registry) -> None:
+    def __init__(self, file: Path | Database, registry: Registry) -> None:
         self.registry = registry
-        self.database = Database(path, create_views)
+        self.database = Database(file, create_views) if isinstance(file, Path) else file
         self.control = Control(self.database)
         self.journal = Journal(self.database)
         self.vault = Vault(self.database.path, self._catalog_id)
         self.plans = MemoryCatalog(registry)
         self.broken: dict[str, Broken] = {}
-        self._variables: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
         self._generation = -1
+        self._id: str | None = None
         self.refresh()
 
     # --- reading ---------------------------------------------------------------------------------------------------
@@ -84,7 +87,7 @@ class Catalog:
             rows = in_order(connection)
             settings = connection.execute(sa.select(schema.settings)).all()
         plans, broken = MemoryCatalog(self.registry), dict[str, Broken]()
-        for name, value in [*((row.name, row.value) for row in settings), *self._variables.items()]:
+        for name, value in [*((row.name, row.value) for row in settings), *self.variables.items()]:
             plans.set(name, value)
         for row in rows:
             statement, facts = parsed(row), json.loads(row.facts)
@@ -104,6 +107,15 @@ class Catalog:
     def reader(self) -> logical.CatalogReader:
         """Return the catalog as DROP sees it: with the items that plan no more."""
         return WithBroken(self.plans, {name: broken.entry for name, broken in self.broken.items()})
+
+    def entries(self) -> dict[str, logical.Entry]:
+        """Return all items by their full names, also those that plan no more."""
+        broken = {name: broken.entry for name, broken in self.broken.items()}
+        return broken | {entry.name: entry for entry in self.plans.entries()}
+
+    def draft(self) -> Draft:
+        """Return a copy in memory, in which changes can be tried and read before they are made here."""
+        return Draft(self)
 
     def stored(self, full_name: str) -> Stored | None:
         """Return an item as it is stored; of the built-in cluster nothing is."""
@@ -147,41 +159,19 @@ class Catalog:
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    def add(
-        self,
-        statement: ast.Create,
-        facts: logical.Facts,
-        *,
-        secret: Given | None = None,
-    ) -> str:
+    def add(self, statement: ast.Create, facts: logical.Facts, *, secret: Given | None = None) -> str:
         """Store an item and return its id.
 
         `statement` has full names. Raises ChangedError if the catalog is not what `refresh` read.
         """
-        stored = canonical(statement)
-
-        def write(connection: Connection) -> str:
-            item_id = self._insert(connection, stored, facts)
-            if secret is not None:
-                insert_secret(connection, item_id, self.vault.seal(item_id, secret))
-            for each in implied(stored):
-                self._insert(connection, each, {})
-            return item_id
-
-        return self._change(write)
+        return self.change(adding(statement, facts, secret))
 
     def rotate(self, full_name: str, given: Given) -> None:
         """Put a new value in the place of a secret's; items that use it stay as they are.
 
         Raises SQ2001 if it is gone, ChangedError as `add` does. The next `refresh` reads the secret's new text.
         """
-
-        def write(connection: Connection) -> None:
-            row = secret_row(connection, full_name)
-            sealed = self.vault.seal(row.id, given, version=row.version + 1)
-            update_secret(connection, row, sealed, given.statement_value)
-
-        self._change(write)
+        self.change(rotating(full_name, given))
         self.forget_plans()
 
     def update(self, changes: Changes) -> None:
@@ -191,73 +181,37 @@ class Catalog:
         nothing. What the statements use goes by the names from before. Raises ChangedError as `add` does, what planning
         raises, SQ2016 for dependents that do not plan any more, SQ2017 for an item that would read itself.
         """
-
-        def write(connection: Connection) -> None:
-            entries = {name: broken.entry for name, broken in self.broken.items()}
-            entries |= {entry.name: entry for entry in self.plans.entries()}
-            found = steps(changes, entries, edges(connection))
-            plans = self.plans.copy()
-            replanned = replan(plans, found, changes=changes, broken=frozenset(self.broken))
-            update_items(connection, replanned, self.vault)
-            for each in replanned:
-                self.broken.pop(each.step.old.name, None)
-            for each in replanned:
-                if each.error is not None:
-                    self.broken[each.step.new.name] = Broken(each.step.new, each.error)
-            self.plans = plans
-
-        self._change(write)
+        self.change(updating(changes, self.reader()))
 
     def remove(self, full_names: Iterable[str]) -> None:
         """Delete items, in an order in which none is used by a later one; raises ChangedError as `add` does."""
-
-        def write(connection: Connection) -> None:
-            for full_name in full_names:
-                delete_item(connection, full_name)
-                self._forget(full_name)
-
-        self._change(write)
+        self.change(removing(full_names))
 
     def set_system(self, name: str, value: str) -> None:
-        """Store a setting."""
+        """Store a setting; raises ChangedError as `add` does."""
+        self.change(setting(name, value))
 
-        def write(connection: Connection) -> None:
-            statement = insert(schema.settings).values(name=name, value=value)
-            connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": value}))
-            if name not in self._variables:
-                self.plans.set(name, value)
+    def set_owner(self, full_name: str, owner: str) -> None:
+        """Give an item to a role; raises ChangedError as `add` does."""
+        self.change(owning(full_name, owner))
 
-        self._change(write)
+    def comment(self, full_name: str, text: str | None, *, column: int = 0) -> None:
+        """Comment on an item, or on its column of that position, from 1; raises ChangedError as `add` does."""
+        self.change(commenting(full_name, column, text))
 
     def set_variable(self, name: str, value: str) -> None:
         """Set a setting for as long as this object lives."""
-        self._variables[name] = value
+        self.variables[name] = value
         self.plans.set(name, value)
 
-    def forget_plans(self) -> None:
-        """Make the next `refresh` read everything again: the plans are not those of the file."""
-        self._generation = -1
-
-    def _insert(self, connection: Connection, statement: ast.Create, facts: logical.Facts) -> str:
-        item_id = f"u{next_number(connection)}"
-        planned = self.plans.add(statement, facts, id=item_id)
-        insert_item(connection, item_id, statement, planned, facts, self.vault)
-        if isinstance(planned.item, logical.Sink):
-            wish(connection, str(facts["sink_id"]), "running")
-        return item_id
-
-    def _forget(self, full_name: str) -> None:
-        if self.plans.entry(full_name) is not None:
-            self.plans.remove(full_name)
-        self.broken.pop(full_name, None)
-
-    def _change(self, write: Callable[[Connection], _T]) -> _T:
+    def change(self, operation: Operation[_T]) -> _T:
+        """Do an operation in a transaction of its own; raises ChangedError if the catalog is not what was read."""
         try:
             with self.database.write() as connection:
                 generation = generation_of(connection)
                 if generation != self._generation:
                     raise ChangedError
-                result = write(connection)
+                result = operation(self, connection)
                 connection.execute(schema.identity.update().values(generation=generation + 1))
         except BaseException:
             self.forget_plans()  # they may hold what was not stored
@@ -265,6 +219,71 @@ class Catalog:
         self._generation = generation + 1
         return result
 
+    # --- for operations: the plans in memory follow the file -------------------------------------------------------
+
+    def take(self, plans: MemoryCatalog, replanned: Iterable[Replanned]) -> None:
+        """Go on with plans in which some items were planned again."""
+        found = tuple(replanned)
+        for each in found:
+            self.broken.pop(each.step.old.name, None)
+        for each in found:
+            if each.error is not None:
+                self.broken[each.step.new.name] = Broken(each.step.new, each.error)
+        self.plans = plans
+
+    def forget(self, full_name: str) -> None:
+        """Go on without an item."""
+        if self.plans.entry(full_name) is not None:
+            self.plans.remove(full_name)
+        self.broken.pop(full_name, None)
+
+    def forget_plans(self) -> None:
+        """Make the next `refresh` read everything again: the plans are not those of the file."""
+        self._generation = -1
+
     def _catalog_id(self) -> str:
+        """Return the id that never changes: it may be asked for within a transaction."""
+        if self._id is None:
+            self._id = self._read_id()
+        return self._id
+
+    def _read_id(self) -> str:
         with self.database.read() as connection:
             return str(connection.scalar(sa.select(schema.identity.c.catalog_id)))
+
+
+class Draft(Catalog):
+    """A copy of a catalog in memory. What changes it is kept, to be done in the catalog itself by `apply`."""
+
+    def __init__(self, original: Catalog) -> None:
+        self.operations: list[Operation[Any]] = []
+        super().__init__(Copy(original.database), original.registry)
+        for name, value in original.variables.items():
+            self.set_variable(name, value)
+        self._id = original._catalog_id()
+        self.before = self.entries()
+        self._base = self.generation
+
+    def change(self, operation: Operation[_T]) -> _T:
+        """Do an operation here, and note it."""
+        result = super().change(operation)
+        self.operations.append(operation)
+        return result
+
+    def apply(self, catalog: Catalog) -> None:
+        """Do all that was done here in a catalog, all or nothing; raises SQ5210 if it changed so that this cannot be.
+
+        Raises ChangedError as `Catalog.add` does.
+        """
+
+        def whole(catalog: Catalog, connection: Connection) -> None:
+            for operation in self.operations:
+                operation(catalog, connection)
+
+        moved = catalog.generation != self._base
+        try:
+            catalog.change(whole)
+        except SinkqlError as error:
+            if moved and error.code.startswith("SQ2"):
+                raise conflict(error.message) from error
+            raise

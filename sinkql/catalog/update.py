@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
+from itertools import count
 from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 Changes = Mapping[str, tuple[ast.Create, logical.Facts]]
 """By an item's full name: the statement with full names that takes its place, and its facts. A new name renames."""
 
-_IDENTITY = "identity"
+IDENTITY = "identity"
+"""The fact that holds the name under which jobs know a source or table that has another name now."""
 _READ = ("SOURCE", "TABLE")  # what keeps its place under the name it was first known by
 
 
@@ -53,7 +55,7 @@ def steps(
     from before. Raises SQ2017 where an item would come to use itself.
     """
     renames = _renames(changes, entries)
-    after = {name: _after(entries[name], changes, renames) for name in _closure([*changes, *renames], users)}
+    after = {name: _after(entries[name], changes, renames) for name in closure([*changes, *renames], users)}
     by_name = {entry.name: old for old, entry in after.items()}
     uses = {
         old: sorted(by_name[used] for used in {*mentions(entry.statement), *around(entry.name)} if used in by_name)
@@ -103,6 +105,28 @@ def canonical(statement: ast.Create) -> ast.Create:
     return found
 
 
+def closure(names: Iterable[str], users: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return `names` and all that uses them, directly or not."""
+    found: dict[str, None] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = None
+            waiting.extend(users.get(name, ()))
+    return list(found)
+
+
+def identity(statement: ast.Create, entries: Iterable[logical.Entry]) -> dict[str, str]:
+    """Return the facts by which a new source or table is told from one that was first known by its name."""
+    if not isinstance(statement, ast.CreateSource | ast.CreateTable):
+        return {}
+    taken = {entry.facts.get(IDENTITY) for entry in entries}
+    name = own_name(statement)
+    others = (f"{name}#{number}" for number in count(2))
+    return {IDENTITY: next(each for each in others if each not in taken)} if name in taken else {}
+
+
 def _renames(changes: Changes, entries: Iterable[str]) -> dict[str, str]:
     """Return what is called otherwise after the changes: also all that is in a schema or database that is."""
     given = {old: own_name(statement) for old, (statement, _) in changes.items() if own_name(statement) != old}
@@ -115,18 +139,6 @@ def _renames(changes: Changes, entries: Iterable[str]) -> dict[str, str]:
     return {**moved, **given}
 
 
-def _closure(names: Iterable[str], users: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return `names` and all that uses them, directly or not."""
-    found: dict[str, None] = {}
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found[name] = None
-            waiting.extend(users.get(name, ()))
-    return list(found)
-
-
 def _after(entry: logical.Entry, changes: Changes, renames: Mapping[str, str]) -> logical.Entry:
     given = changes.get(entry.name)
     statement, facts = given if given is not None else (entry.statement, entry.facts)
@@ -134,7 +146,7 @@ def _after(entry: logical.Entry, changes: Changes, renames: Mapping[str, str]) -
     if renames:
         statement = rename(statement, renames, own=name)
     if name != entry.name and entry.kind in _READ:
-        facts = {_IDENTITY: entry.name, **facts}
+        facts = {IDENTITY: entry.name, **facts}
     return replace(entry, name=name, statement=canonical(statement), facts=facts)
 
 

@@ -98,6 +98,7 @@ def exec_(context: click.Context, files: tuple[Path, ...], once: bool, takeover:
     sinks: list[str] = []
     for path in files:
         sinks += execute(session, output, read_script(path), str(path))
+        session.end_script()
     if not sinks:
         return 0
     return run_sinks(session, output, sinks, once=once, takeover=takeover)

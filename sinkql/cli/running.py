@@ -26,7 +26,7 @@ def execute(session: Session, output: Output, text: str, path: str) -> list[str]
             output.note(result.tag)
         if result.sink is not None:
             sinks.append(result.sink)
-    return sinks
+    return [sink for sink in sinks if session.catalog.plans.entry(sink) is not None]
 
 
 def run_sinks(session: Session, output: Output, sinks: Sequence[str], *, once: bool, takeover: bool) -> int:

@@ -68,7 +68,7 @@ def _call(call: physical.AggregateCall) -> str:
 def _title(operator: physical.Operator) -> str:
     match operator:
         case physical.Read():
-            return f"Read {operator.connector}: {operator.source}"
+            return f"Read {operator.connector}: {operator.name}"
         case physical.Map():
             return "Map"
         case physical.Union():

@@ -16,6 +16,7 @@
 * `pattern`: a regular expression of Postgres → one of Java; `types`: SQL types, what they have in common.
 * `qualify`: the statement with every name written in full, as the catalog stores it, or with names as they are now;
   `query_text`: the same within a query.
+* `rename`: new names, and what ALTER … OWNER TO and COMMENT ON speak of; `transaction`: what is said of transactions.
 * `drop`: what DROP takes away, in which order.
 * `later`, `later_form`: statements, and forms of statements, that are understood and not run yet.
 * `alter`: an item's statement as ALTER makes it; `alter_option`: its options; `alter_later`: what is not run.

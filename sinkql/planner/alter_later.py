@@ -42,16 +42,10 @@ def _refused(kind: str, action: ast.AlterAction) -> tuple[str, str]:
             return "ADD COLUMN", "Run CREATE TABLE with another name, and copy the rows into it."
         case ast.ApplyReplacement():
             return "APPLY REPLACEMENT", f"Run ALTER SINK … SET FROM {action.name.text}."
-        case ast.Swap():
-            return "SWAP WITH", "Run ALTER SINK … SET CLUSTER for each of its sinks."
-        case ast.Rename():
-            return "RENAME TO", "Run CREATE with the new name."
-        case ast.SetOwner():
-            return "OWNER TO", "Leave it out."
+        case ast.Rename() | ast.Swap() | ast.SetOwner() | ast.SetFrom() | ast.SetSecret() | ast.ChangeConnection():
+            return "", "Write another ALTER."
         case ast.SetCluster():
             return "SET CLUSTER", "Run ALTER SINK … SET CLUSTER: a sink decides where its views and sources run."
-        case ast.SetFrom() | ast.SetSecret() | ast.ChangeConnection():
-            return "", "Write another ALTER."
 
 
 def _instead_of_options(kind: str) -> str:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from sinkql import ast
 from sinkql.errors import SinkqlError
 
-Later = (
-    ast.CreateTableFrom
-    | ast.CreateIndex
-    | ast.Transaction
-    | ast.CommentOn
-    | ast.OptimizeSink
-    | ast.ReplayErrors
-    | ast.Subscribe
-)
+Later = ast.CreateTableFrom | ast.CreateIndex | ast.OptimizeSink | ast.ReplayErrors | ast.Subscribe
 
 
 def later(statement: Later) -> SinkqlError:
@@ -25,11 +17,6 @@ def later(statement: Later) -> SinkqlError:
             return _error("SQ2967", f"CREATE TABLE … FROM {origin}", statement, hint)
         case ast.CreateIndex():
             return _error("SQ2967", "CREATE INDEX", statement, "Use CREATE MATERIALIZED VIEW and CREATE SINK.")
-        case ast.Transaction():
-            action = "SET TRANSACTION" if statement.action == "SET" else statement.action
-            return _error("SQ2961", action, statement, "Leave it out; each statement takes effect by itself.")
-        case ast.CommentOn():
-            return _error("SQ2964", "COMMENT ON", statement, "Write the comment into the script, after --.")
         case ast.OptimizeSink():
             hint = "Compact the table with another Iceberg writer."
             return _error("SQ2968", "OPTIMIZE SINK", statement, hint)

@@ -188,7 +188,7 @@ class BatchLoop:
         }
 
     def _check_plan(self, marker: Marker) -> None:
-        if marker.plan not in (NO_PLAN, self.job.plan):
+        if marker.plan not in (NO_PLAN, self.job.plan, self.job.former_plan):
             raise SinkqlError(
                 "SQ3410",
                 f'the plan of sink "{self.job.sink}" changed since its table was last written',

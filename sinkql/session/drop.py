@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sinkql import ast, faults
 from sinkql.catalog.control import Holder
 from sinkql.catalog.journal import Intent
-from sinkql.catalog.store import Catalog, ChangedError
+from sinkql.catalog.store import Catalog, ChangedError, Draft
 from sinkql.connectors.table.file import remove as remove_table
 from sinkql.connectors.table.place import table_path
 from sinkql.errors import SinkqlError
@@ -23,6 +25,7 @@ from sinkql.session.result import Result
 WAIT_SECONDS = 120.0
 _POLL_SECONDS = 0.1
 INTENT = "drop"
+COMMIT = "commit"
 
 
 def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SECONDS) -> Result:
@@ -30,15 +33,56 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
     catalog.refresh()
     dropping = _plan(statement, catalog)
     sinks, tables = sink_ids(dropping.names, catalog), _table_ids(dropping.names, catalog)
-    if not sinks and not tables:
+    if isinstance(catalog, Draft) or not (sinks or tables):
         dropping = _remove(statement, dropping, catalog)
         return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
+    content = {"names": dropping.names, "sinks": sinks, "tables": tables}
+    with _stopped(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds):
+        dropping = _remove(statement, dropping, catalog)
+    return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
+
+
+@contextmanager
+def stopped_for_commit(draft: Draft, catalog: Catalog, *, wait_seconds: float) -> Iterator[None]:
+    """Keep the sinks stopped that a transaction drops, while it is committed; then delete what they and tables left."""
+    names = tuple(name for name in draft.before if catalog.stored(name) is not None)
+    kept_sinks = set(sink_ids(tuple(draft.entries()), draft).values())
+    kept_tables = set(_table_ids(tuple(draft.entries()), draft))
+    sinks = {name: id_ for name, id_ in sink_ids(names, catalog).items() if id_ not in kept_sinks}
+    tables = [id_ for id_ in _table_ids(names, catalog) if id_ not in kept_tables]
+    if not sinks and not tables:
+        yield
+        return
+    wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
+    content = {"sinks": sinks, "tables": tables, "wishes": wishes}
+    with _stopped(COMMIT, content, sinks, tables, catalog, wait_seconds=wait_seconds):
+        yield
+
+
+def forget_tables(draft: Draft) -> None:
+    """Delete the files of the tables that a transaction made, which is not to be."""
+    before = {entry.facts.get("table_id") for entry in draft.before.values()}
+    for table_id in set(_table_ids(tuple(draft.entries()), draft)) - before:
+        remove_table(table_path(draft.database.path.parent, table_id, ""))
+
+
+@contextmanager
+def _stopped(
+    intent: str,
+    content: Mapping[str, Any],
+    sinks: Mapping[str, str],
+    tables: Iterable[str],
+    catalog: Catalog,
+    *,
+    wait_seconds: float,
+) -> Iterator[None]:
+    """Stop sinks, and afterwards clean up behind them and tables; after a failure all is as it was."""
     wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
     owner = f"drop-{uuid.uuid4()}"
-    number = catalog.journal.begin(INTENT, {"names": dropping.names, "sinks": sinks, "tables": tables})
+    number = catalog.journal.begin(intent, content)
     try:
         _stop(sinks, catalog, owner=owner, wait_seconds=wait_seconds)
-        dropping = _remove(statement, dropping, catalog)
+        yield
     except BaseException:
         # Nothing is gone yet: whoever interrupts a DROP that waits wants the sinks back as they were.
         for sink_id, wish in wishes.items():
@@ -48,7 +92,6 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
         raise
     _clean(sinks, tables, catalog)
     catalog.journal.done(number)
-    return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
 
 
 def finish(catalog: Catalog) -> None:
@@ -56,6 +99,20 @@ def finish(catalog: Catalog) -> None:
     for intent in catalog.journal.adopt():
         if intent.what == INTENT:
             _finish(intent, catalog)
+        elif intent.what == COMMIT:
+            _finish_commit(intent, catalog)
+
+
+def _finish_commit(intent: Intent, catalog: Catalog) -> None:
+    """Clean up behind what a transaction dropped; if it was not committed, its sinks run on."""
+    sinks: Mapping[str, str] = intent.content["sinks"]
+    names = tuple(catalog.entries())
+    present, tables = set(sink_ids(names, catalog).values()), set(_table_ids(names, catalog))
+    for sink_id in present & set(sinks.values()):
+        catalog.control.set_desired(sink_id, intent.content["wishes"][sink_id])
+    gone = {name: sink_id for name, sink_id in sinks.items() if sink_id not in present}
+    _clean(gone, [each for each in intent.content["tables"] if each not in tables], catalog)
+    catalog.journal.done(intent.number)
 
 
 def _finish(intent: Intent, catalog: Catalog) -> None:

@@ -14,10 +14,11 @@ from sinkql.connector.stream import Context
 from sinkql.errors import Notice, SinkqlError
 from sinkql.mask import mask
 from sinkql.parser import parse
+from sinkql.planner import transaction as transactions
 from sinkql.planner.later import later
 from sinkql.planner.name import find, short_name, split_name
 from sinkql.planner.setting import plan_setting, plan_settings
-from sinkql.session import change, running
+from sinkql.session import change, naming, running
 from sinkql.session import drop as dropping
 from sinkql.session.alter import alter, validate
 from sinkql.session.create import create
@@ -25,6 +26,7 @@ from sinkql.session.explain import explain
 from sinkql.session.query import preview, select
 from sinkql.session.result import Result
 from sinkql.session.show import show, show_create, show_variable
+from sinkql.session.transaction import Transaction
 from sinkql.session.world import CatalogWorld
 
 if TYPE_CHECKING:
@@ -42,10 +44,11 @@ class Session:
     """
 
     def __init__(self, path: str | Path | None = None, *, registry: Registry | None = None) -> None:
-        self.catalog = Catalog(catalog_file(path), registry if registry is not None else discover())
-        self.world = CatalogWorld(self.catalog)
+        self._committed = Catalog(catalog_file(path), registry if registry is not None else discover())
+        self._transaction: Transaction | None = None
+        self.world = CatalogWorld(self._committed)
         self._spark: AdhocSpark | None = None
-        dropping.finish(self.catalog)
+        dropping.finish(self._committed)
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -77,6 +80,52 @@ class Session:
 
     def run_statement(self, statement: ast.Statement) -> Result:
         """Run one statement; errors have spans in its text, but no text."""
+        if isinstance(statement, ast.Transaction):
+            return self._transact(statement)
+        if self._transaction is not None:
+            return self._transaction.run(statement, self._run)
+        return self._run(statement)
+
+    @property
+    def catalog(self) -> Catalog:
+        """Return the catalog as statements see it: while a transaction is open, its draft."""
+        return self._transaction.draft if self._transaction is not None else self._committed
+
+    def end_script(self) -> None:
+        """Say that a script is over; raises SQ2655 if it leaves a transaction open, which is rolled back."""
+        if self._transaction is not None:
+            self._rollback()
+            raise transactions.not_ended()
+
+    def _rollback(self) -> None:
+        if self._transaction is not None:
+            self._transaction.rollback()
+        self._transaction = None
+
+    def _transact(self, statement: ast.Transaction) -> Result:
+        transaction = self._transaction
+        if statement.action == "BEGIN":
+            if transaction is not None:
+                return Result("BEGIN", (transactions.already(statement),))
+            self._transaction = Transaction(self._committed, statement.modes)
+            return Result("BEGIN")
+        if transaction is None:
+            tag = "SET" if statement.action == "SET" else statement.action
+            return Result(tag, (transactions.none(statement),))
+        if statement.action == "SET":
+            transaction.modes = statement.modes
+            return Result("SET")
+        self._transaction = None
+        if statement.action == "COMMIT":
+            done = transaction.commit(statement)
+        else:
+            transaction.rollback()
+            done = Result("ROLLBACK")
+        if statement.chain:
+            self._transaction = Transaction(self._committed, transaction.modes)
+        return done
+
+    def _run(self, statement: ast.Statement) -> Result:
         self.catalog.refresh()
         match statement:
             case ast.Drop():
@@ -87,6 +136,12 @@ class Session:
                 return show_create(statement, self.catalog)
             case ast.ShowVariable():
                 return show_variable(statement, self.catalog)
+            case ast.Alter(action=ast.Rename() | ast.Swap()):
+                return naming.rename(statement, self.catalog)
+            case ast.Alter(action=ast.SetOwner()):
+                return naming.give(statement, self.catalog)
+            case ast.CommentOn():
+                return naming.comment(statement, self.catalog)
             case ast.Alter():
                 return alter(statement, self.catalog)
             case ast.ValidateConnection():
@@ -102,7 +157,9 @@ class Session:
                 return select(statement, self)
             case ast.Insert() | ast.Update() | ast.Delete():
                 return change.run(statement, self)
-            case ast.Transaction() | ast.CommentOn() | ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
+            case ast.Transaction():
+                return self._transact(statement)
+            case ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
                 raise later(statement)
             case (
                 ast.CreateSecret()
@@ -137,15 +194,15 @@ class Session:
 
     def sinks(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return the full names of the sinks of these names, or of all; raises SQ2001 for one that is not there."""
-        self.catalog.refresh()
-        plans = self.catalog.plans
+        self._committed.refresh()
+        plans = self._committed.plans
         if names is None:
             return plans.names("SINK")
         return tuple(find(plans, _name(name), "SINK").name for name in names)
 
     def jobs(self, names: Sequence[str] | None = None) -> list[physical.Job]:
         """Return the jobs of the sinks of these names, or of all."""
-        return [lower(name, self.catalog.plans) for name in self.sinks(names)]
+        return [lower(name, self._committed.plans) for name in self.sinks(names)]
 
     def run(self, jobs: Sequence[physical.Job], *, once: bool, takeover: bool, progress: Progress) -> int:
         """Run jobs until each has ended or was stopped; return the exit code that fits all of them."""
@@ -159,29 +216,29 @@ class Session:
     def start(self, *names: str) -> tuple[str, ...]:
         """Say that users want the sinks (all, without names) to run, for who runs sinks; return their full names."""
         sinks = self.sinks(names or None)
-        for sink_id in dropping.sink_ids(sinks, self.catalog).values():
-            self.catalog.control.resume(sink_id)
+        for sink_id in dropping.sink_ids(sinks, self._committed).values():
+            self._committed.control.resume(sink_id)
         return sinks
 
     def stop(self, *names: str) -> tuple[str, ...]:
         """Tell whoever runs the sinks (all, without names) to finish the batch and stop; return their full names."""
         sinks = self.sinks(names or None)
-        for sink_id in dropping.sink_ids(sinks, self.catalog).values():
-            self.catalog.control.set_desired(sink_id, "stopped")
+        for sink_id in dropping.sink_ids(sinks, self._committed).values():
+            self._committed.control.set_desired(sink_id, "stopped")
         return sinks
 
     def status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
         """Return columns and rows that tell what the sinks are doing, and how far they are."""
-        return running.status(self.catalog, self.sinks(names or None))
+        return running.status(self._committed, self.sinks(names or None))
 
     def reading(self, job: physical.Job) -> list[str]:
         """Return lines that tell how to read what a sink wrote."""
-        kind = self.catalog.registry.sinks[job.write.connector]
+        kind = self._committed.registry.sinks[job.write.connector]
         return kind.reading(job.write, self.context(job)) if kind.reading is not None else []
 
     def preview(self, name: str, *, limit: int = 10) -> Result:
         """Return some rows of a source, a view, a table, or of what a sink wrote; as SELECT * FROM name LIMIT n."""
-        self.catalog.refresh()
+        self._committed.refresh()
         return preview(_name(name), self, limit)
 
     @property
@@ -190,17 +247,18 @@ class Session:
         from sinkql.runtime.adhoc import AdhocSpark  # Spark, only where something runs
 
         if self._spark is None:
-            self._spark = AdhocSpark(self.catalog.database.path.parent / "spark")
+            self._spark = AdhocSpark(self._committed.database.path.parent / "spark")
         return self._spark
 
     def context(self, job: physical.Job) -> Context:
         """Return what the parts of a job may use: its folder, secrets' values, object stores."""
-        folder = dropping.sink_folder(self.catalog, job.sink_id)
+        folder = dropping.sink_folder(self._committed, job.sink_id)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Context(job.sink, job.sink_id, folder, self.world.secret, self.world.job_store)
 
     def close(self) -> None:
-        """Stop the Spark that queries started. Nothing else stays open between statements."""
+        """Stop the Spark that queries started, and roll back the transaction that is open, if one is."""
+        self._rollback()
         if self._spark is not None:
             self._spark.close()
             self._spark = None

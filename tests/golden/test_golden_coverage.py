@@ -19,6 +19,9 @@ ELSEWHERE = {
     "SQ2642": "a source whose rows are overwritten by key: tests/session/test_query.py",
     "SQ2643": "a sink that cannot be read: tests/session/test_query.py",
     "SQ2644": "rows that do not decode: tests/session/test_query.py",
+    "SQ2650": "statements after an error: tests/session/test_transaction.py",
+    "SQ2653": "statements after an error: tests/session/test_transaction.py",
+    "SQ2655": "the end of a script: tests/session/test_transaction.py",
     "SQ2951": "a table of the catalog: tests/iceberg/test_table.py",
     "SQ2952": "a table of the catalog: tests/iceberg/test_table.py",
 }

@@ -47,7 +47,7 @@ class FilesReader:
         """Return the reader of a planned source."""
         options = read.options
         return cls(
-            read.source,
+            read.name,
             Folder(Path(options["path"]).absolute(), options["glob"], options["recursive"]),
             context.folder / "files",
             read.columns,

@@ -38,7 +38,7 @@ class CounterReader:
         """Return the reader of a planned source."""
         options: Any = read.options
         return cls(
-            read.source,
+            read.name,
             options["tick_ms"],
             options["up_to"],
             options["rows_per_second"],

@@ -30,9 +30,9 @@ class TableReader:
     @classmethod
     def of(cls, read: physical.Read, context: Context) -> TableReader:
         """Return the reader of a planned table."""
-        path = table_path(context.folder.parent.parent, read.options.get("table_id"), read.source)
+        path = table_path(context.folder.parent.parent, read.options.get("table_id"), read.name)
         codec = Codec([column.type for column in read.columns])
-        return cls(read.source, tuple(column.name for column in read.columns), TableFile(path, codec))
+        return cls(read.name, tuple(column.name for column in read.columns), TableFile(path, codec))
 
     def initial(self, *, at_end: bool) -> Offsets:
         """Return the log's beginning, or its present end."""

@@ -1,0 +1,89 @@
+"""BEGIN, COMMIT, ROLLBACK: statements between them change a draft of the catalog, which COMMIT makes the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sinkql import ast
+from sinkql.catalog.store import Catalog, ChangedError, Draft
+from sinkql.errors import Notice, SinkqlError
+from sinkql.session.drop import WAIT_SECONDS, forget_tables, stopped_for_commit
+from sinkql.session.result import Result
+
+_READ_ONLY = "READ ONLY"
+_CHANGING = ast.Create | ast.Alter | ast.Drop | ast.AlterSystem | ast.CommentOn
+
+
+class Transaction:
+    """Hold an open transaction: its draft, and whether a statement failed in it.
+
+    Nobody else sees the draft, and no lock is held for it; whoever changes the same items first wins.
+    """
+
+    def __init__(self, catalog: Catalog, modes: tuple[str, ...]) -> None:
+        self.draft: Draft = catalog.draft()
+        self.modes = modes
+        self._catalog = catalog
+        self._failed = False
+
+    def run(self, statement: ast.Statement, run: Callable[[ast.Statement], Result]) -> Result:
+        """Run a statement in the draft. Raises SQ2650 after a failure, SQ2654 (read only), SQ2961 (not in one)."""
+        if self._failed:
+            message = "the transaction failed at an earlier statement: nothing runs until its end"
+            raise SinkqlError("SQ2650", message, statement.span, hint="Run ROLLBACK;")
+        try:
+            self._check(statement)
+            return run(statement)
+        except BaseException:
+            self._failed = True
+            raise
+
+    def commit(self, statement: ast.Transaction, *, wait_seconds: float = WAIT_SECONDS) -> Result:
+        """Make the draft the catalog, all or nothing; dropped sinks are stopped first. After a failure, forget it."""
+        if self._failed:
+            self.rollback()
+            notice = Notice("SQ2653", "the transaction failed: nothing of it is kept", statement.span)
+            return Result("ROLLBACK", (notice,))
+        if self.draft.operations:
+            try:
+                with stopped_for_commit(self.draft, self._catalog, wait_seconds=wait_seconds):
+                    self._apply()
+            except BaseException:
+                self.rollback()
+                raise
+        for name, value in self.draft.variables.items():
+            self._catalog.set_variable(name, value)
+        return Result("COMMIT")
+
+    def rollback(self) -> None:
+        """Forget the draft, and what it made outside of the catalog."""
+        forget_tables(self.draft)
+
+    def _apply(self) -> None:
+        while True:
+            self._catalog.refresh()
+            try:
+                self.draft.apply(self._catalog)
+            except ChangedError:
+                continue
+            return
+
+    def _check(self, statement: ast.Statement) -> None:
+        match statement:
+            case ast.Insert() | ast.Update() | ast.Delete():
+                word = type(statement).__name__.upper()
+                raise SinkqlError(
+                    "SQ2961",
+                    f"{word} within BEGIN and COMMIT is not supported yet",
+                    statement.span,
+                    hint=f"Run {word} by itself; each takes effect as a whole.",
+                )
+            case _ if self._read_only and isinstance(statement, _CHANGING):
+                hint = "Run ROLLBACK; and BEGIN; without READ ONLY."
+                raise SinkqlError("SQ2654", "the transaction is read only", statement.span, hint=hint)
+            case _:
+                return
+
+    @property
+    def _read_only(self) -> bool:
+        return _READ_ONLY in self.modes
