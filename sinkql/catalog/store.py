@@ -76,6 +76,11 @@ class Catalog:
         self._id: str | None = None
         self.refresh()
 
+    @property
+    def identity(self) -> str:
+        """Return the id of the catalog, which no other has."""
+        return self._catalog_id()
+
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:

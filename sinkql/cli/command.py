@@ -10,9 +10,11 @@ from pathlib import Path
 
 import click
 
+from sinkql.cli.deploy import apply, plan
 from sinkql.cli.opening import open_session as _session
 from sinkql.cli.output import Format, Output
 from sinkql.cli.preview import preview
+from sinkql.cli.script import read_script
 from sinkql.cli.secret import secret
 from sinkql.errors import SinkqlError
 from sinkql.shell.setting import FORMATS
@@ -65,21 +67,9 @@ def cli(context: click.Context, catalog: str | None, format_: Format) -> None:
 
 
 cli.add_command(preview)
+cli.add_command(apply)
+cli.add_command(plan)
 cli.add_command(secret)
-
-
-def read_script(path: Path) -> str:
-    """Return a script's text; raises SQ4010 where it cannot be read, SQ1010 where it is not UTF-8."""
-    try:
-        return sys.stdin.read() if str(path) == "-" else path.read_bytes().decode()
-    except OSError as error:
-        raise SinkqlError(
-            "SQ4010", f'cannot read "{path}": {error.strerror}', hint="Name a file of SQL, or - for standard input."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise SinkqlError(
-            "SQ1010", f"it is not UTF-8 at byte {error.start}", path=str(path), hint="Save the file as UTF-8."
-        ) from error
 
 
 @cli.command("exec")

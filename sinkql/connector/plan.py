@@ -117,8 +117,9 @@ class SinkKind:
     `facts` reaches out: the catalog answers, the target table's schema. `shape` is what the sink reads; the
     statement's key and mode are checked by the planner before. `check` comes after all
     other rules: it refuses what is right but cannot be done yet. `reading` gives lines that tell how to read what the
-    sink wrote, `rows` up to so many of its rows, in Arrow. Of `options`, the names of all in WITH (…),
-    those in `fixed` matter when a sink is created, and cannot change; `owner` is what messages call such sinks.
+    sink wrote, `rows` up to so many of its rows, in Arrow, `count_rows` how many there are. Of `options`, the names
+    of all in WITH (…), those in `fixed` matter when a sink is created, and cannot change; `owner` is what messages
+    call such sinks.
     `takes` and `takes_with` are the dataclasses of the options of INTO and of WITH.
     """
 
@@ -128,6 +129,7 @@ class SinkKind:
     facts: Callable[[ast.CreateSink, logical.Sink, World], logical.Facts] | None = None
     check: Callable[[ast.CreateSink, logical.Sink, Planning], None] | None = None
     reading: Callable[[physical.Write, Context], list[str]] | None = None
+    count_rows: Callable[[physical.Write, Context], int | None] | None = None
     rows: ReadRows | None = None
     owner: str = "sinks"
     options: tuple[str, ...] = ()

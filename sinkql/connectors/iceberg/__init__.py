@@ -59,6 +59,12 @@ def _reading(write: physical.Write, context: Context) -> list[str]:
     return lines(write, context)
 
 
+def _count_rows(write: physical.Write, context: Context) -> int | None:
+    from sinkql.connectors.iceberg.reading import count_rows
+
+    return count_rows(write, context)
+
+
 def _rows(write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int) -> pa.Table:
     from sinkql.connectors.iceberg.reading import rows
 
@@ -86,6 +92,7 @@ connector = Connector(
             facts=_find_facts,
             check=check_supported,
             reading=_reading,
+            count_rows=_count_rows,
             rows=_rows,
             owner=plan.OWNER,
             options=labels(plan.IcebergOptions),

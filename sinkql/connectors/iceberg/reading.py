@@ -39,6 +39,16 @@ def _uuid(value: bytes | uuid.UUID) -> uuid.UUID:
     return value if isinstance(value, uuid.UUID) else uuid.UUID(bytes=value)
 
 
+def count_rows(write: physical.Write, context: Context) -> int | None:
+    """Return how many rows the table has by its present snapshot, None without a table or without that number."""
+    table = _table(write, context)
+    snapshot = table.current_snapshot() if table is not None else None
+    if table is None or snapshot is None or snapshot.summary is None:
+        return None if table is None else 0
+    total, deleted = snapshot.summary["total-records"], snapshot.summary["total-position-deletes"]
+    return None if total is None else int(total) - int(deleted or 0)
+
+
 def lines(write: physical.Write, context: Context) -> list[str]:
     """Return how to read the table: a line of SQL for DuckDB and one of Python for PyIceberg; none without a table.
 

@@ -1,0 +1,111 @@
+"""`sinkql plan` and `sinkql apply`: files against the catalog, as text or JSON."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sinkql.cli.opening import open_session
+from sinkql.cli.output import Output
+from sinkql.cli.script import read_script
+
+if TYPE_CHECKING:
+    from sinkql.session import Session
+    from sinkql.session.deploy.deployment import Deployment
+
+_PENDING = 2
+_PATHS = click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+_KEEP = click.option("--keep", is_flag=True, help="Leave items alone that no file names, instead of dropping them.")
+
+
+@click.command()
+@_PATHS
+@_KEEP
+@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if there is anything to change, with 0 if not.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Save the plan, for sinkql apply.")
+@click.pass_context
+def plan(context: click.Context, paths: tuple[Path, ...], keep: bool, detailed_exitcode: bool, out: Path | None) -> int:
+    """Print what it takes to make the catalog as FILEs (or folders of .sql files) have it. Changes nothing."""
+    session, output = open_session(context)
+    deployment = _planned(session, output, paths, keep=keep)
+    _print(deployment, output)
+    if out is not None:
+        from sinkql.session.deploy.saved import encode
+
+        out.write_bytes(encode(deployment) + b"\n")
+        output.note(f"\nsaved: run it with sinkql apply {out}")
+    return _PENDING if detailed_exitcode and deployment.steps else 0
+
+
+@click.command()
+@_PATHS
+@_KEEP
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def apply(context: click.Context, paths: tuple[Path, ...], keep: bool, yes: bool) -> int:
+    """Make the catalog as FILEs (or folders of .sql files) have it, or run the steps of a saved plan.
+
+    A saved plan is not run if the catalog has changed since. Sinks that are made are run by sinkql up.
+    """
+    session, output = open_session(context)
+    saved = _saved(paths)
+    deployment = session.load_plan(saved) if saved is not None else _planned(session, output, paths, keep=keep)
+    _print(deployment, output)
+    if not deployment.steps:
+        return 0
+    if saved is None and not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("nobody is there to ask: apply a saved plan, or say --yes")
+        click.confirm("Apply?", abort=True, err=True)
+    session.apply(deployment, tell=lambda step: output.note(f"done: {step.action} {_title(step.kind, step.name)}"))
+    if any(step.kind == "SINK" and step.action in ("create", "replace") for step in deployment.steps):
+        output.note("run the sinks with sinkql up")
+    return 0
+
+
+def _planned(session: Session, output: Output, paths: tuple[Path, ...], *, keep: bool) -> Deployment:
+    from sinkql.session.deploy.wanted import Script, scripts
+
+    deployment = session.plan([Script(str(path), read_script(path)) for path in scripts(paths)], keep=keep)
+    for notice in deployment.notices:
+        output.notice(notice)
+    return deployment
+
+
+def _saved(paths: tuple[Path, ...]) -> bytes | None:
+    """Return the content of a saved plan, if that is what the paths name."""
+    if len(paths) != 1 or not paths[0].is_file():
+        return None
+    data = paths[0].read_bytes()
+    return data if data.lstrip()[:1] == b"{" else None
+
+
+def _print(deployment: Deployment, output: Output) -> None:
+    from sinkql.session.deploy.saved import as_data
+    from sinkql.session.deploy.step import MARKS
+
+    data = as_data(deployment)
+    if output.format == "json":
+        output.line("", **data)
+        return
+    if not deployment.steps:
+        output.note("nothing to change")
+        return
+    for step in deployment.steps:
+        click.echo(f"{MARKS[step.action]:>3} {_title(step.kind, step.name)}: {step.reason}")
+        if step.effect:
+            click.echo(f"      {step.effect}")
+        if step.action in ("alter", "replace"):
+            for line in step.changes:
+                click.echo(f"      {line}")
+    summary = ", ".join(f"{count} to {action}" for action, count in data["summary"].items() if count)
+    click.echo(f"\n{summary}")
+
+
+def _title(kind: str, name: str) -> str:
+    from sinkql.planner.name import short_name
+
+    return f"{kind.lower()} {short_name(name)}"

@@ -1,0 +1,109 @@
+"""A deployment → its effects on the catalog, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sinkql import ast, logical
+from sinkql.catalog.store import Catalog, ChangedError
+from sinkql.planner.name import split_name
+from sinkql.session.deploy.deployment import Deployment, check_fresh
+from sinkql.session.deploy.inplace import alterations
+from sinkql.session.deploy.step import Step, dropped_first, redefined
+
+Run = Callable[[ast.Statement], object]
+"""Run one statement, as a session does."""
+
+Tell = Callable[[Step], None]
+
+
+def apply(deployment: Deployment, catalog: Catalog, run: Run, *, tell: Tell) -> None:
+    """Do the steps; `tell` is called after each. Raises SQ5209 if the catalog has moved, and what statements raise.
+
+    Definitions of views change all at once, where the first of them stands.
+    """
+    check_fresh(deployment, catalog)
+    doing = _Doing(deployment, catalog, run)
+    for step in dropped_first(deployment.steps, catalog.dependents):
+        doing.drop(step)
+    for step in deployment.steps:
+        doing.make(step)
+        tell(step)
+
+
+class _Doing:
+    def __init__(self, deployment: Deployment, catalog: Catalog, run: Run) -> None:
+        self._after = deployment.wanted.catalog
+        self._steps = deployment.steps
+        self._catalog = catalog
+        self._run = run
+        self._updated = False
+
+    def drop(self, step: Step) -> None:
+        """Drop what is there under the step's name."""
+        entry = self._catalog.reader().entry(step.name)
+        assert entry is not None
+        self._run(ast.Drop(entry.kind, (_name(step.name),)))
+
+    def make(self, step: Step) -> None:
+        """Do what is left of a step after the early drops."""
+        match step.action:
+            case "create" | "replace":
+                self._run(_with_value(self._planned(step), step))
+            case "alter":
+                self._alter(step)
+            case "drop" if not step.early:
+                self.drop(step)
+            case "drop":
+                pass
+
+    def _planned(self, step: Step) -> ast.Create:
+        entry = self._after.entry(step.name)
+        assert entry is not None
+        return entry.statement
+
+    def _alter(self, step: Step) -> None:
+        match step.statement:
+            case None:
+                assert step.value is not None
+                self._run(ast.AlterSystem(ast.Ident(step.name), ast.Text(step.value)))
+            case ast.CreateSecret(value=value):
+                self._run(ast.Alter("SECRET", _name(step.name), ast.SetSecret(value)))
+            case ast.CreateConnection() | ast.CreateCluster() | ast.CreateSink():
+                entry = self._catalog.plans.entry(step.name)
+                assert entry is not None
+                for statement in alterations(entry.statement, self._planned(step)):
+                    self._run(statement)
+            case _:
+                self._update()
+
+    def _update(self) -> None:
+        """Put all definitions of sources and views that change in the place of the old ones, in one go."""
+        if self._updated:
+            return
+        self._updated = True
+        steps = redefined(self._steps)
+        while True:
+            self._catalog.refresh()
+            try:
+                self._catalog.update({step.name: (self._planned(step), self._facts(step.name)) for step in steps})
+            except ChangedError:
+                continue
+            return
+
+    def _facts(self, name: str) -> logical.Facts:
+        entry = self._catalog.plans.entry(name)
+        assert entry is not None
+        return entry.facts
+
+
+def _with_value(planned: ast.Create, step: Step) -> ast.Create:
+    """Return a statement that has full names; of a secret with the value that the script gives."""
+    if isinstance(planned, ast.CreateSecret) and isinstance(step.statement, ast.CreateSecret):
+        return replace(planned, value=step.statement.value)
+    return planned
+
+
+def _name(full_name: str) -> ast.Name:
+    return ast.Name(tuple(ast.Ident(part) for part in split_name(full_name)))

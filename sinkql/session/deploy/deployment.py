@@ -1,0 +1,63 @@
+"""Scripts and a catalog → the deployment: its steps, each with its effect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sinkql import ast
+from sinkql.catalog.secret import given
+from sinkql.catalog.store import Catalog
+from sinkql.errors import Notice, SinkqlError
+from sinkql.session.deploy.difference import difference
+from sinkql.session.deploy.effect import CountRows, effect
+from sinkql.session.deploy.step import Step
+from sinkql.session.deploy.wanted import Script, Wanted, wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Hold the steps from a catalog, at a generation, to what scripts describe."""
+
+    steps: tuple[Step, ...]
+    scripts: tuple[Script, ...]
+    keep: bool
+    catalog_id: str
+    generation: int
+    wanted: Wanted = field(repr=False, compare=False)
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """Return what the user should know about the scripts."""
+        return tuple(self.wanted.notices)
+
+
+def plan_deployment(texts: Sequence[Script], catalog: Catalog, *, keep: bool, count: CountRows) -> Deployment:
+    """Return what it takes to make the catalog as the scripts have it; raises what planning the scripts raises.
+
+    With `keep`, items that no script names stay. Reads the catalog, and asks the sinks' tables for their numbers of
+    rows; changes nothing.
+    """
+    catalog.refresh()
+    broken = {name: each.entry for name, each in catalog.broken.items()}
+    before = catalog.plans.copy()
+    found = wanted(texts, catalog.registry, present=[*before.entries(), *broken.values()], keep=keep)
+
+    def other_value(name: str, statement: ast.CreateSecret) -> bool:
+        value = given(statement.value).value
+        return value is not None and catalog.secret(name) != value
+
+    steps = difference(before, found, catalog.registry, broken=broken, other_value=other_value)
+    told = tuple(replace(step, effect=effect(step, before, found.catalog, count)) for step in steps)
+    return Deployment(told, tuple(texts), keep, catalog.identity, catalog.generation, found)
+
+
+def check_fresh(deployment: Deployment, catalog: Catalog) -> None:
+    """Raise SQ5209 if the catalog is another one, or has moved since the deployment was planned."""
+    catalog.refresh()
+    if deployment.catalog_id != catalog.identity:
+        raise SinkqlError("SQ5209", "the plan is of another catalog", hint="Plan again with sinkql plan.")
+    if deployment.generation != catalog.generation:
+        raise SinkqlError(
+            "SQ5209", "the catalog has changed since the plan was made", hint="Plan again with sinkql plan."
+        )

@@ -1,0 +1,256 @@
+"""The catalog as it is and as it is wanted → the steps from one to the other. Pure, and explains every step."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sinkql import ast, logical
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.codegen import lower
+from sinkql.connector.registry import Registry
+from sinkql.mask import without_literal
+from sinkql.planner.name import short_name
+from sinkql.printer import to_sql
+from sinkql.session.deploy.inplace import obstacle
+from sinkql.session.deploy.step import Action, Step
+from sinkql.session.deploy.trial import trial
+from sinkql.session.deploy.wanted import Wanted
+
+OtherValue = Callable[[str, ast.CreateSecret], bool]
+"""Tell whether a secret's value, by its full name, is another than the statement gives."""
+
+
+@dataclass(slots=True)
+class _Fate:
+    """Hold what becomes of an item, and why."""
+
+    action: Action
+    reason: str
+    early: bool = False
+
+
+@dataclass(slots=True)
+class _Difference:
+    before: MemoryCatalog
+    after: MemoryCatalog
+    broken: frozenset[str]
+    fates: dict[str, _Fate] = field(default_factory=dict)
+
+    def find(self, other_value: OtherValue, statements: Mapping[str, ast.Create]) -> None:
+        """Decide over every item by itself, then over those that depend on what is made anew, until nothing moves."""
+        old, new = _names(self.before) | self.broken, _names(self.after)
+        for name in sorted(old - new):
+            self.fates[name] = _Fate("drop", "no script has it")
+        for name in sorted(new - old):
+            self.fates[name] = _Fate("create", "it is new")
+        for name in sorted(old & new):
+            self._changed(name, other_value, statements[name])
+        self.settle()
+
+    def settle(self) -> None:
+        """Carry what is decided over to what depends on it, until nothing moves."""
+        while self._spread():
+            pass
+
+    def _changed(self, name: str, other_value: OtherValue, written: ast.Create) -> None:
+        if name in self.broken:
+            self.fates[name] = _Fate("replace", "it does not plan any more as it is")
+            return
+        old, new = self._entry(self.before, name), self._entry(self.after, name)
+        same = _text(old.statement) == _text(new.statement)
+        if same and not (isinstance(written, ast.CreateSecret) and other_value(name, written)):
+            return
+        hindrance = obstacle(old, new, self.before, self.after)
+        if hindrance is None:
+            self.fates[name] = _Fate("alter", "its value is another" if same else "its definition is another")
+        else:
+            self.fates[name] = _Fate("replace", hindrance)
+
+    def _spread(self) -> bool:
+        """Carry a replacement or an early drop over to what depends on it; tell whether anything moved."""
+        for name in sorted(_names(self.before)):
+            fate = self.fates.get(name)
+            for user in self.before.dependents(name):
+                if self._carried(name, fate, user):
+                    return True
+        return self._stale_sinks() or self._entangled()
+
+    def _entangled(self) -> bool:
+        """Make those views anew that read something new which itself reads what changes: no order would do."""
+        for name in sorted(self.fates):
+            if not self.redefined(name):
+                continue
+            for used in _closure(name, self.after):
+                fate = self.fates.get(used)
+                if fate is not None and fate.action in ("create", "replace") and self.reads_redefined(used):
+                    what = f'{self._entry(self.after, used).kind.lower()} "{short_name(used)}"'
+                    self.fates[name] = _Fate("replace", f"{what}, which it reads, is made after it")
+                    return True
+        return False
+
+    def redefined(self, name: str) -> bool:
+        """Tell whether an item gets a new definition in place, all of which are stored in one go."""
+        fate, entry = self.fates.get(name), self.after.entry(name)
+        return fate is not None and entry is not None and Step(fate.action, entry.kind, name, "").redefines
+
+    def reads_redefined(self, name: str) -> bool:
+        """Tell whether an item uses one that gets a new definition in place."""
+        return any(self.redefined(used) for used in _closure(name, self.after))
+
+    def _carried(self, name: str, fate: _Fate | None, user: str) -> bool:
+        theirs = self.fates.get(user)
+        what = f'{self._entry(self.before, name).kind.lower()} "{short_name(name)}"'
+        gone_early = fate is not None and (fate.action == "replace" or fate.early)
+        reshaped = fate is not None and fate.action == "alter" and self._reshaped(name)
+        if gone_early and theirs is not None and theirs.action == "drop" and not theirs.early:
+            theirs.early = True
+            return True
+        if gone_early and (theirs is None or theirs.action == "alter"):
+            self.fates[user] = _Fate("replace", f"{what} is made anew")
+            return True
+        if reshaped and theirs is not None and theirs.action == "drop" and not theirs.early:
+            theirs.early = True
+            return True
+        if reshaped and theirs is not None and theirs.action == "alter":
+            self.fates[user] = _Fate("replace", f"{what} has other columns")
+            return True
+        return False
+
+    def _reshaped(self, name: str) -> bool:
+        old, new = self.before.item(name), self.after.item(name)
+        return isinstance(old, logical.View) and isinstance(new, logical.View) and old.shape != new.shape
+
+    def _stale_sinks(self) -> bool:
+        """Replace sinks that stay as they are written, but whose rows come about in another way."""
+        for name in self.before.names("SINK"):
+            fate = self.fates.get(name)
+            if self.after.entry(name) is None or (fate is not None and fate.action != "alter"):
+                continue
+            old, new = self.before.item(name), self.after.item(name)
+            assert isinstance(old, logical.Sink)
+            assert isinstance(new, logical.Sink)
+            if old.relation == new.relation and lower(name, self.before).plan != lower(name, self.after).plan:
+                self.fates[name] = _Fate("replace", f"its rows come about in another way: {self._culprits(name)}")
+                return True
+        return False
+
+    def _culprits(self, sink: str) -> str:
+        changed = [
+            f'{self._entry(self.after, each).kind.lower()} "{short_name(each)}" changes'
+            for each in _closure(sink, self.after)
+            if each in self.fates
+        ]
+        return ", ".join(changed) or "what it reads changes"
+
+    def _entry(self, catalog: MemoryCatalog, name: str) -> logical.Entry:
+        entry = catalog.entry(name)
+        assert entry is not None
+        return entry
+
+
+def difference(
+    before: MemoryCatalog,
+    wanted: Wanted,
+    registry: Registry,
+    *,
+    broken: Mapping[str, logical.Entry],
+    other_value: OtherValue,
+) -> tuple[Step, ...]:
+    """Return the steps in the order in which they are run: early drops, what is made or changed, late drops.
+
+    All are tried in memory, and what cannot be altered is made anew; so that running them does what they say.
+    """
+    found = _Difference(before, wanted.catalog, frozenset(broken))
+    found.find(other_value, wanted.statements)
+    while True:
+        items = (_step(name, fate, found, wanted, broken) for name, fate in _ordered(found))
+        steps = (*_settings(before, wanted), *items)
+        failure = trial(steps, before, wanted.catalog, registry)
+        if failure is None:
+            return steps
+        for name in failure.names:
+            found.fates[name] = _Fate("replace", failure.reason)
+        found.settle()
+
+
+def _ordered(found: _Difference) -> Iterator[tuple[str, _Fate]]:
+    gone = [name for name, fate in found.fates.items() if fate.action == "drop"]
+    early = [name for name in gone if found.fates[name].early]
+    yield from ((name, found.fates[name]) for name in reversed(_in_order(early, found.before)))
+    made = _in_order((name for name, fate in found.fates.items() if fate.action != "drop"), found.after)
+    redefined = [name for name in made if found.redefined(name)]
+    after = [name for name in made if name not in redefined and found.reads_redefined(name)]
+    before = [name for name in made if name not in redefined and name not in after]
+    yield from ((name, found.fates[name]) for name in (*before, *redefined, *after))
+    late = [name for name in gone if not found.fates[name].early]
+    yield from ((name, found.fates[name]) for name in reversed(_in_order(late, found.before)))
+
+
+def _in_order(names: Iterable[str], catalog: MemoryCatalog) -> list[str]:
+    """Return names as they stand in the scripts, each after those that it uses; those that do not plan come last."""
+    wanted, order = set(names), dict[str, None]()
+
+    def visit(name: str) -> None:
+        if name in order or catalog.entry(name) is None:
+            return
+        for used in catalog.dependencies(name):
+            visit(used)
+        order[name] = None
+
+    for entry in catalog.entries():
+        if entry.name in wanted:
+            visit(entry.name)
+    return [*(name for name in order if name in wanted), *sorted(wanted - order.keys())]
+
+
+def _step(name: str, fate: _Fate, found: _Difference, wanted: Wanted, broken: Mapping[str, logical.Entry]) -> Step:
+    old, new = found.before.entry(name) or broken.get(name), found.after.entry(name)
+    entry = new or old
+    assert entry is not None
+    return Step(
+        fate.action,
+        entry.kind if fate.action != "drop" or old is None else old.kind,
+        name,
+        fate.reason,
+        changes=tuple(_lines(old, new)),
+        early=fate.early,
+        statement=wanted.statements.get(name),
+    )
+
+
+def _settings(before: MemoryCatalog, wanted: Wanted) -> Iterator[Step]:
+    for name, value in sorted(wanted.settings.items()):
+        present = before.setting(name)
+        if present != value:
+            yield Step(
+                "alter", "SETTING", name, f"it is {present}", changes=(f"- {present}", f"+ {value}"), value=value
+            )
+
+
+def _lines(old: logical.Entry | None, new: logical.Entry | None) -> Iterator[str]:
+    before = to_sql(old.statement, redacted=True).splitlines() if old is not None else []
+    after = to_sql(new.statement, redacted=True).splitlines() if new is not None else []
+    for line in list(difflib.unified_diff(before, after, lineterm="", n=0))[2:]:
+        if not line.startswith("@@"):
+            yield f"{line[0]} {line[1:].strip()}"
+
+
+def _names(catalog: MemoryCatalog) -> set[str]:
+    return {entry.name for entry in catalog.entries() if entry.id.startswith("u")}
+
+
+def _closure(name: str, catalog: MemoryCatalog) -> list[str]:
+    found: dict[str, None] = {}
+    waiting = list(catalog.dependencies(name))
+    while waiting:
+        each = waiting.pop()
+        if each not in found and catalog.entry(each) is not None:
+            found[each] = None
+            waiting.extend(catalog.dependencies(each))
+    return sorted(found)
+
+
+def _text(statement: ast.Create) -> str:
+    return to_sql(without_literal(statement))

@@ -1,0 +1,122 @@
+"""A step → what it does to data, in a sentence that a user can decide by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sinkql import logical
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.planner.name import short_name
+from sinkql.session.deploy.step import Step
+
+CountRows = Callable[[str, MemoryCatalog], int | None]
+"""Return how many rows a sink's table, or a table, has in a catalog; None where there is none, or nobody knows."""
+
+_READ = ("SOURCE", "TABLE")
+
+
+def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: CountRows) -> str:
+    """Return what a step does to data; empty where it touches none."""
+    match step.kind, step.action:
+        case "SINK", "create":
+            return _created(step.name, after, count)
+        case "SINK", "drop":
+            return f"it stops; {_kept(step.name, before, count)}"
+        case "SINK", "replace":
+            clash = _clash(step.name, before, after, count)
+            return f"{_sources(step.name, after)}; {_kept(step.name, before, count)}{clash}"
+        case "SINK", "alter":
+            return _altered(step.name, before, after)
+        case "TABLE", ("drop" | "replace"):
+            rows = count(step.name, before)
+            return "its rows are lost" if rows is None else f"its {_rows(rows)} are lost"
+        case "SECRET", "alter":
+            return "running sinks use the new value from their next commit on"
+        case "CLUSTER", "alter":
+            return "its sinks start again, and go on where they are"
+        case "CONNECTION", "alter":
+            return "its sinks go on where they are"
+        case (("VIEW" | "MATERIALIZED VIEW" | "SOURCE"), "alter"):
+            return "no sink reads anything again" if _has_sinks(step.name, before) else ""
+        case _:
+            return ""
+
+
+def _created(name: str, after: MemoryCatalog, count: CountRows) -> str:
+    rows = count(name, after)
+    there = f"; table {_table(name, after)} is there, with {_rows(rows)}" if rows is not None else ""
+    return f"{_sources(name, after)}, into table {_table(name, after)}{there}"
+
+
+def _sources(name: str, catalog: MemoryCatalog) -> str:
+    """Say what a sink that begins anew reads."""
+    sources = sorted(f'"{short_name(each)}"' for each in _closure(name, catalog) if _kind(each, catalog) in _READ)
+    sink = catalog.item(name)
+    assert isinstance(sink, logical.Sink)
+    listed = f"{'source' if len(sources) == 1 else 'sources'} {', '.join(sources)}"
+    if not sink.options.get("snapshot", True):
+        return f"reads what comes to {listed} from now on"
+    return f"re-reads {listed} from the start"
+
+
+def _kept(name: str, catalog: MemoryCatalog, count: CountRows) -> str:
+    rows = count(name, catalog)
+    return "the table keeps its rows" if rows is None else f"the table keeps its {_rows(rows)}"
+
+
+def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountRows) -> str:
+    sink = after.item(name)
+    assert isinstance(sink, logical.Sink)
+    if _table(name, before) != _table(name, after) or not count(name, before):
+        return ""
+    if sink.options.get("existing_rows") == "keep":
+        return ", and the new ones come on top"
+    return ", and the new sink refuses to start on them: name a new TABLE, or say EXISTING ROWS = KEEP"
+
+
+def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
+    old, new = before.item(name), after.item(name)
+    assert isinstance(old, logical.Sink)
+    assert isinstance(new, logical.Sink)
+    if old.relation != new.relation:
+        return f'it goes on from what comes to "{short_name(new.relation)}"; nothing is read again'
+    if old.cluster != new.cluster:
+        return f'it starts again in cluster "{new.cluster}", and goes on where it is'
+    return "it goes on where it is"
+
+
+def _table(name: str, catalog: MemoryCatalog) -> str:
+    sink = catalog.item(name)
+    assert isinstance(sink, logical.Sink)
+    return f'"{sink.options.get("namespace")}.{sink.options.get("table")}"'
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def _has_sinks(name: str, catalog: MemoryCatalog) -> bool:
+    seen, waiting = {name}, [name]
+    while waiting:
+        for user in catalog.dependents(waiting.pop()):
+            if _kind(user, catalog) == "SINK":
+                return True
+            if user not in seen:
+                seen.add(user)
+                waiting.append(user)
+    return False
+
+
+def _closure(name: str, catalog: MemoryCatalog) -> set[str]:
+    found, waiting = set[str](), [name]
+    while waiting:
+        for used in catalog.dependencies(waiting.pop()):
+            if used not in found and catalog.entry(used) is not None:
+                found.add(used)
+                waiting.append(used)
+    return found
+
+
+def _kind(name: str, catalog: MemoryCatalog) -> str:
+    entry = catalog.entry(name)
+    return entry.kind if entry is not None else ""

@@ -1,0 +1,100 @@
+"""A deployment ↔ a file: what was planned, of which catalog, from which scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sinkql.catalog.store import Catalog
+from sinkql.errors import SinkqlError
+from sinkql.parser.secret import holds_secret
+from sinkql.planner.name import short_name
+from sinkql.session.deploy.deployment import Deployment, plan_deployment
+from sinkql.session.deploy.effect import CountRows
+from sinkql.session.deploy.wanted import Script
+
+FORMAT = 1
+
+
+class _Step(msgspec.Struct, frozen=True):
+    action: str
+    kind: str
+    name: str
+    reason: str
+    effect: str
+
+
+class _Script(msgspec.Struct, frozen=True):
+    path: str
+    text: str
+
+
+class _File(msgspec.Struct, frozen=True):
+    sinkql_plan: int
+    catalog: str
+    generation: int
+    keep: bool
+    steps: tuple[_Step, ...]
+    scripts: tuple[_Script, ...]
+
+
+def encode(deployment: Deployment) -> bytes:
+    """Return the deployment as JSON; raises SQ4018 if its scripts hold a secret in the clear."""
+    for script in deployment.scripts:
+        if holds_secret(script.text):
+            raise SinkqlError(
+                "SQ4018",
+                f'a plan with a secret in it is not saved: "{script.path}" has one in the clear',
+                hint="Write CREATE SECRET … AS env_var('NAME'), and SECRET name in options.",
+            )
+    steps = tuple(_Step(each.action, each.kind, each.name, each.reason, each.effect) for each in deployment.steps)
+    scripts = tuple(_Script(each.path, each.text) for each in deployment.scripts)
+    file = _File(FORMAT, deployment.catalog_id, deployment.generation, deployment.keep, steps, scripts)
+    return msgspec.json.format(msgspec.json.encode(file), indent=2)
+
+
+def decode(data: bytes, catalog: Catalog, *, count: CountRows) -> Deployment:
+    """Return a saved deployment, planned again: while the catalog has not moved, its steps are the same.
+
+    Raises SQ4019 for what is no saved plan, SQ5209 if the catalog is another or has moved.
+    """
+    try:
+        file = msgspec.json.decode(data, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _no_plan(str(error)) from error
+    if file.sinkql_plan != FORMAT:
+        raise _no_plan(f"it has format {file.sinkql_plan}, not {FORMAT}")
+    catalog.refresh()
+    if (file.catalog, file.generation) != (catalog.identity, catalog.generation):
+        what = "the catalog has changed since the plan was made"
+        message = what if file.catalog == catalog.identity else "the plan is of another catalog"
+        raise SinkqlError("SQ5209", message, hint="Plan again with sinkql plan.")
+    texts = tuple(Script(each.path, each.text) for each in file.scripts)
+    return plan_deployment(texts, catalog, keep=file.keep, count=count)
+
+
+def _no_plan(reason: str) -> SinkqlError:
+    return SinkqlError(
+        "SQ4019", "the file is no saved plan", detail=reason, hint="Make one with sinkql plan --out FILE."
+    )
+
+
+def as_data(deployment: Deployment) -> dict[str, Any]:
+    """Return the deployment as JSON-able data, for other programs."""
+    steps = [
+        {
+            "action": each.action,
+            "kind": each.kind,
+            "name": short_name(each.name),
+            "reason": each.reason,
+            "effect": each.effect,
+            "changes": list(each.changes),
+        }
+        for each in deployment.steps
+    ]
+    summary = {action: sum(each.action == action for each in deployment.steps) for action in _ACTIONS}
+    return {"steps": steps, "summary": summary}
+
+
+_ACTIONS = ("create", "alter", "replace", "drop")

@@ -1,0 +1,61 @@
+"""What a deployment does, as data: one step an item, printed, saved and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sinkql import ast
+
+Action = Literal["create", "alter", "replace", "drop"]
+
+MARKS: dict[Action, str] = {"create": "+", "alter": "~", "replace": "-/+", "drop": "-"}
+"""What stands before a step where it is printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Hold what becomes of one item: its kind as in DROP and its full name; settings are of the kind SETTING.
+
+    `reason` says why, `effect` what that does to data. `changes` are lines of a difference. `early` drops come before
+    all else, since something they use is made anew. `statement` is the item's CREATE as the scripts have it.
+    """
+
+    action: Action
+    kind: str
+    name: str
+    reason: str
+    effect: str = ""
+    changes: tuple[str, ...] = ()
+    early: bool = False
+    statement: ast.Create | None = None
+    value: str | None = None
+
+    @property
+    def redefines(self) -> bool:
+        """Tell whether the item gets a new definition; all that do get theirs in one go."""
+        return self.action == "alter" and self.kind in ("VIEW", "MATERIALIZED VIEW", "SOURCE", "TABLE")
+
+
+def redefined(steps: Iterable[Step]) -> list[Step]:
+    """Return the steps that give new definitions."""
+    return [step for step in steps if step.redefines]
+
+
+def dropped_first(steps: Iterable[Step], dependents: Callable[[str], Iterable[str]]) -> list[Step]:
+    """Return the steps whose items go before anything else is done, what uses an item before the item."""
+    left = {step.name: step for step in steps if step.action == "replace" or (step.action == "drop" and step.early)}
+    order: list[Step] = []
+
+    def visit(name: str) -> None:
+        step = left.pop(name, None)
+        if step is None:
+            return
+        for user in dependents(name):
+            visit(user)
+        order.append(step)
+
+    for name in list(left):
+        visit(name)
+    return order

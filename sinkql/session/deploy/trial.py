@@ -1,0 +1,79 @@
+"""Steps, tried on a copy of the catalog's plans in the order in which they are run → the first that cannot be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sinkql import ast
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector.registry import Registry
+from sinkql.errors import SinkqlError
+from sinkql.planner.alter import plan_alter
+from sinkql.session.deploy.inplace import alterations
+from sinkql.session.deploy.step import Step, dropped_first, redefined
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Hold the names of items that cannot be altered in place, and why."""
+
+    names: tuple[str, ...]
+    reason: str
+
+
+def trial(steps: tuple[Step, ...], before: MemoryCatalog, after: MemoryCatalog, registry: Registry) -> Failure | None:
+    """Do all steps in memory. Returns why altering does not do; raises what making an item raises."""
+    plans = before.copy()
+    _remove(dropped_first(steps, plans.dependents), plans)
+    done = False
+    for step in steps:
+        entry = after.entry(step.name)
+        if step.kind == "SETTING" or (step.action == "drop" and step.early):
+            continue
+        if step.action == "drop":
+            _remove([step], plans)
+        elif step.action in ("create", "replace"):
+            assert entry is not None
+            plans.add(entry.statement, entry.facts)
+        elif step.redefines:
+            failure = None if done else _redefine(redefined(steps), plans, after)
+            done = True
+            if failure is not None:
+                return failure
+        else:
+            try:
+                _alter(step, plans, after, registry)
+            except SinkqlError as error:
+                return Failure((step.name,), error.message)
+    return None
+
+
+def _remove(steps: Iterable[Step], plans: MemoryCatalog) -> None:
+    for step in steps:
+        if plans.entry(step.name) is not None:  # one that does not plan is not there
+            plans.remove(step.name)
+
+
+def _redefine(steps: list[Step], plans: MemoryCatalog, after: MemoryCatalog) -> Failure | None:
+    changes = {}
+    for step in steps:
+        wanted, present = after.entry(step.name), plans.entry(step.name)
+        assert wanted is not None
+        assert present is not None
+        changes[step.name] = (wanted.statement, present.facts)
+    try:
+        plans.update(changes)
+    except SinkqlError as error:
+        return Failure(tuple(changes), error.detail or error.message)
+    return None
+
+
+def _alter(step: Step, plans: MemoryCatalog, after: MemoryCatalog, registry: Registry) -> None:
+    present, wanted = plans.entry(step.name), after.entry(step.name)
+    assert present is not None
+    assert wanted is not None
+    if isinstance(wanted.statement, ast.CreateSecret):
+        return
+    for statement in alterations(present.statement, wanted.statement):
+        plans.update(plan_alter(statement, plans, registry).changes)

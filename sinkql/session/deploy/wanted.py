@@ -1,0 +1,160 @@
+"""Scripts → the catalog as they want it: every item planned, whatever the order they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sinkql import ast, logical
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.connector.registry import Registry
+from sinkql.errors import Notice, SinkqlError
+from sinkql.mask import Masked, mask
+from sinkql.parser import parse
+from sinkql.planner.name import short_name
+from sinkql.planner.setting import plan_setting, plan_settings
+from sinkql.planner.statement import item_name, kind_of
+from sinkql.printer import to_sql
+
+_MAY_COME = ("SQ2001", "SQ2004", "SQ2202", "SQ2313")
+"""A name that nothing has: what it names may stand further down, or in another file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Hold one script: its path as errors show it, and its text."""
+
+    path: str
+    text: str = field(repr=False)
+
+
+@dataclass(slots=True)
+class Wanted:
+    """Hold what scripts describe. `statements` are as written, by full name; `comments` by kind and name."""
+
+    catalog: MemoryCatalog
+    statements: dict[str, ast.Create] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    comments: list[ast.CommentOn] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+
+
+def scripts(paths: Iterable[Path]) -> list[Path]:
+    """Return the files that paths name: of a folder all that end in .sql, below it too, in the order of their names."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(path.rglob("*.sql"))
+            if not inside:
+                raise SinkqlError(
+                    "SQ4017", f'folder "{path}" has no .sql files', hint="Name a folder of SQL, or files."
+                )
+            found.extend(inside)
+        else:
+            found.append(path)
+    return found
+
+
+def wanted(texts: Sequence[Script], registry: Registry, *, present: Iterable[logical.Entry], keep: bool) -> Wanted:
+    """Return what the scripts describe; facts are those of the items that are there already.
+
+    With `keep`, items that the scripts do not name stay as they are and can be used. Raises what planning raises, and
+    SQ2635 for a statement that describes nothing.
+    """
+    found = Wanted(MemoryCatalog(registry))
+    entries = {entry.name: entry for entry in present if entry.id.startswith("u")}
+    waiting = [each for text in texts for each in _read(text, found)]
+    if keep:
+        named = {each.name(found) for each in waiting}
+        waiting.extend(_kept(entry) for entry in entries.values() if entry.name not in named)
+    while waiting:
+        postponed = [each for each in waiting if not each.taken(found, entries)]
+        if len(postponed) == len(waiting):
+            raise postponed[0].error()
+        waiting = postponed
+    return found
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Hold one CREATE statement that is to be planned under the settings before it, and why it could not be so far."""
+
+    statement: ast.Create
+    path: str
+    masked: Masked
+    settings: Mapping[str, str]
+    failure: SinkqlError | None = None
+
+    def name(self, found: Wanted) -> str:
+        with _settings(found.catalog, self.settings):
+            return item_name(self.statement, found.catalog)
+
+    def taken(self, found: Wanted, entries: Mapping[str, logical.Entry]) -> bool:
+        """Plan the statement into what is wanted; False if something that it names may come later."""
+        try:
+            with _settings(found.catalog, self.settings):
+                name = item_name(self.statement, found.catalog)
+                before = entries.get(name)
+                facts = before.facts if before is not None and before.kind == kind_of(self.statement) else {}
+                planned = found.catalog.add(self.statement, facts)
+        except SinkqlError as error:
+            self.failure = error
+            if error.code in _MAY_COME:
+                return False
+            raise self.error() from error.__cause__
+        found.statements[name] = self.statement
+        found.notices.extend(planned.notices)
+        return True
+
+    def error(self) -> SinkqlError:
+        """Return why it does not plan, with its script."""
+        assert self.failure is not None
+        return self.masked.cover(self.failure.within(path=self.path, text=self.masked.text))
+
+
+@contextmanager
+def _settings(catalog: MemoryCatalog, settings: Mapping[str, str]) -> Iterator[None]:
+    before = {name: catalog.setting(name) for name in settings}
+    for name, value in settings.items():
+        catalog.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            catalog.set(name, value)
+
+
+def _kept(entry: logical.Entry) -> _Pending:
+    return _Pending(entry.statement, f"the catalog's {short_name(entry.name)}", mask(to_sql(entry.statement)), {})
+
+
+def _read(script: Script, found: Wanted) -> list[_Pending]:
+    masked = mask(script.text)
+    try:
+        return list(_statements(script, masked, found))
+    except SinkqlError as error:
+        raise masked.cover(error.within(path=script.path, text=masked.text)) from error.__cause__
+
+
+def _statements(script: Script, masked: Masked, found: Wanted) -> Iterator[_Pending]:
+    settings: dict[str, str] = {}
+    for statement in parse(script.text):
+        match statement:
+            case ast.AlterSystem():
+                found.settings.update(plan_settings(statement))
+            case ast.SetVariable():
+                name, value = plan_setting(statement)
+                settings = {**settings, name: value}
+            case ast.CommentOn():
+                found.comments.append(statement)
+            case _ if isinstance(statement, ast.Create):
+                yield _Pending(statement, script.path, masked, settings)
+            case _:
+                raise SinkqlError(
+                    "SQ2635",
+                    "the statement describes nothing that is to be there",
+                    statement.span,
+                    hint="Plan scripts of CREATE, COMMENT ON, SET and ALTER SYSTEM SET; run others with sinkql exec.",
+                )

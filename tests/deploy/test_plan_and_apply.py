@@ -1,0 +1,199 @@
+"""Scripts against the catalog: what is planned, and that just that is done."""
+
+from __future__ import annotations
+
+import pytest
+
+from sinkql import ast
+from sinkql.errors import SinkqlError
+from sinkql.session import Session
+from sinkql.session.deploy.deployment import Deployment
+from sinkql.session.deploy.saved import encode
+from sinkql.session.deploy.wanted import Script
+
+_BASE = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
+CREATE MATERIALIZED VIEW v AS SELECT counter FROM n WHERE counter > 3;
+CREATE SINK k FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABLE = 't')
+  ENVELOPE NONE WITH (COMMIT INTERVAL = '2s');
+"""
+
+
+def _plan(session: Session, text: str, *, keep: bool = False) -> Deployment:
+    return session.plan([Script("pipeline.sql", text)], keep=keep)
+
+
+def _steps(deployment: Deployment) -> list[tuple[str, str, str]]:
+    return [(step.action, step.kind, step.name.rpartition(".")[2]) for step in deployment.steps]
+
+
+def _changed(session: Session, old: str, new: str) -> list[tuple[str, str, str]]:
+    """Put the base there, plan it with one change, apply that and return the steps."""
+    session.execute(_BASE)
+    assert old in _BASE
+    deployment = _plan(session, _BASE.replace(old, new))
+    session.apply(deployment)
+    assert _plan(session, _BASE.replace(old, new)).steps == ()
+    return _steps(deployment)
+
+
+def test_everything_is_created_in_an_empty_catalog(session: Session) -> None:
+    deployment = _plan(session, _BASE)
+    assert _steps(deployment) == [
+        ("create", "CONNECTION", "lake"),
+        ("create", "SOURCE", "n"),
+        ("create", "MATERIALIZED VIEW", "v"),
+        ("create", "SINK", "k"),
+    ]
+    assert deployment.steps[-1].effect == 're-reads source "n" from the start, into table "a.t"'
+    session.apply(deployment)
+    assert _plan(session, _BASE).steps == ()
+
+
+def test_scripts_may_stand_in_any_order(session: Session) -> None:
+    statements = [each + ";" for each in _BASE.strip().split(";") if each]
+    scripts = [Script(f"{number}.sql", text) for number, text in enumerate(reversed(statements))]
+    deployment = session.plan(scripts)
+    session.apply(deployment)
+    assert session.plan(scripts).steps == ()
+
+
+def test_an_interval_changes_in_place(session: Session) -> None:
+    assert _changed(session, "'2s'", "'5s'") == [("alter", "SINK", "k")]
+
+
+def test_a_view_that_gives_the_same_rows_changes_in_place(session: Session) -> None:
+    session.execute(_BASE)
+    before = session.catalog.plans.entry("materialize.public.v")
+    assert before is not None
+    text = _BASE.replace("SELECT counter FROM n WHERE", "SELECT  counter  FROM n WHERE")
+    deployment = _plan(session, text)
+    assert _steps(deployment) == [("alter", "MATERIALIZED VIEW", "v")]
+    session.apply(deployment)
+    after = session.catalog.plans.entry("materialize.public.v")
+    assert after is not None
+    assert before.id == after.id
+    assert isinstance(after.statement, ast.CreateView)
+    assert after.statement.query.text == "SELECT  counter  FROM materialize.public.n WHERE counter > 3"
+
+
+def test_a_sink_whose_rows_come_about_in_another_way_is_made_anew(session: Session) -> None:
+    session.execute(_BASE)
+    text = _BASE.replace("counter > 3", "counter > 4")
+    deployment = _plan(session, text)
+    assert _steps(deployment) == [("alter", "MATERIALIZED VIEW", "v"), ("replace", "SINK", "k")]
+    sink = deployment.steps[-1]
+    assert sink.reason == 'its rows come about in another way: materialized view "v" changes'
+    assert sink.effect == 're-reads source "n" from the start; the table keeps its rows'
+    old = session.catalog.stored("materialize.public.k")
+    session.apply(deployment)
+    new = session.catalog.stored("materialize.public.k")
+    assert old is not None
+    assert new is not None
+    assert old.facts["sink_id"] != new.facts["sink_id"]
+
+
+def test_what_uses_a_source_that_is_made_anew_is_made_anew(session: Session) -> None:
+    assert _changed(session, "UP TO 10", "UP TO 20") == [
+        ("replace", "SOURCE", "n"),
+        ("replace", "MATERIALIZED VIEW", "v"),
+        ("replace", "SINK", "k"),
+    ]
+
+
+def test_a_connection_to_elsewhere_is_made_anew_with_its_sinks(session: Session) -> None:
+    assert _changed(session, "WAREHOUSE = 'lake'", "WAREHOUSE = 'pond'") == [
+        ("replace", "CONNECTION", "lake"),
+        ("replace", "SINK", "k"),
+    ]
+
+
+def test_what_no_script_names_is_dropped_unless_it_is_kept(session: Session) -> None:
+    session.execute(_BASE)
+    rest = _BASE[: _BASE.index("CREATE SINK")]
+    assert _plan(session, rest, keep=True).steps == ()
+    deployment = _plan(session, rest)
+    assert [(step.action, step.name, step.effect) for step in deployment.steps] == [
+        ("drop", "materialize.public.k", "it stops; the table keeps its rows")
+    ]
+    session.apply(deployment)
+    assert session.sinks() == ()
+
+
+def test_a_kept_item_can_be_used(session: Session) -> None:
+    session.execute(_BASE)
+    deployment = _plan(session, "CREATE VIEW w AS SELECT counter FROM v;", keep=True)
+    session.apply(deployment)
+    assert _steps(deployment) == [("create", "VIEW", "w")]
+
+
+def test_a_view_moves_to_a_new_source_before_the_old_one_goes(session: Session) -> None:
+    session.execute("CREATE SOURCE a FROM LOAD GENERATOR COUNTER; CREATE VIEW v AS SELECT counter FROM a;")
+    deployment = _plan(session, "CREATE SOURCE b FROM LOAD GENERATOR COUNTER; CREATE VIEW v AS SELECT counter FROM b;")
+    assert _steps(deployment) == [("create", "SOURCE", "b"), ("alter", "VIEW", "v"), ("drop", "SOURCE", "a")]
+    session.apply(deployment)
+    assert session.catalog.plans.names("SOURCE") == ("materialize.public.b",)
+
+
+def test_a_secret_of_another_value_is_rotated(session: Session) -> None:
+    session.execute("CREATE SECRET s AS 'one';")
+    assert _plan(session, "CREATE SECRET s AS 'one';").steps == ()
+    deployment = _plan(session, "CREATE SECRET s AS 'two';")
+    assert _steps(deployment) == [("alter", "SECRET", "s")]
+    assert "two" not in repr(deployment)
+    session.apply(deployment)
+    assert session.catalog.secret("materialize.public.s").reveal() == "two"
+
+
+def test_settings_change(session: Session) -> None:
+    deployment = _plan(session, "ALTER SYSTEM SET enable_iceberg_sink = false;")
+    assert _steps(deployment) == [("alter", "SETTING", "enable_iceberg_sink")]
+    session.apply(deployment)
+    assert session.catalog.plans.setting("enable_iceberg_sink") == "false"
+
+
+def test_a_mistake_is_told_in_its_script(session: Session) -> None:
+    with pytest.raises(SinkqlError) as raised:
+        _plan(session, "CREATE VIEW v AS SELECT counter FROM nothing;")
+    assert (raised.value.code, raised.value.path) == ("SQ2202", "pipeline.sql")
+
+
+@pytest.mark.parametrize("text", ["DROP VIEW v;", "SELECT 1;", "SHOW SINKS;", "INSERT INTO t VALUES (1);"])
+def test_a_statement_that_describes_nothing_is_refused(session: Session, text: str) -> None:
+    with pytest.raises(SinkqlError) as raised:
+        _plan(session, text)
+    assert raised.value.code == "SQ2635"
+
+
+def test_a_saved_plan_is_run_as_it_was_made(session: Session) -> None:
+    deployment = _plan(session, _BASE)
+    loaded = session.load_plan(encode(deployment))
+    assert loaded.steps == deployment.steps
+    session.apply(loaded)
+    assert _plan(session, _BASE).steps == ()
+
+
+def test_a_saved_plan_is_refused_once_the_catalog_has_moved(session: Session) -> None:
+    deployment = _plan(session, _BASE)
+    saved = encode(deployment)
+    session.execute("CREATE SOURCE other FROM LOAD GENERATOR COUNTER;")
+    for use in (lambda: session.load_plan(saved), lambda: session.apply(deployment)):
+        with pytest.raises(SinkqlError) as raised:
+            use()
+        assert (raised.value.code, raised.value.exit_code) == ("SQ5209", 5)
+    assert session.sinks() == ()
+
+
+def test_a_plan_with_a_secret_in_it_is_not_saved(session: Session) -> None:
+    with pytest.raises(SinkqlError) as raised:
+        encode(_plan(session, "CREATE SECRET s AS 'hunter22';"))
+    assert raised.value.code == "SQ4018"
+    assert "hunter22" not in str(raised.value.__dict__)
+
+
+def test_what_is_no_plan_is_told(session: Session) -> None:
+    for data in (b"{}", b"{", b'{"sinkql_plan": 9}'):
+        with pytest.raises(SinkqlError) as raised:
+            session.load_plan(data)
+        assert raised.value.code == "SQ4019"
