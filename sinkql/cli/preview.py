@@ -40,7 +40,7 @@ def _print(output: Output, result: Result) -> int:
 
 def _from_script(path: Path, item: str, limit: int) -> Result:
     from sinkql import ast
-    from sinkql.cli.command import read_script
+    from sinkql.cli.script import read_script
     from sinkql.errors import SinkqlError
     from sinkql.mask import mask
     from sinkql.parser import parse
