@@ -15,6 +15,7 @@ ELSEWHERE = {
     "SQ2404": "the grammar knows the load generators: for connectors of other packages",
     "SQ2434": "a script that is compiled: tests/session/test_program.py",
     "SQ2450": "no source connector is installed: tests/planner/test_planner_catalog.py",
+    "SQ2635": "a script that is planned: tests/deploy/test_plan_and_apply.py",
     "SQ2641": "more rows than a query reads: tests/session/test_query.py",
     "SQ2642": "a source whose rows are overwritten by key: tests/session/test_query.py",
     "SQ2643": "a sink that cannot be read: tests/session/test_query.py",
