@@ -44,6 +44,8 @@ def plan_alter(statement: ast.Alter, catalog: logical.CatalogReader, registry: R
     Raises SQ2001, SQ2003, SQ2007, SQ2313 for the name; SQ2340, SQ2341, SQ2540, SQ298… for what cannot change; and all
     that planning the new statement raises. That its dependents still plan, `update` of the catalog finds out.
     """
+    if statement.kind == "INDEX":
+        raise not_run(statement)
     full_name = _full_name(statement, catalog)
     entry = catalog.entry(full_name)
     if entry is None:

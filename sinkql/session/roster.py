@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,13 +17,17 @@ class CatalogRoster:
     """Read a catalog of its own again whenever the file changed; a `Roster`.
 
     Without `jobs` all sinks that users want to run are in it; with them just those, as the catalog has them now, or as
-    they are given where it has them not.
+    they are given where it has them not. The file is looked at once in `every_seconds`, however many sinks ask.
     """
 
-    def __init__(self, catalog: Catalog, jobs: Sequence[physical.Job] | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, jobs: Sequence[physical.Job] | None = None, *, every_seconds: float = 0.2
+    ) -> None:
         self._catalog = Catalog(catalog.database.path, catalog.registry)
         self._given = None if jobs is None else {job.sink_id: job for job in jobs}
         self._lock = threading.Lock()
+        self._every_seconds = every_seconds
+        self._looked_at = -every_seconds
         self._generation = -1
         self._known: dict[str, Work] = {}
 
@@ -46,6 +51,10 @@ class CatalogRoster:
         return Work(given[sink_id]) if given is not None and sink_id in given else None
 
     def _refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_at < self._every_seconds:
+            return
+        self._looked_at = now
         self._catalog.refresh()
         if self._catalog.generation == self._generation:
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,14 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
 
 
 @pytest.fixture
+def held(session: Session) -> str:
+    """Have somebody else, alive, hold the lease of sink a; return the sink's id."""
+    sink_id = session.jobs(["a"])[0].sink_id
+    session.catalog.control.acquire(sink_id, owner="another", takeover=False)
+    return sink_id
+
+
+@pytest.fixture
 def up(session: Session, tmp_path: Path) -> Iterator[Running]:
     found = start("up", folder=tmp_path)
     yield found
@@ -52,7 +62,19 @@ def _whole(folder: Path, name: str) -> int:
     return len(numbers)
 
 
-def test_sinks_join_stop_start_and_leave_while_others_run(up: Running, session: Session, tmp_path: Path) -> None:
+def _committed(sink: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda event: event["event"] == "committed" and event["sink"] == _full(sink) and event["rows"] > 0
+
+
+def _started(sink: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda event: event["event"] == "started" and event["sink"] == _full(sink)
+
+
+def test_sinks_join_stop_start_and_leave_and_a_killed_process_is_replaced(
+    held: str, up: Running, session: Session, tmp_path: Path
+) -> None:
+    up.wait_for(lambda event: event == {"event": "elsewhere", "sink": _full("a")})
+    session.catalog.control.release(held, owner="another")
     up.wait_for_commit(_full("a"), 1)
     refused = run("up", "a", "--once", folder=tmp_path)
     assert refused.returncode == 5
@@ -67,19 +89,18 @@ def test_sinks_join_stop_start_and_leave_while_others_run(up: Running, session: 
     up.wait_for(lambda event: event["event"] == "started" and event["sink"] == _full("a"))
     session.execute("DROP SINK b;")
     up.wait_for(lambda event: event == {"event": "stopped", "sink": _full("b"), "why": "dropped"})
-    up.wait_for_commit(_full("a"), 2)
-    assert up.interrupt() == 0
+    up.wait_for(_committed("a"))
     assert sum(event["event"] == "spark starting" for event in up.events) == 1
-    assert _whole(tmp_path, "a") == up.rows[_full("a")]
+
+    holder = session.catalog.control.holder(held)
+    assert holder is not None
+    os.kill(holder.process.pid, signal.SIGKILL)
+    died = up.wait_for(lambda event: event["event"] == "stopped")
+    assert (died["sink"], died["error"]["code"]) == (_full("a"), "SQ4004")
+    up.wait_for(_committed("a"))
+    assert up.interrupt() == 0
+    assert _whole(tmp_path, "a") >= up.rows[_full("a")]  # the killed process may have committed without a word
     _whole(tmp_path, "b")
-
-
-def _committed(sink: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda event: event["event"] == "committed" and event["sink"] == _full(sink) and event["rows"] > 0
-
-
-def _started(sink: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda event: event["event"] == "started" and event["sink"] == _full(sink)
 
 
 def test_sinks_follow_what_alter_makes_of_them(up: Running, session: Session, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def piped(session: Session) -> Session:
 
 def _following(session: Session, sink: str) -> Following:
     (job,) = session.jobs([sink])
-    roster = CatalogRoster(session.catalog, [job])
+    roster = CatalogRoster(session.catalog, [job], every_seconds=0)
     (work,) = roster.now()
     return Following(roster, work, work.job.cluster, once=False)
 
@@ -99,7 +99,7 @@ def test_a_sink_from_another_relation_follows_its_earlier_plans(piped: Session) 
 
 
 def test_sinks_that_users_stopped_are_not_to_run(piped: Session) -> None:
-    roster = CatalogRoster(piped.catalog)
+    roster = CatalogRoster(piped.catalog, every_seconds=0)
     assert [work.job.sink for work in roster.now()] == [NAME]
     piped.stop(NAME)
     assert roster.now() == []
