@@ -60,8 +60,12 @@ CREATE SINK totals_sink IN CLUSTER watched FROM totals
 """
 _PUT_INTO_THE_ENVIRONMENT = ("environment", "vault token", "aws key")
 _EXPECTED = (
-    "catalog.db", "job.json", "spark.log", "events/", "log-", "spark.txt", "hadoop.txt", ".parquet", ".avro",
+    "catalog.db", "job.json", "spark.log", "events/", "log-", "spark-0.txt", "hadoop-0.txt", ".parquet", ".avro",
     "checkpoint", "stdout", "cmdline of", "environ of", "page /environment/",
+)  # fmt: skip
+_PLANTED = (
+    "stdout", "stderr", "log-", "cmdline of", "environ of", "spark-1.txt", "events/", "page /jobs/", "/jobs",
+    ".parquet",
 )  # fmt: skip
 _PAGES = ("jobs", "stages", "storage", "environment", "executors", "SQL", "StreamingQuery", "executors/threadDump")
 
@@ -91,8 +95,8 @@ class Scene:
         ports = {"s3": self.server.s3, "rest": self.server.rest, "ui": self.ui}
         return _STATEMENTS.format(**texts | {"whole": whole, "put": self.root / "put", "folder": self.folder} | ports)
 
-    def rows(self, name: str, first: int, *, parts: int = 2) -> None:
-        rows = [{"id": i, "kind": f"k{i % 3}", "parts": parts} for i in range(first, first + 50)]
+    def rows(self, name: str, first: int, *, parts: int = 2, kind: str = "k") -> None:
+        rows = [{"id": i, "kind": f"{kind}{i % 3}", "parts": parts} for i in range(first, first + 50)]
         (self.folder / "in" / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -143,11 +147,12 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _while_running(scene: Scene, running: Running) -> list[Place]:
-    """Return what can be seen of it while it runs."""
-    (scene.seen / "ask").touch()
+def _while_running(scene: Scene, running: Running, number: int, planted: str = "") -> list[Place]:
+    """Return what can be seen of it while it runs, after a text was planted everywhere."""
+    (scene.seen / "draft").write_text(planted)
+    (scene.seen / "draft").rename(scene.seen / f"ask-{number}")
     until = time.monotonic() + PATIENCE_S
-    while not (scene.seen / "spark.txt").exists():
+    while not (scene.seen / f"spark-{number}.txt").exists():
         assert time.monotonic() < until, "Spark's settings did not come"
         time.sleep(0.05)
     address = f"http://127.0.0.1:{scene.ui}"
@@ -196,17 +201,19 @@ def _left(scene: Scene) -> list[Place]:
 
 
 def test_no_secret_of_a_pipeline_shows(scene: Scene) -> None:
+    planted = canary("planted")
     scene.rows("0.json", 0)
     (scene.root / "put" / "pipeline.sql").write_text(scene.script)
     running = start(
         "exec", str(scene.root / "put" / "pipeline.sql"), folder=scene.folder, environment=scene.environment
     )
     try:
-        sinks = ("materialize.public.raw", "materialize.public.totals_sink")
-        running.wait_for_rows({sinks[0]: 50, sinks[1]: 3})
-        scene.rows("1.json", 50)
-        running.wait_for_rows({sinks[0]: 100, sinks[1]: 6})
-        places = _while_running(scene, running)
+        raw, totals = "materialize.public.raw", "materialize.public.totals_sink"
+        running.wait_for_rows({raw: 50, totals: 3})
+        scene.rows("1.json", 50, kind=planted.text)
+        running.wait_for_rows({raw: 100, totals: 6})
+        places = _while_running(scene, running, 0)
+        places += _while_running(scene, running, 1, planted.text)
         scene.rows("2.json", 100, parts=0)  # fails in a task
         failed = running.wait_for(lambda event: event.get("event") in ("stopped", "stalled") and "error" in event)
         assert failed["error"]["code"] == "SQ3201"
@@ -222,8 +229,10 @@ def test_no_secret_of_a_pipeline_shows(scene: Scene) -> None:
     found = hits(places, scene.secrets.values())
     assert [hit for hit in found if not _own(*hit)] == []
     assert {kind for _, kind, _ in found} == set(_PUT_INTO_THE_ENVIRONMENT)
+    seen = {where for where, _, _ in hits(places, [planted])}
+    assert [each for each in _PLANTED if not any(each in where for where in seen)] == []
 
 
 def _own(where: str, kind: str, form: str) -> bool:
     """Tell whether it stands where the user put it: in the environment, from which Spark fills Hadoop's settings."""
-    return kind in _PUT_INTO_THE_ENVIRONMENT and (where.startswith("environ of") or where.endswith("hadoop.txt"))
+    return kind in _PUT_INTO_THE_ENVIRONMENT and (where.startswith("environ of") or "/hadoop-" in where)

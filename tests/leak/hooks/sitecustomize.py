@@ -1,6 +1,7 @@
-"""Imported by every Python process of a run: all loggers at debug into a file; what Spark knows, once it is asked for.
+"""Imported by every Python process of a run: all loggers at debug into a file; what Spark knows, each time it is asked.
 
-`LEAK_FOLDER` takes the files: `log-….txt`, and `spark.txt` after a file `ask` is there.
+`LEAK_FOLDER` takes the files: `log-….txt`; `spark-0.txt` and `hadoop-0.txt` after a file `ask-0` is there, and so on.
+What stands in `ask-…` is first planted everywhere, so that it can be found.
 """
 
 from __future__ import annotations
@@ -8,30 +9,55 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 
 def _answer(folder: Path) -> None:
-    while not (folder / "ask").exists():
-        time.sleep(0.05)
-    from pyspark.sql import SparkSession
+    number = 0
+    while True:
+        asked = folder / f"ask-{number}"
+        while not asked.exists():
+            time.sleep(0.05)
+        from pyspark.sql import SparkSession
 
-    session = SparkSession._instantiatedSession
-    if session is None:
-        return
+        session = SparkSession._instantiatedSession
+        if session is None:
+            return
+        planted = asked.read_text()
+        if planted:
+            _plant(session, planted)
+        _dump(session, folder, number)
+        number += 1
+
+
+def _plant(session: Any, text: str) -> None:  # pyspark's types are those of two kinds of session
+    session.conf.set("spark.sql.leak", text)
+    session.sparkContext.setJobDescription(text)
+    session.sparkContext.parallelize([1]).count()
+    waits = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()", text]
+    subprocess.Popen(waits, stdin=subprocess.PIPE, env={"PLANTED": text})
+    logging.getLogger("leak").debug(text)
+    print(text, flush=True)
+    print(text, file=sys.stderr, flush=True)
+
+
+def _dump(session: Any, folder: Path, number: int) -> None:
     context = session.sparkContext
     found = [str(row) for row in [*session.sql("SET").collect(), *session.sql("SET -v").collect()]]
     found += [str(pair) for pair in context.getConf().getAll()]
-    hadoop = context._jsc.hadoopConfiguration().iterator()
-    (folder / "hadoop.txt").write_text("\n".join(str(hadoop.next()) for _ in iter(hadoop.hasNext, False)))
-    assert context._jvm is not None
     found.append(str(context._jvm.System.getProperties()))
-    with (folder / "spark.draft").open("w") as file:
+    hadoop = context._jsc.hadoopConfiguration().iterator()
+    (folder / f"hadoop-{number}.txt").write_text("\n".join(str(hadoop.next()) for _ in iter(hadoop.hasNext, False)))
+    draft = folder / f"spark-{number}.draft"
+    with draft.open("w") as file:
         file.write("\n".join(found))
         faulthandler.dump_traceback(file)
-    (folder / "spark.draft").rename(folder / "spark.txt")
+    draft.rename(folder / f"spark-{number}.txt")
 
 
 if "LEAK_FOLDER" in os.environ:
