@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from sinkql import ast
+from sinkql.connector.options import unknown
 from sinkql.errors import SinkqlError, Span
 
 _SOURCES = ("KAFKA", "POSTGRES", "MYSQL", "SQL SERVER", "WEBHOOK")
 _FORMATS = ("PROTOBUF", "REGEX")
+_VIEW_OPTIONS = ("ASSERT NOT NULL", "PARTITION BY", "REFRESH", "RETAIN HISTORY")
+_INSTEAD = {
+    "ASSERT NOT NULL": "Leave it out, and select WHERE column IS NOT NULL.",
+    "PARTITION BY": "Leave it out: a sink has PARTITION BY.",
+}
 
 
 def check_source(statement: ast.CreateSource) -> None:
@@ -77,8 +83,13 @@ def check_view(statement: ast.CreateView) -> None:
                 continue
             hint = "Leave it out: a materialized view is refreshed with each commit."
             raise SinkqlError("SQ2974", "REFRESH is not supported yet", option.span, hint=hint)
+        if option.name not in _VIEW_OPTIONS:
+            raise unknown(option, _VIEW_OPTIONS, owner="materialized views")
         raise SinkqlError(
-            "SQ2905", f"view option {option.name} is not supported yet", option.name_span, hint="Leave it out."
+            "SQ2905",
+            f"view option {option.name} is not supported yet",
+            option.name_span,
+            hint=_INSTEAD[option.name],
         )
 
 
