@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from sinkql import ast, logical
+from sinkql.connector.options import unknown
 from sinkql.connector.types import column_type
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.planner.assign import assign
@@ -19,6 +20,7 @@ _TYPES = (
     "boolean, smallint, integer, bigint, real, double precision, numeric(p, s), date, timestamp, timestamptz, text, "
     "bytea, uuid or jsonb"
 )
+_LATER_OPTIONS = ("PARTITION BY", "RETAIN HISTORY")
 _LENGTH = re.compile(r"(?:varchar|character varying|char|character) ?\( ?(\d+) ?\)")
 _HINTS = {
     "CHECK": ("SQ2940", "CHECK constraints are", "Leave it out; test the rows in a view with WHERE."),
@@ -151,6 +153,8 @@ def _check_supported(statement: ast.CreateTable) -> None:
             "SQ2942", "temporary tables are not supported yet", head, hint="Leave out TEMPORARY; DROP it at the end."
         )
     for option in statement.with_options:
+        if option.name not in _LATER_OPTIONS:
+            raise unknown(option, _LATER_OPTIONS, owner="tables")
         raise SinkqlError(
             "SQ2943", f"table option {option.name} is not supported yet", option.name_span, hint="Leave it out."
         )
