@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import short_name
-from sinkql.session.drop import sink_ids
 from sinkql.shell import describe as describing
 from sinkql.shell.piece import Command
 from sinkql.shell.shell import Shell
@@ -15,11 +15,10 @@ from sinkql.shell.shell import Shell
 _KINDS = ("SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
 _SHOWN = ("name", "status", "rows", "skipped", "last commit", "lag", "error")
 _LOG = """
-SELECT h.occurred_at, h.status, h.error, h.hint
-FROM mz_internal.mz_sink_status_history AS h
-JOIN mz_sinks AS i ON i.id = h.sink_id
-WHERE i.name = '{}'
-ORDER BY h.occurred_at
+SELECT occurred_at, status, error, hint
+FROM mz_internal.mz_sink_status_history
+WHERE sink_id = '{}'
+ORDER BY occurred_at
 """
 
 
@@ -40,13 +39,12 @@ def describe(shell: Shell, command: Command, _: str | None) -> None:
 
 def _describe(shell: Shell, name: str) -> None:
     found = describing.describe(shell.session, name if '"' in name else name.lower())
-    shell.screen.line(found.title)
+    shell.screen.heading(found.title)
     columns, rows = found.columns
     if rows:
         shell.screen.rows(columns, rows)
-    for label, value in found.facts:
-        shell.screen.line(f"{label}: {value}")
-    shell.screen.line(found.sql)
+    shell.screen.facts(found.facts)
+    shell.screen.sql(found.sql)
 
 
 def conninfo(shell: Shell, command: Command, _: str | None) -> None:
@@ -101,27 +99,28 @@ def _ago(at: str | None) -> str | None:
 
 def start(shell: Shell, command: Command, _: str | None) -> None:
     """Have sinks run, all without a name."""
-    catalog = shell.session.catalog
-    sinks = shell.session.sinks(command.arguments or None)
+    sinks = shell.session.start(*command.arguments)
     if not sinks:
         raise SinkqlError("SQ4036", "there is no sink to run", hint="Make one; \\h CREATE SINK shows how.")
-    for sink_id in sink_ids(sinks, catalog).values():
-        catalog.control.resume(sink_id)
     shell.start_sinks()
-    shell.screen.line(f"started {', '.join(short_name(sink) for sink in sinks)}")
+    shell.screen.line(f"told to run: {_listed(shell, sinks)}")
 
 
 def stop(shell: Shell, command: Command, _: str | None) -> None:
     """Have sinks stop after their batch, all without a name."""
     sinks = shell.session.stop(*command.arguments)
-    shell.screen.line(
-        f"asked to stop: {', '.join(short_name(sink) for sink in sinks)}" if sinks else "there is no sink"
-    )
+    shell.screen.line(f"told to stop: {_listed(shell, sinks)}" if sinks else "there is no sink")
+
+
+def _listed(shell: Shell, names: Iterable[str]) -> str:
+    return ", ".join(short_name(name, shell.session.catalog.plans) for name in names)
 
 
 def log(shell: Shell, command: Command, _: str | None) -> None:
     """Show what happened to a sink."""
     for sink in shell.session.sinks(command.arguments or None):
-        name = short_name(sink).replace("'", "''")
-        for result in shell.session.execute(_LOG.format(name)):
+        entry = shell.session.catalog.plans.entry(sink)
+        if entry is not None:
+            (result,) = shell.session.execute(_LOG.format(entry.id))
+            shell.screen.heading(f'sink "{_listed(shell, [sink])}"')
             shell.screen.rows(result.columns, result.rows)

@@ -67,7 +67,7 @@ def _known(command: Command, session: Session, settings: Settings) -> Iterator[s
     plans = session.catalog.plans
     match command.name:
         case "d":
-            yield from (short_name(entry.name) for entry in plans.entries())
+            yield from (short_name(entry.name, plans) for entry in plans.entries() if entry.name[-1] != ".")
         case "f" | "format":
             yield from FORMATS
         case "pset":
@@ -78,6 +78,6 @@ def _known(command: Command, session: Session, settings: Settings) -> Iterator[s
         case name if name in _SWITCHES:
             yield from _SWITCHES[name]
         case name if name in _PATTERNS:
-            yield from (short_name(each) for each in plans.names(_PATTERNS[name]))
+            yield from (short_name(each, plans) for each in plans.names(_PATTERNS[name]))
         case _:
             return

@@ -55,18 +55,18 @@ def names(found: Candidates, session: Session) -> Iterator[tuple[str, str]]:
 
 def _items(plans: MemoryCatalog, *kinds: str) -> Iterator[tuple[str, str]]:
     for kind in kinds:
-        yield from ((_written(name), kind.lower()) for name in plans.names(kind))
+        yield from ((_written(name, plans), kind.lower()) for name in plans.names(kind))
 
 
-def _written(full_name: str) -> str:
-    return ".".join(ident(ast.Ident(part)) for part in split_name(short_name(full_name)))
+def _written(full_name: str, plans: MemoryCatalog) -> str:
+    return ".".join(ident(ast.Ident(part)) for part in split_name(short_name(full_name, plans)))
 
 
 def _connections(plans: MemoryCatalog, kind: str | None) -> Iterator[tuple[str, str]]:
     for name in plans.names("CONNECTION"):
         item = plans.item(name)
         if isinstance(item, logical.Connection) and kind in (None, item.kind):
-            yield _written(name), f"{item.kind.lower()} connection"
+            yield _written(name, plans), f"{item.kind.lower()} connection"
 
 
 def _relations(plans: MemoryCatalog, qualifier: str | None) -> Iterator[tuple[str, str]]:

@@ -45,7 +45,7 @@ def values(options: Options, label: str, session: Session, *, quoted: bool) -> I
             yield from (("true", ""), ("false", ""))
         case "secret" | "text or secret":
             secrets = session.catalog.plans.names("SECRET")
-            yield from ((f"SECRET {short_name(name)}", "secret") for name in secrets)
+            yield from ((f"SECRET {short_name(name, session.catalog.plans)}", "secret") for name in secrets)
         case "name":
             yield from _connections(label, session)
         case _:
@@ -58,7 +58,7 @@ def _connections(label: str, session: Session) -> Iterator[tuple[str, str]]:
     for name in session.catalog.plans.names("CONNECTION"):
         item = session.catalog.plans.item(name)
         if isinstance(item, logical.Connection) and item.kind == kind:
-            yield short_name(name), f"{kind} connection"
+            yield short_name(name, session.catalog.plans), f"{kind} connection"
 
 
 def _options(shape: str, registry: Registry) -> tuple[OptionHelp, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -78,7 +78,7 @@ def describe(session: Session, text: str) -> Described:
     stored, broken = catalog.stored(full_name), catalog.broken.get(full_name)
     if stored is None:
         raise _missing(session, text)
-    title = f'{stored.kind.lower()} "{short_name(full_name)}"'
+    title = f'{stored.kind.lower()} "{short_name(full_name, catalog.plans)}"'
     if broken is not None:
         fact = ("cannot be used", f"{broken.error.code}: {broken.error.message}")
         return Described(title, ((), ()), (fact,), stored.redacted_sql)
@@ -90,7 +90,7 @@ def describe(session: Session, text: str) -> Described:
 
 def _missing(session: Session, text: str) -> SinkqlError:
     plans = session.catalog.plans
-    names = [short_name(entry.name) for entry in plans.entries()]
+    names = [short_name(entry.name, plans) for entry in plans.entries()]
     near = nearest(text, names)
     hint = f"Did you mean \\d {near}?" if near else "Run \\d; it lists what there is."
     return SinkqlError("SQ2001", f'item "{text}" does not exist', hint=hint)
@@ -117,7 +117,7 @@ def _facts(session: Session, item: logical.Item) -> Iterator[tuple[str, str]]:
         case logical.Cluster():
             yield "master", item.master
         case logical.Source():
-            yield "reads", item.kind.lower() + (f" over {short_name(item.connection)}" if item.connection else "")
+            yield "reads", item.kind.lower() + (f" over {_short(session, item.connection)}" if item.connection else "")
             yield from _shape(item.shape)
         case logical.View():
             yield from _shape(item.shape)
@@ -139,13 +139,13 @@ def _shape(shape: logical.Shape) -> Iterator[tuple[str, str]]:
 
 
 def _sink(session: Session, item: logical.Sink) -> Iterator[tuple[str, str]]:
-    yield "from", short_name(item.relation)
-    yield "into", f"{item.kind.lower()} {short_name(item.connection)}"
+    yield "from", _short(session, item.relation)
+    yield "into", f"{item.kind.lower()} {_short(session, item.connection)}"
     enforced = "" if item.enforced else " not enforced"
     yield "mode", item.mode.value + (f" by key ({', '.join(item.key)}){enforced}" if item.key else "")
     yield "commits", f"every {item.commit_interval.total_seconds():g} s"
     yield "cluster", item.cluster
-    columns, rows = session.status([short_name(item.name)])
+    columns, rows = session.status([item.name])
     for name, value in zip(columns, rows[0] if rows else (), strict=False):
         if name not in ("name", "id") and value is not None:
             yield name.replace("_", " "), str(value)
@@ -154,9 +154,10 @@ def _sink(session: Session, item: logical.Sink) -> Iterator[tuple[str, str]]:
 def _neighbours(session: Session, full_name: str) -> Iterator[tuple[str, str]]:
     plans = session.catalog.plans
     for label, names in (("uses", plans.dependencies(full_name)), ("used by", plans.dependents(full_name))):
-        if names:
-            yield label, _listed(names)
+        items = [_short(session, name) for name in names if not name.endswith(".")]
+        if items:
+            yield label, ", ".join(items)
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(short_name(name) for name in names)
+def _short(session: Session, full_name: str) -> str:
+    return short_name(full_name, session.catalog.plans)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory
 
-from sinkql.parser import secret
+from sinkql.parser.secret import holds_secret
 
 _TELLING = re.compile(r"pass|pwd|secret|token|cred|key", re.IGNORECASE)
 
@@ -18,7 +18,7 @@ def may_be_kept(text: str) -> bool:
     """Say whether a text may be written down: it holds no secret, and sets no variable that sounds like one."""
     if text.lstrip().startswith("\\"):
         return not (text.lstrip().startswith("\\set") and _TELLING.search(text))
-    return not secret.holds_secret(text)
+    return not holds_secret(text)
 
 
 class SafeHistory(FileHistory):

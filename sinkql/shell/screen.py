@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sinkql.errors import Notice, SinkqlError, line_and_column, render
+from sinkql.parser.mark import MarkKind, marks
 from sinkql.shell import table
 from sinkql.shell.keys import lent_terminal
 from sinkql.shell.setting import Settings
@@ -40,6 +41,34 @@ class Screen:
         """Print a line that is no result."""
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
+
+    def heading(self, text: str) -> None:
+        """Print a line that says what follows."""
+        self._print(Text(text, style="bold"))
+
+    def facts(self, facts: Iterable[tuple[str, str]]) -> None:
+        """Print facts one a line, each behind its label."""
+        facts = tuple(facts)
+        width = max((len(label) for label, _ in facts), default=0)
+        for label, value in facts:
+            lines = value.splitlines() or [""]
+            self._print(Text.assemble((f"{label:<{width}}", "cyan"), "  ", f"\n{'':{width + 2}}".join(lines)))
+
+    def sql(self, text: str) -> None:
+        """Print SQL, highlighted."""
+        shown = Text(text)
+        for mark in marks(text):
+            shown.stylize(_SQL_STYLES[mark.kind], mark.span.start, mark.span.end)
+        self._print(shown)
+
+    def _print(self, text: Text) -> None:
+        if self.target is not None:
+            self.target.write(f"{text.plain}\n")
+        elif not self.interactive:
+            self.line(text.plain)
+        else:
+            sys.stdout.flush()
+            Console(markup=False, highlight=False).print(text, soft_wrap=True)
 
     def tag(self, text: str) -> None:
         """Print what a statement without rows answers."""
@@ -94,6 +123,15 @@ class Screen:
         Console(stderr=True, markup=False, highlight=False).print(styled(text, styles), soft_wrap=True)
 
 
+_SQL_STYLES: dict[MarkKind, str] = {
+    "keyword": "bold blue",
+    "option": "cyan",
+    "name": "",
+    "string": "green",
+    "number": "magenta",
+    "comment": "italic dim",
+    "error": "red",
+}
 error_styles = {
     r"error\[SQ\d{4}\]:": "bold red",
     r"(?m)^ *\^+$": "bold red",

@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sinkql import __version__
 from sinkql.errors import SinkqlError
@@ -15,6 +16,9 @@ from sinkql.shell.keys import held_keys
 from sinkql.shell.screen import Screen
 from sinkql.shell.setting import Format, Settings
 from sinkql.shell.shell import Leave, Shell
+
+if TYPE_CHECKING:
+    from sinkql.shell.prompt import Prompt
 
 _HISTORY = "history"
 
@@ -61,13 +65,19 @@ def _ask(shell: Shell) -> int:
     shell.screen.line(f"SinkQL {__version__}. \\? lists commands, \\h statements; Ctrl-D leaves.")
     while True:
         try:
-            text = prompt.ask(default=shell.edited or "")
-            shell.edited = None
+            return _turns(shell, prompt)
         except KeyboardInterrupt:
-            shell.edited = None
-            continue
+            shell.edited = None  # a key between two statements leaves neither
+
+
+def _turns(shell: Shell, prompt: Prompt) -> int:
+    """Ask and run until the user leaves; Ctrl-C leaves what is typed, or what runs."""
+    while True:
+        try:
+            text = prompt.ask(default=shell.edited or "")
         except EOFError:
             return _leave(shell, detach=False)
+        shell.edited = None
         try:
             shell.run(text)
         except Leave as leave:

@@ -28,7 +28,7 @@ class Terminal:
         columns, lines = self._size
         command = shlex.join([sys.executable, "-m", "sinkql", *arguments])
         # what it printed last stays on the screen, and its exit code with it
-        script = f"{command}; echo exit=$?; exec cat"
+        script = f"trap : INT; {command}; echo exit=$?; exec cat"
         given = {"TERM": "screen-256color", "HOME": str(self._folder), "LESS": "", **(environment or {})}
         variables = [each for name, value in given.items() for each in ("-e", f"{name}={value}")]
         self._tmux(

@@ -1,0 +1,56 @@
+"""A shell in a real terminal, over a catalog with a connection, a source, a view and a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shell.tmux import Terminal
+from sinkql.session import Session
+
+ITEMS = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE SOURCE orders (id bigint NOT NULL, customer bigint, placed_at timestamp)
+  FROM FILES (PATH = 'orders') FORMAT JSON;
+CREATE MATERIALIZED VIEW daily AS
+SELECT customer, date_trunc('day', placed_at) AS day, count(*) AS orders
+FROM orders
+GROUP BY customer, date_trunc('day', placed_at);
+CREATE SINK daily_sink FROM daily
+  INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'shop', TABLE = 'daily')
+  KEY (customer, day)
+  MODE UPSERT
+  WITH (COMMIT INTERVAL = '1s');
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def session(folder: Path) -> Iterator[Session]:
+    """Open a catalog with the items."""
+    (folder / "orders").mkdir()
+    with Session() as session:
+        session.execute(ITEMS)
+        yield session
+
+
+@pytest.fixture
+def terminal(folder: Path) -> Iterator[Terminal]:
+    terminal = Terminal(folder)
+    yield terminal
+    terminal.close()
+
+
+@pytest.fixture
+def shell(session: Session, terminal: Terminal) -> Terminal:
+    """Return a terminal in which the shell asks for input."""
+    terminal.start("shell", environment={"PAGER": "less -S", "EDITOR": "sed -i s/one/two/"})
+    terminal.wait_for("^sinkql=>")
+    return terminal
