@@ -11,6 +11,7 @@
 * `journal`: statements of several steps, finished after a crash.
 * `control`: leases, desired states, statuses and progress of running sinks.
 * `system`, `query`: the relations `mz_*`, and SELECT over them.
+* `glance`: names of items for a shell that completes commands, without any of this.
 * `clock`: times as text, and what tells a process from others.
 
 Nothing is imported here: `memory` loads without SQLAlchemy.

@@ -2,8 +2,8 @@
 
 * `command`: the commands and their options.
 * `opening`: the session of a command's catalog.
-* `secret`: the commands about secrets.
-* `preview`: rows of an item.
+* `preview`, `secret`, `shell`: commands of several parts.
+* `completion`: half a command line → its completions.
 * `running`: run sinks, and stop them on the first Ctrl-C.
 * `live`: progress events → live lines on a terminal, plain lines elsewhere.
 * `output`: results and errors → text or JSON.

@@ -10,19 +10,20 @@ from pathlib import Path
 
 import click
 
+from sinkql.cli.completion import completion, names_of
 from sinkql.cli.deploy import apply, plan
 from sinkql.cli.opening import open_session as _session
 from sinkql.cli.output import Format, Output
 from sinkql.cli.preview import preview
 from sinkql.cli.script import read_script
 from sinkql.cli.secret import secret
+from sinkql.cli.shell import shell
 from sinkql.errors import SinkqlError
-from sinkql.shell.setting import FORMATS
-from sinkql.shell.setting import Format as Shown
 
 USAGE = 64
 _FILES = click.argument("files", nargs=-1, required=True, type=click.Path(exists=False, path_type=Path))
 _ONCE = click.option("--once", is_flag=True, help="Commit what there is now, then stop.")
+_SINKS = names_of("SINK")
 _TAKEOVER = click.option("--takeover", is_flag=True, help="Take sinks over from a process that runs them.")
 
 
@@ -70,6 +71,8 @@ cli.add_command(preview)
 cli.add_command(apply)
 cli.add_command(plan)
 cli.add_command(secret)
+cli.add_command(shell)
+cli.add_command(completion)
 
 
 @cli.command("exec")
@@ -95,7 +98,7 @@ def exec_(context: click.Context, files: tuple[Path, ...], once: bool, takeover:
 
 
 @cli.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=_SINKS)
 @_ONCE
 @_TAKEOVER
 @click.pass_context
@@ -111,7 +114,7 @@ def up(context: click.Context, names: tuple[str, ...], once: bool, takeover: boo
 
 
 @cli.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=_SINKS)
 @click.pass_context
 def start(context: click.Context, names: tuple[str, ...]) -> int:
     """Let the sinks NAMES run again: sinkql up, where it runs, starts them."""
@@ -198,7 +201,7 @@ def explain(context: click.Context, files: tuple[Path, ...], stage: str) -> int:
 
 
 @cli.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=_SINKS)
 @click.pass_context
 def status(context: click.Context, names: tuple[str, ...]) -> int:
     """Print what the sinks are doing, all of them or NAMES."""
@@ -209,7 +212,7 @@ def status(context: click.Context, names: tuple[str, ...]) -> int:
 
 
 @cli.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=_SINKS)
 @click.pass_context
 def stop(context: click.Context, names: tuple[str, ...]) -> int:
     """Ask the process that runs the sinks NAMES to finish their batch and stop."""
@@ -218,23 +221,3 @@ def stop(context: click.Context, names: tuple[str, ...]) -> int:
         session.stop(name)
         output.line(f'sink "{name}" is asked to stop', sink=name)
     return 0
-
-
-@cli.command()
-@click.argument("files", nargs=-1, type=click.Path(exists=False, path_type=Path))
-@click.option("-c", "--command", "commands", multiple=True, metavar="SQL", help="Run this, then leave; may come again.")
-@click.option("--format", "shown", type=click.Choice(FORMATS), default="table", help="How rows are shown.")
-@click.option("--keep-going", is_flag=True, help="Go on after an error; the first one decides the exit code.")
-@click.pass_context
-def shell(
-    context: click.Context, files: tuple[Path, ...], commands: tuple[str, ...], shown: Shown, keep_going: bool
-) -> int:
-    """Ask for statements at the terminal; or run FILES, or standard input, and print what they give."""
-    from sinkql.shell.terminal import read_input, run_shell
-
-    session, _ = _session(context)
-    texts: list[tuple[str, str | None]] = [(read_script(path), str(path)) for path in files]
-    texts += [(each, None) for each in commands]
-    if not texts and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        texts = [read_input()]
-    return run_shell(session, texts, format=shown, keep_going=keep_going)

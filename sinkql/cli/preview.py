@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sinkql.cli.completion import names_of
 from sinkql.cli.opening import open_session
 from sinkql.cli.output import Output
+from sinkql.cli.script import read_script
 
 if TYPE_CHECKING:
     from sinkql.session import Result
 
 
 @click.command()
-@click.argument("item")
+@click.argument("item", shell_complete=names_of("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK"))
 @click.option("--limit", type=click.IntRange(min=0), default=10, show_default=True, help="How many rows to print.")
 @click.option("-f", "--file", "file", type=click.Path(exists=False, path_type=Path), help="Take ITEM from this script.")
 @click.pass_context
@@ -40,7 +42,6 @@ def _print(output: Output, result: Result) -> int:
 
 def _from_script(path: Path, item: str, limit: int) -> Result:
     from sinkql import ast
-    from sinkql.cli.script import read_script
     from sinkql.errors import SinkqlError
     from sinkql.mask import mask
     from sinkql.parser import parse

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from sinkql.cli.completion import names_of
 from sinkql.cli.opening import open_session
 from sinkql.errors import SinkqlError
 
@@ -16,7 +17,7 @@ def secret() -> None:
 
 
 @secret.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=names_of("SECRET"))
 @click.option("--if-exists", is_flag=True, help="Give a new value to a secret that is there; make none.")
 @click.pass_context
 def set_(context: click.Context, name: str, if_exists: bool) -> int:
@@ -49,7 +50,7 @@ def list_(context: click.Context) -> int:
 
 
 @secret.command()
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=names_of("SECRET"))
 @click.pass_context
 def check(context: click.Context, names: tuple[str, ...]) -> int:
     """Read the secrets NAMES, or all, as a job would, and say which cannot be read and why. No value is shown."""
