@@ -142,7 +142,7 @@ def _of_rule(name: str, below: list[str], inside: list[str]) -> str:
         return _LEAVES[name]
     node = _rules().get(name)
     if node is None:
-        return _SHOWN.get(name, name)
+        return _SHOWN.get(name, name.replace("_", " "))
     if name in inside or name in statements():
         return _named(name)
     mine: list[str] = []

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,7 @@ class Background:
     jobs: dict[str, Job] = field(default_factory=dict)
     activity: str | None = None
     """What goes on before sinks run, such as the start of Spark."""
+    since: float = 0.0
     _process: subprocess.Popen[str] | None = None
     _ending: bool = False
     _errors: list[str] = field(default_factory=list)
@@ -54,7 +56,7 @@ class Background:
         if self.pid is not None:
             return
         self._ending = False
-        self.activity = "starting"
+        self.activity, self.since = "starting", time.monotonic()
         self._process = subprocess.Popen(
             [*self.command, "--catalog", str(self.catalog), "--output", "json", "up"],
             stdin=subprocess.DEVNULL,
@@ -92,7 +94,7 @@ class Background:
         if self.pid is None:
             return ""
         if self.activity is not None:
-            return self.activity
+            return f"{self.activity}: {time.monotonic() - self.since:.0f} s"
         states: dict[str, int] = {}
         for job in self.jobs.values():
             states[job.state] = states.get(job.state, 0) + 1
@@ -130,7 +132,7 @@ class Background:
         name = f"sink {short_name(sink)}" if sink is not None else ""
         match event.get("event"):
             case "spark starting":
-                self.activity = f"starting Spark for cluster {event.get('cluster')}"
+                self.activity, self.since = f"starting Spark for cluster {event.get('cluster')}", time.monotonic()
                 self.tell(f"{self.activity} …")
             case "spark started":
                 self.activity = None

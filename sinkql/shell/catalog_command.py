@@ -14,6 +14,8 @@ from sinkql.shell.shell import Shell
 
 _KINDS = ("SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
 _SHOWN = ("name", "status", "rows", "skipped", "last commit", "lag", "error")
+_IF_ANY = ("skipped", "error")
+"""Columns that are left out while there is nothing in them."""
 _LOG = """
 SELECT occurred_at, status, error, hint
 FROM mz_internal.mz_sink_status_history
@@ -63,9 +65,7 @@ def jobs(shell: Shell, command: Command, _: str | None) -> None:
     """Show what the sinks are doing."""
     columns, rows = shell.session.status(command.arguments)
     found = [_job(dict(zip(columns, row, strict=True))) for row in rows]
-    if not any(row["skipped"] for row in found):
-        found = [{name: value for name, value in row.items() if name != "skipped"} for row in found]
-    names = tuple(name for name in _SHOWN if not found or name in found[0])
+    names = tuple(name for name in _SHOWN if name not in _IF_ANY or any(row[name] for row in found))
     shell.screen.rows(names, [tuple(row[name] for name in names) for row in found])
     summary = shell.background.summary()
     if summary:
