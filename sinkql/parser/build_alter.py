@@ -7,7 +7,7 @@ from lark import Tree
 from sinkql import ast
 from sinkql.parser import tree, value
 from sinkql.parser.build_secret import secret_value
-from sinkql.parser.build_source import column
+from sinkql.parser.build_table import column
 from sinkql.parser.tree import Node, child, children, ident, only, span, the_name, the_token
 
 _HEAD = ("if_exists", "name")
@@ -56,7 +56,7 @@ def _action(node: Node) -> ast.AlterAction:
         case "skip":
             return ast.Skip(place)
         case "add_column":
-            added = column(children(node, "column")[0])
+            added = column(children(node, "table_column")[0])
             return ast.AddColumn(added, child(node, "if_not_exists") is not None, place)
         case "apply_replacement":
             return ast.ApplyReplacement(the_name(node), place)

@@ -26,7 +26,7 @@ def table(node: Node) -> ast.CreateTable:
     parts = children(node, "table_parts")[0]
     return ast.CreateTable(
         name=the_name(node),
-        columns=tuple(_column(each) for each in children(parts, "table_column")),
+        columns=tuple(column(each) for each in children(parts, "table_column")),
         constraints=tuple(_table_constraint(each) for each in children(parts, "table_constraint")),
         with_options=with_or_empty(node),
         temporary=child(node, "temporary") is not None,
@@ -112,7 +112,8 @@ def with_or_empty(node: Node) -> tuple[ast.Option, ...]:
     return value.with_options(found) if found is not None else ()
 
 
-def _column(node: Node) -> ast.ColumnDef:
+def column(node: Node) -> ast.ColumnDef:
+    """Return the column of a `table_column` node."""
     rules = [(each, _rule(each)) for each in children(node, "column_constraint")]
     return ast.ColumnDef(
         name=ident(the_token(node, "NAME")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql import ast
-from sinkql.printer import part
+from sinkql.printer import part, table
 
 
 def alter(statement: ast.Alter) -> str:
@@ -47,7 +47,7 @@ def _action(action: ast.AlterAction) -> str:
         case ast.Skip():
             return "SKIP"
         case ast.AddColumn(column=column, if_not_exists=if_not_exists):
-            return part.line("ADD COLUMN", if_not_exists and "IF NOT EXISTS", part.column(column))
+            return part.line("ADD COLUMN", if_not_exists and "IF NOT EXISTS", table.column(column))
         case ast.ApplyReplacement(name=name):
             return f"APPLY REPLACEMENT {part.name(name)}"
 

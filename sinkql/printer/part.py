@@ -73,11 +73,6 @@ def ident(given: ast.Ident, taken: frozenset[str] = frozenset()) -> str:
     return '"' + found.replace('"', '""') + '"'
 
 
-def column(given: ast.ColumnDef) -> str:
-    """Return a column's definition."""
-    return line(ident(given.name), given.type and given.type.text, given.not_null and "NOT NULL")
-
-
 def text(given: str) -> str:
     """Return a string literal."""
     return "'" + given.replace("'", "''") + "'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sinkql import ast
 from sinkql.printer import part
+from sinkql.printer.table import column
 from sinkql.printer.table import table_parts
 
 
@@ -52,7 +53,7 @@ def create_table_from(statement: ast.CreateTableFrom) -> str:
 def _columns(statement: ast.CreateSource) -> str:
     if not statement.columns:
         return ""
-    parts = [part.column(each) for each in statement.columns]
+    parts = [column(each) for each in statement.columns]
     if statement.primary_key:
         parts.append(f"PRIMARY KEY {part.idents(statement.primary_key)} NOT ENFORCED")
     return part.bracketed(parts)

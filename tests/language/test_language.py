@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from language.statements import soups, statements
+from language.statements import soups
+from language.statements_other import statements
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span, render
 from sinkql.parser import complete, parse
