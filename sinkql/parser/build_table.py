@@ -50,7 +50,7 @@ def table_from(node: Node) -> ast.CreateTableFrom:
             if_not_exists=child(node, "if_not_exists") is not None,
             span=span(node),
         )
-    columns = tuple(_column(each) for each in children(parts, "table_column")) if parts is not None else ()
+    columns = tuple(column(each) for each in children(parts, "table_column")) if parts is not None else ()
     if untyped is not None:
         columns = tuple(ast.ColumnDef(each, span=each.span) for each in tree.idents(untyped))
     key_format, value_format = formats(node)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sinkql import ast
 from sinkql.printer import part
-from sinkql.printer.table import column
-from sinkql.printer.table import table_parts
+from sinkql.printer.table import column, table_parts
 
 
 def create_source(statement: ast.CreateSource) -> str:
