@@ -159,6 +159,11 @@ def as_data(error: SinkqlError) -> dict[str, Any]:
     return data
 
 
+def too_deep(span: Span | None) -> SinkqlError:
+    """Return the error for a statement that runs out of stack."""
+    return SinkqlError("SQ2209", "the query is nested too deeply", span, hint="Split it into views.")
+
+
 def nearest(word: str, choices: Sequence[str], cutoff: float = 0.6) -> str | None:
     """Return the choice that `word` most likely misspells, if any is near: `cutoff` of its letters at least."""
     folded = {choice.casefold(): choice for choice in choices}

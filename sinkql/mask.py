@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
 from sinkql.parser import secret
 
+_COVERED = re.compile(r"[^\n]")
 REDACTED = "<redacted>"
 
 
@@ -36,16 +38,18 @@ class Masked:
 
 def mask(script: str) -> Masked:
     """Cover the literals of secrets, and those in options that take secrets."""
-    characters = list(script)
+    pieces: list[str] = []
     literals: set[str] = set()
+    at = 0
     for literal in secret.literals(script):
         start, end = literal.span.start, literal.span.end
-        characters[start:end] = ["\n" if each == "\n" else "*" for each in script[start:end]]
+        pieces += [script[at:start], _COVERED.sub("*", script[start:end])]
+        at = end
         if literal.of_secret:
             literals.add(script[start:end])
     # Longest first: a literal that holds another one is covered whole. Very short ones are in any text by chance.
     telling = sorted((each for each in literals if len(each) > 3), key=len, reverse=True)
-    return Masked("".join(characters), tuple(telling))
+    return Masked("".join([*pieces, script[at:]]), tuple(telling))
 
 
 def without_literal(statement: ast.Create) -> ast.Create:

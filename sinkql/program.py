@@ -13,7 +13,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.update import identity
 from sinkql.codegen import lower
 from sinkql.connector.registry import Registry, discover
-from sinkql.errors import Notice, SinkqlError
+from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.explain import spark_sql, to_text
 from sinkql.mask import mask
 from sinkql.parser import parse
@@ -103,7 +103,10 @@ def compile_text(
     try:
         compiler = _Compiler(registry if registry is not None else discover(), facts or {})
         for statement in parse(text):
-            compiler.run(statement)
+            try:
+                compiler.run(statement)
+            except RecursionError:
+                raise too_deep(statement.span) from None
         return compiler.program()
     except SinkqlError as error:
         raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__

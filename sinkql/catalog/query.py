@@ -24,6 +24,8 @@ from sinkql.catalog.system.relation import Relation
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.planner.name import DATABASE, SCHEMA
 
+MAX_TOKENS = 10_000
+"""How many a query may have: what SQLite can take is far less, and sqlglot's time grows with the square."""
 _DIALECT = "materialize"
 ON_PATH = ("mz_catalog", "pg_catalog")
 _SYSTEM = ("mz_catalog", "mz_internal", "pg_catalog", "information_schema")
@@ -91,6 +93,13 @@ class _Text:
     def parse(self) -> exp.Query:
         """Return the query's tree; raises SQ2282."""
         try:
+            if len(sqlglot.tokenize(self.query.text, read=_DIALECT)) > MAX_TOKENS:
+                raise SinkqlError(
+                    "SQ2227",
+                    f"a query over the system catalog has at most {MAX_TOKENS:,} words and signs",
+                    self.query.span,
+                    hint="Ask in several queries.",
+                )
             tree = sqlglot.parse_one(self.query.text, read=_DIALECT)
         except (ParseError, TokenError) as error:
             raise self._syntax(error) from error

@@ -21,6 +21,7 @@ _ELSEWHERE = {
     "super": "jsonb", "record": "jsonb", "bit": "boolean", "logical": "boolean",
     "uniqueidentifier": "uuid", "guid": "uuid",
 }  # fmt: skip
+_WORDS = 20
 _NAMES = (
     "boolean", "smallint", "integer", "int", "bigint", "real", "double precision", "numeric", "decimal", "date",
     "timestamp", "timestamptz", "text", "varchar", "bytea", "uuid", "jsonb",
@@ -29,7 +30,7 @@ _NAMES = (
 
 def type_hint(text: str, known: Callable[[str], bool], others: str) -> str:
     """Return what to write instead of a type's text; `known` tells types, `others` is the sentence if nothing fits."""
-    words = re.findall(r"\w+(?:\s*\([^)]*\))?|\S", text.lower())
+    words = re.findall(r"\w+(?:\s*\([^)]*\))?|\S", text.lower())[:_WORDS]
     for count in range(len(words) - 1, 0, -1):
         before, after = " ".join(words[:count]), words[count:]
         if known(before) and not any(known(" ".join(after[start:])) for start in range(1, len(after))):

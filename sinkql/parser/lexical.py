@@ -10,6 +10,9 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.parser import literal, odd
 
 MAX_DEPTH = 100
+MAX_LEXEMES = 250_000
+"""How many words and signs a statement may have: what is longer is no statement, and would take minutes."""
+_BYTE_ORDER_MARK = "\ufeff"
 _CHARACTER = r"[A-Za-z_\u0080-\U0010ffff]"
 _TOKEN = re.compile(
     rf"""
@@ -70,8 +73,10 @@ def check_characters(text: str) -> None:
 
 
 def scan(text: str, start: int = 0) -> Iterator[Lexeme]:
-    """Yield the lexemes from `start` on, an END at last. Raises SQ1011 to SQ1019 where text is no lexeme."""
-    at, end = start, len(text)
+    """Yield the lexemes from `start` on, an END at last. Raises SQ1011 to SQ1019 where text is no lexeme, SQ1029."""
+    at, end, count = start, len(text), 0
+    if at == 0 and text.startswith(_BYTE_ORDER_MARK):
+        at = 1
     open_at: list[int] = []
     while at < end:
         found = _TOKEN.match(text, at)
@@ -86,9 +91,18 @@ def scan(text: str, start: int = 0) -> Iterator[Lexeme]:
             continue
         lexeme = _lexeme(text, found)
         _follow_depth(lexeme, open_at)
+        count = 0 if lexeme.kind == ";" else count + 1
+        if count > MAX_LEXEMES:
+            raise too_long(lexeme.span, MAX_LEXEMES)
         yield lexeme
         at = lexeme.end
     yield Lexeme("END", "", len(text.rstrip()), len(text.rstrip()))
+
+
+def too_long(span: Span, most: int) -> SinkqlError:
+    """Return the error for a statement of more than `most` words and signs."""
+    hint = "Split it into several statements."
+    return SinkqlError("SQ1029", f"a statement has at most {most:,} words and signs", span, hint=hint)
 
 
 def _follow_depth(lexeme: Lexeme, open_at: list[int]) -> None:

@@ -24,7 +24,7 @@ def quoted(value: str, span: Span) -> str:
 
 
 def _checked(value: str, span: Span) -> str:
-    size = len(value.encode())
+    size = len(value.encode("utf-8", "surrogatepass"))
     if size > _MAX_BYTES:
         raise SinkqlError("SQ1017", f"name is {size} bytes long, at most {_MAX_BYTES} are allowed", span)
     return value

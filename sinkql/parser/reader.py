@@ -12,7 +12,7 @@ from sinkql import words
 from sinkql.parser import grammar
 from sinkql.parser.automaton import END, Ahead
 from sinkql.parser.complaint import Stuck, complaint
-from sinkql.parser.lexical import Lexeme
+from sinkql.parser.lexical import Lexeme, too_long
 from sinkql.parser.lookahead import expression_length, follows, query_starts, symbol, text_length
 
 _LITERALS = frozenset({"STRING", "NUMBER", "HEX", "-"})
@@ -27,6 +27,8 @@ _RUNS = {
 }
 """Words that are one terminal: told from others that begin alike by more than one word ahead."""
 _LONGEST_RUN = 4
+MAX_TOKENS = 50_000
+"""How many a statement may have outside of its query."""
 _TYPE_WORDS = frozenset(
     {
         "DAY", "HOUR", "LIST", "MINUTE", "MONTH", "PRECISION", "SECOND", "TIME", "TO", "VARYING", "WITHOUT", "YEAR",
@@ -46,6 +48,8 @@ def read(lexemes: Sequence[Lexeme], text: str) -> Tree[Token]:
         terminal, count = next_terminal(parser, lexemes, place)
         if not parser.takes(terminal):
             raise complaint(Stuck(lexemes, place, text, _Reading(terminals, places)))
+        if len(terminals) == MAX_TOKENS:
+            raise too_long(lexemes[place].span, MAX_TOKENS)
         first, last = lexemes[place], lexemes[place + count - 1]
         token = Token(terminal, _token_text(terminal, lexemes[place : place + count], text))
         token.start_pos, token.end_pos = first.start, last.end

@@ -10,12 +10,12 @@ from typing import Any
 from sqlglot import exp
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.errors import SinkqlError, Span, nearest, too_deep
 from sinkql.planner import query_relation, types
 from sinkql.planner.name import short_name, split_name
 from sinkql.planner.query_scope import Scope, identifier
 from sinkql.planner.query_select import plan_select, plan_values
-from sinkql.planner.query_syntax import Syntax, parse, too_deep
+from sinkql.planner.query_syntax import Syntax, parse
 from sinkql.planner.query_text import written_name
 
 _RELATIONS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
@@ -36,7 +36,7 @@ def plan_query(query: ast.Query, catalog: logical.CatalogReader) -> QueryPlan:
         planner = Planner(parse(query), catalog)
         relation = planner.plan(planner.syntax.tree, {})
     except RecursionError:
-        raise too_deep(query) from None
+        raise too_deep(query.span) from None
     return QueryPlan(relation, tuple(planner.dependencies))
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from sqlglot import exp
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, too_deep
 from sinkql.planner.query import Planner
 from sinkql.planner.query_relation import ONE
 from sinkql.planner.query_scope import Scope, identifier, qualifier
 from sinkql.planner.query_select import SAME
-from sinkql.planner.query_syntax import Syntax, parse, too_deep
+from sinkql.planner.query_syntax import Syntax, parse
 from sinkql.planner.scalar import translator
 from sinkql.planner.simple import Function, Simple
 
@@ -73,7 +73,7 @@ def plan_once(query: ast.Query, catalog: logical.CatalogReader, now: datetime) -
         places = _order(syntax, tree, clauses["order"], planner, width)
         relation = planner.plan(tree, {})
     except RecursionError:
-        raise too_deep(query) from None
+        raise too_deep(query.span) from None
     plain = _plain(syntax, tree, relation, catalog, now)
     return Once(relation, tuple(planner.dependencies), width, places, limit, offset or 0, plain)
 

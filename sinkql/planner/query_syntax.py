@@ -21,9 +21,11 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokens import TokenType
 
 from sinkql import ast
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import SinkqlError, Span, too_deep
 from sinkql.planner.query_complaint import complaint
 
+MAX_TOKENS = 200_000
+"""How many a query may have: planning takes seconds at that."""
 _RANGE = "range"
 _MAX_FRAMES = 5000
 """Python's calls within calls: sqlglot takes 35 of them for a bracket in a bracket, and the parser allows 100 of those.
@@ -209,6 +211,9 @@ def parse(query: ast.Query) -> Syntax:
     tokens: list[Any] = []
     try:
         tokens = _DIALECT.tokenize(text)
+        if len(tokens) > MAX_TOKENS:
+            hint = "Split it into views."
+            raise SinkqlError("SQ2227", f"a query has at most {MAX_TOKENS:,} words and signs", query.span, hint=hint)
         _refuse_braces(tokens)
         trees = _read(tokens, text)
     except _MistakeError as mistake:
@@ -219,15 +224,10 @@ def parse(query: ast.Query) -> Syntax:
             "SQ2201", "the query's text ends inside a string, name or comment", Span(offset + start - 1, offset + start)
         ) from None
     except RecursionError:
-        raise too_deep(query) from None
+        raise too_deep(query.span) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
         raise SinkqlError("SQ2201", "expected a SELECT", Span(offset, offset + max(1, len(text.split(None, 1)[0]))))
     return Syntax(trees[0], text, offset)
-
-
-def too_deep(query: ast.Query) -> SinkqlError:
-    """Return the error for a query that takes more calls within calls than Python may have."""
-    return SinkqlError("SQ2209", "the query is nested too deeply", query.span, hint="Split it into views.")
 
 
 def _read(tokens: list[Any], text: str) -> list[Any]:

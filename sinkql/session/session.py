@@ -12,7 +12,7 @@ from sinkql.catalog.store import Broken, Catalog, ChangedError
 from sinkql.codegen import lower
 from sinkql.connector.registry import Registry, discover
 from sinkql.connector.stream import Context
-from sinkql.errors import Notice, SinkqlError
+from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.mask import mask
 from sinkql.parser import parse
 from sinkql.planner import transaction as transactions
@@ -86,11 +86,14 @@ class Session:
 
     def run_statement(self, statement: ast.Statement) -> Result:
         """Run one statement; errors have spans in its text, but no text."""
-        if isinstance(statement, ast.Transaction):
-            return self._transact(statement)
-        if self._transaction is not None:
-            return self._transaction.run(statement, self._run)
-        return self._run(statement)
+        try:
+            if isinstance(statement, ast.Transaction):
+                return self._transact(statement)
+            if self._transaction is not None:
+                return self._transaction.run(statement, self._run)
+            return self._run(statement)
+        except RecursionError:
+            raise too_deep(statement.span) from None
 
     @property
     def catalog(self) -> Catalog:

@@ -10,6 +10,8 @@ from golden.test_golden import FILES
 # codes that no text alone brings about, and the test that asserts each
 ELSEWHERE = {
     "SQ1010": "a script that is not UTF-8: tests/endtoend/test_mistakes.py",
+    "SQ1029": "a statement of a million words: tests/language/test_hostile_input.py",
+    "SQ2227": "a query of 200,000 words: tests/language/test_hostile_input.py",
     "SQ2209": "a text of thousands of parentheses: tests/expressions/test_query.py",
     "SQ2321": "no sink connector is installed: tests/planner/test_planner_catalog.py",
     "SQ2404": "the grammar knows the load generators: for connectors of other packages",

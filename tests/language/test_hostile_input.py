@@ -1,0 +1,135 @@
+"""Text that is too deep, too long or no text at all: a coded error or success, never another exception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sinkql.cli.command import run as run_command
+from sinkql.errors import SinkqlError
+from sinkql.parser import complete, parse
+from sinkql.program import compile_text
+from sinkql.session import Session
+
+DEEP = 10_000
+LONG = 100_000
+VIEW = "CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE VIEW v AS SELECT {} FROM n;"
+
+NESTED = {
+    "brackets": "(" * DEEP + "1" + ")" * DEEP,
+    "subscripts": "a" + "[" * DEEP + "1" + "]" * DEEP,
+    "functions": "f(" * DEEP + "1" + ")" * DEEP,
+    "comments": "/*" * DEEP + "*/" * DEEP + "1",
+    "case": "CASE WHEN a THEN " * DEEP + "1" + " END" * DEEP,
+    "not": "NOT " * DEEP + "true",
+    "minus": "- " * DEEP + "1",
+    "subqueries": "(SELECT " * DEEP + "1" + ")" * DEEP,
+    "allowed subqueries": "(SELECT " * 99 + "1" + ")" * 99,
+    "exists": "EXISTS (SELECT " * DEEP + "1" + ")" * DEEP,
+    "concatenation": " || ".join(["'a'"] * DEEP),
+    "sums": " + ".join(["1"] * DEEP),
+    "casts": "1" + "::int" * DEEP,
+    "fields": "a" + ".a" * DEEP,
+    "arrays": "1::int" + "[]" * DEEP,
+    "in": "1 IN " * DEEP + "(1)",
+    "is": "true" + " IS TRUE" * DEEP,
+    "time zones": "a" + " AT TIME ZONE 'u'" * DEEP,
+    "intervals": "INTERVAL " * DEEP + "'1'",
+}
+LISTS = {
+    "and": "SELECT 1 WHERE " + " AND ".join(["true"] * LONG),
+    "columns of a query": "SELECT " + ", ".join(f"1 AS c{number}" for number in range(LONG)),
+    "string": f"SELECT '{'x' * 5_000_000}'",
+    "name": "SELECT " + "x" * 5_000_000,
+    "quoted name": f'SELECT "{"x" * 5_000_000}"',
+    "number": "SELECT " + "1" * LONG,
+    "columns of a table": f"CREATE TABLE t ({', '.join(f'c{number} int' for number in range(LONG))})",
+    "columns of a source": f"CREATE SOURCE s ({', '.join(f'c{number} int' for number in range(LONG))})"
+    " FROM FILES (PATH = 'x') FORMAT JSON",
+    "options": f"CREATE CLUSTER c ({', '.join(f'O{number} = 1' for number in range(LONG))})",
+    "label": f"CREATE CLUSTER c ({'WORD ' * LONG} = 1)",
+    "name of many parts": "DROP SINK " + ".".join(["s"] * LONG),
+    "assignments": "UPDATE t SET " + ", ".join(f"c{number} = 1" for number in range(LONG)),
+    "modes": "BEGIN " + "READ ONLY " * LONG,
+    "constraints": f"CREATE TABLE t (a int {'NOT NULL ' * LONG})",
+    "types": f"CREATE TABLE t (a {'map[text=>' * DEEP}int{']' * DEEP})",
+    "array of arrays": f"CREATE TABLE t (a int{'[]' * LONG})",
+    "value in brackets": f"CREATE CLUSTER c (X = {'(' * DEEP}",
+    "semicolons": ";" * 1_000_000,
+    "garbage": "foo bar ( ] 1 'x' " * 170_000,
+    "garbage in a sink": "CREATE SINK " + "a b , " * 330_000,
+    "quotes": "SELECT " + "'" * 1_000_001,
+    "dollars": "SELECT " + "$a$" * 333_333,
+    "comments": "/*" * 500_000,
+    "strings that go on": "SELECT " + "'a'\n" * LONG,
+    "statements that never end": "CREATE SINK s " * 30_000,
+}
+ODD = ["", "\0", "\ud800", "a\udfffb", '"\ud800"', "SELECT 'a\0'", "\ufeff", "\ufeff\ufeff", "\x1b[31m", "$", "'", "\\"]
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nesting_is_refused_or_compiles(name: str) -> None:
+    coded(compile_text, VIEW.format(NESTED[name]))
+
+
+def test_nesting_is_refused_by_whoever_runs_it(tmp_path: Path) -> None:
+    with Session(tmp_path / "catalog.db") as session:
+        for expression in NESTED.values():
+            coded(session.execute, f"SELECT ({expression}) FROM mz_sinks")
+        assert session.execute("SELECT name FROM mz_sinks")[0].rows == ()
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_length_is_refused_or_parses(name: str) -> None:
+    coded(parse, LISTS[name])
+
+
+@pytest.mark.parametrize("name", ["columns of a query", "string", "number"])
+def test_long_query_is_refused_or_compiles(name: str) -> None:
+    coded(compile_text, VIEW.format(LISTS[name].removeprefix("SELECT ")))
+
+
+@pytest.mark.parametrize("name", ["columns of a table", "garbage", "modes"])
+def test_too_long_statement_is_refused(name: str) -> None:
+    with pytest.raises(SinkqlError, match="a statement has at most") as raised:
+        parse(LISTS[name])
+    assert raised.value.code == "SQ1029"
+
+
+def test_too_long_query_is_refused(tmp_path: Path) -> None:
+    many = " AND ".join(["true"] * LONG)
+    with pytest.raises(SinkqlError, match="a query has at most") as raised:
+        compile_text(VIEW.replace("FROM n", "FROM n WHERE " + many).format("1"))
+    assert raised.value.code == "SQ2227"
+    with pytest.raises(SinkqlError, match="a query over the system catalog has at most") as raised:
+        Session(tmp_path / "catalog.db").execute(f"SELECT name FROM mz_sinks WHERE {many}")
+    assert raised.value.code == "SQ2227"
+
+
+@pytest.mark.parametrize("text", ODD)
+@pytest.mark.parametrize("around", ["{}", "SELECT {}", "CREATE SECRET s AS {}", "SET {} = 1", "-- {}"])
+def test_odd_characters_are_refused_or_read(text: str, around: str, tmp_path: Path) -> None:
+    written = around.format(text)
+    for read in (parse, complete, compile_text, Session(tmp_path / "catalog.db").execute):
+        coded(read, written)
+
+
+def test_byte_order_mark_begins_a_script() -> None:
+    assert parse("\ufeffSHOW SINKS;") == parse("SHOW SINKS;")
+
+
+@pytest.mark.parametrize("content", [b"SELECT '\xff';", b"\xff\xfeS\0", b"\x80" * 1000])
+def test_file_that_is_no_utf_8_is_refused(content: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.sql"
+    file.write_bytes(content)
+    assert run_command(["compile", str(file)]) == 1
+    assert "SQ1010" in capfd.readouterr().err
+
+
+def coded(run: Callable[[str], object], text: str) -> None:
+    """Run; any exception but a coded error fails the test."""
+    with suppress(SinkqlError):
+        run(text)
