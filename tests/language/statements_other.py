@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from language.statements import (
+from language.creates import create_sinks, secret_calls
+from language.statements import statements as some_statements
+from language.tables import create_indexes, create_tables, table_columns
+from language.values import (
     any_options,
     assigned,
-    create_indexes,
-    create_sinks,
-    create_tables,
     expressions,
     ident_tuples,
     idents,
     names,
     queries,
-    secret_calls,
     some_options,
-    table_columns,
     texts,
     truths,
     values,
 )
-from language.statements import statements as some_statements
 from sinkql import ast, words
 
 _perhaps_ident = st.one_of(st.none(), idents)
