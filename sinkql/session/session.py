@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
@@ -99,6 +99,13 @@ class Session:
     def catalog(self) -> Catalog:
         """Return the catalog as statements see it: while a transaction is open, its draft."""
         return self._transaction.draft if self._transaction is not None else self._committed
+
+    @property
+    def transaction(self) -> Literal["open", "failed"] | None:
+        """Say whether a transaction is open, and whether a statement failed in it."""
+        if self._transaction is None:
+            return None
+        return "failed" if self._transaction.failed else "open"
 
     def end_script(self) -> None:
         """Say that a script is over; raises SQ2655 if it leaves a transaction open, which is rolled back."""

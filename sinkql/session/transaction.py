@@ -26,6 +26,11 @@ class Transaction:
         self._catalog = catalog
         self._failed = False
 
+    @property
+    def failed(self) -> bool:
+        """Say whether a statement failed, so that nothing runs until the end."""
+        return self._failed
+
     def run(self, statement: ast.Statement, run: Callable[[ast.Statement], Result]) -> Result:
         """Run a statement in the draft. Raises SQ2650 after a failure, SQ2654 (read only), SQ2961 (not in one)."""
         if self._failed:

@@ -5,6 +5,6 @@
 * `piece`: input → statements and backslash commands.
 * `shell`: one after the other, with variables and timing.
 * `command` (with `catalog_command`, `describe`, `help`): what backslash commands do.
-* `background`: the process that runs the sinks, and what it says.
+* `background` (with `notice`): the process that runs the sinks, and what it says.
 * `screen` (with `table`, `setting`): results and errors → the terminal, a file, the pager.
 """

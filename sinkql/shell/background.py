@@ -43,6 +43,7 @@ class Background:
     """What goes on before sinks run, such as the start of Spark."""
     since: float = 0.0
     _process: subprocess.Popen[str] | None = None
+    _listener: threading.Thread | None = None
     _ending: bool = False
     _errors: list[str] = field(default_factory=list)
 
@@ -70,7 +71,8 @@ class Background:
         assert self._process.stderr is not None
         errors = threading.Thread(target=self._collect, args=(self._process.stderr,), daemon=True)
         errors.start()
-        threading.Thread(target=self._listen, args=(self._process, errors), daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=(self._process, errors), daemon=True)
+        self._listener.start()
 
     def stop(self) -> None:
         """Ask the process to end after the running batches; `wait` waits for it."""
@@ -82,6 +84,11 @@ class Background:
         """Wait until the process has ended."""
         if self._process is not None:
             self._process.wait()
+
+    def listened(self) -> None:
+        """Wait until all that the ended process said is taken in."""
+        if self._listener is not None:
+            self._listener.join()
 
     def kill(self) -> None:
         """End the process and all it started at once; its sinks go on from their last commit when they start."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, nearest
-from sinkql.planner.name import short_name, split_name
+from sinkql.planner.name import join_name, short_name, split_name
+from sinkql.printer import to_sql
 from sinkql.session import Session
 
 Table = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
@@ -17,10 +18,10 @@ Table = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
 _CLUSTER = "(SELECT c.name FROM mz_clusters AS c WHERE c.id = i.cluster_id)"
 _LISTINGS = {
     "d": f"SELECT i.name, i.type, {_CLUSTER} AS cluster, (SELECT s.status FROM mz_internal.mz_sink_statuses AS s "
-    "WHERE s.id = i.id) AS status FROM mz_objects AS i",
-    "dt": "SELECT i.name FROM mz_objects AS i WHERE i.type = 'table'",
-    "ds": f"SELECT i.name, i.type, {_CLUSTER} AS cluster FROM mz_sources AS i",
-    "dv": "SELECT i.name, i.definition FROM mz_views AS i",
+    "WHERE s.id = i.id) AS status FROM mz_objects AS i WHERE i.id LIKE 'u%'",
+    "dt": "SELECT i.name FROM mz_objects AS i WHERE i.type = 'table' AND i.id LIKE 'u%'",
+    "ds": f"SELECT i.name, i.type, {_CLUSTER} AS cluster FROM mz_sources AS i WHERE i.id LIKE 'u%'",
+    "dv": "SELECT i.name, i.definition FROM mz_views AS i WHERE i.id LIKE 'u%'",
     "dm": f"SELECT i.name, {_CLUSTER} AS cluster, i.definition FROM mz_materialized_views AS i",
     "dk": f"SELECT i.name, {_CLUSTER} AS cluster, i.envelope_type AS mode, "
     "t.namespace || '.' || t.\"table\" AS target, "
@@ -73,19 +74,29 @@ def describe(session: Session, text: str) -> Described:
     """Return all that is known of the item of that name; raises SQ2001 with the nearest name if there is none."""
     catalog = session.catalog
     catalog.refresh()
-    name = ast.Name(tuple(ast.Ident(part) for part in split_name(text)))
-    full_name = catalog.plans.resolve(name)
-    stored, broken = catalog.stored(full_name), catalog.broken.get(full_name)
-    if stored is None:
-        raise _missing(session, text)
-    title = f'{stored.kind.lower()} "{short_name(full_name, catalog.plans)}"'
+    entry = _entry(session, text)
+    stored, broken = catalog.stored(entry.name), catalog.broken.get(entry.name)
+    sql = stored.redacted_sql if stored is not None else to_sql(entry.statement, redacted=True)
+    title = f'{entry.kind.lower()} "{_short(session, entry.name)}"'
+    item = catalog.plans.item(entry.name)
     if broken is not None:
         fact = ("cannot be used", f"{broken.error.code}: {broken.error.message}")
-        return Described(title, ((), ()), (fact,), stored.redacted_sql)
-    item = catalog.plans.item(full_name)
-    assert item is not None
-    facts = (*_facts(session, item), *_neighbours(session, full_name))
-    return Described(title, _columns(item), facts, stored.redacted_sql)
+        return Described(title, ((), ()), (fact,), sql)
+    if item is None:
+        return Described(title, ((), ()), (), sql)
+    return Described(title, _columns(item), (*_facts(session, item), *_neighbours(session, entry.name)), sql)
+
+
+def _entry(session: Session, text: str) -> logical.Entry:
+    """Return the item that a name stands for; clusters and schemas have names of their own."""
+    catalog, parts = session.catalog, split_name(text)
+    resolved = catalog.plans.resolve(ast.Name(tuple(ast.Ident(part) for part in parts)))
+    here = catalog.plans.setting("database")
+    for name in (resolved, text, f"{join_name(*parts)}.", f"{join_name(here, *parts)}."):
+        entry = catalog.reader().entry(name)
+        if entry is not None:
+            return entry
+    raise _missing(session, text)
 
 
 def _missing(session: Session, text: str) -> SinkqlError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
@@ -43,13 +44,18 @@ _STYLE = Style.from_dict(
 
 
 class Prompt:
-    """Ask for input. `status` gives the line below the prompt, `in_transaction` whether one is open."""
+    """Ask for input. `status` gives the line below the prompt, `transaction` whether one is open, or failed."""
 
     def __init__(
-        self, history: Path, completer: Completer, *, status: Callable[[], str], in_transaction: Callable[[], bool]
+        self,
+        history: Path,
+        completer: Completer,
+        *,
+        status: Callable[[], str],
+        transaction: Callable[[], Literal["open", "failed"] | None],
     ) -> None:
         self._status = status
-        self._in_transaction = in_transaction
+        self._transaction = transaction
         self._session: PromptSession[str] = PromptSession(
             history=SafeHistory(history),
             lexer=SqlLexer(),
@@ -76,7 +82,8 @@ class Prompt:
             return self._session.prompt(self._message, default=default)
 
     def _message(self) -> StyleAndTextTuples:
-        return [("class:prompt", f"sinkql={'*' if self._in_transaction() else ''}> ")]
+        marks = {None: "", "open": "*", "failed": "!"}
+        return [("class:prompt", f"sinkql={marks[self._transaction()]}> ")]
 
     def _continuation(self, width: int, line_number: int, wrap_count: int) -> StyleAndTextTuples:
         if wrap_count:

@@ -84,9 +84,14 @@ class Shell:
     def statement(self, text: str, span: Span, path: str | None = None) -> None:
         """Run the statement at `span` of a text, and print what it answers."""
         original = text[span.start : span.end]
-        new = substitute(original, self.settings.variables)
         self.last = original
         began = time.perf_counter()
+        try:
+            new = substitute(original, self.settings.variables)
+        except SinkqlError as error:
+            if error.span is not None:
+                error.span = error.span.shifted(span.start)
+            raise
         try:
             for result in self.session.stream(new.text):
                 self._show(result, text, path)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from sinkql import __version__
@@ -13,6 +16,7 @@ from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.shell.background import Background
 from sinkql.shell.keys import held_keys
+from sinkql.shell.notice import Notices
 from sinkql.shell.screen import Screen
 from sinkql.shell.setting import Format, Settings
 from sinkql.shell.shell import Leave, Shell
@@ -34,16 +38,18 @@ def run_shell(
     interactive = not texts
     settings = Settings(format=format)
     screen = Screen(settings, interactive)
-    background = Background(session.catalog.database.path, screen.line)
+    notices = Notices(screen.line)
+    background = Background(session.catalog.database.path, notices.tell)
     shell = Shell(session, screen, settings, background, keep_going=keep_going)
     for notice in session.notices:
         screen.notice(notice)
     if interactive:
-        with held_keys():
-            return _ask(shell)
+        with held_keys(), _ending(background):
+            return _ask(shell, notices)
     try:
         for text, path in texts:
             shell.run(text, path)
+        session.end_script()
     except Leave:
         pass
     except SinkqlError as error:
@@ -52,7 +58,23 @@ def run_shell(
     return shell.exit_code
 
 
-def _ask(shell: Shell) -> int:
+@contextmanager
+def _ending(background: Background) -> Iterator[None]:
+    """End the sinks' process with the shell, also where the terminal goes away."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        background.stop()
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGHUP, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ask(shell: Shell, notices: Notices) -> int:
     from sinkql.shell.complete import SqlCompleter
     from sinkql.shell.prompt import Prompt
 
@@ -60,21 +82,22 @@ def _ask(shell: Shell) -> int:
         Path(shell.session.catalog.database.path).parent / _HISTORY,
         SqlCompleter(shell.session, shell.settings),
         status=shell.background.summary,
-        in_transaction=lambda: bool(getattr(shell.session, "in_transaction", False)),
+        transaction=lambda: shell.session.transaction,
     )
     shell.screen.line(f"SinkQL {__version__}. \\? lists commands, \\h statements; Ctrl-D leaves.")
     while True:
         try:
-            return _turns(shell, prompt)
+            return _turns(shell, prompt, notices)
         except KeyboardInterrupt:
             shell.edited = None  # a key between two statements leaves neither
 
 
-def _turns(shell: Shell, prompt: Prompt) -> int:
+def _turns(shell: Shell, prompt: Prompt, notices: Notices) -> int:
     """Ask and run until the user leaves; Ctrl-C leaves what is typed, or what runs."""
     while True:
         try:
-            text = prompt.ask(default=shell.edited or "")
+            with notices.asking():
+                text = prompt.ask(default=shell.edited or "")
         except EOFError:
             return _leave(shell, detach=False)
         shell.edited = None
