@@ -5,6 +5,7 @@
 * `preview`, `secret`, `shell`: commands of several parts.
 * `completion`: half a command line → its completions.
 * `running`: run sinks, and stop them on the first Ctrl-C.
+* `fmt`: scripts in their canonical form.
 * `live`: progress events → live lines on a terminal, plain lines elsewhere.
 * `output`: results and errors → text or JSON.
 """

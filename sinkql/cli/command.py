@@ -12,6 +12,7 @@ import click
 
 from sinkql.cli.completion import completion, names_of
 from sinkql.cli.deploy import apply, plan
+from sinkql.cli.fmt import fmt
 from sinkql.cli.opening import open_session as _session
 from sinkql.cli.output import Format, Output
 from sinkql.cli.preview import preview
@@ -67,6 +68,7 @@ def cli(context: click.Context, catalog: str | None, format_: Format) -> None:
     context.obj = (catalog, Output(format_))
 
 
+cli.add_command(fmt)
 cli.add_command(preview)
 cli.add_command(apply)
 cli.add_command(plan)

@@ -32,6 +32,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+_COMMENT_START = re.compile(r"--[^\r\n]*|/\*")
 _COMMENT_MARK = re.compile(r"/\*|\*/")
 _PLAIN_END = re.compile(r"(?:[^']|'')*+'")
 _ESCAPED_END = re.compile(r"(?:[^'\\]|''|\\.)*+'", re.DOTALL)
@@ -97,6 +98,13 @@ def scan(text: str, start: int = 0) -> Iterator[Lexeme]:
         yield lexeme
         at = lexeme.end
     yield Lexeme("END", "", len(text.rstrip()), len(text.rstrip()))
+
+
+def comments(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yield where the comments are between two lexemes."""
+    while (found := _COMMENT_START.search(text, start, end)) is not None:
+        start = _comment_end(text, found.start()) if found[0] == "/*" else found.end()
+        yield Span(found.start(), start)
 
 
 def too_long(span: Span, most: int) -> SinkqlError:

@@ -1,0 +1,97 @@
+"""`sinkql fmt` keeps what a script says: its statements, its comments, and what it formatted itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from language.statements_other import statements
+from sinkql.cli.command import run
+from sinkql.errors import SinkqlError
+from sinkql.formatting import format_script
+from sinkql.parser import lexical, parse
+from sinkql.printer import to_sql
+
+_COMMENTS = st.sampled_from([" -- {}\n", "\n-- {}\n", " /* {} */ ", "\n/* {}\n /* -- */ ; */\n", " /* {} */ -- {}b\n"])
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> str:
+    """Draw statements with comments between any two of their lexemes, and around them."""
+    text = "\n".join(to_sql(each) for each in draw(st.lists(statements, max_size=3)))
+    lexemes = list(lexical.scan(text))
+    places = sorted({draw(st.integers(0, len(lexemes) - 1)) for _ in range(draw(st.integers(0, 6)))}, reverse=True)
+    for number, place in enumerate(places):
+        start = lexemes[place].start
+        comment = draw(_COMMENTS).format(f"c{number}", f"c{number}")
+        text = text[:start] + comment + text[start:]
+    return text + draw(st.sampled_from(["", "\n", "\n\n;;\n -- end", " -- end"]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(scripts())
+def test_formatting_keeps_statements_and_comments(text: str) -> None:
+    formatted = format_script(text)
+    assert parse(text) == parse(formatted)
+    assert _comments(text) == _comments(formatted)
+    assert formatted == format_script(formatted)
+
+
+def _comments(text: str) -> list[str]:
+    found, at = [], 0
+    for lexeme in lexical.scan(text + "\n;"):
+        found += [text[span.start : span.end].rstrip() for span in lexical.comments(text, at, lexeme.start)]
+        at = lexeme.end
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "formatted"),
+    [
+        ("", ""),
+        (" ;; ", ""),
+        ("-- only this", "-- only this\n"),
+        ("show sinks", "SHOW SINKS;\n"),
+        ("show sinks;show views;", "SHOW SINKS;\nSHOW VIEWS;\n"),
+        ("\n\nshow sinks;\n\n\n\nshow views;\n\n", "SHOW SINKS;\n\nSHOW VIEWS;\n"),
+        ("-- a\n\n-- b\nshow sinks; -- c", "-- a\n\n-- b\nSHOW SINKS; -- c\n"),
+        ("create secret s as 'hunter2'", "CREATE SECRET s\n  AS 'hunter2';\n"),
+        ("drop sink a, -- first\n b", "DROP SINK a, -- first\n    b;\n"),
+        ("drop sink\n  -- both\n  a, b;", "DROP SINK\n    -- both\n    a, b;\n"),
+        ("select  1 ,\n /* x */ 2 -- y\n", "select  1 ,\n /* x */ 2; -- y\n"),
+        ("show sinks -- why\n;", "SHOW SINKS -- why\n;\n"),
+        ("create view v as -- why\n select  1", "CREATE VIEW v\n  AS -- why\n      select  1;\n"),
+        ("\ufeffshow sinks;\r\n\r\nshow views;\r\n", "SHOW SINKS;\n\nSHOW VIEWS;\n"),
+    ],
+)
+def test_canonical_form(text: str, formatted: str) -> None:
+    assert formatted == format_script(text)
+    assert formatted == format_script(formatted)
+
+
+def test_script_that_does_not_parse_is_left_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.sql"
+    file.write_text("show sinks; creat secret s as 'hunter22';")
+    assert run(["fmt", str(file)]) == 1
+    assert file.read_text() == "show sinks; creat secret s as 'hunter22';"
+    assert "hunter22" not in "".join(capfd.readouterr())
+    with pytest.raises(SinkqlError):
+        format_script(file.read_text())
+
+
+def test_check_and_diff_change_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    wrong, right = tmp_path / "wrong.sql", tmp_path / "right.sql"
+    wrong.write_text("show sinks;\n")
+    right.write_text("SHOW SINKS;\n")
+    assert run(["fmt", "--check", str(right)]) == 0
+    assert run(["fmt", "--check", str(wrong), str(right)]) == 1
+    assert capfd.readouterr().out == f"{wrong}\n"
+    assert run(["fmt", "--diff", str(wrong)]) == 0
+    assert "-show sinks;\n+SHOW SINKS;\n" in capfd.readouterr().out
+    assert wrong.read_text() == "show sinks;\n"
+    assert run(["fmt", str(wrong), str(right)]) == 0
+    assert wrong.read_text() == right.read_text()
+    assert capfd.readouterr().out == f"{wrong}\n"
