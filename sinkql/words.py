@@ -105,3 +105,12 @@ QUERY = RESERVED | frozenset(
     }
 )  # fmt: skip
 """Words that are keywords inside queries, for highlighting and completion."""
+
+RUNS = {
+    "CSV_WITH": "WITH",
+    "DOC_ON": "DOC ON",
+    "KEY_STRATEGY": "KEY STRATEGY",
+    "PARTITION_BY": "PARTITION BY",
+    "VALUE_STRATEGY": "VALUE STRATEGY",
+}
+"""Words that are one terminal of the grammar: what begins alike is told apart by more than one word ahead."""

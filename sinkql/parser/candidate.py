@@ -217,7 +217,7 @@ class _Walk:
 
     def _keywords(self, parser: Ahead) -> tuple[str, ...]:
         """Return the keywords that may stand, each with those that then must."""
-        found = []
+        found = [words.RUNS[each] for each in parser.expected() & words.RUNS.keys()]
         for first in parser.expected() & grammar.keywords():
             run, ahead = [first], parser.after(first)
             while ahead is not None:

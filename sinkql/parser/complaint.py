@@ -27,7 +27,7 @@ _DESCRIBED = {
     "EXPRESSIONS": "an expression",
     "QUERY": "SELECT",
     "EXPRESSION": "an expression",
-    "CSV_WITH": "WITH",
+    **words.RUNS,
 }
 _DESCRIBED_FIX: dict[tuple[str, ...], str] = {
     ("name",): "a name",

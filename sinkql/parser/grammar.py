@@ -70,7 +70,7 @@ def _keep(made: Lark, kept: Path) -> None:
     for other in kept.parent.glob("grammar-*"):
         if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
             other.unlink()
-    with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as file:
+    with tempfile.NamedTemporaryFile(prefix="grammar-", dir=kept.parent, delete=False) as file:
         made.save(file)
     Path(file.name).replace(kept)
 

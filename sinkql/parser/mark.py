@@ -80,7 +80,7 @@ def _keywords(lexemes: Sequence[Lexeme]) -> dict[int, MarkKind]:
         run = range(place, place + count)
         if terminal in ("LABEL", "OPTION_NAME"):
             found.update((each, "option") for each in run)
-        elif terminal in grammar.keywords() or terminal in ("KIND", "CSV_WITH"):
+        elif terminal in grammar.keywords() or terminal == "KIND" or terminal in words.RUNS:
             found.update((each, "keyword") for each in run)
         elif count > 1:
             found.update((each, "keyword") for each in run if lexemes[each].keyword in words.QUERY)

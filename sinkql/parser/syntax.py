@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from sinkql import words
 from sinkql.parser import grammar
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"i?|->\s*\w+|\w+|[()\[\]|?*+]|//[^\n]*')
@@ -20,7 +21,8 @@ _SHOWN = {
     "LABEL": "OPTION",
     "OPTION_NAME": "OPTION",
     "KIND": "type",
-    "CSV_WITH": "WITH",
+    **words.RUNS,
+    "DOC_ON": "[ KEY | VALUE ] DOC ON { TYPE | COLUMN }",
     "EXPRESSION": "expression",
     "EXPRESSIONS": "expression [, …]",
     "FROM_ITEMS": "relation [, …]",
