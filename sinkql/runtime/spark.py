@@ -67,6 +67,9 @@ def buckets(settings: Settings) -> int:
 def start(settings: Settings) -> SparkSession:
     """Start Spark and return its session; raises SQ4001 (no Java), SQ4002 (too old), SQ4003 (Spark does not start)."""
     check_java()
+    # At debug they print all that goes to the JVM, tasks with their credentials too.
+    for logger in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
+        logging.getLogger(logger).setLevel(_SILENT)
     conf = settings.folder / "conf"
     conf.mkdir(parents=True, mode=0o700, exist_ok=True)
     _write_private(conf / "log4j2.properties", _LOG4J.format(file=settings.log))
@@ -78,7 +81,6 @@ def start(settings: Settings) -> SparkSession:
     # These print to the terminal what is raised, and told, as well.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(logger).setLevel(_SILENT)
-    logging.getLogger("py4j").setLevel(_SILENT)
     return session
 
 

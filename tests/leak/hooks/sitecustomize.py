@@ -63,4 +63,6 @@ def _dump(session: Any, folder: Path, number: int) -> None:
 if "LEAK_FOLDER" in os.environ:
     _folder = Path(os.environ["LEAK_FOLDER"])
     logging.basicConfig(level=logging.DEBUG, filename=_folder / f"log-{os.getpid()}.txt")
+    for _name in ("py4j", "py4j.java_gateway", "py4j.clientserver", "botocore", "botocore.parsers", "pyiceberg"):
+        logging.getLogger(_name).setLevel(logging.DEBUG)
     threading.Thread(target=_answer, args=(_folder,), daemon=True).start()
