@@ -9,8 +9,10 @@ import pytest
 
 from runtime.test_batch import open_loop
 from sinkql import physical
+from sinkql.connector.stream import Switch
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch import NO_PLAN, drain
+from support.lake import Lake, Sink
 from support.running import csv_files, job, rows
 
 
@@ -95,3 +97,14 @@ def test_any_other_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SinkqlError) as refused:
         _run(_job(tmp_path, "b", follows=("0123456789abcdef",)), tmp_path, epoch=2)
     assert refused.value.code == "SQ3410"
+
+
+def test_a_switch_goes_on_from_what_the_table_says_at_the_claim(tmp_path: Path) -> None:
+    sink = Sink(Lake(tmp_path), "t")
+    stale = sink.start().end
+    sink.put((1, "a"))
+    begin = {**stale, "new": {"batch": 7}}
+    marker = sink.writer.claim(begin, epoch=2, switch=Switch("other", ("plan",)))
+    assert (marker.plan, marker.end) == ("other", {"numbers": {"batch": 1}, "new": {"batch": 7}})
+    again = sink.writer.claim(begin, epoch=3, switch=Switch("third", ("plan",)))
+    assert (again.plan, again.end) == ("other", marker.end)
