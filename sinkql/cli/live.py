@@ -177,7 +177,7 @@ class Face:
 
     def _stopped(self, event: SinkStopped) -> None:
         self.sinks.setdefault(event.sink, _Row()).state = event.ending
-        if event.ending in ("dropped", "moved"):
+        if event.ending in ("dropped", "moved", "renamed"):
             del self.sinks[event.sink]
         error = as_data(event.error) if event.error is not None else None
         self._say(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,10 +23,20 @@ from sinkql.runtime import failure, pacing, source
 from sinkql.runtime.pacing import Orders
 
 _LOOK_SECONDS = 0.05
+_KEPT_RUNS = 3
 _STOPS = 4  # on a busy machine Spark's patience of some seconds is short
 
 Process = Callable[[JobOffsets, JobOffsets, bool], None]
 """Commit the batch from the first offsets to the second; True if a limit cut it. What it raises ends the query."""
+
+
+def new_folder(folder: Path, epoch: int) -> Path:
+    """Return a new run folder in a sink's; old ones go, but the last few: of one who was just taken over."""
+    runs = folder / "runs"
+    runs.mkdir(mode=0o700, exist_ok=True)
+    for old in sorted(runs.iterdir(), key=lambda path: path.stat().st_mtime)[:-_KEPT_RUNS]:
+        shutil.rmtree(old, ignore_errors=True)
+    return runs / f"{epoch}-{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(slots=True)

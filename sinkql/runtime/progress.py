@@ -10,9 +10,9 @@ from typing import Literal
 from sinkql.connector.stream import JobOffsets
 from sinkql.errors import SinkqlError
 
-Ending = Literal["caught up", "stopped", "moved", "dropped", "fenced", "failed"]
+Ending = Literal["caught up", "stopped", "moved", "renamed", "dropped", "fenced", "failed"]
 """Why a sink no longer runs: `caught up` is the end of a run that commits what there is and stops, `moved` the end in
-a cluster that it is in no more."""
+a cluster that it is in no more, `renamed` that under a name that it has no more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 
 from sinkql import physical
 from sinkql.connector.stream import Context, JobOffsets
@@ -18,7 +16,7 @@ from sinkql.runtime import failure
 from sinkql.runtime.batch import BatchLoop, DivergedError
 from sinkql.runtime.cluster import Cluster, SinkOutcome
 from sinkql.runtime.control import Desired, Status
-from sinkql.runtime.launch import Launch
+from sinkql.runtime.launch import Launch, new_folder
 from sinkql.runtime.operators import SparkEngine
 from sinkql.runtime.pacing import Orders
 from sinkql.runtime.progress import Ending, SinkStalled, SinkStarted, SinkStarting, SinkStopped
@@ -28,7 +26,6 @@ _LOOK_SECONDS = 1.0
 _FIRST_WAIT = 1.0
 _LONGEST_WAIT = 60.0
 _TRIES_FIRST = 2
-_KEPT_RUNS = 3
 _TRIES_UNKNOWN = 3
 
 _MAY_PASS = frozenset({"SQ3302", "SQ3304", "SQ4201", "SQ4207", "SQ4208", "SQ4304", "SQ5207"})
@@ -58,6 +55,7 @@ class SinkRun:
     _failures: int = 0
     _conflicts: int = 0
     _stop_asked: bool = False
+    _told: str | None = None
     _following: Following = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +89,6 @@ class SinkRun:
         except SinkqlError as error:
             return self._end(SinkOutcome(self.job.sink, "failed", error))
         self.leased = True
-        self.cluster.progress(SinkStarting(self.job.sink, self.job.cluster))
         self.cluster.prepare()
         try:
             outcome = self._run(epoch)
@@ -102,11 +99,6 @@ class SinkRun:
             self.leased = False
             control.release(self.sink_id, owner=self.owner)
         return self._end(outcome)
-
-    def stop(self) -> None:
-        """Let the sink stop after the batch that runs now."""
-        self._stop_asked = True
-        self.wake.set()
 
     def _end(self, outcome: SinkOutcome) -> SinkOutcome:
         self.cluster.progress(SinkStopped(outcome.sink, outcome.ending, outcome.error))
@@ -140,7 +132,7 @@ class SinkRun:
 
     def _note(self, outcome: SinkOutcome) -> None:
         match outcome.ending:
-            case "caught up" | "stopped" | "moved":
+            case "caught up" | "stopped" | "moved" | "renamed":
                 self._status("stopped")
             case "dropped":
                 self._status("dropped")
@@ -164,6 +156,7 @@ class SinkRun:
     def _incarnation(self, epoch: int) -> Ending | None:
         if self._following.take() == "moved":
             return "moved"
+        self._tell_name()
         if self._ran:
             # Whoever took the sink over has the table too: claiming it again would be a fight without end.
             self.cluster.control.renew(self.sink_id, owner=self.owner)
@@ -171,7 +164,13 @@ class SinkRun:
         self._ran, self._conflicts = True, loop.conflicts()
         if loop.caught_up():
             return "caught up"
-        launch = Launch(self.cluster.session(), self.job, self.context, self._folder(loop), self._process(loop))
+        launch = Launch(
+            self.cluster.session(),
+            self.job,
+            self.context,
+            new_folder(self.context.folder, loop.marker.epoch),
+            self._process(loop),
+        )
         orders = Orders(loop.marker.end, self.job.commit_interval_ms, self.job.max_rows, loop.targets)
         with self.cluster.starting:
             launch.start(orders)
@@ -180,6 +179,16 @@ class SinkRun:
             return self._watch(loop, launch)
         finally:
             self._wait_for_batch(launch)
+
+    def _tell_name(self) -> None:
+        """Tell under which name the sink runs, at first and where it was renamed."""
+        name, told = self.job.sink, self._told
+        if name == told:
+            return
+        self._told = name
+        if told is not None:
+            self.cluster.progress(SinkStopped(told, "renamed"))
+        self.cluster.progress(SinkStarting(name, self.job.cluster))
 
     def _claim(self, epoch: int) -> BatchLoop:
         cluster, job = self.cluster, self.job
@@ -194,14 +203,6 @@ class SinkRun:
             marker = loop.start(epoch=epoch, once=cluster.once)
         cluster.progress(SinkStarted(job.sink, marker.epoch, marker.end))
         return loop
-
-    def _folder(self, loop: BatchLoop) -> Path:
-        """Return a new run folder; old ones go, but the last few, which may be those of one who was just taken over."""
-        runs = self.context.folder / "runs"
-        runs.mkdir(mode=0o700, exist_ok=True)
-        for old in sorted(runs.iterdir(), key=lambda path: path.stat().st_mtime)[:-_KEPT_RUNS]:
-            shutil.rmtree(old, ignore_errors=True)
-        return runs / f"{loop.marker.epoch}-{uuid.uuid4().hex[:8]}"
 
     def _process(self, loop: BatchLoop) -> Callable[[JobOffsets, JobOffsets, bool], None]:
         def process(start: JobOffsets, end: JobOffsets, more: bool) -> None:  # Spark's row gives it

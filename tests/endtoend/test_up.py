@@ -116,6 +116,11 @@ def test_sinks_follow_what_alter_makes_of_them(up: Running, session: Session, tm
     session.execute("ALTER SINK a SET (RETAIN SNAPSHOTS = 3);")
     up.wait_for(_started("a"))
     up.wait_for(_committed("a"))
+    session.execute("ALTER SINK a RENAME TO z; ALTER SOURCE n RENAME TO numbers;")
+    up.wait_for(lambda event: event == {"event": "stopped", "sink": _full("a"), "why": "renamed"})
+    up.wait_for(_committed("z"))
+    session.execute("ALTER SINK z RENAME TO a; ALTER SOURCE numbers RENAME TO n;")
+    up.wait_for(_committed("a"))
 
     session.execute(
         "CREATE SOURCE m FROM LOAD GENERATOR COUNTER (ROWS PER SECOND 10);"
@@ -141,4 +146,4 @@ def test_sinks_follow_what_alter_makes_of_them(up: Running, session: Session, tm
     shared, new = sorted(n for n in numbers if n > 0), sorted(-n for n in numbers if n < 0)
     assert shared == list(range(1, len(shared) + 1))
     assert new == list(range(new[0], new[0] + len(new)))
-    assert len(numbers) == up.rows[_full("a")]
+    assert len(numbers) == up.rows[_full("a")] + up.rows[_full("z")]

@@ -150,3 +150,20 @@ def test_a_catalog_that_does_not_answer_is_told_at_the_connection(session: Sessi
     error = fails(session, text)
     assert error.span is not None
     assert (error.code, text[error.span.start : error.span.end]) == ("SQ4201", "away")
+
+
+def test_alter_in_a_transaction_takes_effect_at_its_commit(piped: Session) -> None:
+    piped.execute(_AWS + "CREATE SOURCE m FROM LOAD GENERATOR COUNTER (UP TO 20);")
+    plan, following = piped.jobs([NAME])[0].plan, _following(piped, "t")
+    piped.execute(
+        "BEGIN;"
+        "ALTER SINK user_activity_iceberg SET (COMMIT INTERVAL = '5s');"
+        "ALTER SINK user_activity_iceberg SET FROM m;"
+        "ALTER SECRET key AS 'two';"
+    )
+    assert Session().jobs([NAME])[0].commit_interval_ms == 2000
+    assert not following.differs()
+    piped.execute("COMMIT;")
+    (job,) = Session().jobs([NAME])
+    assert (job.commit_interval_ms, job.follows) == (5000, (plan,))
+    assert following.differs()
