@@ -3,7 +3,8 @@
 * `memory`: `MemoryCatalog`: planned items that refer to each other; all that compiling needs.
 * `store`: `Catalog`: the items of a file, planned again as they are read; what changes them.
 * `database`, `schema`, `migrations`: the catalog file, opened, checked, brought up to date; its tables.
-* `change`: what changes it, as operations: done in the file, or in a `Draft` first.
+* `change`: what changes it, as operations; `draft`: `Draft`: a copy in which they are tried first.
+* `verify`: what is wrong in a file.
 * `update`: new statements in the place of items, and all that depends on them planned again.
 * `row`: items as rows of the file; `reader`: the catalog as DROP sees it.
 * `detail`: what the system relations show of an item.

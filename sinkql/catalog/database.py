@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
+import stat
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from sinkql.errors import SinkqlError
 APPLICATION_ID = 0x53514C31  # "SQL1": what file(1) and we ourselves know the file by
 VERSION = 2
 BUSY_SECONDS = 30.0
+_HEAD = b"SQLite format 3\0"
 _UNWRITABLE = ("unable to open", "readonly database", "disk I/O", "disk is full")
 
 CreateViews = Callable[[Connection], None]
@@ -30,7 +33,7 @@ class Database:
     """Hold an open catalog file. Every transaction has a connection of its own, so threads and forks share none.
 
     Opening raises SQ4101 (not a catalog), SQ4102 (a newer one), SQ4103 (damaged), SQ4104 (locked for too long), SQ4105
-    (cannot be opened or written).
+    (cannot be opened or written), SQ4114 (open to other users).
     """
 
     def __init__(self, path: Path, create_views: CreateViews) -> None:
@@ -62,39 +65,8 @@ class Database:
     def _done_reading(self, connection: Connection) -> None:
         """Do nothing: the connection is closed."""
 
-    @contextmanager
-    def _coded(self) -> Iterator[None]:
-        try:
-            yield
-        except sa.exc.DatabaseError as error:
-            raise self._error(error.orig or error) from error
-        except (sqlite3.DatabaseError, OSError) as error:
-            raise self._error(error) from error
-
-    def _error(self, error: BaseException) -> SinkqlError:
-        path, reason = self.path, str(error)
-        if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
-            return SinkqlError(
-                "SQ4104",
-                f'catalog file "{path}" stays locked by another process',
-                detail=reason,
-                hint="Try again; if it lasts, look for a program that keeps the file open.",
-            )
-        if "not a database" in reason:
-            return _foreign(path)
-        if isinstance(error, OSError) or any(word in reason for word in _UNWRITABLE):
-            return SinkqlError(
-                "SQ4105",
-                f'catalog file "{path}" cannot be written',
-                detail=reason,
-                hint="Check that its folder exists and is yours, and that the disk is not full.",
-            )
-        return SinkqlError(
-            "SQ4103",
-            f'catalog file "{path}" is damaged',
-            detail=reason,
-            hint="Put back a copy of it: beside it lies a backup of the time before its last migration, if it had one.",
-        )
+    def _coded(self) -> AbstractContextManager[None]:
+        return coded(self.path)
 
     def _migrate(self, create_views: CreateViews) -> None:
         with self.read() as connection:
@@ -116,14 +88,7 @@ class Database:
 
     def _back_up(self, version: int) -> None:
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-        target = self.path.with_name(f"{self.path.name}.v{version}-{moment}.backup")
-        _create_private(target)
-        source, copy = sqlite3.connect(self.path), sqlite3.connect(target)
-        try:
-            source.backup(copy)
-        finally:
-            copy.close()
-            source.close()
+        back_up(self.path, self.path.with_name(f"{self.path.name}.v{version}-{moment}.backup"))
 
 
 class Copy(Database):
@@ -146,12 +111,79 @@ class Copy(Database):
         connection.rollback()
 
 
+@contextmanager
+def coded(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and the system about a file into coded ones."""
+    try:
+        yield
+    except sa.exc.DatabaseError as error:
+        raise _error(error.orig or error, path) from error
+    except (sqlite3.DatabaseError, OSError) as error:
+        raise _error(error, path) from error
+
+
+def _error(error: BaseException, path: Path) -> SinkqlError:
+    reason = str(error)
+    if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
+        return SinkqlError(
+            "SQ4104",
+            f'catalog file "{path}" stays locked by another process',
+            detail=reason,
+            hint="Try again; if it lasts, look for a program that keeps the file open.",
+        )
+    if "not a database" in reason:
+        return _foreign(path)
+    if isinstance(error, OSError) or any(word in reason for word in _UNWRITABLE):
+        return SinkqlError(
+            "SQ4105",
+            f'catalog file "{path}" cannot be written',
+            detail=reason,
+            hint="Check that its folder exists and is yours, and that the disk is not full.",
+        )
+    return SinkqlError(
+        "SQ4103",
+        f'catalog file "{path}" is damaged',
+        detail=reason,
+        hint="Put back a copy of it: beside it lies a backup of the time before its last migration, if it had one.",
+    )
+
+
 def _make_file(path: Path) -> None:
     """Create folder and file for the owner alone, before SQLite would create them for everybody."""
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
         _create_private(path)
+
+
+def back_up(path: Path, target: Path) -> None:
+    """Copy a catalog file at one moment into a new one; raises SQ4117 if that is there, and as opening does."""
+    if target.exists():
+        raise SinkqlError("SQ4117", f'file "{target}" is there already', hint="Name another file.")
+    with coded(path):
+        source = sqlite3.connect(path, timeout=BUSY_SECONDS)
+        try:
+            check_ours(source, path)
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _create_private(target)
+            copy = sqlite3.connect(target)
+            try:
+                source.backup(copy)
+            finally:
+                copy.close()
+        finally:
+            source.close()
+
+
+def version_of(path: Path) -> int:
+    """Return the version of a catalog file that is there; raises as opening does."""
+    with coded(path):
+        plain = sqlite3.connect(path, timeout=BUSY_SECONDS)
+        try:
+            check_ours(plain, path)
+            return int(plain.execute("PRAGMA user_version").fetchone()[0])
+        finally:
+            plain.close()
 
 
 def _create_private(path: Path) -> None:
@@ -186,7 +218,7 @@ def _use_wal(engine: Engine) -> None:
     """Switch the file to WAL, which stays with it. Refuses a foreign file before changing anything in it."""
     plain = sqlite3.connect(str(engine.url.database), timeout=BUSY_SECONDS, isolation_level=None)
     try:
-        _check_ours(plain, Path(str(engine.url.database)))
+        check_ours(plain, Path(str(engine.url.database)))
         if plain.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             # Waits behind the lock of a write, where changing the mode itself would fail at once.
             plain.execute("BEGIN IMMEDIATE")
@@ -196,11 +228,22 @@ def _use_wal(engine: Engine) -> None:
         plain.close()
 
 
-def _check_ours(plain: sqlite3.Connection, path: Path) -> None:
+def check_ours(plain: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file of another program (SQ4101), and one that others may use (SQ4114)."""
+    with path.open("rb") as file:
+        head = file.read(len(_HEAD))
+    if head and head != _HEAD:  # of which SQLite would take a short one for an empty file
+        raise _foreign(path)
     (ours,) = plain.execute("PRAGMA application_id").fetchone()
     (count,) = plain.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if ours != APPLICATION_ID and count:
         raise _foreign(path)
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise SinkqlError(
+            "SQ4114",
+            f'catalog file "{path}" is open to other users',
+            hint=f"Close it with chmod 600 {shlex.quote(str(path))}.",
+        )
 
 
 def _foreign(path: Path) -> SinkqlError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sinkql import ast, logical
@@ -116,6 +117,12 @@ class MemoryCatalog:
         other._entries, other._items = dict(self._entries), dict(self._items)
         other._dependencies, other._settings = dict(self._dependencies), dict(self._settings)
         return other
+
+    def reset(self, settings: Mapping[str, str]) -> None:
+        """Set all settings anew: those that are not given have their defaults."""
+        self._settings = {}
+        for name, value in settings.items():
+            self.set(name, value)
 
     def set(self, name: str, value: str) -> None:
         """Change a setting; `sinkql.planner.setting.plan_setting` checks what users write."""

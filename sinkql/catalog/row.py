@@ -81,8 +81,24 @@ def update_items(connection: Connection, replanned: Sequence[Replanned], vault: 
         _depend(connection, new.id, new.statement, planned, known)
 
 
-def in_order(connection: Connection) -> list[Row[Any]]:
-    """Return the rows of all items, each after those that it uses or is in."""
+Stamp = tuple[str, str, str]
+"""What tells that an item is as it was: its name, text and facts."""
+
+
+def stamp(row: Row[Any]) -> Stamp:
+    """Return the stamp of an item's row."""
+    return row.full_name, row.create_sql, row.facts
+
+
+def stamps(connection: Connection) -> dict[str, Stamp]:
+    """Return the stamps of all items by their ids."""
+    item = schema.items.c
+    query = sa.select(item.id, item.full_name, item.create_sql, item.facts)
+    return {row.id: (row.full_name, row.create_sql, row.facts) for row in connection.execute(query)}
+
+
+def in_order(connection: Connection) -> tuple[list[Row[Any]], dict[str, list[str]]]:
+    """Return the rows of all items, each after those that it uses or is in, and the ids of these by its own."""
     rows = {row.id: row for row in connection.execute(sa.select(schema.items).order_by(schema.items.c.number))}
     by_name = {row.full_name: row.id for row in rows.values()}
     uses = {row.id: [by_name[name] for name in around(row.full_name) if name in by_name] for row in rows.values()}
@@ -100,7 +116,7 @@ def in_order(connection: Connection) -> list[Row[Any]]:
             waiting.extend(before)
             continue
         order.setdefault(waiting.pop())
-    return [rows[item_id] for item_id in order]
+    return [rows[item_id] for item_id in order], uses
 
 
 def edges(connection: Connection) -> dict[str, list[str]]:
@@ -178,6 +194,17 @@ def update_secret(connection: Connection, row: Row[Any], sealed: Sealed, value: 
     connection.execute(schema.items.update().where(schema.items.c.id == row.id).values(**texts))
     stored = {each.name: getattr(sealed, each.name) for each in fields(sealed)}
     connection.execute(schema.secrets.update().where(schema.secrets.c.item_id == row.id).values(**stored))
+
+
+def facts_of(row: Row[Any]) -> dict[str, Any]:
+    """Return an item's facts; raises SQ4106 if they are none."""
+    try:
+        found = json.loads(row.facts)
+    except ValueError as error:
+        raise _unreadable(row.full_name, f"its facts are no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise _unreadable(row.full_name, "its facts are no JSON object")
+    return found
 
 
 def opened(row: Row[Any], statement: ast.Create, vault: Vault) -> ast.Create:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Row
 
 from sinkql import ast, logical
 from sinkql.catalog import schema
@@ -17,7 +16,6 @@ from sinkql.catalog.change import (
     Operation,
     adding,
     commenting,
-    conflict,
     owning,
     removing,
     rotating,
@@ -25,18 +23,22 @@ from sinkql.catalog.change import (
     updating,
 )
 from sinkql.catalog.control import Control
-from sinkql.catalog.database import Copy, Database
+from sinkql.catalog.database import Database
 from sinkql.catalog.journal import Journal
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.reader import WithBroken
 from sinkql.catalog.row import (
+    Stamp,
     Stored,
+    facts_of,
     generation_of,
     in_order,
     opened,
     opened_sql,
     parsed,
     secret_row,
+    stamp,
+    stamps,
 )
 from sinkql.catalog.secret import Given, Sealed, SecretValue, Vault
 from sinkql.catalog.system import create_views
@@ -46,6 +48,7 @@ from sinkql.errors import SinkqlError
 from sinkql.planner.name import inside, split_name
 
 _T = TypeVar("_T")
+_DECIDING = ("enable_iceberg_sink",)  # settings without which stored items would plan otherwise
 
 
 class ChangedError(Exception):
@@ -68,11 +71,13 @@ class Catalog:
         self.database = Database(file, create_views) if isinstance(file, Path) else file
         self.control = Control(self.database)
         self.journal = Journal(self.database)
-        self.vault = Vault(self.database.path, self._catalog_id)
+        self.vault = Vault(self.database.path, self.catalog_id)
         self.plans = MemoryCatalog(registry)
         self.broken: dict[str, Broken] = {}
         self.variables: dict[str, str] = {}
         self._generation = -1
+        self._read: dict[str, Stamp] = {}
+        self._settings: dict[str, str] = {}
         self._id: str | None = None
         self.refresh()
 
@@ -84,18 +89,21 @@ class Catalog:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Read the items again if another process changed them; raises SQ4106 for one whose text does not parse."""
+        """Read what other processes changed; raises SQ4106 for an item whose text does not parse.
+
+        Items are planned again if they or what they use changed, or if a setting did that plans depend on.
+        """
         with self.database.read() as connection:
             generation = generation_of(connection)
             if generation == self._generation:
                 return
-            rows = in_order(connection)
-            settings = connection.execute(sa.select(schema.settings)).all()
-        plans, broken = MemoryCatalog(self.registry), dict[str, Broken]()
-        for name, value in [*((row.name, row.value) for row in settings), *self.variables.items()]:
-            plans.set(name, value)
+            rows, uses = in_order(connection)
+            settings = {row.name: row.value for row in connection.execute(sa.select(schema.settings))}
+        plans, broken = self._kept(rows, uses, settings), dict[str, Broken]()
         for row in rows:
-            statement, facts = parsed(row), json.loads(row.facts)
+            if plans.entry(row.full_name) is not None:
+                continue
+            statement, facts = parsed(row), facts_of(row)
             try:
                 statement = opened(row, statement, self.vault)
                 plans.add(statement, facts, id=row.id)
@@ -103,6 +111,25 @@ class Catalog:
                 entry = logical.Entry(row.id, row.full_name, row.kind, statement, facts)
                 broken[entry.name] = Broken(entry, error.within(path=None, text=row.create_sql))
         self.plans, self.broken, self._generation = plans, broken, generation
+        self._read, self._settings = {row.id: stamp(row) for row in rows}, settings
+
+    def _kept(
+        self, rows: Iterable[Row[Any]], uses: Mapping[str, Iterable[str]], settings: Mapping[str, str]
+    ) -> MemoryCatalog:
+        """Return the plans that still hold, under the settings of now."""
+        names = {entry.id: entry.name for entry in self.plans.entries()}
+        kept: set[str] = set()
+        if all(self._settings.get(name) == settings.get(name) for name in _DECIDING):
+            for row in rows:
+                same = self._read.get(row.id) == stamp(row) and names.get(row.id) == row.full_name
+                if same and kept.issuperset(uses[row.id]):
+                    kept.add(row.id)
+        plans = self.plans.copy() if kept else MemoryCatalog(self.registry)
+        for entry in plans.entries():
+            if entry.id.startswith("u") and entry.id not in kept:
+                plans.remove(entry.name)
+        plans.reset({**settings, **self.variables})
+        return plans
 
     @property
     def generation(self) -> int:
@@ -118,17 +145,13 @@ class Catalog:
         broken = {name: broken.entry for name, broken in self.broken.items()}
         return broken | {entry.name: entry for entry in self.plans.entries()}
 
-    def draft(self) -> Draft:
-        """Return a copy in memory, in which changes can be tried and read before they are made here."""
-        return Draft(self)
-
     def stored(self, full_name: str) -> Stored | None:
         """Return an item as it is stored; of the built-in cluster nothing is."""
         with self.database.read() as connection:
             row = connection.execute(sa.select(schema.items).where(schema.items.c.full_name == full_name)).one_or_none()
         if row is None:
             return None
-        text, facts = opened_sql(row, self.vault), json.loads(row.facts)
+        text, facts = opened_sql(row, self.vault), facts_of(row)
         return Stored(row.id, row.full_name, row.kind, text, row.redacted_sql, facts)
 
     def dependents(self, full_name: str) -> tuple[str, ...]:
@@ -218,9 +241,14 @@ class Catalog:
                     raise ChangedError
                 result = operation(self, connection)
                 connection.execute(schema.identity.update().values(generation=generation + 1))
+                read = stamps(connection)
+        except ChangedError:
+            self._generation = -1
+            raise
         except BaseException:
             self.forget_plans()  # they may hold what was not stored
             raise
+        self._read = read
         self._generation = generation + 1
         return result
 
@@ -243,10 +271,10 @@ class Catalog:
         self.broken.pop(full_name, None)
 
     def forget_plans(self) -> None:
-        """Make the next `refresh` read everything again: the plans are not those of the file."""
-        self._generation = -1
+        """Make the next `refresh` plan everything again: the plans are not those of the file."""
+        self._generation, self._read = -1, {}
 
-    def _catalog_id(self) -> str:
+    def catalog_id(self) -> str:
         """Return the id that never changes: it may be asked for within a transaction."""
         if self._id is None:
             self._id = self._read_id()
@@ -255,40 +283,3 @@ class Catalog:
     def _read_id(self) -> str:
         with self.database.read() as connection:
             return str(connection.scalar(sa.select(schema.identity.c.catalog_id)))
-
-
-class Draft(Catalog):
-    """A copy of a catalog in memory. What changes it is kept, to be done in the catalog itself by `apply`."""
-
-    def __init__(self, original: Catalog) -> None:
-        self.operations: list[Operation[Any]] = []
-        super().__init__(Copy(original.database), original.registry)
-        for name, value in original.variables.items():
-            self.set_variable(name, value)
-        self._id = original._catalog_id()
-        self.before = self.entries()
-        self._base = self.generation
-
-    def change(self, operation: Operation[_T]) -> _T:
-        """Do an operation here, and note it."""
-        result = super().change(operation)
-        self.operations.append(operation)
-        return result
-
-    def apply(self, catalog: Catalog) -> None:
-        """Do all that was done here in a catalog, all or nothing; raises SQ5210 if it changed so that this cannot be.
-
-        Raises ChangedError as `Catalog.add` does.
-        """
-
-        def whole(catalog: Catalog, connection: Connection) -> None:
-            for operation in self.operations:
-                operation(catalog, connection)
-
-        moved = catalog.generation != self._base
-        try:
-            catalog.change(whole)
-        except SinkqlError as error:
-            if moved and error.code.startswith("SQ2"):
-                raise conflict(error.message) from error
-            raise

@@ -2,7 +2,7 @@
 
 * `command`: the commands and their options.
 * `opening`: the session of a command's catalog.
-* `preview`, `secret`, `shell`: commands of several parts.
+* `catalog`, `preview`, `secret`, `shell`: commands of several parts.
 * `completion`: half a command line → its completions.
 * `running`: run sinks, and stop them on the first Ctrl-C.
 * `fmt`: scripts in their canonical form.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from sinkql.cli.catalog import catalog as catalog_group
 from sinkql.cli.completion import completion, names_of
 from sinkql.cli.deploy import apply, plan
 from sinkql.cli.fmt import fmt
@@ -68,6 +69,7 @@ def cli(context: click.Context, catalog: str | None, format_: Format) -> None:
     context.obj = (catalog, Output(format_))
 
 
+cli.add_command(catalog_group)
 cli.add_command(fmt)
 cli.add_command(preview)
 cli.add_command(apply)

@@ -1,6 +1,7 @@
 """Statements' effects: the one object that embedders and the faces use.
 
 * `session`: `Session`: one catalog, statements run against it, and its sinks.
+* `transaction`: statements between BEGIN and COMMIT; `naming`: names, owners and comments.
 * `create`, `alter`, `drop`, `show`, `explain`: what each family of statements does.
 * `running`: sinks run and watched; `roster`: what of the catalog is to run now.
 * `world`: what connectors may reach the outside with.

@@ -12,8 +12,9 @@ from typing import Any
 
 from sinkql import ast, faults
 from sinkql.catalog.control import Holder
+from sinkql.catalog.draft import Draft
 from sinkql.catalog.journal import Intent
-from sinkql.catalog.store import Catalog, ChangedError, Draft
+from sinkql.catalog.store import Catalog, ChangedError
 from sinkql.connectors.table.file import remove as remove_table
 from sinkql.connectors.table.place import table_path
 from sinkql.errors import SinkqlError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sinkql import ast
-from sinkql.catalog.store import Catalog, ChangedError, Draft
+from sinkql.catalog.draft import Draft
+from sinkql.catalog.store import Catalog, ChangedError
 from sinkql.errors import Notice, SinkqlError
 from sinkql.session.drop import WAIT_SECONDS, forget_tables, stopped_for_commit
 from sinkql.session.result import Result
@@ -21,7 +22,7 @@ class Transaction:
     """
 
     def __init__(self, catalog: Catalog, modes: tuple[str, ...]) -> None:
-        self.draft: Draft = catalog.draft()
+        self.draft = Draft(catalog)
         self.modes = modes
         self._catalog = catalog
         self._failed = False

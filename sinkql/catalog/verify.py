@@ -1,0 +1,109 @@
+"""A catalog file → what is wrong in it: pages, items, what depends on what, secrets that do not open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from sinkql.catalog import schema
+from sinkql.catalog.row import opened, parsed
+from sinkql.catalog.store import Catalog
+from sinkql.errors import SinkqlError
+from sinkql.planner.name import around, short_name
+from sinkql.planner.statement import kind_of, own_name
+from sinkql.printer import to_sql
+
+_BUILT_IN = ("s1", "s5", "s6")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Hold one thing that is wrong; `item` is a full name, None for the file as a whole."""
+
+    code: str
+    message: str
+    item: str | None = None
+    hint: str | None = None
+
+
+def problems(catalog: Catalog) -> Iterator[Problem]:
+    """Yield what is wrong with an open catalog, without changing anything."""
+    with catalog.database.read() as connection:
+        yield from _pages(connection)
+        rows = connection.execute(sa.select(schema.items).order_by(schema.items.c.number)).all()
+        yield from _orphans(connection, rows)
+        uses = _uses(connection)
+        literal = sa.select(schema.secrets.c.item_id).where(schema.secrets.c.reference.is_(None))
+        literals = set(connection.scalars(literal))
+    names = {row.full_name for row in rows}
+    for row in rows:
+        yield from _item(row, catalog, names)
+        if catalog.plans.entry(row.full_name) is not None:
+            planned = frozenset(catalog.plans.dependencies(row.full_name)) & names
+            if not planned <= uses.get(row.id, frozenset()):
+                yield _changed("what it depends on is not what the file says", row.full_name)
+        if row.id in literals:
+            yield from _secret(row.full_name, catalog)
+    for name, broken in catalog.broken.items():
+        yield Problem(broken.error.code, f"cannot be used: {broken.error.message}", name, broken.error.hint)
+
+
+def _pages(connection: Connection) -> Iterator[Problem]:
+    for (found,) in connection.exec_driver_sql("PRAGMA integrity_check"):
+        if found != "ok":
+            yield Problem("SQ4103", f"the file is damaged: {found}", hint="Put back a backup of it.")
+    for row in connection.exec_driver_sql("PRAGMA foreign_key_check"):
+        yield _changed(f"a row of {row[0]} refers to an item that is not there")
+
+
+def _orphans(connection: Connection, rows: Any) -> Iterator[Problem]:
+    known = {row.id for row in rows}
+    secrets = {row.id for row in rows if row.kind == "SECRET"}
+    stored = set(connection.scalars(sa.select(schema.secrets.c.item_id)))
+    for item_id in sorted(secrets ^ stored):
+        yield _changed(f"the value and the item of secret {item_id} are not both there")
+    for item_id in sorted(set(connection.scalars(sa.select(schema.comments.c.item_id))) - known - {*_BUILT_IN}):
+        yield _changed(f"a comment is on {item_id}, which is not there")
+
+
+def _uses(connection: Connection) -> dict[str, frozenset[str]]:
+    item, edge = schema.items, schema.dependencies
+    found: dict[str, set[str]] = {}
+    query = sa.select(edge.c.item_id, item.c.full_name).join(item, item.c.id == edge.c.referenced_id)
+    for row in connection.execute(query):
+        found.setdefault(row.item_id, set()).add(row.full_name)
+    return {item_id: frozenset(names) for item_id, names in found.items()}
+
+
+def _item(row: Row[Any], catalog: Catalog, names: set[str]) -> Iterator[Problem]:
+    try:
+        stored = parsed(row)
+        opened(row, stored, catalog.vault)
+    except SinkqlError as error:
+        yield Problem(error.code, error.message, row.full_name, error.hint)
+        return
+    if (own_name(stored), kind_of(stored)) != (row.full_name, row.kind):
+        yield _changed("its text is that of another item", row.full_name)
+    elif to_sql(stored) != row.create_sql:
+        yield _changed("its text is not as SinkQL writes it", row.full_name)
+    elif to_sql(stored, redacted=True) != row.redacted_sql:
+        yield _changed("its text and what is shown of it differ", row.full_name)
+    for place in around(row.full_name):
+        if place not in names and catalog.plans.entry(place) is None:
+            yield _changed(f'"{short_name(place)}", which it is in, is not there', row.full_name)
+
+
+def _secret(name: str, catalog: Catalog) -> Iterator[Problem]:
+    """Check that a literal opens; what is kept elsewhere is no matter of the file."""
+    try:
+        catalog.secret(name)
+    except SinkqlError as error:
+        yield Problem(error.code, error.message, name, error.hint)
+
+
+def _changed(what: str, item: str | None = None) -> Problem:
+    return Problem("SQ4116", what, item, "The file was changed by another program: put back a copy of it.")

@@ -1,0 +1,169 @@
+"""Files of the first version, files that were changed, cut, or are open to others; and the commands about the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinkql.catalog.store import Catalog
+from sinkql.catalog.verify import problems
+from sinkql.cli.command import run
+from sinkql.connector.registry import discover
+from sinkql.errors import SinkqlError
+from sinkql.session import Session
+
+_SCRIPT = """
+CREATE SCHEMA s;
+CREATE SECRET word AS 'open sesame';
+CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
+CREATE VIEW s.v AS SELECT n.counter FROM n;
+COMMENT ON VIEW s.v IS 'a view';
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "catalog.db"
+    Session(path).execute(_SCRIPT)
+    return path
+
+
+def _sql(path: Path, statement: str, *values: Any) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+        connection.execute("UPDATE identity SET generation = generation + 1")
+
+
+def _opened(path: Path) -> Catalog:
+    return Catalog(path, discover())
+
+
+def _refused(path: Path) -> SinkqlError:
+    with pytest.raises(SinkqlError) as refused:
+        _opened(path)
+    return refused.value
+
+
+def test_file_of_the_first_version_works_as_it_did(v1: Path) -> None:
+    session = Session(v1)
+    assert session.notices == ()
+    assert list(problems(session.catalog)) == []
+    (job,) = session.jobs()
+    assert (job.former_plan, job.cluster) == ("07a31d7b16dd8e46", "small")
+    assert session.catalog.secret("materialize.public.word").reveal() == "open sesame"
+    session.execute("ALTER VIEW v RENAME TO w; COMMENT ON SINK s IS 'kept'; CREATE SCHEMA a; DROP SINK s;")
+    (backup,) = v1.parent.glob("*.backup")
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    with closing(sqlite3.connect(backup)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM items WHERE name = 's'").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602, 0o610])
+def test_file_that_others_may_use_is_refused(file: Path, mode: int) -> None:
+    file.chmod(mode)
+    error = _refused(file)
+    assert (error.code, error.hint) == ("SQ4114", f"Close it with chmod 600 {file}.")
+    file.chmod(0o600)
+    _opened(file)
+
+
+def test_truncated_file_is_refused_or_found_damaged(file: Path) -> None:
+    whole = file.read_bytes()
+    for length in range(1, len(whole), len(whole) // 40):
+        file.write_bytes(whole[:length])
+        try:
+            found = [problem.code for problem in problems(_opened(file))]
+        except SinkqlError as error:
+            found = [error.code]
+        assert set(found) & {"SQ4101", "SQ4103", "SQ4105"}, length
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("create_sql", "CREATE VIEW"), ("create_sql", "SELECT 1;"), ("facts", "{"), ("facts", "[]")]
+)
+def test_item_that_does_not_read_is_refused(file: Path, column: str, value: str) -> None:
+    _sql(file, f"UPDATE items SET {column} = ? WHERE name = 'v'", value)
+    assert _refused(file).code == "SQ4106"
+
+
+@pytest.mark.parametrize(
+    ("change", "item"),
+    [
+        ("UPDATE items SET full_name = 'materialize.s.w' WHERE name = 'v'", "materialize.s.w"),
+        ("UPDATE items SET create_sql = replace(create_sql, ' AS', ' aS') WHERE name = 'v'", "materialize.s.v"),
+        ("UPDATE items SET redacted_sql = 'x' WHERE name = 'v'", "materialize.s.v"),
+        ("UPDATE items SET kind = 'SINK' WHERE name = 'v'", "materialize.s.v"),
+        ("DELETE FROM dependencies", "materialize.s.v"),
+        ("DELETE FROM items WHERE kind = 'SCHEMA'", "materialize.s.v"),
+        ("UPDATE items SET create_sql = replace(create_sql, 'counter', 'countre') WHERE name = 'v'", "materialize.s.v"),
+        ("UPDATE secrets SET ciphertext = x'00'", "materialize.public.word"),
+        ("DELETE FROM secrets", None),
+        ("UPDATE comments SET item_id = 'u99'", None),
+    ],
+)
+def test_changed_file_is_found(file: Path, change: str, item: str | None) -> None:
+    _sql(file, change)
+    found = list(problems(_opened(file)))
+    assert item in [problem.item for problem in found]
+    assert all(problem.code.startswith("SQ") for problem in found)
+
+
+def test_every_changed_byte_of_a_secret_shows(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        (good,) = connection.execute("SELECT ciphertext FROM secrets").fetchone()
+    for place in range(len(good)):
+        bad = good[:place] + bytes([good[place] ^ (1 << place % 8)]) + good[place + 1 :]
+        _sql(file, "UPDATE secrets SET ciphertext = ?", bad)
+        with pytest.raises(SinkqlError) as refused:
+            _opened(file).secret("materialize.public.word")
+        assert refused.value.code == "SQ4108"
+
+
+# --- the commands -----------------------------------------------------------------------------------------------------
+
+
+def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_backup_is_a_catalog_of_the_same_items(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "new" / "copy.db"
+    assert run(["--catalog", str(file), "catalog", "backup", str(copy)]) == 0
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert list(_opened(copy).entries()) == list(_opened(file).entries())
+    assert run(["--catalog", str(file), "catalog", "backup", str(copy)]) == 4
+    assert "SQ4117" in capsys.readouterr().err
+
+
+def test_verify_prints_problems_and_exits_with_4(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--catalog", str(file), "catalog", "verify"]) == 0
+    assert f"nothing is wrong in {file}: 4 items" in capsys.readouterr().out
+    _sql(file, "DELETE FROM dependencies")
+    assert run(["--catalog", str(file), "--output", "json", "catalog", "verify"]) == 4
+    (problem,) = _lines(capsys)
+    assert (problem["item"], problem["code"]) == ("materialize.s.v", "SQ4116")
+
+
+def test_upgrade_tells_the_versions(v1: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for before in (1, 2):
+        assert run(["--catalog", str(v1), "--output", "json", "catalog", "upgrade"]) == 0
+        (said,) = _lines(capsys)
+        assert (said["before"], said["version"]) == (before, 2)
+
+
+@pytest.mark.parametrize("command", [["verify"], ["upgrade"], ["backup", "x.db"]])
+def test_commands_make_no_file_where_there_is_none(
+    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "none.db"
+    assert run(["--catalog", str(missing), "catalog", *command]) == 4
+    assert "SQ4115" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,132 @@
+"""The process that writes the catalog is killed at each of its writes: the statement is done or undone, all is well.
+
+One process has all modules loaded. For each case it forks a child, which strace then watches and kills.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sinkql.catalog.store import Catalog
+from sinkql.catalog.verify import problems
+from sinkql.connector.registry import discover
+from sinkql.session import Session
+
+_CALLS = "pwrite64,write,fsync,fdatasync,unlink,ftruncate,rename"
+_MOST = 40  # cases a statement: more are taken evenly
+_SCRIPT = """
+CREATE SECRET word AS 'x';
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
+CREATE VIEW v AS SELECT n.counter FROM n;
+CREATE SINK s FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABLE = 'b') ENVELOPE NONE
+  WITH (COMMIT INTERVAL = '2s');
+"""
+_STATEMENTS = {
+    "CREATE": "CREATE SECRET other AS 'y';",
+    "ALTER": "ALTER SOURCE n RENAME TO m;",
+    "DROP": "DROP SOURCE n CASCADE;",
+    "COMMIT": "BEGIN; CREATE VIEW w AS SELECT counter FROM n; DROP SINK s; ALTER VIEW v RENAME TO u; COMMIT;",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A statement over a catalog; `prepare` opens what is not to be watched."""
+
+    base: Path
+    prepare: Callable[[Path], Callable[[], object]]
+
+    def run(self, folder: Path, options: list[str]) -> int:
+        """Do it in a copy of the base, watched by strace; return the exit code, negative for a signal."""
+        shutil.copytree(self.base, folder)
+        path = folder / "catalog.db"
+        ready, go = os.pipe(), os.pipe()
+        child = os.fork()
+        if child == 0:
+            _child(lambda: self.prepare(path), ready[1], go[0])
+        os.read(ready[0], 1)
+        files = [part for end in ("", "-wal", "-journal", "-shm") for part in ("-P", f"{path}{end}")]
+        command = ["strace", "-f", "-p", str(child), *files, "-e", f"trace={_CALLS}", *options]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as watcher:
+            assert watcher.stderr is not None
+            for line in watcher.stderr:
+                if "attached" in line:
+                    break
+            os.write(go[1], b"g")
+            _, status = os.waitpid(child, 0)
+            watcher.communicate()
+        for end in (*ready, *go):
+            os.close(end)
+        return os.waitstatus_to_exitcode(status)
+
+
+def _child(prepare: Callable[[], Callable[[], object]], ready: int, go: int) -> None:
+    try:
+        run = prepare()
+        os.write(ready, b"r")
+        os.read(go, 1)
+        run()
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def _statement(name: str) -> Callable[[Path], Callable[[], object]]:
+    def prepare(path: Path) -> Callable[[], object]:
+        session = Session(path)
+        return lambda: session.execute(_STATEMENTS[name])
+
+    return prepare
+
+
+def _migration(path: Path) -> Callable[[], object]:
+    return lambda: Catalog(path, discover())
+
+
+def _state(path: Path) -> list[str]:
+    session = Session(path)
+    assert list(problems(session.catalog)) == []
+    wishes = [f"{sink} {wish}" for sink, (wish, _) in sorted(session.catalog.control.wishes().items())]
+    with session.catalog.database.read() as connection:
+        texts = connection.exec_driver_sql("SELECT id || create_sql || owner FROM items ORDER BY number").scalars()
+        return [*texts, *wishes]
+
+
+def _killed(case: Case, folder: Path) -> Iterator[Path]:
+    """Kill the case at each of its writes; yield the catalog files it leaves."""
+    log = folder / "log"
+    assert case.run(folder / "whole", ["-o", str(log)]) == 0
+    calls = Counter(re.findall(r"^\d* ?(\w+)\(", log.read_text(), re.MULTILINE))
+    moments = [(call, number) for call, count in sorted(calls.items()) for number in range(1, count + 1)]
+    assert len(moments) > 5
+    for call, number in moments[:: 1 + len(moments) // _MOST]:
+        place = folder / f"{call}-{number}"
+        assert case.run(place, ["-e", f"inject={call}:signal=SIGKILL:when={number}", "-o", os.devnull]) == -9
+        yield place / "catalog.db"
+
+
+@pytest.mark.parametrize("name", _STATEMENTS)
+def test_statement_killed_at_any_write_is_done_or_undone(tmp_path: Path, name: str) -> None:
+    base = tmp_path / "base"
+    Session(base / "catalog.db").execute(_SCRIPT)
+    before = _state(base / "catalog.db")
+    found = [_state(path) for path in _killed(Case(base, _statement(name)), tmp_path)]
+    after = _state(tmp_path / "whole" / "catalog.db")
+    assert before != after
+    assert [state for state in found if state not in (before, after)] == []
+    assert {state == after for state in found} == {True, False}
+
+
+def test_migration_killed_at_any_write_leaves_a_file_that_opens(tmp_path: Path, v1: Path) -> None:
+    for path in _killed(Case(v1.parent, _migration), tmp_path):
+        assert _state(path) == _state(tmp_path / "whole" / "catalog.db")

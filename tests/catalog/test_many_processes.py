@@ -1,0 +1,47 @@
+"""Eight processes that change one catalog at once: all succeed, and nothing is lost or done twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from sinkql.catalog.verify import problems
+from sinkql.session import Session
+
+_SPAWN = multiprocessing.get_context("spawn")
+_PROCESSES = 8
+_ROUNDS = 12  # of five transactions
+
+
+def _work(path: Path, number: int, start: Barrier) -> None:
+    session = Session(path)
+    start.wait()
+    for turn in range(_ROUNDS):
+        name = f"x_{number}_{turn}"
+        session.execute(f"CREATE VIEW {name} AS SELECT n.counter FROM n;")
+        session.execute(f"BEGIN; CREATE SECRET {name}_s AS 'x'; COMMENT ON VIEW {name} IS '{name}'; COMMIT;")
+        session.execute(f"ALTER VIEW {name} RENAME TO {name}_v;")
+        session.execute(f"ALTER SYSTEM SET enable_default_connection_validation = {str(turn % 2 == 0).lower()};")
+        session.execute(f"DROP SECRET {name}_s;")
+
+
+def test_eight_processes_of_sixty_transactions_all_succeed(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    session = Session(path)
+    session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);")
+    before = session.catalog.generation
+    start = _SPAWN.Barrier(_PROCESSES)
+    workers = [_SPAWN.Process(target=_work, args=(path, number, start)) for number in range(_PROCESSES)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * _PROCESSES
+    session.catalog.refresh()
+    assert session.catalog.generation - before == _PROCESSES * _ROUNDS * 5
+    names = {f"x_{number}_{turn}" for number in range(_PROCESSES) for turn in range(_ROUNDS)}
+    assert {row[0] for row in session.execute("SELECT name FROM mz_views")[0].rows} == {f"{name}_v" for name in names}
+    assert {row[0] for row in session.execute("SELECT comment FROM mz_internal.mz_comments")[0].rows} == names
+    assert session.execute("SELECT name FROM mz_secrets")[0].rows == ()
+    assert list(problems(session.catalog)) == []
