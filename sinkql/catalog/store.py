@@ -84,7 +84,7 @@ class Catalog:
     @property
     def identity(self) -> str:
         """Return the id of the catalog, which no other has."""
-        return self._catalog_id()
+        return self.catalog_id()
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
