@@ -162,13 +162,16 @@ def _comparable(a: logical.Type, b: logical.Type) -> bool:
     if types.UNKNOWN in (a, b):
         known = b if a == types.UNKNOWN else a
         return known.name in _ORDERED or types.number(known)
-    exact = [types.whole(each) or each.name == "numeric" for each in (a, b)]
-    return all(exact) or (a.name == b.name and a.name in _ORDERED)
+    return (types.number(a) and types.number(b)) or (a.name == b.name and a.name in _ORDERED)
 
 
 def _float_order(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     """Return a comparison in which NaN equals NaN and is above all else."""
-    return lambda x, y: test((math.isnan(x), 0.0 if math.isnan(x) else x), (math.isnan(y), 0.0 if math.isnan(y) else y))
+    return lambda x, y: test(_float_place(float(x)), _float_place(float(y)))
+
+
+def _float_place(value: float) -> tuple[bool, float]:
+    return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 def _one(value: Function | None, apply: Callable[[Any], Any]) -> Function | None:

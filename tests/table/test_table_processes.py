@@ -74,6 +74,23 @@ def test_four_processes_insert_each_key_once(session: Session) -> None:
     assert log(session) == sorted(rows(session, "SELECT * FROM t"))
 
 
+def count_up(times: int) -> None:
+    session = Session()
+    for _ in range(times):
+        session.execute("UPDATE t SET n = n + 1")
+
+
+def test_four_processes_count_every_update(session: Session) -> None:
+    session.execute("CREATE TABLE t (n int); INSERT INTO t VALUES (0)")
+    started = [_FORK.Process(target=count_up, args=(15,)) for _ in range(4)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0] * 4
+    assert rows(session, "SELECT n FROM t") == [(60,)]
+
+
 @pytest.mark.parametrize("point", ["table-rows", "table-changed", "table-committed"])
 def test_a_statement_that_is_killed_is_done_or_undone(session: Session, point: str) -> None:
     session.execute(f"{_MAKE}; INSERT INTO t VALUES (1, 'old'), (2, 'old')")
