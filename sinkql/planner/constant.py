@@ -6,6 +6,7 @@ A closed set: what `expressions_literal` and a sign write. Anything else is no c
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -38,7 +39,8 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Any]], ...] = tup
         (r"\(?(-?\d+)[SL]?\)?", lambda match: int(match[1])),
         (r"\(?(-?\d+(?:\.\d+)?)BD\)?", lambda match: Decimal(match[1])),
         (r"\(?(-?[\d.]+(?:[eE][+-]?\d+)?)D\)?", lambda match: float(match[1])),
-        (r"CAST\('([^'\\]+)' AS (?:FLOAT|DOUBLE)\)", lambda match: float(match[1])),
+        (r"CAST\('([^'\\]+)' AS DOUBLE\)", lambda match: float(match[1])),
+        (r"CAST\('([^'\\]+)' AS FLOAT\)", lambda match: struct.unpack("f", struct.pack("f", float(match[1])))[0]),
         (r"CAST\('([^'\\]+)' AS DECIMAL\(\d+,\d+\)\)", lambda match: Decimal(match[1])),
         (r"DATE'(\d{4}-\d\d-\d\d)'", lambda match: date.fromisoformat(match[1])),
         (r"TIMESTAMP_NTZ'([^']+)'", lambda match: _moment(match[1])),

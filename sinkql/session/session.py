@@ -143,6 +143,14 @@ class Session:
 
     def _run(self, statement: ast.Statement) -> Result:
         self.catalog.refresh()
+        try:
+            return self._run_statement(statement)
+        except SinkqlError as error:
+            if error.span is None and isinstance(statement, ast.Select | ast.Change):
+                error.span = statement.span
+            raise
+
+    def _run_statement(self, statement: ast.Statement) -> Result:
         match statement:
             case ast.Drop():
                 return dropping.drop(statement, self.catalog)
@@ -245,11 +253,13 @@ class Session:
 
     def run(self, jobs: Sequence[physical.Job], *, once: bool, takeover: bool, progress: Progress) -> int:
         """Run jobs until each has ended or was stopped; return the exit code that fits all of them."""
+        self._end_queries()
         return running.run(self, jobs, once=once, takeover=takeover, progress=progress)
 
     def up(self, names: Sequence[str] | None = None, *, once: bool, takeover: bool, progress: Progress) -> int:
         """Run the sinks of these names, or all that users want to run, also those that come later, until stopped."""
         jobs = self.jobs(names) if names is not None else None
+        self._end_queries()
         return running.up(self, jobs, once=once, takeover=takeover, progress=progress)
 
     def start(self, *names: str) -> tuple[str, ...]:
@@ -298,6 +308,10 @@ class Session:
     def close(self) -> None:
         """Stop the Spark that queries started, and roll back the transaction that is open, if one is."""
         self._rollback()
+        self._end_queries()
+
+    def _end_queries(self) -> None:
+        """Stop the Spark that queries started; a process holds one."""
         if self._spark is not None:
             self._spark.close()
             self._spark = None

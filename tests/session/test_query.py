@@ -110,3 +110,10 @@ def test_no_engine_starts_for_plain_statements(session: Session) -> None:
         "DELETE FROM t WHERE id IN (1, 2) OR n BETWEEN 0 AND 1; SELECT now(), 1 + 1;"
     )
     assert session._spark is None
+
+
+def test_a_text_is_read_as_the_float_that_its_column_holds(session: Session) -> None:
+    session.execute("CREATE TABLE t (r real, f double precision); INSERT INTO t VALUES (0.1, 0.1)")
+    assert rows(session, "SELECT count(*) FROM t WHERE r = '0.1' AND f = '0.1'") == [(1,)]
+    assert rows(session, "SELECT count(*) FROM t WHERE r = 0.1 OR r = f") == [(0,)]
+    assert rows(session, "SELECT count(*) FROM t WHERE f = 0.1") == [(1,)]

@@ -92,9 +92,11 @@ def test_a_statement_that_fails_on_one_row_changes_none(spark: SparkSession, ses
         ("UPDATE t SET n = 10 / id", "SQ3201"),
         ("DELETE FROM t WHERE 10 / id > 1", "SQ3201"),
         ("INSERT INTO t SELECT id + 1, n FROM t", "SQ2420"),
-        ("INSERT INTO t SELECT id + 5, 3000000000 * n FROM t", "SQ3201"),
+        ("INSERT INTO t SELECT id + 5, 3000000000 * n FROM t", "SQ2422"),
+        ("INSERT INTO t SELECT id + 5, 3000000000 * abs(n) FROM t", "SQ3201"),
     ):
         with pytest.raises(SinkqlError) as failed:
             session.execute(statement)
         assert failed.value.code == code
+        assert failed.value.span is not None
     assert rows(session, "SELECT * FROM t") == [(0, 1), (1, 1)]
