@@ -80,6 +80,12 @@ def _converted(value: Any, source: logical.Type, column: logical.Column, span: S
             return None
 
 
+def kept(source: logical.Type, target: logical.Type) -> bool:
+    """Tell whether a value of one type needs no more than `fitted` to be of another."""
+    exact = [types.whole(each) or each.name == "numeric" for each in (source, target)]
+    return source == target or all(exact)
+
+
 def fitted(value: Any, column: logical.Column) -> Any:
     """Return a plain value of a type of the same kind as a column's would hold it; raises SQ2422."""
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and types.number(column.type):

@@ -11,10 +11,10 @@ from sqlglot import exp
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.planner import query_relation, table
-from sinkql.planner.assign import Cell, assign, check_assignable
+from sinkql.planner.assign import Cell, assign, check_assignable, kept
 from sinkql.planner.expressions_cast import cast
-from sinkql.planner.expressions_typed import Typed, settled
 from sinkql.planner.expressions_typed import column as reference
+from sinkql.planner.expressions_typed import settled
 from sinkql.planner.name import missing, with_article
 from sinkql.planner.query_once import Once, plan_once
 from sinkql.planner.query_scope import Scope
@@ -141,7 +141,9 @@ def _insert_query(
         items.append((column.name, value if each.type == column.type else cast(value, column.type, span)))
     items += [(each.name, reference(each.name, each.type, nullable=each.nullable, span=span)) for each in hidden]
     relation = query_relation.project(once.relation, items)
-    return Inserted(target, (), replace(once, relation=relation, plain=None), places, defaults)
+    plain = all(kept(each.type, target.columns[place].type) for place, each in zip(places, shown, strict=True))
+    found = replace(once, relation=relation, plain=once.plain if plain else None)
+    return Inserted(target, (), found, places, defaults)
 
 
 def _places(target: Target, written: tuple[ast.Ident, ...]) -> tuple[int, ...]:
@@ -235,11 +237,5 @@ def _new_value(each: ast.Assignment, target: Target, scope: Scope, now: datetime
     cell = assign(value, column)
     if cell.expression is None:
         return NewValue(place, cell, None)
-    function = Simple(translate, scope.columns).value(node) if _kept(value, column) else None
+    function = Simple(translate, scope.columns).value(node) if kept(value.type, column.type) else None
     return NewValue(place, cell, function)
-
-
-def _kept(value: Typed, column: logical.Column) -> bool:
-    """Tell whether a value needs no more than rounding to be one of the column."""
-    whole = ("smallint", "integer", "bigint", "numeric")
-    return value.type == column.type or (value.type.name in whole and column.type.name in whole)

@@ -11,7 +11,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.planner.name import short_name
 from sinkql.planner.table import length
 from sinkql.session.inputs import Inputs, table_file
-from sinkql.session.query import by_spark, now
+from sinkql.session.query import enough, now, rows_of
 from sinkql.session.result import Result
 
 if TYPE_CHECKING:
@@ -50,12 +50,16 @@ def insert(statement: ast.Insert, session: Session) -> Result:
 def _rows(planned: Inserted, session: Session, span: Span) -> list[list[Any]]:
     if planned.query is None:
         return _filled(planned.rows, session)
+    from sinkql.planner.assign import fitted
+
     (defaults,) = _filled((planned.defaults,), session)
+    inputs = Inputs(session, span, enough(planned.query))
+    columns = planned.target.columns
     found = []
-    for row in by_spark(planned.query, session, Inputs(session, span)):
+    for row in rows_of(planned.query, session, inputs):
         whole = list(defaults)
         for place, value in zip(planned.places, row, strict=False):
-            whole[place] = value
+            whole[place] = fitted(value, columns[place])
         found.append(whole)
     return found
 

@@ -46,9 +46,14 @@ def run(query: ast.Query, session: Session) -> Result:
     from sinkql.planner.query_once import plan_once  # sqlglot loads only where there is a query
 
     once = plan_once(query, session.catalog.plans, now())
-    inputs = Inputs(session, query.span, _enough(once))
-    rows = _plain(once, once.plain, inputs) if once.plain is not None else by_spark(once, session, inputs)
+    inputs = Inputs(session, query.span, enough(once))
+    rows = rows_of(once, session, inputs)
     return Result("SELECT", tuple(inputs.notices), once.names, tuple(row[: once.width] for row in rows))
+
+
+def rows_of(once: Once, session: Session, inputs: Inputs) -> list[Row]:
+    """Return a query's rows, with the columns that only order them; by Spark where it is not plain."""
+    return _plain(once, once.plain, inputs) if once.plain is not None else _by_spark(once, session, inputs)
 
 
 def preview(name: ast.Name, session: Session, limit: int) -> Result:
@@ -63,7 +68,7 @@ def now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
-def by_spark(once: Once, session: Session, inputs: Inputs) -> list[Row]:
+def _by_spark(once: Once, session: Session, inputs: Inputs) -> list[Row]:
     """Run a query in Spark over all rows of what it reads."""
     from sinkql.planner.query_sql import QuerySql
 
@@ -113,7 +118,7 @@ def _system_name(name: ast.Name, catalog: Catalog) -> bool:
 # --- plain queries -----------------------------------------------------------------------------------------------
 
 
-def _enough(once: Once) -> int | None:
+def enough(once: Once) -> int | None:
     """Return how many rows of the one relation are enough, where nothing stands between it and the LIMIT."""
     plain = once.plain
     if plain is None or plain.where is not None or plain.count or once.order or once.limit is None:

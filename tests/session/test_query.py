@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,10 @@ def test_no_engine_starts_for_plain_statements(session: Session) -> None:
     session.execute(
         "CREATE TABLE t (id int PRIMARY KEY, n numeric(10, 2) DEFAULT 1); INSERT INTO t VALUES (1, 2.5);"
         "SELECT id, n + 1 AS m FROM t WHERE n > 2 AND id IS NOT NULL ORDER BY n DESC; SELECT count(*) FROM t;"
+        "CREATE TABLE u (id bigint, n numeric(10, 1)); INSERT INTO u SELECT id, n + 1.25 FROM t ORDER BY n LIMIT 1;"
         "DELETE FROM t WHERE id IN (1, 2) OR n BETWEEN 0 AND 1; SELECT now(), 1 + 1;"
     )
+    assert rows(session, "SELECT * FROM u") == [(1, Decimal("3.8"))]
     assert session._spark is None
 
 
