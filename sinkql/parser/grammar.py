@@ -94,6 +94,15 @@ def keywords() -> frozenset[str]:
     return frozenset(terminal.name for terminal in _lark().terminals if terminal.pattern.value.isalpha())
 
 
+@cache
+def rules() -> dict[str, tuple[tuple[str, ...], ...]]:
+    """Return what each rule may be made of: the names of rules, in lower case, and of terminals, in upper case."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for rule in _lark().rules:
+        found.setdefault(str(rule.origin.name), []).append(tuple(symbol.name for symbol in rule.expansion))
+    return {name: tuple(expansions) for name, expansions in found.items()}
+
+
 def start() -> Automaton:
     """Return what stands before a statement."""
     return Automaton(_conf())

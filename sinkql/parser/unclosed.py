@@ -13,7 +13,7 @@ from sinkql.parser.lexical import Lexeme
 
 _CODES = {"STRING": "SQ1011", "QUOTED": "SQ1013"}
 _CAUSED = frozenset({"SQ1001", "SQ1002", "SQ1003", "SQ1005", "SQ1011", "SQ1013"})
-_SWALLOWED = re.compile(r"\n\s*\w|;\s*\n|\w+\W*[=(,]\s*\Z|;\s*\Z")
+_SWALLOWED = re.compile(r"\n[ \t]*+\w|;[ \t]*+\n")
 _WORD_BEFORE = re.compile(r"[\w./:-]+\Z")
 _BEGINNING = re.compile(r"[^\s,;)]+")
 
@@ -76,4 +76,6 @@ def _inside_out(lexeme: Lexeme, text: str, *, alone: bool) -> bool:
     after = text[lexeme.end : lexeme.end + 1]
     if after.isalnum() or after == "_":
         return True
-    return alone and _SWALLOWED.search(lexeme.text[1:-1]) is not None
+    inside = lexeme.text[1:-1].rstrip()
+    ends_open = len(inside) > 1 and inside.endswith(("=", "(", ",", ";"))
+    return alone and (ends_open or _SWALLOWED.search(inside) is not None)

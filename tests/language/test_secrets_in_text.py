@@ -104,3 +104,12 @@ def test_encoding_of_a_secret_stays_readable() -> None:
         mask("CREATE SECRET s AS decode('hunter22', 'base64');").text
         == "CREATE SECRET s AS decode('********', 'base64');"
     )
+
+
+def test_text_that_no_script_may_hold_is_masked_all_the_same() -> None:
+    assert mask("CREATE SECRET \"\ud800\" AS 'hunter22'").text == "CREATE SECRET \"\ud800\" AS '********'"
+
+
+@pytest.mark.parametrize("text", ["INSERT INTO t SELECT a FROM u WHERE b = 'c';", "SELCT a FROM t WHERE b = 'hunter';"])
+def test_statement_that_only_resembles_one_of_a_secret_stays_readable(text: str) -> None:
+    assert text == mask(text).text

@@ -1,0 +1,92 @@
+"""Every sentence of the grammar is a statement that prints as itself; every damaged script gets one coded error."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import HealthCheck, Phase, given, settings
+
+from golden.syntax import check_spans
+from language.damage import damaged
+from language.sentences import reached, sentences
+from sinkql import ast
+from sinkql.errors import SinkqlError, Span, render
+from sinkql.parser import parse
+from sinkql.printer import to_sql
+from sinkql.program import compile_text
+
+# sentences that say what has no meaning: a clause twice, four-part names, options of WITH, functions, numbers
+_MEANINGLESS = ("SQ1021", "SQ1022", "SQ1023", "SQ1024", "SQ1025", "SQ1026", "SQ1027", "SQ1028")
+_SAME_EACH_TIME = settings(
+    max_examples=3_000,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=(Phase.generate,),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+# for queries to be planned, and not only parsed
+_BEFORE = """CREATE SOURCE t (a int, b int, name text, at timestamp, j jsonb) FROM FILES (PATH = 'in') FORMAT JSON;
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'memory');
+"""
+
+
+def test_every_sentence_of_the_grammar_prints_as_itself() -> None:
+    outcomes: Counter[str] = Counter()
+    used: set[str] = set()
+
+    @_SAME_EACH_TIME
+    @given(sentences())
+    def check(sentence: tuple[str, frozenset[str]]) -> None:
+        text, rules = sentence
+        used.update(rules)
+        statements, error = _parsed(text)
+        assert error is None or error.code in _MEANINGLESS, render(error.within(path=None, text=text))
+        assert [(each,) for each in statements] == [parse(to_sql(each)) for each in statements]
+        check_spans(statements, text, Span(0, len(text)))
+        outcomes[error.code if error is not None else "right"] += 1
+
+    check()
+    assert outcomes.total() >= 3_000
+    assert outcomes["right"] > 0.8 * outcomes.total()
+    assert reached() == used
+
+
+def _parsed(text: str) -> tuple[tuple[ast.Statement, ...], SinkqlError | None]:
+    try:
+        return parse(text), None
+    except SinkqlError as error:
+        return (), error
+
+
+def test_a_damaged_script_is_right_or_gets_a_coded_error_within_its_text() -> None:
+    outcomes: Counter[str] = Counter()
+
+    @_SAME_EACH_TIME
+    @given(damaged())
+    def check(damage: str) -> None:
+        text = _BEFORE + damage
+        error = _compiled(text)
+        if error is None:
+            outcomes["right"] += 1
+            return
+        outcomes[error.code] += 1
+        assert error.code.startswith(("SQ1", "SQ2"))
+        assert error.span is not None, render(error)
+        assert len(_BEFORE) <= error.span.start <= error.span.end <= len(text), (error.span, text)
+        assert error.code in render(error)
+
+    check()
+    assert outcomes.total() >= 3_000
+    assert outcomes["right"] < 0.5 * outcomes.total()
+    assert len(outcomes) > 50
+
+
+def _compiled(text: str) -> SinkqlError | None:
+    try:
+        compile_text(text)
+    except SinkqlError as error:
+        return error
+    return None
