@@ -16,10 +16,12 @@ _DEPTH = 14
 _SHORT = 0.9
 
 _EXPRESSIONS = ("1", "a + 1", "(a)", "f(a, 'x')", "CASE WHEN a THEN b END", "'x'", "a.b::text", "NOT a", "-1")
+# PARTITION BY takes an expression in options of Kafka, which nothing but its name tells
+_OPTIONS = tuple(sorted(words.OPTION_NAMES - {"PARTITION BY"}))
 _TEXTS: dict[str, tuple[str, ...]] = {
     "NAME": ("a", "orders", "_x$1", "größe", "x2", "T", '"Quoted name"', '"select"', '"a""b"'),
-    "LABEL": tuple(sorted(words.OPTION_NAMES)),
-    "OPTION_NAME": tuple(sorted(words.OPTION_NAMES)),
+    "LABEL": _OPTIONS,
+    "OPTION_NAME": _OPTIONS,
     "KIND": tuple(sorted(words.CONNECTION_KINDS)),
     "STRING": ("'x'", "'it''s; --'", "E'\\n'", "$$d$$", "'10s'", "'a'\n'b'"),
     "NUMBER": ("0", "1", "10", "1.5", ".5", "1e3"),
@@ -35,7 +37,12 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "EXPRESSION": _EXPRESSIONS,
     "EXPRESSIONS": (*_EXPRESSIONS, "a, b", "1, f(a, b)"),
     "TYPE_WORD": ("varying", "precision", "list"),
+    "HEX": ("X'00ff'",),
     "CSV_WITH": ("WITH",),
+    "KEY_STRATEGY": ("KEY STRATEGY",),
+    "VALUE_STRATEGY": ("VALUE STRATEGY",),
+    "DOC_ON": ("DOC ON TYPE", "KEY DOC ON COLUMN", "VALUE DOC ON TYPE"),
+    "PARTITION_BY": ("PARTITION BY",),
 }
 """What the terminals that no keyword and no sign are may be written as."""
 

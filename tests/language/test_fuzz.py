@@ -27,6 +27,8 @@ _SAME_EACH_TIME = settings(
 )
 
 
+# a script that leaves a transaction open: no word of it is wrong
+_AT_THE_END = "SQ2655"
 # for queries to be planned, and not only parsed
 _BEFORE = """CREATE SOURCE t (a int, b int, name text, at timestamp, j jsonb) FROM FILES (PATH = 'in') FORMAT JSON;
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'memory');
@@ -74,8 +76,9 @@ def test_a_damaged_script_is_right_or_gets_a_coded_error_within_its_text() -> No
             return
         outcomes[error.code] += 1
         assert error.code.startswith(("SQ1", "SQ2"))
-        assert error.span is not None, render(error)
-        assert len(_BEFORE) <= error.span.start <= error.span.end <= len(text), (error.span, text)
+        if error.code != _AT_THE_END:
+            assert error.span is not None, render(error)
+            assert len(_BEFORE) <= error.span.start <= error.span.end <= len(text), (error.span, text)
         assert error.code in render(error)
 
     check()
