@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
+from language.statements_other import statements
+from sinkql import ast
 from sinkql.cli.command import run as run_command
 from sinkql.errors import SinkqlError
 from sinkql.parser import complete, parse
+from sinkql.printer import to_sql
 from sinkql.program import compile_text
 from sinkql.session import Session
 
@@ -80,6 +84,26 @@ def test_nesting_is_refused_by_whoever_runs_it(tmp_path: Path) -> None:
         for expression in (NESTED["not"], NESTED["casts"], NESTED["allowed subqueries"], NESTED["arrays"]):
             coded(session.execute, f"SELECT ({expression}) FROM mz_sinks")
         assert session.execute("SELECT name FROM mz_sinks")[0].rows == ()
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """Give a catalog of some items; its query makes the planner set Python's limit on calls before hypothesis looks."""
+    with Session(tmp_path_factory.mktemp("catalog") / "catalog.db") as session:
+        session.execute(VIEW.format("1 AS one") + "CREATE TABLE a (a int); INSERT INTO a VALUES (1);")
+        yield session
+
+
+@settings(max_examples=200, deadline=None)
+@given(statements)
+def test_any_statement_compiles_or_gets_a_coded_error(catalog: Session, statement: ast.Statement) -> None:
+    coded(compile_text, to_sql(statement))
+
+
+@settings(max_examples=100, deadline=None)
+@given(statements.filter(lambda each: not isinstance(each, ast.CreateConnection | ast.CreateSink)))
+def test_any_statement_runs_or_gets_a_coded_error(catalog: Session, statement: ast.Statement) -> None:
+    coded(catalog.execute, to_sql(statement))
 
 
 @pytest.mark.parametrize("name", LISTS)
