@@ -22,6 +22,7 @@ from sinkql.planner.name import short_name
 from sinkql.planner.scope import Scope
 from sinkql.planner.statement import item_name, kind_of
 from sinkql.printer import to_sql
+from sinkql.session.follow import following
 from sinkql.session.result import Result
 from sinkql.session.world import CatalogWorld
 
@@ -63,9 +64,15 @@ def _undo(facts: Mapping[str, Any], catalog: Catalog) -> None:
 def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
     """Put the statement in the place of an item of its name and kind, whose id and users stay."""
     others = catalog.plans.copy()
-    others.remove(stored.name)
+    if stored.name not in catalog.broken:
+        others.remove(stored.name)
     planned = plan(statement, stored.facts, others, catalog.registry)  # its errors point into the user's text
-    catalog.update({stored.name: (qualify(statement, catalog.plans), stored.facts)})
+    changes = {stored.name: (qualify(statement, catalog.plans), stored.facts)}
+    if stored.name not in catalog.broken:
+        after = catalog.plans.copy()
+        after.update(changes)
+        changes |= following(catalog.plans, after, _name_span(statement))
+    catalog.update(changes)
     return _made(statement, planned)
 
 

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "SQ2655": "the end of a script: tests/session/test_transaction.py",
     "SQ2951": "a table of the catalog: tests/iceberg/test_table.py",
     "SQ2952": "a table of the catalog: tests/iceberg/test_table.py",
+    "SQ2985": "a sink that has a table: tests/session/test_rename.py",
 }
 
 

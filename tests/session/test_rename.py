@@ -7,7 +7,7 @@ import pytest
 import sinkql
 from sinkql.session import Session
 
-from .script import COUNTER, PIPELINE
+from .script import COUNTER, PIPELINE, fails
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,19 @@ def test_comments_and_owners_follow_their_items(session: Session) -> None:
     assert session.execute(query)[0].rows == ((None, "counts"), (1, "one"))
     session.execute("DROP SOURCE m;")
     assert session.execute(query)[0].rows == ()
+
+
+def test_sink_goes_on_with_a_new_query_of_its_view(session: Session) -> None:
+    session.execute(PIPELINE + "CREATE MATERIALIZED VIEW v AS SELECT counter FROM n; ")
+    session.execute(
+        "CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABLE = 'b') ENVELOPE NONE"
+        " WITH (COMMIT INTERVAL = '2s');"
+    )
+    (before,) = session.jobs(["s"])
+    session.execute("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT counter FROM n WHERE counter > 3;")
+    (after,) = Session().jobs(["s"])
+    assert before.plan != after.plan
+    assert after.follows == (before.plan,)
+    error = fails(session, "CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT counter, 1 AS one FROM n;")
+    assert (error.code, error.message) == ("SQ2985", 'sink "s" cannot follow another query yet')
+    assert Session().jobs(["s"]) == [after]
