@@ -6,5 +6,5 @@
 * `shell`: one after the other, with variables and timing.
 * `command` (with `catalog_command`, `describe`, `help`): what backslash commands do.
 * `background` (with `notice`): the process that runs the sinks, and what it says.
-* `screen` (with `table`, `setting`): results and errors → the terminal, a file, the pager.
+* `screen` (with `table`, `setting`, `busy`): results and errors → the terminal, a file, the pager.
 """

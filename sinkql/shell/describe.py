@@ -53,7 +53,8 @@ def listing(session: Session, command: str, pattern: str | None) -> Table:
         table = _connectors(session)
     else:
         (result,) = session.execute(f"{_LISTINGS[command]} ORDER BY 1")
-        table = result.columns, result.rows
+        # a connection has no cluster: that is nothing, not something unknown
+        table = result.columns, tuple(tuple("" if value is None else value for value in row) for row in result.rows)
     if pattern is None:
         return table
     columns, rows = table

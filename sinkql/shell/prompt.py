@@ -112,7 +112,10 @@ def _bindings() -> KeyBindings:
 
     @bindings.add("enter", filter=menu)
     def _take(event: KeyPressEvent) -> None:
-        event.current_buffer.complete_state = None
+        buffer = event.current_buffer
+        buffer.complete_state = None
+        if buffer.document.text_before_cursor.endswith("= "):
+            buffer.start_completion()  # the values of the option that was taken
 
     @bindings.add("c-j")
     @bindings.add("escape", "enter")

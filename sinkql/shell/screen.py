@@ -7,7 +7,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,6 +19,7 @@ from rich.text import Text
 from sinkql.errors import Notice, SinkqlError, line_and_column, render
 from sinkql.parser.mark import MarkKind, marks
 from sinkql.shell import table
+from sinkql.shell.busy import clock
 from sinkql.shell.keys import lent_terminal
 from sinkql.shell.setting import Settings
 
@@ -41,6 +43,15 @@ class Screen:
         """Print a line that is no result."""
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Show a clock while something takes its time, to a person."""
+        if not self.interactive:
+            yield
+            return
+        with clock(lambda text: print(text, end="", file=sys.stderr, flush=True), "running …"):
+            yield
 
     def heading(self, text: str) -> None:
         """Print a line that says what follows."""

@@ -93,7 +93,9 @@ class Shell:
                 error.span = error.span.shifted(span.start)
             raise
         try:
-            for result in self.session.stream(new.text):
+            with self.screen.busy():
+                results = self.session.execute(new.text)
+            for result in results:
                 self._show(result, text, path)
         except SinkqlError as error:
             if error.span is not None and error.text == mask(new.text).text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,18 @@ CREATE SINK daily_sink FROM daily
 """
 
 
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a catalog of the items, to be copied."""
+    folder = tmp_path_factory.mktemp("prepared")
+    (folder / "orders").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with Session() as session:
+            session.execute(ITEMS)
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -33,11 +46,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def session(folder: Path) -> Iterator[Session]:
+def session(folder: Path, prepared: Path) -> Iterator[Session]:
     """Open a catalog with the items."""
-    (folder / "orders").mkdir()
+    shutil.copytree(prepared, folder, dirs_exist_ok=True)
     with Session() as session:
-        session.execute(ITEMS)
         yield session
 
 
