@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -86,7 +87,18 @@ class Planner:
             place = first if isinstance(first, exp.Expr) else node
             clause = _WORDS.get(name) or name.rstrip("_").upper().replace("_", " ")
             code, message = _CLAUSES.get(name, ("SQ2933", f"the clause {clause} is not supported yet"))
-            raise self._not_yet(code, message, place)
+            span = self._from_keyword(clause.split()[0], self.syntax.span(place))
+            hint = f"Leave out {clause}." if code == "SQ2933" else _HINTS.get(code)
+            raise SinkqlError(code, message, span, hint=hint)
+
+    def _from_keyword(self, word: str, span: Span) -> Span:
+        """Return a clause's span from its keyword on: its parts begin behind it."""
+        text, start = self.syntax.text, span.start - self.syntax.offset
+        found = [each.start() for each in re.finditer(rf"\b{word}\b", text, re.IGNORECASE) if each.start() >= start]
+        if found and found[0] < span.end - self.syntax.offset:
+            return Span(self.syntax.offset + found[0], span.end)
+        before = [each.start() for each in re.finditer(rf"\b{word}\b", text[:start], re.IGNORECASE)]
+        return Span(self.syntax.offset + before[-1], span.end) if before else span
 
     def _not_yet(self, code: str, message: str, node: Any) -> SinkqlError:
         return SinkqlError(code, message, self.syntax.span(node), hint=_HINTS.get(code))
@@ -198,7 +210,7 @@ _CLAUSES = {
     "limit": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
     "offset": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
 }
-_WORDS = {"locks": "FOR UPDATE", "sample": "TABLESAMPLE"}
+_WORDS = {"windows": "WINDOW", "locks": "FOR UPDATE", "sample": "TABLESAMPLE"}
 _HINTS = {
     "SQ2921": "Select from one relation; put the rows of several together with UNION ALL.",
     "SQ2923": "Leave it out: a view's rows have no order.",

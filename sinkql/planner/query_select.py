@@ -52,7 +52,10 @@ def plan_select(syntax: Syntax, select: Any, relation: logical.Relation, scope: 
         return relation
     if distinct.args.get("on") is not None:
         hint = "Aggregate with GROUP BY instead."
-        raise SinkqlError("SQ2929", "DISTINCT ON is not supported yet", syntax.span(distinct), hint=hint)
+        span = syntax.span(distinct)
+        start = syntax.text.upper().rfind("ON", 0, span.start - syntax.offset)
+        place = Span(syntax.offset + start, span.end) if start >= 0 else span
+        raise SinkqlError("SQ2929", "DISTINCT ON is not supported yet", place, hint=hint)
     return query_relation.distinct(relation, syntax.span(select))
 
 
