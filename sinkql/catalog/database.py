@@ -23,7 +23,7 @@ from sinkql.errors import SinkqlError
 APPLICATION_ID = 0x53514C31  # "SQL1": what file(1) and we ourselves know the file by
 VERSION = 2
 BUSY_SECONDS = 30.0
-_HEAD = b"SQLite format 3\0"
+_SMALLEST = 512  # bytes: one page of a database
 _UNWRITABLE = ("unable to open", "readonly database", "disk I/O", "disk is full")
 
 CreateViews = Callable[[Connection], None]
@@ -230,9 +230,8 @@ def _use_wal(engine: Engine) -> None:
 
 def check_ours(plain: sqlite3.Connection, path: Path) -> None:
     """Refuse a file of another program (SQ4101), and one that others may use (SQ4114)."""
-    with path.open("rb") as file:
-        head = file.read(len(_HEAD))
-    if head and head != _HEAD:  # of which SQLite would take a short one for an empty file
+    # The file is not opened here: closing it would end the locks that other connections of this process hold.
+    if 0 < path.stat().st_size < _SMALLEST:  # which SQLite may take for an empty file
         raise _foreign(path)
     (ours,) = plain.execute("PRAGMA application_id").fetchone()
     (count,) = plain.execute("SELECT count(*) FROM sqlite_master").fetchone()

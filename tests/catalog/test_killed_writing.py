@@ -106,7 +106,7 @@ def _killed(case: Case, folder: Path) -> Iterator[Path]:
     """Kill the case at each of its writes; yield the catalog files it leaves."""
     log = folder / "log"
     assert case.run(folder / "whole", ["-o", str(log)]) == 0
-    calls = Counter(re.findall(r"^\d* ?(\w+)\(", log.read_text(), re.MULTILINE))
+    calls = Counter(re.findall(r"^\d* *(\w+)\(", log.read_text(), re.MULTILINE))
     moments = [(call, number) for call, count in sorted(calls.items()) for number in range(1, count + 1)]
     assert len(moments) > 5
     for call, number in moments[:: 1 + len(moments) // _MOST]:
