@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,11 +19,10 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from sinkql.errors import SinkqlError
+from sinkql.runtime.java import check_java
 from sinkql.runtime.source import SplitSource
 
-_JAVA = 17
 _SILENT = logging.CRITICAL + 1
-_JAVA_HINT = "Install a Java 17 runtime, such as Debian's openjdk-17-jre-headless, or point JAVA_HOME to one."
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
 _LOG4J = """\
@@ -97,27 +94,6 @@ def stop(session: SparkSession) -> None:
         process.wait(timeout=30)
     SparkContext._gateway = None
     SparkContext._jvm = None
-
-
-def check_java() -> None:
-    """Raise SQ4001 or SQ4002 unless a Java that Spark runs on is there."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None:
-        raise SinkqlError("SQ4001", "Spark needs Java, and there is none", hint=_JAVA_HINT)
-    try:
-        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
-    except (OSError, subprocess.SubprocessError) as error:
-        raise SinkqlError(
-            "SQ4001",
-            "Spark needs Java, and the one that is named does not run",
-            detail=f"{java}: {error}",
-            hint=_JAVA_HINT,
-        ) from error
-    found = re.search(r'version "(?:1\.)?(\d+)', shown)
-    if found is None or int(found[1]) < _JAVA:
-        version = found[1] if found else shown.strip()
-        raise SinkqlError("SQ4002", f"Spark needs Java {_JAVA} or newer, found {version}", detail=java, hint=_JAVA_HINT)
 
 
 def _defaults(settings: Settings) -> dict[str, str]:

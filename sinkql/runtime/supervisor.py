@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime import spark
 from sinkql.runtime.application import Wanted, run_here
 from sinkql.runtime.child import Child, settings
 from sinkql.runtime.cluster import SinkOutcome
+from sinkql.runtime.java import check_java
 from sinkql.runtime.progress import SinkElsewhere, SinkStopped
 from sinkql.runtime.roster import Work
 
@@ -30,7 +30,7 @@ def run(wanted: Wanted) -> list[SinkOutcome]:
     the process at once. A process holds one Spark application: the others get processes of their own, forked here.
     Raises SinkqlError SQ4001, SQ4002 without a fit Java.
     """
-    spark.check_java()
+    check_java()
     works = wanted.roster.now()
     first, *others = _by_cluster(works).items()
     stopping = threading.Event()
@@ -51,7 +51,7 @@ def up(wanted: Wanted) -> list[SinkOutcome]:
     Signals are as for `run`. Each cluster has a process of its own; one that dies, or whose settings change, is started
     again. With `once`, what is in the roster now is run, and the end is when all of it has ended.
     """
-    spark.check_java()
+    check_java()
     fleet = _Fleet(replace(wanted, stay=not wanted.once))
     stopping = threading.Event()
     with _signals(stopping, fleet.children):

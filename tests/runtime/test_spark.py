@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.spark import Settings, buckets, check_java
+from sinkql.runtime.java import check_java
+from sinkql.runtime.spark import Settings, buckets
 
 
 def _java(folder: Path, body: str) -> None:

@@ -1,0 +1,208 @@
+"""A machine → what SinkQL needs of it, one check after the other, each that fails with its fix. Starts no Spark."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from packaging.requirements import Requirement
+
+from sinkql.catalog.store import Catalog
+from sinkql.catalog.verify import problems
+from sinkql.connector.registry import discover
+from sinkql.errors import SinkqlError
+from sinkql.runtime.java import check_java, modules
+
+State = Literal["ok", "warning", "wrong"]
+
+_GIB = 1 << 30
+_MEMORY = 3 * _GIB  # Spark's 2 GiB, and Python's workers
+_DISK = 2 * _GIB
+_FILES = 1024
+_VECTOR = "jdk.incubator.vector"  # Spark 4 names it when it starts Java
+_CLOUDED = {
+    "SPARK_HOME": "Spark of another version may be started.",
+    "SPARK_CONF_DIR": "settings of another Spark may be read.",
+    "PYSPARK_PYTHON": "Spark's workers may run in another Python.",
+    "JAVA_TOOL_OPTIONS": "every Java is started with these options.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Hold one check: what was looked at, what was found, and where it is not ok how to mend it."""
+
+    name: str
+    state: State
+    found: str
+    fix: str | None = None
+
+
+def checks(catalog: Path) -> Iterator[Check]:
+    """Yield all checks of this machine, and of the catalog file if it is there."""
+    yield _python()
+    yield from _packages()
+    yield from _extras()
+    yield from _java()
+    yield from _surroundings()
+    yield _memory()
+    yield from _folders(catalog)
+    yield _open_files()
+    yield _loopback()
+    yield _host()
+    yield from _catalog(catalog)
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info >= (3, 11):  # noqa: UP036 pip lets a Python be changed below a venv
+        return Check("Python", "ok", version)
+    return Check("Python", "wrong", version, "Make a virtual environment with Python 3.11 or newer.")
+
+
+def _packages() -> Iterator[Check]:
+    """Check that each package is there in a version that will do."""
+    for requirement in map(Requirement, metadata.requires("sinkql") or ()):
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        fix = f"Run pip install '{requirement.name}{requirement.specifier}'."
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            yield Check(requirement.name, "wrong", "not installed", fix)
+            continue
+        fits = requirement.specifier.contains(version, prereleases=True)
+        found = version if fits else f"{version}, needs {requirement.specifier}"
+        yield Check(requirement.name, "ok" if fits else "wrong", found, None if fits else fix)
+
+
+def _extras() -> Iterator[Check]:
+    """Tell what is needed only by some: that it is not there is no fault."""
+    for extra, package, use in _OPTIONAL:
+        try:
+            yield Check(f"{package} (optional)", "ok", metadata.version(package))
+        except metadata.PackageNotFoundError:
+            fix = f"For {use}, run pip install 'sinkql[{extra}]'."
+            yield Check(f"{package} (optional)", "ok", "not installed", fix)
+
+
+_OPTIONAL = (
+    ("keyring", "keyring", "secrets in the system's keyring"),
+    ("vault", "hvac", "secrets in a vault server"),
+    ("aws", "boto3", "secrets in AWS Secrets Manager"),
+)
+
+
+def _java() -> Iterator[Check]:
+    try:
+        java = check_java()
+    except SinkqlError as error:
+        yield Check("Java", "wrong", f"{error.message}{f' ({error.detail})' if error.detail else ''}", error.hint)
+        return
+    there = modules(java)
+    if there and _VECTOR not in there:
+        fix = "Use a whole JDK, or a distribution's headless JRE, of Java 17."
+        yield Check("Java", "wrong", f"{java} has no module {_VECTOR}", fix)
+        return
+    yield Check("Java", "ok", java)
+
+
+def _surroundings() -> Iterator[Check]:
+    for name, danger in _CLOUDED.items():
+        value = os.environ.get(name)
+        if value and not (name == "PYSPARK_PYTHON" and value == sys.executable):
+            yield Check(name, "warning", f"it is set to {value}: {danger}", f"Run unset {name}.")
+
+
+def _memory() -> Check:
+    available = _available_memory()
+    if available is None:
+        return Check("memory", "ok", "not known")
+    found = f"{available / _GIB:.1f} GiB free"
+    if available >= _MEMORY:
+        return Check("memory", "ok", found)
+    fix = "Free some, or make a cluster with less: CREATE CLUSTER c (SIZE = 'local[1]', MEMORY = '1g')."
+    return Check("memory", "warning", f"{found}, a Spark application takes about 3", fix)
+
+
+def _available_memory() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
+    return int(found) * 1024 if found is not None else None
+
+
+def _folders(catalog: Path) -> Iterator[Check]:
+    yield _folder("catalog folder", _existing(catalog.parent), "Name another place with --catalog.")
+    yield _folder("temporary folder", Path(tempfile.gettempdir()), "Name another place with TMPDIR.")
+
+
+def _existing(folder: Path) -> Path:
+    while not folder.exists():
+        folder = folder.parent
+    return folder
+
+
+def _folder(name: str, folder: Path, fix: str) -> Check:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        return Check(name, "wrong", f"{folder} cannot be written: {error.strerror}", fix)
+    free = shutil.disk_usage(folder).free
+    found = f"{folder}, {free / _GIB:.1f} GiB free"
+    return Check(name, "ok", found) if free >= _DISK else Check(name, "warning", found, f"Free some space. {fix}")
+
+
+def _open_files() -> Check:
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = "no limit" if limit == resource.RLIM_INFINITY else str(limit)
+    if limit == resource.RLIM_INFINITY or limit >= _FILES:
+        return Check("open files", "ok", found)
+    return Check("open files", "warning", found, f"Run ulimit -n {_FILES if most < 0 else min(_FILES, most)}.")
+
+
+def _loopback() -> Check:
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            with socket.create_connection(server.getsockname(), timeout=5):
+                return Check("loopback", "ok", "127.0.0.1 takes connections")
+    except OSError as error:
+        fix = "Spark and Python talk over 127.0.0.1: let a firewall or sandbox allow that."
+        return Check("loopback", "wrong", f"127.0.0.1 takes no connections: {error}", fix)
+
+
+def _host() -> Check:
+    name = socket.gethostname()
+    try:
+        return Check("host name", "ok", f"{name} is {socket.gethostbyname(name)}")
+    except OSError:
+        fix = f"Put 127.0.0.1 {name} into /etc/hosts, or run export SPARK_LOCAL_IP=127.0.0.1."
+        return Check("host name", "warning", f"{name} has no address", fix)
+
+
+def _catalog(path: Path) -> Iterator[Check]:
+    if not path.exists():
+        yield Check("catalog", "ok", f"{path} is not there yet; the first statement makes it")
+        return
+    try:
+        found = list(problems(Catalog(path, discover())))
+    except SinkqlError as error:
+        yield Check("catalog", "wrong", error.message, error.hint)
+        return
+    for problem in found:
+        what = f"{problem.item}: {problem.message}" if problem.item else problem.message
+        yield Check("catalog", "wrong", what, problem.hint)
+    if not found:
+        yield Check("catalog", "ok", str(path))

@@ -1,0 +1,73 @@
+"""Every statement of the dialect, run against a small catalog → the page that says what SinkQL does with it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from sinkql.errors import SinkqlError
+from sinkql.session import Session
+
+_FORMS = Path(__file__).with_name("forms.sql")
+_SECTION = "--# "
+_BASE = """
+CREATE SECRET s AS 'x';
+CREATE CONNECTION aws TO AWS (ACCESS KEY ID = SECRET s, SECRET ACCESS KEY = SECRET s, REGION = 'us-east-1');
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE CLUSTER c (SIZE = 'local[2]');
+CREATE SCHEMA sc;
+CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
+CREATE TABLE t (id bigint PRIMARY KEY, name text);
+CREATE VIEW v AS SELECT counter FROM n;
+CREATE MATERIALIZED VIEW m AS SELECT counter FROM n;
+CREATE SINK k FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'x', TABLE = 'k')
+  ENVELOPE NONE WITH (COMMIT INTERVAL = '10s');
+"""
+_HEAD = """# Statements
+
+What SinkQL does with each statement of the dialect. The examples run, in the order of this page and each by itself, in
+a catalog with a secret `s`, the connections `aws` and `lake`, a cluster `c`, a schema `sc`, a source `n (counter)`, a
+table `t (id, name)`, a view `v`, a materialized view `m` and a sink `k`. A test writes this page.
+"""
+
+
+def page(folder: Path) -> str:
+    """Return the page; `folder` is empty, and takes the catalogs."""
+    base = folder / "base"
+    base.mkdir()
+    with Session(base / "catalog.db") as session:
+        session.execute(_BASE)
+    lines = [_HEAD.strip()]
+    for number, (section, statements) in enumerate(_sections()):
+        lines += ["", f"## {section}", "", "| statement | what happens |", "|---|---|"]
+        for place, statement in enumerate(statements):
+            copy = folder / f"{number}-{place}"
+            shutil.copytree(base, copy)
+            lines.append(f"| {_code(statement)} | {_outcome(statement, copy / 'catalog.db')} |")
+            shutil.rmtree(copy)
+    return "\n".join(lines) + "\n"
+
+
+def _sections() -> Iterator[tuple[str, list[str]]]:
+    for text in _FORMS.read_text().split(_SECTION)[1:]:
+        title, _, body = text.partition("\n")
+        yield title, body.splitlines()
+
+
+def _outcome(text: str, catalog: Path) -> str:
+    with Session(catalog) as session:
+        try:
+            session.execute(text)
+        except SinkqlError as error:
+            hint = f" {error.hint}" if error.hint else ""
+            return f"{error.code}: {_escaped(error.message)}.{_escaped(hint)}"
+    return "done"
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('|', chr(92) + '|')}`"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
