@@ -52,7 +52,10 @@ def apply(context: click.Context, paths: tuple[Path, ...], keep: bool, yes: bool
     """
     session, output = open_session(context)
     saved = _saved(paths)
-    deployment = session.load_plan(saved) if saved is not None else _planned(session, output, paths, keep=keep)
+    from sinkql.session.deploy.apply import apply as apply_steps
+    from sinkql.session.deploy.saved import decode
+
+    deployment = decode(saved, session) if saved is not None else _planned(session, output, paths, keep=keep)
     _print(deployment, output)
     if not deployment.steps:
         return 0
@@ -60,16 +63,19 @@ def apply(context: click.Context, paths: tuple[Path, ...], keep: bool, yes: bool
         if not sys.stdin.isatty():
             raise click.UsageError("nobody is there to ask: apply a saved plan, or say --yes")
         click.confirm("Apply?", abort=True, err=True)
-    session.apply(deployment, tell=lambda step: output.note(f"done: {step.action} {_title(step.kind, step.name)}"))
+    apply_steps(deployment, session)
+    output.note("applied")
     if any(step.kind == "SINK" and step.action in ("create", "replace") for step in deployment.steps):
-        output.note("run the sinks with sinkql up")
+        output.note("sinkql up runs the sinks")
     return 0
 
 
 def _planned(session: Session, output: Output, paths: tuple[Path, ...], *, keep: bool) -> Deployment:
+    from sinkql.session.deploy.deployment import plan_deployment
     from sinkql.session.deploy.wanted import Script, scripts
 
-    deployment = session.plan([Script(str(path), read_script(path)) for path in scripts(paths)], keep=keep)
+    texts = [Script(str(path), read_script(path)) for path in scripts(paths)]
+    deployment = plan_deployment(texts, session, keep=keep)
     for notice in deployment.notices:
         output.notice(notice)
     return deployment

@@ -8,12 +8,26 @@ from sinkql import ast
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.planner.name import DATABASE, SCHEMA
 
+FIXED = {
+    "client_encoding": ("UTF8", "utf-8", "unicode"),
+    "datestyle": ("ISO, MDY", "iso"),
+    "intervalstyle": ("postgres",),
+    "server_encoding": ("UTF8",),
+    "server_version": ("9.5.0",),
+    "standard_conforming_strings": ("on", "true"),
+    "timezone": ("UTC", "etc/utc", "gmt", "zulu"),
+    "transaction_isolation": ("strict serializable", "serializable"),
+}
+"""Settings that clients of Postgres set, and SinkQL has one value for: that, then what may be written for it."""
+
 DEFAULTS = {
+    "application_name": "",
     "cluster": "quickstart",
     "database": DATABASE,
     "enable_default_connection_validation": "true",
     "enable_iceberg_sink": "true",
     "search_path": SCHEMA,
+    **{name: values[0] for name, values in FIXED.items()},
 }
 """Every setting and its value where nothing was set; true and false make a setting boolean."""
 
@@ -32,6 +46,8 @@ def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str
     if statement.value is None:
         return name, DEFAULTS[name]
     value = _list(statement.value) if name == "search_path" else _text(statement.value)
+    if name in FIXED:
+        return name, _fixed(name, value, statement.value)
     boolean = DEFAULTS[name] in ("true", "false")
     if boolean:
         value = {"on": "true", "off": "false"}.get((value or "").lower(), (value or "").lower())
@@ -48,10 +64,20 @@ def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str
     return name, value
 
 
+def _fixed(name: str, value: str | None, written: ast.Value) -> str:
+    """Return the one value of a setting; SQ2636 if another is wanted."""
+    only, *others = FIXED[name]
+    if value is None or value.lower() not in (only.lower(), *others):
+        hint = "Leave it out; convert times in the query, with AT TIME ZONE." if name == "timezone" else "Leave it out."
+        raise SinkqlError("SQ2636", f'setting "{name}" is always {only}', written.span, hint=hint)
+    return only
+
+
 def unknown_setting(name: str, span: Span | None) -> SinkqlError:
     """Return the error for a setting that does not exist."""
     near = nearest(name, tuple(DEFAULTS), cutoff=0.7)
-    hint = f"Did you mean {near}?" if near else f"The settings are {', '.join(DEFAULTS)}."
+    settable = (each for each in DEFAULTS if each not in FIXED)
+    hint = f"Did you mean {near}?" if near else f"The settings are {', '.join(settable)}."
     return SinkqlError("SQ2630", f'there is no setting "{name}"', span, hint=hint)
 
 

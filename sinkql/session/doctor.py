@@ -175,9 +175,11 @@ def _open_files() -> Check:
 
 def _loopback() -> Check:
     try:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            with socket.create_connection(server.getsockname(), timeout=5):
-                return Check("loopback", "ok", "127.0.0.1 takes connections")
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=5),
+        ):
+            return Check("loopback", "ok", "127.0.0.1 takes connections")
     except OSError as error:
         fix = "Spark and Python talk over 127.0.0.1: let a firewall or sandbox allow that."
         return Check("loopback", "wrong", f"127.0.0.1 takes no connections: {error}", fix)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sinkql import ast, logical, physical
-from sinkql.catalog.memory import MemoryCatalog
+from sinkql import ast, physical
 from sinkql.catalog.store import Broken, Catalog, ChangedError
 from sinkql.codegen import lower
 from sinkql.connector.registry import Registry, discover
@@ -23,11 +22,6 @@ from sinkql.session import change, naming, running
 from sinkql.session import drop as dropping
 from sinkql.session.alter import alter, validate
 from sinkql.session.create import create
-from sinkql.session.deploy.apply import apply
-from sinkql.session.deploy.deployment import Deployment, plan_deployment
-from sinkql.session.deploy.saved import decode
-from sinkql.session.deploy.step import Step
-from sinkql.session.deploy.wanted import Script
 from sinkql.session.explain import explain
 from sinkql.session.query import preview, select
 from sinkql.session.result import Result
@@ -199,29 +193,6 @@ class Session:
                 | ast.CreateIndex()
             ):
                 return create(statement, self.catalog)
-
-    def plan(self, scripts: Sequence[Script], *, keep: bool = False) -> Deployment:
-        """Return the steps that make the catalog as the scripts have it; with `keep`, what they do not name stays."""
-        return plan_deployment(scripts, self.catalog, keep=keep, count=self._count_rows)
-
-    def load_plan(self, data: bytes) -> Deployment:
-        """Return a plan that `saved.encode` wrote; SQ5209 if the catalog has moved since."""
-        return decode(data, self.catalog, count=self._count_rows)
-
-    def apply(self, deployment: Deployment, *, tell: Callable[[Step], None] = lambda step: None) -> None:
-        """Do a plan's steps, and call `tell` after each; SQ5209 if the catalog has moved since."""
-        apply(deployment, self.catalog, self.run_statement, tell=tell)
-
-    def _count_rows(self, name: str, catalog: MemoryCatalog) -> int | None:
-        """Return how many rows a sink's table has; None where there is none, or it cannot be asked."""
-        if not isinstance(catalog.item(name), logical.Sink):
-            return None
-        job = lower(name, catalog)
-        count = self.catalog.registry.sinks[job.write.connector].count_rows
-        try:
-            return count(job.write, self.context(job)) if count is not None else None
-        except SinkqlError:
-            return None  # the plan says less, and is right all the same
 
     def _alter_system(self, statement: ast.AlterSystem) -> Result:
         for name, value in plan_settings(statement):

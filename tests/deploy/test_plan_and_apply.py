@@ -7,8 +7,9 @@ import pytest
 from sinkql import ast
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
-from sinkql.session.deploy.deployment import Deployment
-from sinkql.session.deploy.saved import encode
+from sinkql.session.deploy.apply import apply
+from sinkql.session.deploy.deployment import Deployment, plan_deployment
+from sinkql.session.deploy.saved import decode, encode
 from sinkql.session.deploy.wanted import Script
 
 _BASE = """
@@ -21,7 +22,7 @@ CREATE SINK k FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABL
 
 
 def _plan(session: Session, text: str, *, keep: bool = False) -> Deployment:
-    return session.plan([Script("pipeline.sql", text)], keep=keep)
+    return plan_deployment([Script("pipeline.sql", text)], session, keep=keep)
 
 
 def _steps(deployment: Deployment) -> list[tuple[str, str, str]]:
@@ -33,7 +34,7 @@ def _changed(session: Session, old: str, new: str) -> list[tuple[str, str, str]]
     session.execute(_BASE)
     assert old in _BASE
     deployment = _plan(session, _BASE.replace(old, new))
-    session.apply(deployment)
+    apply(deployment, session)
     assert _plan(session, _BASE.replace(old, new)).steps == ()
     return _steps(deployment)
 
@@ -47,16 +48,16 @@ def test_everything_is_created_in_an_empty_catalog(session: Session) -> None:
         ("create", "SINK", "k"),
     ]
     assert deployment.steps[-1].effect == 're-reads source "n" from the start, into table "a.t"'
-    session.apply(deployment)
+    apply(deployment, session)
     assert _plan(session, _BASE).steps == ()
 
 
 def test_scripts_may_stand_in_any_order(session: Session) -> None:
     statements = [each + ";" for each in _BASE.strip().split(";") if each]
     scripts = [Script(f"{number}.sql", text) for number, text in enumerate(reversed(statements))]
-    deployment = session.plan(scripts)
-    session.apply(deployment)
-    assert session.plan(scripts).steps == ()
+    deployment = plan_deployment(scripts, session)
+    apply(deployment, session)
+    assert plan_deployment(scripts, session).steps == ()
 
 
 def test_an_interval_changes_in_place(session: Session) -> None:
@@ -70,7 +71,7 @@ def test_a_view_that_gives_the_same_rows_changes_in_place(session: Session) -> N
     text = _BASE.replace("SELECT counter FROM n WHERE", "SELECT  counter  FROM n WHERE")
     deployment = _plan(session, text)
     assert _steps(deployment) == [("alter", "MATERIALIZED VIEW", "v")]
-    session.apply(deployment)
+    apply(deployment, session)
     after = session.catalog.plans.entry("materialize.public.v")
     assert after is not None
     assert before.id == after.id
@@ -87,7 +88,7 @@ def test_a_sink_whose_rows_come_about_in_another_way_is_made_anew(session: Sessi
     assert sink.reason == 'its rows come about in another way: materialized view "v" changes'
     assert sink.effect == 're-reads source "n" from the start; the table keeps its rows'
     old = session.catalog.stored("materialize.public.k")
-    session.apply(deployment)
+    apply(deployment, session)
     new = session.catalog.stored("materialize.public.k")
     assert old is not None
     assert new is not None
@@ -117,14 +118,14 @@ def test_what_no_script_names_is_dropped_unless_it_is_kept(session: Session) -> 
     assert [(step.action, step.name, step.effect) for step in deployment.steps] == [
         ("drop", "materialize.public.k", "it stops; the table keeps its rows")
     ]
-    session.apply(deployment)
+    apply(deployment, session)
     assert session.sinks() == ()
 
 
 def test_a_kept_item_can_be_used(session: Session) -> None:
     session.execute(_BASE)
     deployment = _plan(session, "CREATE VIEW w AS SELECT counter FROM v;", keep=True)
-    session.apply(deployment)
+    apply(deployment, session)
     assert _steps(deployment) == [("create", "VIEW", "w")]
 
 
@@ -132,7 +133,7 @@ def test_a_view_moves_to_a_new_source_before_the_old_one_goes(session: Session) 
     session.execute("CREATE SOURCE a FROM LOAD GENERATOR COUNTER; CREATE VIEW v AS SELECT counter FROM a;")
     deployment = _plan(session, "CREATE SOURCE b FROM LOAD GENERATOR COUNTER; CREATE VIEW v AS SELECT counter FROM b;")
     assert _steps(deployment) == [("create", "SOURCE", "b"), ("alter", "VIEW", "v"), ("drop", "SOURCE", "a")]
-    session.apply(deployment)
+    apply(deployment, session)
     assert session.catalog.plans.names("SOURCE") == ("materialize.public.b",)
 
 
@@ -142,14 +143,14 @@ def test_a_secret_of_another_value_is_rotated(session: Session) -> None:
     deployment = _plan(session, "CREATE SECRET s AS 'two';")
     assert _steps(deployment) == [("alter", "SECRET", "s")]
     assert "two" not in repr(deployment)
-    session.apply(deployment)
+    apply(deployment, session)
     assert session.catalog.secret("materialize.public.s").reveal() == "two"
 
 
 def test_settings_change(session: Session) -> None:
     deployment = _plan(session, "ALTER SYSTEM SET enable_iceberg_sink = false;")
     assert _steps(deployment) == [("alter", "SETTING", "enable_iceberg_sink")]
-    session.apply(deployment)
+    apply(deployment, session)
     assert session.catalog.plans.setting("enable_iceberg_sink") == "false"
 
 
@@ -168,9 +169,9 @@ def test_a_statement_that_describes_nothing_is_refused(session: Session, text: s
 
 def test_a_saved_plan_is_run_as_it_was_made(session: Session) -> None:
     deployment = _plan(session, _BASE)
-    loaded = session.load_plan(encode(deployment))
+    loaded = decode(encode(deployment), session)
     assert loaded.steps == deployment.steps
-    session.apply(loaded)
+    apply(loaded, session)
     assert _plan(session, _BASE).steps == ()
 
 
@@ -178,7 +179,7 @@ def test_a_saved_plan_is_refused_once_the_catalog_has_moved(session: Session) ->
     deployment = _plan(session, _BASE)
     saved = encode(deployment)
     session.execute("CREATE SOURCE other FROM LOAD GENERATOR COUNTER;")
-    for use in (lambda: session.load_plan(saved), lambda: session.apply(deployment)):
+    for use in (lambda: decode(saved, session), lambda: apply(deployment, session)):
         with pytest.raises(SinkqlError) as raised:
             use()
         assert (raised.value.code, raised.value.exit_code) == ("SQ5209", 5)
@@ -195,5 +196,5 @@ def test_a_plan_with_a_secret_in_it_is_not_saved(session: Session) -> None:
 def test_what_is_no_plan_is_told(session: Session) -> None:
     for data in (b"{}", b"{", b'{"sinkql_plan": 9}'):
         with pytest.raises(SinkqlError) as raised:
-            session.load_plan(data)
+            decode(data, session)
         assert raised.value.code == "SQ4019"

@@ -11,6 +11,8 @@ import sinkql
 from sinkql.mask import without_literal
 from sinkql.printer import to_sql
 from sinkql.session import Session
+from sinkql.session.deploy.apply import apply
+from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.step import Step
 from sinkql.session.deploy.wanted import Script
 
@@ -109,10 +111,10 @@ def test_apply_does_what_plan_said(group: int, session: Session) -> None:
         text = _script(random.Random(pair))
         script = [Script("pipeline.sql", text)]
         before = _items(session)
-        deployment = session.plan(script)
-        session.apply(deployment)
+        deployment = plan_deployment(script, session)
+        apply(deployment, session)
         after = _items(session)
         _check(before, after, deployment.steps)
-        assert session.plan(script).steps == ()
+        assert plan_deployment(script, session).steps == ()
         compiled = sinkql.compile(text).items
         assert {item.name: item.sql for item in compiled} == {name: item.sql for name, item in after.items()}

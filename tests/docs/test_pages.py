@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import statement_page
 from docs.error_page import page
 from sinkql.cli.command import cli
 from sinkql.connector.options import labels
@@ -25,6 +26,16 @@ def test_the_page_of_error_codes_is_that_of_the_code(pytestconfig: pytest.Config
     if pytestconfig.getoption("--rewrite"):
         path.write_text(page())
     assert page() == path.read_text()
+
+
+def test_the_page_of_statements_is_what_they_do(
+    pytestconfig: pytest.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written, path = statement_page.page(tmp_path), _ROOT / "docs" / "statements.md"
+    if pytestconfig.getoption("--rewrite"):
+        path.write_text(written)
+    assert written == path.read_text()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
 from sinkql.catalog.store import Catalog, ChangedError
@@ -12,28 +13,28 @@ from sinkql.session.deploy.deployment import Deployment, check_fresh
 from sinkql.session.deploy.inplace import alterations
 from sinkql.session.deploy.step import Step, dropped_first, redefined
 
-Run = Callable[[ast.Statement], object]
-"""Run one statement, as a session does."""
-
-Tell = Callable[[Step], None]
+if TYPE_CHECKING:
+    from sinkql.session.session import Session
 
 
-def apply(deployment: Deployment, catalog: Catalog, run: Run, *, tell: Tell) -> None:
-    """Do the steps; `tell` is called after each. Raises SQ5209 if the catalog has moved, and what statements raise.
-
-    Definitions of views change all at once, where the first of them stands.
-    """
-    check_fresh(deployment, catalog)
-    doing = _Doing(deployment, catalog, run)
-    for step in dropped_first(deployment.steps, catalog.dependents):
-        doing.drop(step)
-    for step in deployment.steps:
-        doing.make(step)
-        tell(step)
+def apply(deployment: Deployment, session: Session) -> None:
+    """Do the steps, all or none. Raises SQ5209 if the catalog has moved, and what statements raise."""
+    check_fresh(deployment, session.catalog)
+    session.run_statement(ast.Transaction("BEGIN"))
+    try:
+        doing = _Doing(deployment, session.catalog, session.run_statement)
+        for step in dropped_first(deployment.steps, session.catalog.dependents):
+            doing.drop(step)
+        for step in deployment.steps:
+            doing.make(step)
+    except BaseException:
+        session.run_statement(ast.Transaction("ROLLBACK"))
+        raise
+    session.run_statement(ast.Transaction("COMMIT"))
 
 
 class _Doing:
-    def __init__(self, deployment: Deployment, catalog: Catalog, run: Run) -> None:
+    def __init__(self, deployment: Deployment, catalog: Catalog, run: Callable[[ast.Statement], object]) -> None:
         self._after = deployment.wanted.catalog
         self._steps = deployment.steps
         self._catalog = catalog

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from sinkql import ast
+from sinkql import ast, logical
+from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.secret import given
 from sinkql.catalog.store import Catalog
+from sinkql.codegen import lower
 from sinkql.errors import Notice, SinkqlError
 from sinkql.session.deploy.difference import difference
 from sinkql.session.deploy.effect import CountRows, effect
 from sinkql.session.deploy.step import Step
 from sinkql.session.deploy.wanted import Script, Wanted, wanted
+
+if TYPE_CHECKING:
+    from sinkql.session.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +38,15 @@ class Deployment:
         return tuple(self.wanted.notices)
 
 
-def plan_deployment(texts: Sequence[Script], catalog: Catalog, *, keep: bool, count: CountRows) -> Deployment:
+def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = False) -> Deployment:
     """Return what it takes to make the catalog as the scripts have it; raises what planning the scripts raises.
 
     With `keep`, items that no script names stay. Reads the catalog, and asks the sinks' tables for their numbers of
     rows; changes nothing.
     """
+    catalog = session.catalog
     catalog.refresh()
+    count = _counting(session)
     broken = {name: each.entry for name, each in catalog.broken.items()}
     before = catalog.plans.copy()
     found = wanted(texts, catalog.registry, present=[*before.entries(), *broken.values()], keep=keep)
@@ -50,6 +58,22 @@ def plan_deployment(texts: Sequence[Script], catalog: Catalog, *, keep: bool, co
     steps = difference(before, found, catalog.registry, broken=broken, other_value=other_value)
     told = tuple(replace(step, effect=effect(step, before, found.catalog, count)) for step in steps)
     return Deployment(told, tuple(texts), keep, catalog.identity, catalog.generation, found)
+
+
+def _counting(session: Session) -> CountRows:
+    """Return what counts the rows of sinks' tables: nothing where there is none, or it cannot be asked."""
+
+    def count(name: str, catalog: MemoryCatalog) -> int | None:
+        if not isinstance(catalog.item(name), logical.Sink):
+            return None
+        job = lower(name, catalog)
+        ask = session.catalog.registry.sinks[job.write.connector].count_rows
+        try:
+            return ask(job.write, session.context(job)) if ask is not None else None
+        except SinkqlError:
+            return None  # the plan says less, and is right all the same
+
+    return count
 
 
 def check_fresh(deployment: Deployment, catalog: Catalog) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sinkql.catalog.store import Catalog
 from sinkql.errors import SinkqlError
 from sinkql.parser.secret import holds_secret
 from sinkql.planner.name import short_name
 from sinkql.session.deploy.deployment import Deployment, plan_deployment
-from sinkql.session.deploy.effect import CountRows
 from sinkql.session.deploy.wanted import Script
+
+if TYPE_CHECKING:
+    from sinkql.session.session import Session
 
 FORMAT = 1
 
@@ -54,7 +55,7 @@ def encode(deployment: Deployment) -> bytes:
     return msgspec.json.format(msgspec.json.encode(file), indent=2)
 
 
-def decode(data: bytes, catalog: Catalog, *, count: CountRows) -> Deployment:
+def decode(data: bytes, session: Session) -> Deployment:
     """Return a saved deployment, planned again: while the catalog has not moved, its steps are the same.
 
     Raises SQ4019 for what is no saved plan, SQ5209 if the catalog is another or has moved.
@@ -65,13 +66,14 @@ def decode(data: bytes, catalog: Catalog, *, count: CountRows) -> Deployment:
         raise _no_plan(str(error)) from error
     if file.sinkql_plan != FORMAT:
         raise _no_plan(f"it has format {file.sinkql_plan}, not {FORMAT}")
+    catalog = session.catalog
     catalog.refresh()
     if (file.catalog, file.generation) != (catalog.identity, catalog.generation):
         what = "the catalog has changed since the plan was made"
         message = what if file.catalog == catalog.identity else "the plan is of another catalog"
         raise SinkqlError("SQ5209", message, hint="Plan again with sinkql plan.")
     texts = tuple(Script(each.path, each.text) for each in file.scripts)
-    return plan_deployment(texts, catalog, keep=file.keep, count=count)
+    return plan_deployment(texts, session, keep=file.keep)
 
 
 def _no_plan(reason: str) -> SinkqlError:
