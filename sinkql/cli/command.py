@@ -14,6 +14,7 @@ from sinkql.cli.catalog import catalog as catalog_group
 from sinkql.cli.completion import completion, names_of
 from sinkql.cli.deploy import apply, plan
 from sinkql.cli.fmt import fmt
+from sinkql.cli.doctor import doctor
 from sinkql.cli.opening import open_session as _session
 from sinkql.cli.output import Format, Output
 from sinkql.cli.preview import preview
@@ -73,6 +74,7 @@ cli.add_command(catalog_group)
 cli.add_command(fmt)
 cli.add_command(preview)
 cli.add_command(apply)
+cli.add_command(doctor)
 cli.add_command(plan)
 cli.add_command(secret)
 cli.add_command(shell)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from sinkql.catalog.store import Catalog
 from sinkql.catalog.verify import problems
@@ -63,10 +64,11 @@ def checks(catalog: Path) -> Iterator[Check]:
 
 
 def _python() -> Check:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= (3, 11):  # noqa: UP036 pip lets a Python be changed below a venv
-        return Check("Python", "ok", version)
-    return Check("Python", "wrong", version, "Make a virtual environment with Python 3.11 or newer.")
+    found = ".".join(map(str, sys.version_info[:3]))
+    wanted = SpecifierSet(metadata.metadata("sinkql").get("Requires-Python") or "")
+    if wanted.contains(found, prereleases=True):
+        return Check("Python", "ok", found)
+    return Check("Python", "wrong", f"{found}, needs {wanted}", "Make a virtual environment with another Python.")
 
 
 def _packages() -> Iterator[Check]:

@@ -1,0 +1,131 @@
+"""`sinkql doctor` on machines that lack something."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinkql.session import doctor
+
+
+def _doctor(folder: Path, *, before: str = "", **environment: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Run the command in a shell, after `before`; return its exit code and its checks by name."""
+    command = f"{before} exec {sys.executable} -m sinkql --output json doctor"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stderr == ""
+    checks = [json.loads(line) for line in done.stdout.splitlines()]
+    return done.returncode, {check["name"]: check for check in checks}
+
+
+def _java(folder: Path, version: str, modules: str) -> str:
+    """Make a Java that says no more than its version and modules, and return its home."""
+    java = folder / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        f"#!/bin/sh\nif [ \"$1\" = --list-modules ]; then echo '{modules}'; else echo '{version}' >&2; fi\n"
+    )
+    java.chmod(0o755)
+    return str(java.parents[1])
+
+
+def test_this_machine_will_do(tmp_path: Path) -> None:
+    code, checks = _doctor(tmp_path)
+    assert [name for name, check in checks.items() if check["state"] == "wrong"] == []
+    assert code == 0
+    assert {"Python", "pyspark", "pyiceberg", "Java", "memory", "catalog folder", "loopback", "catalog"} <= set(checks)
+
+
+@pytest.mark.parametrize(
+    ("version", "modules", "found"),
+    [
+        ('openjdk version "11.0.2"', "java.base@11", "Spark needs Java 17 or newer, found 11"),
+        ('openjdk version "17.0.2"', "java.base@17", "has no module jdk.incubator.vector"),
+    ],
+)
+def test_a_java_that_spark_does_not_run_on_is_wrong(tmp_path: Path, version: str, modules: str, found: str) -> None:
+    code, checks = _doctor(tmp_path, JAVA_HOME=_java(tmp_path, version, modules))
+    assert (code, checks["Java"]["state"]) == (4, "wrong")
+    assert found in checks["Java"]["found"]
+    assert "Java 17" in checks["Java"]["fix"]
+
+
+def test_no_java_is_wrong(tmp_path: Path) -> None:
+    code, checks = _doctor(tmp_path, before="unset JAVA_HOME; PATH=/nowhere;")
+    assert (code, checks["Java"]["state"]) == (4, "wrong")
+    assert checks["Java"]["found"] == "Spark needs Java, and there is none"
+
+
+def test_another_spark_is_a_warning(tmp_path: Path) -> None:
+    code, checks = _doctor(tmp_path, SPARK_HOME="/opt/spark")
+    assert code == 0
+    assert (checks["SPARK_HOME"]["state"], checks["SPARK_HOME"]["fix"]) == ("warning", "Run unset SPARK_HOME.")
+
+
+def test_few_open_files_are_a_warning(tmp_path: Path) -> None:
+    _, checks = _doctor(tmp_path, before="ulimit -Sn 256;")
+    assert (checks["open files"]["state"], checks["open files"]["fix"]) == ("warning", "Run ulimit -n 1024.")
+
+
+def test_a_file_that_is_no_catalog_is_wrong(tmp_path: Path) -> None:
+    folder = tmp_path / ".sinkql"
+    folder.mkdir(mode=0o700)
+    (folder / "catalog.db").write_text("notes")
+    (folder / "catalog.db").chmod(0o600)
+    code, checks = _doctor(tmp_path)
+    assert (code, checks["catalog"]["state"]) == (4, "wrong")
+    assert "is not a SinkQL catalog" in checks["catalog"]["found"]
+
+
+def test_a_place_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
+    check = doctor._folder("catalog folder", Path("/proc"), "Name another place with --catalog.")
+    assert (check.state, check.fix) == ("wrong", "Name another place with --catalog.")
+
+
+def test_a_package_that_is_missing_or_old_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = doctor.metadata.version
+
+    def version(name: str) -> str:
+        if name == "msgspec":
+            raise doctor.metadata.PackageNotFoundError
+        return "3.5.1" if name == "pyspark" else found(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    checks = {check.name: check for check in doctor._packages()}
+    assert checks["msgspec"] == doctor.Check("msgspec", "wrong", "not installed", "Run pip install 'msgspec>=0.19'.")
+    assert (checks["pyspark"].state, checks["pyspark"].found) == ("wrong", "3.5.1, needs <4.1,>=4.0")
+
+
+def test_a_firewall_on_loopback_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **named: object) -> object:
+        raise PermissionError("not permitted")
+
+    monkeypatch.setattr(doctor.socket, "create_connection", refuse)
+    assert doctor._loopback().state == "wrong"
+
+
+def test_a_host_without_an_address_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.socket, "gethostname", lambda: "nowhere.invalid")
+    check = doctor._host()
+    assert (check.state, "SPARK_LOCAL_IP=127.0.0.1" in str(check.fix)) == ("warning", True)
+
+
+def test_little_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_available_memory", lambda: 1 << 30)
+    assert (doctor._memory().state, doctor._memory().found) == (
+        "warning",
+        "1.0 GiB free, a Spark application takes about 3",
+    )
