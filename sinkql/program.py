@@ -101,7 +101,7 @@ def compile_text(
     """Return what a text compiles to; `facts` are what is known of items, by name. `path` names the text in errors."""
     masked = mask(text)
     try:
-        compiler = _Compiler(registry if registry is not None else discover(), facts or {})
+        compiler = Compiler(registry if registry is not None else discover(), facts or {})
         for statement in parse(text):
             try:
                 compiler.run(statement)
@@ -112,7 +112,9 @@ def compile_text(
         raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
 
 
-class _Compiler:
+class Compiler:
+    """Take statements in, one after the other; `notices` grow with them."""
+
     def __init__(self, registry: Registry, facts: Mapping[str, logical.Facts]) -> None:
         self.registry = registry
         self.catalog = MemoryCatalog(registry)

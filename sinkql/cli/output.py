@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import click
 
 from sinkql.errors import Notice, SinkqlError, as_data, line_and_column, render
+from sinkql.variables import Substituted
 
 Format = Literal["text", "json"]
 
@@ -20,6 +21,24 @@ class Output:
     """Print to stdout and stderr in one format."""
 
     format: Format
+    written: dict[str, tuple[Substituted, str]] = field(default_factory=dict)
+    """Scripts with variables, by the name that errors have: how they changed, and as they were written."""
+
+    def original(self, error: SinkqlError) -> SinkqlError:
+        """Return an error with its place in the script as written, not as it reads with variables put in."""
+        found = self.written.get(error.path or "")
+        if found is None or error.span is None:
+            return error
+        changed, text = found
+        return SinkqlError(
+            error.code,
+            error.message,
+            changed.original(error.span),
+            detail=error.detail,
+            hint=error.hint,
+            path=error.path,
+            text=text,
+        )
 
     def line(self, text: str, **data: Any) -> None:
         """Print a line, as JSON the data that say the same."""
@@ -32,11 +51,15 @@ class Output:
 
     def error(self, error: SinkqlError) -> None:
         """Print an error to stderr."""
+        error = self.original(error)
         text = render(error) if self.format == "text" else json.dumps({"error": as_data(error)})
         click.echo(text, err=True)
 
     def notice(self, notice: Notice, *, path: str | None = None, text: str | None = None) -> None:
         """Print a notice to stderr: a line with its place, and its hint."""
+        changed = self.written.get(path or "")
+        if changed is not None and notice.span is not None:
+            notice, text = replace(notice, span=changed[0].original(notice.span)), changed[1]
         if self.format == "json":
             as_error = SinkqlError(notice.code, notice.message, notice.span, hint=notice.hint, path=path, text=text)
             click.echo(json.dumps({"notice": as_data(as_error)}), err=True)

@@ -1,15 +1,63 @@
-"""A path → a script's text."""
+"""A path and variables → a script's text, which errors tell as it was written."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import click
+
+from sinkql.cli.output import Output
 from sinkql.errors import SinkqlError
+from sinkql.mask import mask
+from sinkql.variables import substitute
 
 
-def read_script(path: Path) -> str:
-    """Return a script's text; raises SQ4010 where it cannot be read, SQ1010 where it is not UTF-8."""
+def _pairs(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    for each in given:
+        if "=" not in each:
+            raise click.BadParameter(f"{each} is not NAME=VALUE", context, parameter)
+    return {name: value for name, _, value in (each.partition("=") for each in given)}
+
+
+VARIABLES = click.option(
+    "-v",
+    "--variable",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_pairs,
+    help="Put VALUE where the script says :NAME, as a string :'NAME', as a name :\"NAME\".",
+)
+
+
+def read_script(path: Path, output: Output, variables: Mapping[str, str]) -> str:
+    """Return a script's text with the variables' values in it; errors that `output` prints show it as written.
+
+    Raises SQ4010 where it cannot be read, SQ1010 where it is not UTF-8, SQ4033 for a variable without a value.
+    """
+    return substituted(_read(path), str(path), output, variables)
+
+
+def read_scripts(paths: Sequence[Path], output: Output, variables: Mapping[str, str]) -> tuple[str, str]:
+    """Return the text of several scripts one after the other, and what errors call it."""
+    label = ", ".join(str(path) for path in paths)
+    return substituted("\n".join(_read(path) for path in paths), label, output, variables), label
+
+
+def substituted(text: str, label: str, output: Output, variables: Mapping[str, str]) -> str:
+    """Return a text with the variables' values in it; errors under that label show it as written."""
+    try:
+        found = substitute(text, variables)
+    except SinkqlError as error:
+        raise error.within(path=label, text=mask(text).text) from error
+    if found.text != text:
+        output.written[label] = (found, mask(text).text)
+    return found.text
+
+
+def _read(path: Path) -> str:
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_bytes().decode()
     except OSError as error:

@@ -33,6 +33,19 @@ def parse(text: str) -> tuple[ast.Statement, ...]:
         raise unclosed.blamed(error, text) from None
 
 
+def parse_each(text: str) -> Iterator[ast.Statement | SinkqlError]:
+    """Yield each statement of a script, or what is wrong with it; after a mistake it goes on behind the semicolon."""
+    try:
+        lexical.check_characters(text)
+        for lexemes in _split(text):
+            try:
+                yield _statement(lexemes, text)
+            except SinkqlError as error:
+                yield unclosed.blamed(error, text)
+    except SinkqlError as error:
+        yield unclosed.blamed(error, text)
+
+
 def complete(text: str) -> bool:
     """Say whether an interactive input is finished: its last token is a semicolon, and nothing is left open."""
     last = None
