@@ -25,6 +25,9 @@ Level = Literal["error", "warning"]
 
 _MISSING = ("SQ2001", "SQ2004", "SQ2202", "SQ2313")
 _STAR = re.compile(r"(?i)\bselect\s+(?:distinct\s+)?\*|,\s*\*|\.\*")
+_CREATED = re.compile(
+    r"(?i)\s(?:SECRET|CONNECTION|CLUSTER|SOURCE|TABLE|VIEW|SINK|SCHEMA|DATABASE)\s+(?:IF\s+NOT\s+EXISTS\s+)?([\w.\"]+)"
+)
 _SHORTEST = timedelta(seconds=5)
 _UNUSED = ("SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
 
@@ -61,6 +64,7 @@ class _Linter:
 
     def take(self, statement: ast.Statement | SinkqlError) -> None:
         if isinstance(statement, SinkqlError):
+            self._failed.update(self._named(statement))
             self._add("error", statement)
             return
         for warning in _warnings(statement):
@@ -79,6 +83,14 @@ class _Linter:
             full_name = item_name(statement, self._compiler.catalog)
             self._made.setdefault(full_name, name.span)
             self._pace(statement, full_name)
+
+    def _named(self, error: SinkqlError) -> tuple[str, ...]:
+        """Return the name that a statement which does not parse seems to make."""
+        if error.span is None:
+            return ()
+        start = self._masked.text.rfind(";", 0, error.span.start) + 1
+        found = _CREATED.search(self._masked.text, start)
+        return (found[1].rpartition(".")[2].strip('"').lower(),) if found is not None else ()
 
     def _pace(self, statement: ast.Create, full_name: str) -> None:
         """Warn of a sink that commits so often that its table becomes slow."""

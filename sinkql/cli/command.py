@@ -13,12 +13,13 @@ import click
 from sinkql.cli.catalog import catalog as catalog_group
 from sinkql.cli.completion import completion, names_of
 from sinkql.cli.deploy import apply, plan
-from sinkql.cli.fmt import fmt
 from sinkql.cli.doctor import doctor
+from sinkql.cli.fmt import fmt
+from sinkql.cli.lint import lint
 from sinkql.cli.opening import open_session as _session
 from sinkql.cli.output import Format, Output
 from sinkql.cli.preview import preview
-from sinkql.cli.script import read_script
+from sinkql.cli.script import VARIABLES, fill_script, fill_scripts
 from sinkql.cli.secret import secret
 from sinkql.cli.shell import shell
 from sinkql.errors import SinkqlError
@@ -34,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     output = Output("json" if _wants_json(arguments) else "text")
     try:
-        code = cli.main(args=list(arguments), prog_name="sinkql", standalone_mode=False)
+        code = cli.main(args=list(arguments), prog_name="sinkql", standalone_mode=False, obj=output)
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
         error.show()
@@ -67,7 +68,9 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 @click.pass_context
 def cli(context: click.Context, catalog: str | None, format_: Format) -> None:
     """Turn SQL into exactly-once pipelines into Apache Iceberg."""
-    context.obj = (catalog, Output(format_))
+    # errors are printed by what knows the scripts that they are in
+    output = context.obj if isinstance(context.obj, Output) else Output(format_)
+    context.obj = (catalog, output)
 
 
 cli.add_command(catalog_group)
@@ -75,6 +78,7 @@ cli.add_command(fmt)
 cli.add_command(preview)
 cli.add_command(apply)
 cli.add_command(doctor)
+cli.add_command(lint)
 cli.add_command(plan)
 cli.add_command(secret)
 cli.add_command(shell)
@@ -83,10 +87,13 @@ cli.add_command(completion)
 
 @cli.command("exec")
 @_FILES
+@VARIABLES
 @_ONCE
 @_TAKEOVER
 @click.pass_context
-def exec_(context: click.Context, files: tuple[Path, ...], once: bool, takeover: bool) -> int:
+def exec_(
+    context: click.Context, files: tuple[Path, ...], variables: dict[str, str], once: bool, takeover: bool
+) -> int:
     """Run the statements of FILES, then keep the sinks that they create running.
 
     An object that exists already and is the same is left as it is. Ctrl-C finishes the running batch and stops.
@@ -96,7 +103,7 @@ def exec_(context: click.Context, files: tuple[Path, ...], once: bool, takeover:
     session, output = _session(context)
     sinks: list[str] = []
     for path in files:
-        sinks += execute(session, output, read_script(path), str(path))
+        sinks += execute(session, output, fill_script(path, output, variables), str(path))
         session.end_script()
     if not sinks:
         return 0
@@ -144,10 +151,17 @@ def demo(context: click.Context, folder: Path | None) -> int:
 
 @cli.command("compile")
 @_FILES
+@VARIABLES
 @click.option("-o", "target", type=click.Path(path_type=Path), help="File for the jobs. [standard output]")
 @click.option("--facts", type=click.Path(exists=True, path_type=Path), help="JSON file of facts: {item: {…}}.")
 @click.pass_context
-def compile_(context: click.Context, files: tuple[Path, ...], target: Path | None, facts: Path | None) -> int:
+def compile_(
+    context: click.Context,
+    files: tuple[Path, ...],
+    variables: dict[str, str],
+    target: Path | None,
+    facts: Path | None,
+) -> int:
     """Plan the statements of FILES and write their sinks' jobs as JSON. Starts no Spark and touches no network."""
     import json
 
@@ -155,8 +169,8 @@ def compile_(context: click.Context, files: tuple[Path, ...], target: Path | Non
 
     _, output = context.obj
     known = json.loads(facts.read_text()) if facts is not None else None
-    paths = ", ".join(str(path) for path in files)
-    program = sinkql.compile("\n".join(read_script(path) for path in files), facts=known, path=paths)
+    text, paths = fill_scripts(files, output, variables)
+    program = sinkql.compile(text, facts=known, path=paths)
     for notice in program.notices:
         output.notice(notice)
     if target is None:
@@ -192,15 +206,16 @@ def run_(context: click.Context, file: Path, once: bool, takeover: bool) -> int:
 
 @cli.command()
 @_FILES
+@VARIABLES
 @click.option("--stage", type=click.Choice(["raw", "optimized", "physical", "spark-sql"]), default="physical")
 @click.pass_context
-def explain(context: click.Context, files: tuple[Path, ...], stage: str) -> int:
+def explain(context: click.Context, files: tuple[Path, ...], variables: dict[str, str], stage: str) -> int:
     """Print the plans of the sinks and views of FILES. Starts no Spark and touches no network."""
     import sinkql
 
     _, output = context.obj
-    paths = ", ".join(str(path) for path in files)
-    program = sinkql.compile("\n".join(read_script(path) for path in files), path=paths)
+    text, paths = fill_scripts(files, output, variables)
+    program = sinkql.compile(text, path=paths)
     for name, text in program.explain(stage):
         output.line(text, item=name, stage=stage, plan=text)
     return 0

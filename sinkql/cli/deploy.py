@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 
 from sinkql.cli.opening import open_session
 from sinkql.cli.output import Output
-from sinkql.cli.script import read_script
+from sinkql.cli.script import VARIABLES, fill_script
 
 if TYPE_CHECKING:
     from sinkql.session import Session
@@ -23,14 +24,22 @@ _KEEP = click.option("--keep", is_flag=True, help="Leave items alone that no fil
 
 @click.command()
 @_PATHS
+@VARIABLES
 @_KEEP
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if there is anything to change, with 0 if not.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Save the plan, for sinkql apply.")
 @click.pass_context
-def plan(context: click.Context, paths: tuple[Path, ...], keep: bool, detailed_exitcode: bool, out: Path | None) -> int:
+def plan(
+    context: click.Context,
+    paths: tuple[Path, ...],
+    variables: dict[str, str],
+    keep: bool,
+    detailed_exitcode: bool,
+    out: Path | None,
+) -> int:
     """Print what it takes to make the catalog as FILEs (or folders of .sql files) have it. Changes nothing."""
     session, output = open_session(context)
-    deployment = _planned(session, output, paths, keep=keep)
+    deployment = _planned(session, output, paths, variables, keep=keep)
     _print(deployment, output)
     if out is not None:
         from sinkql.session.deploy.saved import encode
@@ -42,10 +51,11 @@ def plan(context: click.Context, paths: tuple[Path, ...], keep: bool, detailed_e
 
 @click.command()
 @_PATHS
+@VARIABLES
 @_KEEP
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
-def apply(context: click.Context, paths: tuple[Path, ...], keep: bool, yes: bool) -> int:
+def apply(context: click.Context, paths: tuple[Path, ...], variables: dict[str, str], keep: bool, yes: bool) -> int:
     """Make the catalog as FILEs (or folders of .sql files) have it, or run the steps of a saved plan.
 
     A saved plan is not run if the catalog has changed since. Sinks that are made are run by sinkql up.
@@ -55,7 +65,7 @@ def apply(context: click.Context, paths: tuple[Path, ...], keep: bool, yes: bool
     from sinkql.session.deploy.apply import apply as apply_steps
     from sinkql.session.deploy.saved import decode
 
-    deployment = decode(saved, session) if saved is not None else _planned(session, output, paths, keep=keep)
+    deployment = decode(saved, session) if saved is not None else _planned(session, output, paths, variables, keep=keep)
     _print(deployment, output)
     if not deployment.steps:
         return 0
@@ -70,11 +80,13 @@ def apply(context: click.Context, paths: tuple[Path, ...], keep: bool, yes: bool
     return 0
 
 
-def _planned(session: Session, output: Output, paths: tuple[Path, ...], *, keep: bool) -> Deployment:
+def _planned(
+    session: Session, output: Output, paths: tuple[Path, ...], variables: Mapping[str, str], *, keep: bool
+) -> Deployment:
     from sinkql.session.deploy.deployment import plan_deployment
     from sinkql.session.deploy.wanted import Script, scripts
 
-    texts = [Script(str(path), read_script(path)) for path in scripts(paths)]
+    texts = [Script(str(path), fill_script(path, output, variables)) for path in scripts(paths)]
     deployment = plan_deployment(texts, session, keep=keep)
     for notice in deployment.notices:
         output.notice(notice)

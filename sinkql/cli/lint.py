@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sinkql.cli.output import Output
-from sinkql.cli.script import VARIABLES, read_script
+from sinkql.cli.script import VARIABLES, fill_script
 from sinkql.errors import as_data, render
 
 
@@ -25,7 +25,7 @@ def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, s
     assert isinstance(output, Output)
     count = {"error": 0, "warning": 0}
     for path in files:
-        for finding in findings(read_script(path, output, variables), str(path)):
+        for finding in findings(fill_script(path, output, variables), str(path)):
             count[finding.level] += 1
             error = output.original(finding.error)
             if output.format == "json":

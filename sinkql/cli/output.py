@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from sinkql.errors import Notice, SinkqlError, as_data, line_and_column, render
-from sinkql.variables import Substituted
+
+if TYPE_CHECKING:
+    from sinkql.variables import Substituted
 
 Format = Literal["text", "json"]
 

@@ -10,8 +10,6 @@ import click
 
 from sinkql.cli.output import Output
 from sinkql.errors import SinkqlError
-from sinkql.mask import mask
-from sinkql.variables import substitute
 
 
 def _pairs(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -32,22 +30,24 @@ VARIABLES = click.option(
 )
 
 
-def read_script(path: Path, output: Output, variables: Mapping[str, str]) -> str:
+def fill_script(path: Path, output: Output, variables: Mapping[str, str]) -> str:
     """Return a script's text with the variables' values in it; errors that `output` prints show it as written.
 
-    Raises SQ4010 where it cannot be read, SQ1010 where it is not UTF-8, SQ4033 for a variable without a value.
+    Raises what `read_script` raises, and SQ4033 for a variable without a value.
     """
-    return substituted(_read(path), str(path), output, variables)
+    return _filled(read_script(path), str(path), output, variables)
 
 
-def read_scripts(paths: Sequence[Path], output: Output, variables: Mapping[str, str]) -> tuple[str, str]:
+def fill_scripts(paths: Sequence[Path], output: Output, variables: Mapping[str, str]) -> tuple[str, str]:
     """Return the text of several scripts one after the other, and what errors call it."""
     label = ", ".join(str(path) for path in paths)
-    return substituted("\n".join(_read(path) for path in paths), label, output, variables), label
+    return _filled("\n".join(read_script(path) for path in paths), label, output, variables), label
 
 
-def substituted(text: str, label: str, output: Output, variables: Mapping[str, str]) -> str:
-    """Return a text with the variables' values in it; errors under that label show it as written."""
+def _filled(text: str, label: str, output: Output, variables: Mapping[str, str]) -> str:
+    from sinkql.mask import mask  # these load the grammar
+    from sinkql.variables import substitute
+
     try:
         found = substitute(text, variables)
     except SinkqlError as error:
@@ -57,7 +57,8 @@ def substituted(text: str, label: str, output: Output, variables: Mapping[str, s
     return found.text
 
 
-def _read(path: Path) -> str:
+def read_script(path: Path) -> str:
+    """Return a script's text; raises SQ4010 where it cannot be read, SQ1010 where it is not UTF-8."""
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_bytes().decode()
     except OSError as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -96,14 +98,14 @@ def test_a_place_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_package_that_is_missing_or_old_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = doctor.metadata.version
+    found = metadata.version
 
     def version(name: str) -> str:
         if name == "msgspec":
-            raise doctor.metadata.PackageNotFoundError
+            raise metadata.PackageNotFoundError
         return "3.5.1" if name == "pyspark" else found(name)
 
-    monkeypatch.setattr(doctor.metadata, "version", version)
+    monkeypatch.setattr(metadata, "version", version)
     checks = {check.name: check for check in doctor._packages()}
     assert checks["msgspec"] == doctor.Check("msgspec", "wrong", "not installed", "Run pip install 'msgspec>=0.19'.")
     assert (checks["pyspark"].state, checks["pyspark"].found) == ("wrong", "3.5.1, needs <4.1,>=4.0")
@@ -113,12 +115,12 @@ def test_a_firewall_on_loopback_is_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
     def refuse(*arguments: object, **named: object) -> object:
         raise PermissionError("not permitted")
 
-    monkeypatch.setattr(doctor.socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
     assert doctor._loopback().state == "wrong"
 
 
 def test_a_host_without_an_address_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.socket, "gethostname", lambda: "nowhere.invalid")
+    monkeypatch.setattr(socket, "gethostname", lambda: "nowhere.invalid")
     check = doctor._host()
     assert (check.state, "SPARK_LOCAL_IP=127.0.0.1" in str(check.fix)) == ("warning", True)
 
