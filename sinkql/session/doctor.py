@@ -65,7 +65,7 @@ def checks(catalog: Path) -> Iterator[Check]:
 
 def _python() -> Check:
     found = ".".join(map(str, sys.version_info[:3]))
-    wanted = SpecifierSet(metadata.metadata("sinkql").get("Requires-Python") or "")
+    wanted = SpecifierSet(metadata.metadata("sinkql")["Requires-Python"])
     if wanted.contains(found, prereleases=True):
         return Check("Python", "ok", found)
     return Check("Python", "wrong", f"{found}, needs {wanted}", "Make a virtual environment with another Python.")
