@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sinkql import ast, physical
-from sinkql.catalog.store import Broken, Catalog, ChangedError
+from sinkql.catalog.store import Broken, Catalog
 from sinkql.codegen import lower
 from sinkql.connector.registry import Registry, discover
 from sinkql.connector.stream import Context
@@ -15,17 +15,12 @@ from sinkql.errors import Notice, SinkqlError, too_deep
 from sinkql.mask import mask
 from sinkql.parser import parse
 from sinkql.planner import transaction as transactions
-from sinkql.planner.later import later
 from sinkql.planner.name import find, short_name, split_name
-from sinkql.planner.setting import plan_setting, plan_settings
-from sinkql.session import change, naming, running
 from sinkql.session import drop as dropping
-from sinkql.session.alter import alter, validate
-from sinkql.session.create import create
-from sinkql.session.explain import explain
-from sinkql.session.query import preview, select
+from sinkql.session import running
+from sinkql.session.perform import perform
+from sinkql.session.query import preview
 from sinkql.session.result import Result
-from sinkql.session.show import show, show_create, show_variable
 from sinkql.session.transaction import Transaction
 from sinkql.session.world import CatalogWorld
 
@@ -82,7 +77,7 @@ class Session:
         """Run one statement; errors have spans in its text, but no text."""
         try:
             if isinstance(statement, ast.Transaction):
-                return self._transact(statement)
+                return self.transact(statement)
             if self._transaction is not None:
                 return self._transaction.run(statement, self._run)
             return self._run(statement)
@@ -112,7 +107,8 @@ class Session:
             self._transaction.rollback()
         self._transaction = None
 
-    def _transact(self, statement: ast.Transaction) -> Result:
+    def transact(self, statement: ast.Transaction) -> Result:
+        """Begin, end or change the transaction."""
         transaction = self._transaction
         if statement.action == "BEGIN":
             if transaction is not None:
@@ -138,75 +134,11 @@ class Session:
     def _run(self, statement: ast.Statement) -> Result:
         self.catalog.refresh()
         try:
-            return self._run_statement(statement)
+            return perform(statement, self)
         except SinkqlError as error:
             if error.span is None and isinstance(statement, ast.Select | ast.Change):
                 error.span = statement.span
             raise
-
-    def _run_statement(self, statement: ast.Statement) -> Result:
-        match statement:
-            case ast.Drop():
-                return dropping.drop(statement, self.catalog)
-            case ast.Show():
-                return show(statement, self.catalog)
-            case ast.ShowCreate():
-                return show_create(statement, self.catalog)
-            case ast.ShowVariable():
-                return show_variable(statement, self.catalog)
-            case ast.Alter(action=ast.Rename() | ast.Swap()):
-                return naming.rename(statement, self.catalog)
-            case ast.Alter(action=ast.SetOwner()):
-                return naming.give(statement, self.catalog)
-            case ast.CommentOn():
-                return naming.comment(statement, self.catalog)
-            case ast.Alter():
-                return alter(statement, self.catalog)
-            case ast.ValidateConnection():
-                return validate(statement, self.catalog)
-            case ast.AlterSystem():
-                return self._alter_system(statement)
-            case ast.SetVariable():
-                self.catalog.set_variable(*plan_setting(statement))
-                return Result("SET")
-            case ast.Explain():
-                return explain(statement, self.catalog)
-            case ast.Select():
-                return select(statement, self)
-            case ast.Insert() | ast.Update() | ast.Delete():
-                return change.run(statement, self)
-            case ast.Transaction():
-                return self._transact(statement)
-            case ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
-                raise later(statement)
-            case (
-                ast.CreateSecret()
-                | ast.CreateConnection()
-                | ast.CreateCluster()
-                | ast.CreateSource()
-                | ast.CreateView()
-                | ast.CreateSink()
-                | ast.CreateDatabase()
-                | ast.CreateSchema()
-                | ast.CreateTable()
-                | ast.CreateTableFrom()
-                | ast.CreateIndex()
-            ):
-                return create(statement, self.catalog)
-
-    def _alter_system(self, statement: ast.AlterSystem) -> Result:
-        for name, value in plan_settings(statement):
-            self._set_system(name, value)
-        return Result("ALTER SYSTEM")
-
-    def _set_system(self, name: str, value: str) -> None:
-        while True:
-            try:
-                self.catalog.set_system(name, value)
-            except ChangedError:
-                self.catalog.refresh()
-            else:
-                return
 
     # --- sinks -------------------------------------------------------------------------------------------------------
 
