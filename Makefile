@@ -23,9 +23,7 @@ types: $(INSTALLED_DEV)
 contracts: $(INSTALLED_DEV)
 	$(BIN)/lint-imports
 
-# strace lets a test kill the catalog's process at every write.
 pytest: $(INSTALLED_DEV)
-	command -v strace >/dev/null || (apt-get update -qq && apt-get install -qq --yes strace)
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 $(BIN)/python:

@@ -21,6 +21,9 @@ from sinkql.catalog.verify import problems
 from sinkql.connector.registry import discover
 from sinkql.session import Session
 
+pytestmark = pytest.mark.skipif(
+    shutil.which("strace") is None, reason="strace, which kills at a write, is not installed"
+)
 _CALLS = "pwrite64,write,fsync,fdatasync,unlink,ftruncate,rename"
 _MOST = 80  # cases a statement: of more, which CREATE and ALTER have not, they are taken evenly
 _SCRIPT = """

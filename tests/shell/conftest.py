@@ -55,6 +55,8 @@ def session(folder: Path, prepared: Path) -> Iterator[Session]:
 
 @pytest.fixture
 def terminal(folder: Path) -> Iterator[Terminal]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux, the terminal of these tests, is not installed")
     terminal = Terminal(folder)
     yield terminal
     terminal.close()
