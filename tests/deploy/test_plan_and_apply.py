@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from sinkql import ast
+from sinkql.connectors.iceberg.catalog import open_catalog
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
@@ -198,3 +200,28 @@ def test_what_is_no_plan_is_told(session: Session) -> None:
         with pytest.raises(SinkqlError) as raised:
             decode(data, session)
         assert raised.value.code == "SQ4019"
+
+
+def test_the_effect_on_a_table_names_its_rows(session: Session) -> None:
+    """What plan says of rows that are there is what apply runs into."""
+    session.execute(_BASE)
+    (job,) = session.jobs()
+    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.world.secret, None)
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", pa.schema([pa.field("counter", pa.int64(), nullable=False)]))
+    table.append(pa.table({"counter": pa.array([1, 2, 3], pa.int64())}, table.schema().as_arrow()))
+    text = _BASE.replace("counter > 3", "counter > 4")
+    deployment = _plan(session, text)
+    assert [step.effect for step in deployment.steps] == [
+        "",
+        're-reads source "n" from the start; the table keeps its 3 rows, and the new sink is refused while it has them:'
+        " name a new TABLE, or say EXISTING ROWS = KEEP",
+    ]
+    with pytest.raises(SinkqlError) as raised:
+        apply(deployment, session)
+    assert raised.value.code == "SQ3507"
+    assert _steps(_plan(session, text)) == _steps(deployment)
+    kept = text.replace("INTERVAL = '2s'", "INTERVAL = '2s', EXISTING ROWS = KEEP")
+    assert _plan(session, kept).steps[-1].effect.endswith("the table keeps its 3 rows, and the new ones come on top")
+    apply(_plan(session, kept), session)
+    assert _plan(session, kept).steps == ()

@@ -56,7 +56,9 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
         return value is not None and catalog.secret(name) != value
 
     steps = difference(before, found, catalog.registry, broken=broken, other_value=other_value)
-    told = tuple(replace(step, effect=effect(step, before, found.catalog, count)) for step in steps)
+    ended = {step.name for step in steps if step.action in ("replace", "drop")}
+    stay = frozenset(name for name in before.names("SINK") if name not in ended)
+    told = tuple(replace(step, effect=effect(step, before, found.catalog, count, stay=stay)) for step in steps)
     return Deployment(told, tuple(texts), keep, catalog.identity, catalog.generation, found)
 
 

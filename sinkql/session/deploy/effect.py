@@ -15,8 +15,8 @@ CountRows = Callable[[str, MemoryCatalog], int | None]
 _READ = ("SOURCE", "TABLE")
 
 
-def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: CountRows) -> str:
-    """Return what a step does to data; empty where it touches none."""
+def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: CountRows, *, stay: frozenset[str]) -> str:
+    """Return what a step does to data; empty where it touches none. `stay` are the sinks that are not made anew."""
     match step.kind, step.action:
         case "SINK", "create":
             return _created(step.name, after, count)
@@ -37,7 +37,8 @@ def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: Count
         case "CONNECTION", "alter":
             return "its sinks go on where they are"
         case (("VIEW" | "MATERIALIZED VIEW" | "SOURCE"), "alter"):
-            return "no sink reads anything again" if _has_sinks(step.name, before) else ""
+            sinks = _sinks(step.name, before)
+            return "its sinks go on where they are" if sinks and sinks <= stay else ""
         case _:
             return ""
 
@@ -71,7 +72,7 @@ def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountR
         return ""
     if sink.options.get("existing_rows") == "keep":
         return ", and the new ones come on top"
-    return ", and the new sink refuses to start on them: name a new TABLE, or say EXISTING ROWS = KEEP"
+    return ", and the new sink is refused while it has them: name a new TABLE, or say EXISTING ROWS = KEEP"
 
 
 def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
@@ -95,16 +96,15 @@ def _rows(count: int) -> str:
     return f"{count:,} row{'' if count == 1 else 's'}"
 
 
-def _has_sinks(name: str, catalog: MemoryCatalog) -> bool:
+def _sinks(name: str, catalog: MemoryCatalog) -> frozenset[str]:
+    """Return the sinks that read an item, through views or not."""
     seen, waiting = {name}, [name]
     while waiting:
         for user in catalog.dependents(waiting.pop()):
-            if _kind(user, catalog) == "SINK":
-                return True
             if user not in seen:
                 seen.add(user)
                 waiting.append(user)
-    return False
+    return frozenset(each for each in seen if _kind(each, catalog) == "SINK")
 
 
 def _closure(name: str, catalog: MemoryCatalog) -> set[str]:
