@@ -18,7 +18,7 @@ def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, fin
         case logical.Database() | logical.Schema() | logical.Secret():
             return {}
         case logical.Connection():
-            return {"type": item.kind.lower().replace(" ", "-")}
+            return {"type": item.kind.lower().replace(" ", "-"), **_connection(item, find_id)}
         case logical.Cluster():
             return {"size": item.master if item.master.startswith("local") else None, "master": item.master}
         case logical.Source():
@@ -27,6 +27,26 @@ def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, fin
             return _view(item, statement, find_id)
         case logical.Sink():
             return _sink(item, statement, facts, find_id)
+
+
+def _connection(item: logical.Connection, find_id: FindId) -> dict[str, Any]:
+    """Return plain options as they are; of those that take secrets the ids of these, where they are one secret."""
+    found: dict[str, Any] = {}
+    for name, value in item.options.items():
+        match value:
+            case str() | int():
+                found[name] = value
+            case {"secret_text": [{"secret": secret}]}:
+                found[f"{name}_secret_id"] = find_id(secret)
+            case _:
+                pass
+    return {name: found[name] for name in _SHOWN if name in found} if item.kind == "AWS" else {}
+
+
+_SHOWN = (
+    "endpoint", "region", "access_key_id_secret_id", "secret_access_key_secret_id", "session_token_secret_id",
+    "assume_role_arn", "assume_role_session_name",
+)  # fmt: skip
 
 
 def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
