@@ -7,6 +7,7 @@ from typing import Any
 
 from sinkql import ast, logical
 from sinkql.planner.name import join_name
+from sinkql.planner.table import default, rules
 
 FindId = Callable[[str], str | None]
 """Return the id of an item by its full name."""
@@ -51,7 +52,7 @@ _SHOWN = (
 
 def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
     if isinstance(statement, ast.CreateTable):
-        return {"columns": _columns(item.shape)}
+        return _table(item, statement)
     assert isinstance(statement, ast.CreateSource)
     return {
         "type": item.kind.lower().replace(" ", "-"),
@@ -61,6 +62,23 @@ def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dic
         "cluster_id": _cluster(statement.cluster, find_id),
         "columns": _columns(item.shape),
     }
+
+
+def _table(item: logical.Source, statement: ast.CreateTable) -> dict[str, Any]:
+    """Return a table's columns with their defaults, and its constraints under the names that Postgres would give."""
+    defaults = {column.name.value: default(column) for column in statement.columns}
+    columns = _columns(item.shape)
+    for column in columns:
+        written = defaults.get(column["name"])
+        column["default"] = written.text if written is not None else None
+    table = statement.name.parts[-1].value
+    constraints = [
+        {"name": f"{table}_pkey", "type": "p", "columns": names}
+        if kind == "PRIMARY KEY"
+        else {"name": f"{table}_{'_'.join(names)}_key", "type": "u", "columns": names}
+        for kind, names in rules(statement)
+    ]
+    return {"columns": columns, "constraints": constraints}
 
 
 def _view(item: logical.View, statement: ast.Create, find_id: FindId) -> dict[str, Any]:

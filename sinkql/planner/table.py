@@ -37,7 +37,7 @@ def plan_table(full_name: str, statement: ast.CreateTable, facts: logical.Facts)
             "SQ2426", "the table has no columns", statement.name.span, hint="Write CREATE TABLE name (id bigint)."
         )
     check_columns(tuple((column.name.value, column.name.span) for column in statement.columns))
-    primary = {name for kind, names in _rules(statement) if kind == "PRIMARY KEY" for name in names}
+    primary = {name for kind, names in rules(statement) if kind == "PRIMARY KEY" for name in names}
     columns = tuple(_column(column, primary) for column in statement.columns)
     nullable = {column.name for column in columns if column.nullable}
     keys = tuple(frozenset(key) for key in unique_keys(statement) if not nullable & set(key))
@@ -52,8 +52,21 @@ def unique_keys(statement: ast.CreateTable) -> tuple[tuple[str, ...], ...]:
 
     Raises SQ2204 (no such column), SQ2427 (two primary keys, a column twice), SQ2428 (a type without equality).
     """
-    found = sorted(_rules(statement), key=lambda rule: rule[0] != "PRIMARY KEY")
+    found = sorted(rules(statement), key=lambda rule: rule[0] != "PRIMARY KEY")
     return tuple(dict.fromkeys(names for _, names in found))
+
+
+def rules(statement: ast.CreateTable) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the PRIMARY KEY and each UNIQUE with its columns; raises as `unique_keys` does."""
+    primary: Span | None = None
+    for kind, names, span in _written_rules(statement):
+        if kind == "PRIMARY KEY":
+            if primary is not None:
+                raise SinkqlError("SQ2427", "the table has two primary keys", span, hint="Make one of them UNIQUE.")
+            primary = span
+        for name in names:
+            _check_key_column(statement, name, names)
+        yield kind, tuple(name.value for name in names)
 
 
 def length(column: ast.ColumnDef) -> int | None:
@@ -65,18 +78,6 @@ def length(column: ast.ColumnDef) -> int | None:
 def default(column: ast.ColumnDef) -> ast.Expression | None:
     """Return a column's DEFAULT."""
     return next((each.expression for each in column.constraints if each.kind == "DEFAULT"), None)
-
-
-def _rules(statement: ast.CreateTable) -> Iterator[tuple[str, tuple[str, ...]]]:
-    primary: Span | None = None
-    for kind, names, span in _written_rules(statement):
-        if kind == "PRIMARY KEY":
-            if primary is not None:
-                raise SinkqlError("SQ2427", "the table has two primary keys", span, hint="Make one of them UNIQUE.")
-            primary = span
-        for name in names:
-            _check_key_column(statement, name, names)
-        yield kind, tuple(name.value for name in names)
 
 
 def _written_rules(statement: ast.CreateTable) -> Iterator[tuple[str, tuple[ast.Ident, ...], Span]]:

@@ -115,3 +115,19 @@ def test_a_client_asks_who_and_where_it_is(session: Session) -> None:
 def test_every_system_relation_has_its_columns_in_the_catalog(session: Session) -> None:
     query = "SELECT r.name FROM mz_relations AS r WHERE NOT EXISTS (SELECT 1 FROM mz_columns AS c WHERE c.id = r.id)"
     assert _rows(session, query) == []
+
+
+def test_keys_and_defaults_of_tables_are_told(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE t (a bigint, b text DEFAULT 'none', c bigint UNIQUE, PRIMARY KEY (b, a));"
+        "CREATE TABLE plain (a bigint);"
+    )
+    constraints = "SELECT conname, contype, conkey FROM pg_constraint ORDER BY conname"
+    assert _rows(session, constraints) == [("t_c_key", "u", "{3}"), ("t_pkey", "p", "{2,1}")]
+    usage = (
+        "SELECT c.constraint_type, u.column_name, u.ordinal_position FROM information_schema.table_constraints c"
+        " JOIN information_schema.key_column_usage u USING (constraint_name) WHERE c.table_name = 't' ORDER BY 1, 3"
+    )
+    assert _rows(session, usage) == [("PRIMARY KEY", "b", 1), ("PRIMARY KEY", "a", 2), ("UNIQUE", "c", 1)]
+    default = "SELECT column_default FROM information_schema.columns WHERE table_name = 't' ORDER BY ordinal_position"
+    assert _rows(session, default) == [(None,), ("'none'",), (None,)]

@@ -60,15 +60,29 @@ udt_name text {types.short_name("c.type")}
     ),
     relation(
         "information_schema.table_constraints",
-        "constraint_catalog text -\nconstraint_schema text -\nconstraint_name text -\ntable_catalog text -\n"
-        "table_schema text -\ntable_name text -\nconstraint_type text -",
-        "WHERE 0",
+        f"""
+constraint_catalog text {_CATALOG}
+constraint_schema text s.name
+constraint_name text k.conname
+table_catalog text {_CATALOG}
+table_schema text s.name
+table_name text r.name
+constraint_type text CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END
+""",
+        f"FROM pg_constraint AS k\nJOIN mz_relations AS r ON r.oid = k.conrelid\n{_PLACE}",
     ),
     relation(
         "information_schema.key_column_usage",
-        "constraint_name text -\ntable_catalog text -\ntable_schema text -\ntable_name text -\ncolumn_name text -\n"
-        "ordinal_position integer -",
-        "WHERE 0",
+        f"""
+constraint_name text json_extract(k.value, '$.name')
+table_catalog text {_CATALOG}
+table_schema text s.name
+table_name text r.name
+column_name text n.value
+ordinal_position integer n.key + 1
+""",
+        "FROM items AS i, json_each(i.details, '$.constraints') AS k, json_each(k.value, '$.columns') AS n\n"
+        f"JOIN mz_relations AS r ON r.id = i.id\n{_PLACE}\nWHERE i.kind = 'TABLE'",
     ),
     relation(
         "information_schema.enabled_roles",

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 
 from sinkql.catalog.system import types
+from sinkql.catalog.system.place import ITEM_OID, SCHEMA_ID
 from sinkql.catalog.system.relation import relation, text
 
 _RELKIND = "CASE r.type WHEN 'table' THEN 'r' WHEN 'materialized-view' THEN 'm' WHEN 'view' THEN 'v' ELSE 'r' END"
 _NAMESPACES = "JOIN mz_schemas AS s ON s.id = r.schema_id"
+_POSITIONS = (
+    "'{' || (SELECT group_concat(c.key + 1, ',') FROM json_each(k.value, '$.columns') AS n"
+    " JOIN json_each(i.details, '$.columns') AS c ON json_extract(c.value, '$.name') = n.value) || '}'"
+)
 _TYPE_ROWS = text(json.dumps([[each.oid, each.short, each.length, each.category] for each in types.TYPES]))
 
 POSTGRES = (
@@ -183,10 +188,25 @@ description text c.comment
     ),
     relation(
         "pg_catalog.pg_constraint",
-        "oid oid 0\nconname text -\nconnamespace oid 0\ncontype text -\nconrelid oid 0\nconindid oid 0\n"
-        "confrelid oid 0\nconkey text -\nconfkey text -\ncondeferrable boolean 0\ncondeferred boolean 0\n"
-        "confupdtype text -\nconfdeltype text -\nconparentid oid 0",
-        "WHERE 0",
+        f"""
+oid oid i.number * 100 + k.key
+conname text json_extract(k.value, '$.name')
+connamespace oid s.oid
+contype text json_extract(k.value, '$.type')
+conrelid oid {ITEM_OID}
+conindid oid 0
+confrelid oid 0
+conkey text {_POSITIONS}
+confkey text -
+condeferrable boolean 0
+condeferred boolean 0
+convalidated boolean 1
+confupdtype text -
+confdeltype text -
+conparentid oid 0
+""",
+        f"FROM items AS i, json_each(i.details, '$.constraints') AS k\n"
+        f"JOIN mz_schemas AS s ON s.id = {SCHEMA_ID}\nWHERE i.kind = 'TABLE'",
     ),
     relation("pg_catalog.pg_inherits", "inhrelid oid 0\ninhparent oid 0\ninhseqno integer 0", "WHERE 0"),
     relation("pg_catalog.pg_enum", "oid oid 0\nenumtypid oid 0\nenumsortorder real 0\nenumlabel text -", "WHERE 0"),
