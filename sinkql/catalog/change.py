@@ -59,6 +59,7 @@ def rotating(full_name: str, given: Given) -> Operation[None]:
         row = secret_row(connection, full_name)
         sealed = catalog.vault.seal(row.id, given, version=row.version + 1)
         update_secret(connection, row, sealed, given.statement_value)
+        catalog.forget_plan(row.id)
 
     return rotate
 

@@ -78,6 +78,7 @@ class Catalog:
         self._generation = -1
         self._read: dict[str, Stamp] = {}
         self._settings: dict[str, str] = {}
+        self._stale: set[str] = set()
         self._id: str | None = None
         self.refresh()
 
@@ -200,7 +201,6 @@ class Catalog:
         Raises SQ2001 if it is gone, ChangedError as `add` does. The next `refresh` reads the secret's new text.
         """
         self.change(rotating(full_name, given))
-        self.forget_plans()
 
     def update(self, changes: Changes) -> None:
         """Put statements with full names in the place of items, by their full names; a new name is a rename.
@@ -248,8 +248,9 @@ class Catalog:
         except BaseException:
             self.forget_plans()  # they may hold what was not stored
             raise
-        self._read = read
-        self._generation = generation + 1
+        self._read = {item_id: found for item_id, found in read.items() if item_id not in self._stale}
+        self._generation = -1 if self._stale else generation + 1
+        self._stale = set()
         return result
 
     # --- for operations: the plans in memory follow the file -------------------------------------------------------
@@ -270,9 +271,13 @@ class Catalog:
             self.plans.remove(full_name)
         self.broken.pop(full_name, None)
 
+    def forget_plan(self, item_id: str) -> None:
+        """Make the next `refresh` plan an item again, and what uses it: its plan is not that of the file."""
+        self._stale.add(item_id)
+
     def forget_plans(self) -> None:
         """Make the next `refresh` plan everything again: the plans are not those of the file."""
-        self._generation, self._read = -1, {}
+        self._generation, self._read, self._stale = -1, {}, set()
 
     def catalog_id(self) -> str:
         """Return the id that never changes: it may be asked for within a transaction."""

@@ -225,3 +225,83 @@ def test_the_effect_on_a_table_names_its_rows(session: Session) -> None:
     assert _plan(session, kept).steps[-1].effect.endswith("the table keeps its 3 rows, and the new ones come on top")
     apply(_plan(session, kept), session)
     assert _plan(session, kept).steps == ()
+
+
+def test_comments_of_scripts_are_put_on_items_and_columns(session: Session) -> None:
+    text = """COMMENT ON COLUMN v.a IS 'one'; COMMENT ON TABLE t IS 'mine'; COMMENT ON CLUSTER quickstart IS 'here';
+      CREATE VIEW v AS SELECT a FROM t; CREATE TABLE t (a integer);"""
+    apply(_plan(session, text), session)
+    assert session.execute("SHOW COLUMNS FROM v")[0].rows[0][-1] == "one"
+    assert session.execute("SHOW TABLES")[0].rows == (("t", "mine"),)
+    assert _plan(session, text).steps == ()
+    other = _plan(session, text.replace("'mine'", "'ours'").replace("'one'", "NULL"))
+    assert _steps(other) == [("alter", "COMMENT", "a"), ("alter", "COMMENT", "t")]
+    assert other.steps[1].changes == ("- 'mine'", "+ 'ours'")
+    apply(other, session)
+    assert session.execute("SELECT comment FROM mz_internal.mz_comments ORDER BY 1")[0].rows == (("here",), ("ours",))
+
+
+def test_what_is_made_anew_gets_its_comments_again(session: Session) -> None:
+    text = "CREATE TABLE t (a integer); COMMENT ON TABLE t IS 'mine';"
+    apply(_plan(session, text), session)
+    anew = _plan(session, text.replace("integer", "text"))
+    assert _steps(anew) == [("replace", "TABLE", "t"), ("alter", "COMMENT", "t")]
+    apply(anew, session)
+    assert session.execute("SHOW TABLES")[0].rows == (("t", "mine"),)
+
+
+def test_a_comment_on_nothing_is_told_in_its_script(session: Session) -> None:
+    with pytest.raises(SinkqlError, match='relation "v" does not exist') as caught:
+        _plan(session, "CREATE TABLE t (a integer); COMMENT ON COLUMN v.a IS 'one';")
+    assert caught.value.path == "pipeline.sql"
+
+
+def test_schemas_come_first_whatever_the_order_of_scripts(session: Session) -> None:
+    texts = [
+        "SET search_path = app, public; CREATE TABLE t (a integer)",
+        "CREATE SCHEMA app",
+        "CREATE TABLE app.u (a int)",
+    ]
+    scripts = [Script(f"{number}.sql", text) for number, text in enumerate(texts)]
+    for keep in (True, False):
+        deployment = plan_deployment(scripts, session, keep=keep)
+        assert [step.name for step in deployment.steps] == [
+            "materialize.app.",
+            "materialize.app.t",
+            "materialize.app.u",
+        ]
+    apply(deployment, session)
+    assert plan_deployment(scripts, session).steps == ()
+
+
+def test_the_schema_that_a_database_has_needs_no_statement(session: Session) -> None:
+    text = "SET database = d; CREATE TABLE t (a integer); CREATE DATABASE d;"
+    apply(_plan(session, text), session)
+    assert _plan(session, text).steps == ()
+    assert _plan(session, text + "CREATE SCHEMA public;").steps == ()
+    gone = _plan(session, "")
+    assert [step.name for step in gone.steps] == ["d.public.t", "d.public.", "d."]
+    apply(gone, session)
+    assert session.execute("SHOW DATABASES")[0].rows == (("materialize", ""),)
+
+
+def test_a_table_with_other_keys_is_made_anew_and_says_what_is_lost(session: Session) -> None:
+    session.execute("CREATE TABLE t (a integer); INSERT INTO t VALUES (1), (1);")
+    deployment = _plan(session, "CREATE TABLE t (a integer UNIQUE);")
+    assert [(step.action, step.effect) for step in deployment.steps] == [("replace", "its 2 rows are lost")]
+
+
+def test_an_item_that_becomes_one_of_another_kind_says_what_goes(session: Session) -> None:
+    session.execute(_BASE.replace("CREATE SINK k", "CREATE SINK w"))
+    session.execute("CREATE VIEW k AS SELECT counter FROM n")
+    steps = _plan(session, _BASE).steps
+    assert [(step.action, step.name.rpartition(".")[2]) for step in steps] == [("replace", "k"), ("drop", "w")]
+    assert steps[0].effect == 're-reads source "n" from the start, into table "a.t"'
+    back = _plan(session, _BASE.replace("CREATE SINK k FROM v", "CREATE TABLE k (a integer); CREATE SINK w FROM v"))
+    assert back.steps[0].action == "replace"
+
+
+def test_a_secret_that_moves_elsewhere_and_back_is_the_same_afterwards(session: Session) -> None:
+    for text in ("CREATE SECRET s AS 'one'", "CREATE SECRET s AS env_var('S')", "CREATE SECRET s AS 'two'"):
+        apply(_plan(session, text), session)
+        assert _plan(session, text).steps == ()

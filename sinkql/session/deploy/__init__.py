@@ -2,6 +2,7 @@
 
 * `wanted`: scripts to the catalog as they want it.
 * `inplace`: two definitions of one item to the ALTER statements between them, or what hinders.
+* `comment`: comments as they are and as they are wanted to steps.
 * `difference`: the catalog as it is and as it is wanted to steps.
 * `trial`: steps tried in memory, so that running them does what they say.
 * `effect`: a step to what it does to data.

@@ -66,6 +66,8 @@ class _Doing:
 
     def _alter(self, step: Step) -> None:
         match step.statement:
+            case None if step.comment is not None:
+                self._run(step.comment)
             case None:
                 assert step.value is not None
                 self._run(ast.AlterSystem(ast.Ident(step.name), ast.Text(step.value)))

@@ -12,10 +12,12 @@ from sinkql.catalog.secret import given
 from sinkql.catalog.store import Catalog
 from sinkql.codegen import lower
 from sinkql.errors import Notice, SinkqlError
+from sinkql.session.deploy.comment import comment_steps, stored_comments
 from sinkql.session.deploy.difference import difference
 from sinkql.session.deploy.effect import CountRows, effect
 from sinkql.session.deploy.step import Step
 from sinkql.session.deploy.wanted import Script, Wanted, wanted
+from sinkql.session.inputs import table_file
 
 if TYPE_CHECKING:
     from sinkql.session.session import Session
@@ -56,6 +58,7 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
         return value is not None and catalog.secret(name) != value
 
     steps = difference(before, found, catalog.registry, broken=broken, other_value=other_value)
+    steps = (*steps, *comment_steps(stored_comments(catalog), found.comments, steps))
     ended = {step.name for step in steps if step.action in ("replace", "drop")}
     stay = frozenset(name for name in before.names("SINK") if name not in ended)
     told = tuple(replace(step, effect=effect(step, before, found.catalog, count, stay=stay)) for step in steps)
@@ -63,10 +66,16 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
 
 
 def _counting(session: Session) -> CountRows:
-    """Return what counts the rows of sinks' tables: nothing where there is none, or it cannot be asked."""
+    """Return what counts the rows of tables, of sinks too: nothing where there is none, or it cannot be asked."""
 
     def count(name: str, catalog: MemoryCatalog) -> int | None:
-        if not isinstance(catalog.item(name), logical.Sink):
+        entry, item = catalog.entry(name), catalog.item(name)
+        if entry is not None and isinstance(entry.statement, ast.CreateTable) and isinstance(item, logical.Source):
+            try:
+                return table_file(item, entry.statement, session.catalog).count()
+            except SinkqlError:
+                return None  # as below
+        if not isinstance(item, logical.Sink):
             return None
         job = lower(name, catalog)
         ask = session.catalog.registry.sinks[job.write.connector].count_rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sinkql import logical
 from sinkql.catalog.memory import MemoryCatalog
@@ -17,6 +18,10 @@ _READ = ("SOURCE", "TABLE")
 
 def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: CountRows, *, stay: frozenset[str]) -> str:
     """Return what a step does to data; empty where it touches none. `stay` are the sinks that are not made anew."""
+    if step.action == "replace" and _kind(step.name, before) not in ("", step.kind):
+        gone = effect(replace(step, kind=_kind(step.name, before), action="drop"), before, after, count, stay=stay)
+        made = effect(replace(step, action="create"), before, after, count, stay=stay)
+        return "; ".join(part for part in (gone, made) if part)
     match step.kind, step.action:
         case "SINK", "create":
             return _created(step.name, after, count)
@@ -29,7 +34,7 @@ def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: Count
             return _altered(step.name, before, after)
         case "TABLE", ("drop" | "replace"):
             rows = count(step.name, before)
-            return "its rows are lost" if rows is None else f"its {_rows(rows)} are lost"
+            return "its rows are lost" if rows is None else f"its {_rows(rows)} {'is' if rows == 1 else 'are'} lost"
         case "SECRET", "alter":
             return "running sinks use the new value from their next commit on"
         case "CLUSTER", "alter":

@@ -8,6 +8,7 @@ from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.codegen import lower_relation
 from sinkql.physical import Read
+from sinkql.planner.table import unique_keys
 
 
 def obstacle(old: logical.Entry, new: logical.Entry, before: MemoryCatalog, after: MemoryCatalog) -> str | None:
@@ -17,6 +18,8 @@ def obstacle(old: logical.Entry, new: logical.Entry, before: MemoryCatalog, afte
             return None
         case ast.CreateView(), ast.CreateView() if old.kind == new.kind:
             return None
+        case ast.CreateTable() as present, ast.CreateTable() as wanted if unique_keys(present) != unique_keys(wanted):
+            return "its keys are others"  # by which the rows that are there are not known
         case (ast.CreateSource(), ast.CreateSource()) | (ast.CreateTable(), ast.CreateTable()):
             return _source(old.name, before, after)
         case ast.CreateSink() as present, ast.CreateSink() as wanted:

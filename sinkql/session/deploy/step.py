@@ -16,7 +16,8 @@ MARKS: dict[Action, str] = {"create": "+", "alter": "~", "replace": "-/+", "drop
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Hold what becomes of one item: its kind as in DROP and its full name; settings are of the kind SETTING.
+    """Hold what becomes of one item: its kind as in DROP and its full name; settings are of the kind SETTING, and
+    comments of the kind COMMENT, with the name of what they are on.
 
     `reason` says why, `effect` what that does to data. `changes` are lines of a difference. `early` drops come before
     all else, since something they use is made anew. `statement` is the item's CREATE as the scripts have it.
@@ -31,6 +32,7 @@ class Step:
     early: bool = False
     statement: ast.Create | None = None
     value: str | None = None
+    comment: ast.CommentOn | None = None
 
     @property
     def redefines(self) -> bool:

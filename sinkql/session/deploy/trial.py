@@ -29,7 +29,7 @@ def trial(steps: tuple[Step, ...], before: MemoryCatalog, after: MemoryCatalog, 
     done = False
     for step in steps:
         entry = after.entry(step.name)
-        if step.kind == "SETTING" or (step.action == "drop" and step.early):
+        if step.kind in ("SETTING", "COMMENT") or (step.action == "drop" and step.early):
             continue
         if step.action == "drop":
             _remove([step], plans)

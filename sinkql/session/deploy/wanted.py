@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
@@ -14,10 +15,19 @@ from sinkql.errors import Notice, SinkqlError
 from sinkql.mask import Masked, mask
 from sinkql.parser import parse
 from sinkql.planner.name import short_name
+from sinkql.planner.rename import find_commented
 from sinkql.planner.setting import plan_setting, plan_settings
-from sinkql.planner.statement import item_name, kind_of
+from sinkql.planner.statement import implied, item_name, kind_of, own_name
 from sinkql.printer import to_sql
+from sinkql.session.deploy.comment import Place, place_of
 
+_STAGES: tuple[tuple[type, ...], ...] = (
+    (ast.CreateDatabase,),
+    (ast.CreateSchema,),
+    tuple(kind for kind in get_args(ast.Create) if kind not in (ast.CreateDatabase, ast.CreateSchema)),
+    (ast.CommentOn,),
+)
+"""What is planned before what: a name without a schema goes by the schemas that there are."""
 _MAY_COME = ("SQ2001", "SQ2004", "SQ2202", "SQ2313")
 """A name that nothing has: what it names may stand further down, or in another file."""
 
@@ -32,12 +42,16 @@ class Script:
 
 @dataclass(slots=True)
 class Wanted:
-    """Hold what scripts describe. `statements` are as written, by full name; `comments` by kind and name."""
+    """Hold what scripts describe. `statements` are as written, by full name; `comments` by what they are on.
+
+    `implied` are the full names of what is made together with something else, and has no statement of its own.
+    """
 
     catalog: MemoryCatalog
     statements: dict[str, ast.Create] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
-    comments: list[ast.CommentOn] = field(default_factory=list)
+    comments: dict[Place, ast.CommentOn] = field(default_factory=dict)
+    implied: set[str] = field(default_factory=set)
     notices: list[Notice] = field(default_factory=list)
 
 
@@ -65,53 +79,86 @@ def wanted(texts: Sequence[Script], registry: Registry, *, present: Iterable[log
     """
     found = Wanted(MemoryCatalog(registry))
     entries = {entry.name: entry for entry in present if entry.id.startswith("u")}
-    waiting = [each for text in texts for each in _read(text, found)]
-    if keep:
-        named = {each.name(found) for each in waiting}
-        waiting.extend(_kept(entry) for entry in entries.values() if entry.name not in named)
+    written = [each for text in texts for each in _read(text, found)]
+    kept = [_kept(entry) for entry in entries.values()] if keep else []
+    for kinds in _STAGES:
+        now = [each for each in written if isinstance(each.statement, kinds)]
+        named = {each.name(found) for each in now} if keep else set()
+        left = [each for each in kept if isinstance(each.statement, kinds) and each.name(found) not in named]
+        _take([*now, *left], found, entries)
+    return found
+
+
+def _take(waiting: list[_Pending], found: Wanted, entries: Mapping[str, logical.Entry]) -> None:
+    """Plan statements into what is wanted, in an order in which they plan."""
     while waiting:
         postponed = [each for each in waiting if not each.taken(found, entries)]
         if len(postponed) == len(waiting):
             raise postponed[0].error()
         waiting = postponed
-    return found
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Hold one CREATE statement that is to be planned under the settings before it, and why it could not be so far."""
+    """Hold one statement that is to be planned under the settings before it, and why it could not be so far."""
 
-    statement: ast.Create
+    statement: ast.Create | ast.CommentOn
     path: str
     masked: Masked
     settings: Mapping[str, str]
     failure: SinkqlError | None = None
 
     def name(self, found: Wanted) -> str:
-        with _settings(found.catalog, self.settings):
-            return item_name(self.statement, found.catalog)
+        """Return the full name of what the statement makes; raises what resolving it does, with its script."""
+        assert not isinstance(self.statement, ast.CommentOn)
+        try:
+            with _settings(found.catalog, self.settings):
+                return item_name(self.statement, found.catalog)
+        except SinkqlError as error:
+            self.failure = error
+            raise self.error() from error.__cause__
 
     def taken(self, found: Wanted, entries: Mapping[str, logical.Entry]) -> bool:
         """Plan the statement into what is wanted; False if something that it names may come later."""
         try:
             with _settings(found.catalog, self.settings):
-                name = item_name(self.statement, found.catalog)
-                before = entries.get(name)
-                facts = before.facts if before is not None and before.kind == kind_of(self.statement) else {}
-                planned = found.catalog.add(self.statement, facts)
+                if isinstance(self.statement, ast.CommentOn):
+                    _comment(self.statement, found)
+                else:
+                    _make(self.statement, found, entries)
         except SinkqlError as error:
             self.failure = error
             if error.code in _MAY_COME:
                 return False
             raise self.error() from error.__cause__
-        found.statements[name] = self.statement
-        found.notices.extend(planned.notices)
         return True
 
     def error(self) -> SinkqlError:
         """Return why it does not plan, with its script."""
         assert self.failure is not None
         return self.masked.cover(self.failure.within(path=self.path, text=self.masked.text))
+
+
+def _make(statement: ast.Create, found: Wanted, entries: Mapping[str, logical.Entry]) -> None:
+    name = item_name(statement, found.catalog)
+    if name in found.implied:
+        found.implied.remove(name)
+        return
+    before = entries.get(name)
+    facts = before.facts if before is not None and before.kind == kind_of(statement) else {}
+    planned = found.catalog.add(statement, facts)
+    found.statements[name] = statement
+    found.notices.extend(planned.notices)
+    for each in implied(statement):
+        found.catalog.add(each, {})
+        found.statements[own_name(each)] = each
+        found.implied.add(own_name(each))
+
+
+def _comment(statement: ast.CommentOn, found: Wanted) -> None:
+    place = place_of(found.catalog, *find_commented(statement, found.catalog))
+    assert place is not None
+    found.comments[place] = statement
 
 
 @contextmanager
@@ -147,9 +194,7 @@ def _statements(script: Script, masked: Masked, found: Wanted) -> Iterator[_Pend
             case ast.SetVariable():
                 name, value = plan_setting(statement)
                 settings = {**settings, name: value}
-            case ast.CommentOn():
-                found.comments.append(statement)
-            case _ if isinstance(statement, ast.Create):
+            case _ if isinstance(statement, ast.Create | ast.CommentOn):
                 yield _Pending(statement, script.path, masked, settings)
             case _:
                 raise SinkqlError(
