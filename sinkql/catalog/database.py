@@ -153,19 +153,23 @@ def _make_file(path: Path) -> None:
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
-        _create_private(path)
+        create_private(path)
 
 
-def back_up(path: Path, target: Path) -> None:
-    """Copy a catalog file at one moment into a new one; raises SQ4117 if that is there, and as opening does."""
-    if target.exists():
-        raise SinkqlError("SQ4117", f'file "{target}" is there already', hint="Name another file.")
+def back_up(path: Path, target: Path, *, beside: Path | None = None) -> None:
+    """Copy a catalog file at one moment into a new one; raises as opening does.
+
+    Raises SQ4117 if the new file, or what is to come `beside` it, is there already.
+    """
+    for each in (target, beside):
+        if each is not None and each.exists():
+            raise SinkqlError("SQ4117", f'file "{each}" is there already', hint="Name another file.")
     with coded(path):
         source = sqlite3.connect(path, timeout=BUSY_SECONDS)
         try:
             check_ours(source, path)
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _create_private(target)
+            create_private(target)
             copy = sqlite3.connect(target)
             try:
                 source.backup(copy)
@@ -186,7 +190,8 @@ def version_of(path: Path) -> int:
             plain.close()
 
 
-def _create_private(path: Path) -> None:
+def create_private(path: Path) -> None:
+    """Create an empty file for its owner alone."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 

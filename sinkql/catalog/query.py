@@ -43,8 +43,10 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
 
 
-def select(query: ast.Query, database: Database, *, current: tuple[str, str] = (DATABASE, SCHEMA)) -> Table:
-    """Run a query over system relations; `current` are the database and schema that the session is in.
+def select(
+    query: ast.Query, database: Database, *, current: tuple[str, tuple[str, ...]] = (DATABASE, (SCHEMA,))
+) -> Table:
+    """Run a query over system relations; `current` are the session's database and the schemas on its path.
 
     Raises SQ2980 (another relation), SQ2281 to SQ2284 (mistakes in the query).
     """
@@ -63,7 +65,7 @@ def select(query: ast.Query, database: Database, *, current: tuple[str, str] = (
         connection.exec_driver_sql("PRAGMA case_sensitive_like = ON")  # as LIKE is in the user's dialect
         plain = connection.connection.driver_connection
         assert isinstance(plain, sqlite3.Connection)
-        register(plain, database=current[0], schema=current[1])
+        register(plain, database=current[0], path=current[1])
         try:
             result = connection.exec_driver_sql(sql)
             return Table(tuple(result.keys()), tuple(_typed(row, booleans) for row in result))
@@ -195,14 +197,20 @@ def _relation(table: exp.Table) -> Relation | None:
 
 def _booleans(tree: exp.Query, relations: Mapping[str, Relation]) -> frozenset[int]:
     """Return the places of outputs that are boolean: SQLite gives numbers for them."""
-    found = set()
-    for place, output in enumerate(tree.selects):
-        column = output.unalias()
-        relation = relations.get(column.table) if isinstance(column, exp.Column) else None
-        stored = relation is not None and relation.type_of(column.name) == "boolean"
-        if stored or isinstance(column, exp.Predicate | exp.Boolean | exp.Not | exp.And | exp.Or):
-            found.add(place)
-    return frozenset(found)
+    return frozenset(place for place, output in enumerate(tree.selects) if _boolean(output.unalias(), tree, relations))
+
+
+def _boolean(value: exp.Expression, tree: exp.Query, relations: Mapping[str, Relation]) -> bool:
+    if not isinstance(value, exp.Column):
+        return isinstance(value, exp.Predicate | exp.Boolean | exp.Not | exp.And | exp.Or)
+    relation = relations.get(value.table)
+    if relation is not None:
+        return relation.type_of(value.name) == "boolean"
+    queries = (each.this for each in tree.find_all(exp.Subquery, exp.CTE) if each.alias == value.table)
+    query = next((each for each in queries if isinstance(each, exp.Query)), None)
+    outputs = query.selects if query is not None else []
+    inner = next((each.unalias() for each in outputs if each.alias_or_name == value.name), None)
+    return query is not None and inner is not None and _boolean(inner, query, relations)
 
 
 def _typed(row: Sequence[Any], booleans: frozenset[int]) -> tuple[Any, ...]:

@@ -75,10 +75,27 @@ def update_items(connection: Connection, replanned: Sequence[Replanned], vault: 
         new, planned = each.step.new, each.planned
         if planned is None:
             continue
-        shown = json.dumps(details(planned.item, new.statement, new.facts, known.get))
-        write(new.id, details=shown)
+        shown = details(planned.item, new.statement, new.facts, known.get)
+        _move_comments(connection, new.id, [column["name"] for column in shown.get("columns", ())])
+        write(new.id, details=json.dumps(shown))
         connection.execute(schema.dependencies.delete().where(schema.dependencies.c.item_id == new.id))
         _depend(connection, new.id, new.statement, planned, known)
+
+
+def _move_comments(connection: Connection, item_id: str, names: list[str]) -> None:
+    """Let comments on columns follow their columns, whose names are now these; without its column one is gone."""
+    table = schema.comments
+    mine = (table.c.item_id == item_id) & (table.c.sub_id > 0)
+    found = connection.execute(sa.select(table.c.sub_id, table.c.comment).where(mine)).all()
+    if not found:
+        return
+    stored = connection.scalar(sa.select(schema.items.c.details).where(schema.items.c.id == item_id))
+    before = [column["name"] for column in json.loads(stored or "{}").get("columns", ())]
+    connection.execute(table.delete().where(mine))
+    for place, comment in found:
+        if place <= len(before) and before[place - 1] in names:
+            sub_id = names.index(before[place - 1]) + 1
+            connection.execute(table.insert().values(item_id=item_id, sub_id=sub_id, comment=comment))
 
 
 Stamp = tuple[str, str, str]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from sinkql.catalog import schema
-from sinkql.catalog.row import opened, parsed
+from sinkql.catalog.row import facts_of, opened, parsed
 from sinkql.catalog.store import Catalog
+from sinkql.connectors.table.place import table_path
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import around, short_name
 from sinkql.planner.statement import kind_of, own_name
 from sinkql.printer import to_sql
 
 _BUILT_IN = ("s1", "s5", "s6")
+_LOST = "Put back a backup of the folder tables, or drop the table."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,17 @@ def problems(catalog: Catalog) -> Iterator[Problem]:
             planned = frozenset(catalog.plans.dependencies(row.full_name)) & names
             if not planned <= uses.get(row.id, frozenset()):
                 yield _changed("what it depends on is not what the file says", row.full_name)
+        if row.kind == "TABLE" and not _rows(row, catalog).exists():
+            yield Problem("SQ3420", "the file of its rows is missing", row.full_name, _LOST)
         if row.id in literals:
             yield from _secret(row.full_name, catalog)
     for name, broken in catalog.broken.items():
         yield Problem(broken.error.code, f"cannot be used: {broken.error.message}", name, broken.error.hint)
+
+
+def _rows(row: Row[Any], catalog: Catalog) -> Path:
+    """Return the file of a table's rows."""
+    return table_path(catalog.database.path.parent, str(facts_of(row).get("table_id")), row.full_name)
 
 
 def _pages(connection: Connection) -> Iterator[Problem]:

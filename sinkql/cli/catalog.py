@@ -22,13 +22,16 @@ def catalog() -> None:
 def backup(context: click.Context, file: Path) -> int:
     """Copy the catalog into FILE, as it is at one moment; other processes may use it meanwhile.
 
-    The key of its secrets is not in the copy, nor are the rows of tables: copy the .key file and the tables folder too.
+    The rows of tables are copied into the folder FILE.tables; to restore, put it back as the folder tables beside the
+    catalog file. The key of secrets is not in the copy: keep the .key file elsewhere.
     """
-    from sinkql.catalog.database import back_up
+    from sinkql.catalog.backup import back_up_all
 
     path, output = _file(context)
-    back_up(path, file)
-    output.line(f"wrote {file}", file=str(file))
+    tables = back_up_all(path, file)
+    output.line(f"wrote {file}", file=str(file), tables=str(tables) if tables is not None else None)
+    if tables is not None:
+        output.note(f"wrote {tables}")
     return 0
 
 

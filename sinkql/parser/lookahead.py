@@ -43,8 +43,8 @@ def follows(parser: Ahead, terminal: str, *following: Lexeme) -> bool:
 def _readings(lexeme: Lexeme) -> tuple[str, ...]:
     if lexeme.kind != "WORD":
         kind = symbol(lexeme)
-        queries = ("QUERY", "CONDITION") if kind == "LPAR" else ()
-        expressions = ("EXPRESSION", "EXPRESSIONS") if lexeme.kind in _EXPRESSION_STARTS else ()
+        queries = ("QUERY",) if kind == "LPAR" else ()
+        expressions = ("CONDITION", "EXPRESSION", "EXPRESSIONS") if lexeme.kind in _EXPRESSION_STARTS else ()
         return (kind, *queries, *expressions)
     readings = ("LABEL", "OPTION_NAME", "KIND", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", lexeme.keyword)
     return readings if lexeme.keyword in words.RESERVED else (*readings, "NAME")

@@ -36,6 +36,10 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
     sinks, tables = sink_ids(dropping.names, catalog), _table_ids(dropping.names, catalog)
     if isinstance(catalog, Draft) or not (sinks or tables):
         dropping = _remove(statement, dropping, catalog)
+        if isinstance(catalog, Draft):
+            _forget(
+                set(tables) - _kept_before(catalog), catalog
+            )  # made in the same transaction: nobody else knows them
         return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
     content = {"names": dropping.names, "sinks": sinks, "tables": tables}
     with _stopped(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds):
@@ -62,9 +66,17 @@ def stopped_for_commit(draft: Draft, catalog: Catalog, *, wait_seconds: float) -
 
 def forget_tables(draft: Draft) -> None:
     """Delete the files of the tables that a transaction made, which is not to be."""
-    before = {entry.facts.get("table_id") for entry in draft.before.values()}
-    for table_id in set(_table_ids(tuple(draft.entries()), draft)) - before:
-        remove_table(table_path(draft.database.path.parent, table_id, ""))
+    _forget(set(_table_ids(tuple(draft.entries()), draft)) - _kept_before(draft), draft)
+
+
+def _kept_before(draft: Draft) -> set[str]:
+    """Return the ids of the files of the tables that were there before a transaction."""
+    return {str(entry.facts["table_id"]) for entry in draft.before.values() if entry.kind == "TABLE"}
+
+
+def _forget(tables: Iterable[str], catalog: Catalog) -> None:
+    for table_id in tables:
+        remove_table(table_path(catalog.database.path.parent, table_id, ""))
 
 
 @contextmanager
@@ -202,7 +214,6 @@ def _still_running(name: str, holder: Holder | None) -> SinkqlError:
 def _clean(sinks: Mapping[str, str], tables: Iterable[str], catalog: Catalog) -> None:
     """Delete the sinks' folders, and the files of tables; the sinks' Iceberg tables and their files stay."""
     faults.point("drop-clean")
-    for table_id in tables:
-        remove_table(table_path(catalog.database.path.parent, table_id, ""))
+    _forget(tables, catalog)
     for sink_id in sinks.values():
         shutil.rmtree(sink_folder(catalog, sink_id), ignore_errors=True)

@@ -13,7 +13,7 @@ from sinkql.catalog.query import select as select_system
 from sinkql.catalog.store import Catalog
 from sinkql.catalog.system import RELATIONS
 from sinkql.errors import SinkqlError, Span
-from sinkql.planner.name import SYSTEM_SCHEMAS
+from sinkql.planner.name import SYSTEM_SCHEMAS, path, split_name
 from sinkql.printer.part import name as print_name
 from sinkql.session.inputs import Inputs, columns_of
 from sinkql.session.result import Result
@@ -36,7 +36,10 @@ _SYSTEM = re.compile(rf"\b({'|'.join(SYSTEM_SCHEMAS)})\b|\b(mz|pg)_", re.IGNOREC
 def select(statement: ast.Select, session: Session) -> Result:
     """Run a query; SQ2640 for one over both system relations and items."""
     if _system(statement.query, session.catalog):
-        table = select_system(statement.query, session.catalog.database)
+        plans = session.catalog.plans
+        schemas = tuple(split_name(each)[-1] for each in path(plans))
+        current = plans.setting("database"), schemas
+        table = select_system(statement.query, session.catalog.database, current=current)
         return Result("SELECT", columns=table.columns, rows=table.rows)
     return run(statement.query, session)
 

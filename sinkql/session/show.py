@@ -12,7 +12,7 @@ from sinkql.catalog.system.place import SYSTEM_SCHEMAS
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.parser import parse
 from sinkql.planner.later import check_kind
-from sinkql.planner.name import find, split_name
+from sinkql.planner.name import find, join_name, split_name
 from sinkql.planner.setting import DEFAULTS, unknown_setting
 from sinkql.printer import to_sql
 from sinkql.session.listing import LISTINGS, Listing
@@ -104,7 +104,7 @@ def _cluster(statement: ast.Show, cluster: ast.Ident, catalog: Catalog) -> str:
             cluster.span,
             hint=f"Leave out IN CLUSTER {cluster.value}.",
         )
-    if cluster.value not in catalog.plans.names("CLUSTER"):
+    if join_name(cluster.value) not in catalog.plans.names("CLUSTER"):
         hint = f"There is {', '.join(catalog.plans.names('CLUSTER'))}."
         raise SinkqlError("SQ2313", f'cluster "{cluster.value}" does not exist', cluster.span, hint=hint)
     return cluster.value

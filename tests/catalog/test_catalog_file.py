@@ -143,6 +143,49 @@ def test_backup_is_a_catalog_of_the_same_items(file: Path, tmp_path: Path, capsy
     assert "SQ4117" in capsys.readouterr().err
 
 
+def test_restored_backup_has_the_rows_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, copy, back = tmp_path / "a" / "catalog.db", tmp_path / "copies" / "one.db", tmp_path / "b" / "catalog.db"
+    with Session(file) as session:
+        session.execute("CREATE TABLE t (a integer PRIMARY KEY); CREATE TABLE u (a integer); INSERT INTO t VALUES (7)")
+    assert run(["--catalog", str(file), "catalog", "backup", str(copy)]) == 0
+    folder = copy.with_name("one.db.tables")
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (folder, *folder.iterdir())} == {0o700, 0o600}
+    with Session(file) as session:
+        session.execute("INSERT INTO t VALUES (8)")
+    assert run(["--catalog", str(file), "catalog", "backup", str(copy.with_name("two.db"))]) == 0
+    back.parent.mkdir()
+    copy.rename(back)
+    assert run(["--catalog", str(back), "catalog", "verify"]) == 4
+    assert "the file of its rows is missing" in capsys.readouterr().out
+    folder.rename(back.with_name("tables"))
+    assert run(["--catalog", str(back), "catalog", "verify"]) == 0
+    with Session(back) as session:
+        assert session.execute("SELECT * FROM t")[0].rows == ((7,),)
+        with pytest.raises(SinkqlError, match="has a row with this key"):
+            session.execute("INSERT INTO t VALUES (7)")
+
+
+def test_verify_finds_nothing_wrong_with_any_kind_of_item(tmp_path: Path) -> None:
+    with Session(tmp_path / "catalog.db") as session:
+        session.execute(_EVERY_KIND)
+        session.execute("ALTER DATABASE d RENAME TO e; ALTER SCHEMA e.s RENAME TO z; ALTER SECRET e.z.w AS 'two'")
+        assert list(problems(session.catalog)) == []
+
+
+_EVERY_KIND = """
+CREATE DATABASE d; CREATE SCHEMA d.s; SET database = d; SET search_path = s, public;
+CREATE CLUSTER "c.c" (SIZE = 'local[1]');
+CREATE SECRET w AS 'one'; CREATE SECRET env AS env_var('W');
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake') WITH (VALIDATE = false);
+CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
+CREATE TABLE "T.t" ("a b" integer PRIMARY KEY); CREATE VIEW v AS SELECT "a b" FROM "T.t";
+CREATE MATERIALIZED VIEW m IN CLUSTER "c.c" AS SELECT counter FROM n;
+CREATE SINK k IN CLUSTER "c.c" FROM m INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABLE = 't')
+  ENVELOPE NONE WITH (COMMIT INTERVAL = '2s');
+COMMENT ON COLUMN v."a b" IS 'x'; COMMENT ON DATABASE d IS 'x'; ALTER TABLE "T.t" OWNER TO joe;
+"""
+
+
 def test_verify_prints_problems_and_exits_with_4(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--catalog", str(file), "catalog", "verify"]) == 0
     assert f"nothing is wrong in {file}: 4 items" in capsys.readouterr().out

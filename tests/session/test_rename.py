@@ -101,3 +101,11 @@ def test_sink_goes_on_with_a_new_query_of_its_view(session: Session) -> None:
     error = fails(session, "CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT counter, 1 AS one FROM n;")
     assert (error.code, error.message) == ("SQ2985", 'sink "s" cannot follow another query yet')
     assert Session().jobs(["s"]) == [after]
+
+
+def test_comments_follow_the_columns_of_a_replaced_view(session: Session) -> None:
+    session.execute("CREATE TABLE t (a integer, b integer); CREATE VIEW v AS SELECT a, b FROM t;")
+    session.execute("COMMENT ON COLUMN v.a IS 'of a'; COMMENT ON COLUMN v.b IS 'of b';")
+    session.execute("CREATE OR REPLACE VIEW v AS SELECT a + 1 AS c, a FROM t")
+    assert [(row[0], row[-1]) for row in session.execute("SHOW COLUMNS FROM v")[0].rows] == [("c", ""), ("a", "of a")]
+    assert session.execute("SELECT count(*) FROM mz_internal.mz_comments")[0].rows == ((1,),)

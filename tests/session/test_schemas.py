@@ -103,3 +103,25 @@ def test_one_schema_per_name_and_database(session: Session) -> None:
         "SELECT d.name, s.name FROM mz_schemas s JOIN mz_databases d ON d.id = s.database_id ORDER BY 1, 2;"
     )[0].rows
     assert rows == (("d", "a"), ("d", "public"), ("materialize", "a"), ("materialize", "public"))
+
+
+def test_clients_are_told_where_the_session_is(session: Session) -> None:
+    session.execute("CREATE DATABASE d; CREATE SCHEMA d.s; CREATE TABLE d.s.t (a integer); CREATE TABLE t (a integer);")
+    session.execute("CREATE TABLE d.public.t (a integer); SET database = d; SET search_path = s, public;")
+    assert session.execute("SELECT current_database(), current_schema()")[0].rows == (("d", "s"),)
+    visible = """SELECT d.name, n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      JOIN mz_schemas AS s ON s.oid = n.oid JOIN mz_databases AS d ON d.id = s.database_id
+      WHERE c.relname = 't' AND pg_table_is_visible(c.oid)"""
+    assert session.execute(visible)[0].rows == (("d", "s"),)
+    session.execute("SET search_path = none")
+    assert session.execute("SELECT current_schema()")[0].rows == ((None,),)
+
+
+def test_cluster_with_a_dot_in_its_name_is_listed(session: Session) -> None:
+    session.execute("""CREATE CLUSTER "a.b" (SIZE = 'local[1]')""")
+    assert session.execute('SHOW SINKS IN CLUSTER "a.b"')[0].rows == ()
+
+
+def test_whether_a_column_is_nullable_is_a_boolean(session: Session) -> None:
+    session.execute("CREATE TABLE t (a integer NOT NULL, b integer)")
+    assert [row[1] for row in session.execute("SHOW COLUMNS FROM t")[0].rows] == [False, True]

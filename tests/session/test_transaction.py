@@ -12,6 +12,7 @@ import pytest
 
 import sinkql
 from sinkql.errors import SinkqlError
+from sinkql.printer import to_sql
 from sinkql.session import Session
 
 from .script import COUNTER, LAKE, NAME, PIPELINE, fails, sink_id
@@ -180,3 +181,18 @@ def test_killed_between_stopping_sinks_and_the_commit_the_sinks_run_on(folder: P
         )
     Session()
     assert control.desired(sink) == "running"
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_table_made_and_dropped_in_one_transaction_leaves_no_file(session: Session, end: str) -> None:
+    session.execute(f"CREATE TABLE kept (a integer); BEGIN; CREATE TABLE t (a integer); DROP TABLE t; {end};")
+    folder = session.catalog.database.path.parent / "tables"
+    assert len(list(folder.glob("*.db"))) == 1
+    assert session.execute("SELECT * FROM kept")[0].rows == ()
+
+
+def test_secret_rotated_in_a_transaction_is_read_again_after_it(session: Session) -> None:
+    session.execute("CREATE SECRET s AS env_var('ONE'); BEGIN; ALTER SECRET s AS env_var('TWO'); COMMIT;")
+    entry = session.execute("SHOW SECRETS") and session.catalog.plans.entry("materialize.public.s")
+    assert entry is not None
+    assert "TWO" in to_sql(entry.statement)
