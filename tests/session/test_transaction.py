@@ -193,6 +193,7 @@ def test_table_made_and_dropped_in_one_transaction_leaves_no_file(session: Sessi
 
 def test_secret_rotated_in_a_transaction_is_read_again_after_it(session: Session) -> None:
     session.execute("CREATE SECRET s AS env_var('ONE'); BEGIN; ALTER SECRET s AS env_var('TWO'); COMMIT;")
-    entry = session.execute("SHOW SECRETS") and session.catalog.plans.entry("materialize.public.s")
+    session.execute("SHOW SECRETS")
+    entry = session.catalog.plans.entry("materialize.public.s")
     assert entry is not None
     assert "TWO" in to_sql(entry.statement)
