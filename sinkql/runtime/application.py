@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 import time
@@ -30,6 +31,7 @@ Contexts = Callable[[physical.Job], Context]
 _LOOK_SECONDS = 0.2
 _ROSTER_SECONDS = 0.5
 _LINGER_SECONDS = 30.0
+_MOST_OF_NAME = 100  # a cluster's name may be longer than that of a file
 _MOST_THREADS = 10_000  # they are made as they are needed
 
 
@@ -71,7 +73,8 @@ class _Spark:
 
     def __init__(self, job: physical.Job, wanted: Wanted) -> None:
         self.cluster = job.cluster
-        folder = wanted.contexts(job).folder.parent / "spark" / f"{job.cluster}-{os.getpid()}"
+        plain = re.sub(r"[^\w.-]", "_", job.cluster, flags=re.ASCII)[:_MOST_OF_NAME]
+        folder = wanted.contexts(job).folder.parent / "spark" / f"{plain}-{os.getpid()}"
         self.settings = spark.Settings(job.master, job.conf, folder, f"sinkql {job.cluster}")
         self._progress = wanted.progress
         self._session: Future[SparkSession] = Future()

@@ -41,7 +41,10 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
                 set(tables) - _kept_before(catalog), catalog
             )  # made in the same transaction: nobody else knows them
         return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
-    content = {"names": dropping.names, "sinks": sinks, "tables": tables}
+    entries = catalog.entries()
+    ids = [entries[name].id for name in dropping.names]
+    wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
+    content = {"names": dropping.names, "ids": ids, "sinks": sinks, "tables": tables, "wishes": wishes}
     with _stopped(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds):
         dropping = _remove(statement, dropping, catalog)
     return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
@@ -133,16 +136,30 @@ def _finish(intent: Intent, catalog: Catalog) -> None:
     owner = f"drop-{uuid.uuid4()}"
     if not all(catalog.control.claim_for_drop(sink_id, owner=owner) for sink_id in sinks.values()):
         return
-    present = [name for name in intent.content["names"] if catalog.stored(name) is not None]
     while True:
         catalog.refresh()
         try:
-            catalog.remove(present)
+            catalog.remove(_still_there(intent, catalog))
             break
         except ChangedError:
             continue
+        except SinkqlError:  # others came to depend on what was to go, so that it stays
+            for sink_id, wish in intent.content.get("wishes", {}).items():
+                catalog.control.set_desired(sink_id, wish)
+                catalog.control.release(sink_id, owner=owner)
+            catalog.journal.done(intent.number)
+            return
     _clean(sinks, intent.content.get("tables", ()), catalog)
     catalog.journal.done(intent.number)
+
+
+def _still_there(intent: Intent, catalog: Catalog) -> list[str]:
+    """Return what the items that were to go are called now: others may have their names by now."""
+    names: list[str] = intent.content["names"]
+    if "ids" not in intent.content:
+        return [name for name in names if catalog.stored(name) is not None]
+    now = {entry.id: name for name, entry in catalog.entries().items()}
+    return [now[item_id] for item_id in intent.content["ids"] if item_id in now]
 
 
 def sink_folder(catalog: Catalog, sink_id: str) -> Path:

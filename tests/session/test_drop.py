@@ -129,6 +129,36 @@ def test_drop_of_a_killed_process_waits_while_the_sink_runs(piped: Session, fold
     assert Session().sinks() == ()
 
 
+def _killed_drop_of(session: Session, name: str) -> None:
+    """Leave a journal as a process does that was killed while it dropped a table."""
+    entry = session.catalog.plans.entry(name)
+    assert entry is not None
+    tables = [entry.facts["table_id"]]
+    session.catalog.journal.begin(
+        "drop", {"names": [name], "ids": [entry.id], "sinks": {}, "tables": tables, "wishes": {}}
+    )
+    _disown(session)
+
+
+def test_unfinished_drop_of_what_others_came_to_use_is_given_up(session: Session) -> None:
+    session.execute("CREATE TABLE t (a integer); INSERT INTO t VALUES (1)")
+    _killed_drop_of(session, "materialize.public.t")
+    session.execute("CREATE VIEW v AS SELECT a FROM t")
+    again = Session()
+    assert again.execute("SELECT * FROM v")[0].rows == ((1,),)
+    assert _open_journal(again) == 0
+
+
+def test_unfinished_drop_goes_by_ids_whatever_has_the_name_now(session: Session) -> None:
+    session.execute("CREATE TABLE t (a integer)")
+    _killed_drop_of(session, "materialize.public.t")
+    session.execute("ALTER TABLE t RENAME TO old; CREATE TABLE t (b integer); INSERT INTO t VALUES (5)")
+    again = Session()
+    assert again.execute("SHOW TABLES")[0].rows == (("t", ""),)
+    assert again.execute("SELECT * FROM t")[0].rows == ((5,),)
+    assert _open_journal(again) == 0
+
+
 def _disown(session: Session) -> None:
     """Make the journal's intents those of a process that is gone."""
     with session.catalog.database.write() as connection:
