@@ -38,6 +38,8 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
         replaces = stored is not None and _replaces(statement, stored, catalog)
         if stored is not None and not replaces:
             return _present(statement, stored, catalog)
+        if stored is None and statement.if_not_exists and _built_in(statement, catalog):
+            return _skipped(statement, item_name(statement, catalog.plans), catalog)
         try:
             if stored is not None:
                 return _replace(statement, stored, catalog)
@@ -125,6 +127,19 @@ def validate_connection(
 # --- what is there already -------------------------------------------------------------------------------------------
 
 
+def _built_in(statement: ast.Create, catalog: Catalog) -> bool:
+    """Tell whether what a statement makes is there without being stored."""
+    entry = catalog.plans.entry(item_name(statement, catalog.plans))
+    return entry is not None and entry.kind == kind_of(statement) and entry.id.startswith("s")
+
+
+def _skipped(statement: ast.Create, full_name: str, catalog: Catalog) -> Result:
+    kind = kind_of(statement)
+    message = f'{kind.lower()} "{short_name(full_name, catalog.reader())}" already exists, skipped'
+    notice = Notice("SQ2012", message, _name_span(statement))
+    return Result(f"CREATE {kind}", (notice,), names=(full_name,))
+
+
 def _present(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
     """Say that an item of that name is there: a notice if it is the same, or if the statement leaves it be."""
     kind, name, span = kind_of(statement), short_name(stored.name, catalog.reader()), _name_span(statement)
@@ -138,8 +153,7 @@ def _present(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
         )
     difference = _difference(statement, stored, catalog)
     if not difference:
-        notice = Notice("SQ2012", f'{kind.lower()} "{name}" already exists, skipped', span)
-        return Result(tag, (notice,), names=(stored.name,))
+        return _skipped(statement, stored.name, catalog)
     if statement.if_not_exists:
         notice = Notice("SQ2013", f'{kind.lower()} "{name}" already exists and is different, skipped', span)
         return Result(tag, (notice,), names=(stored.name,))

@@ -125,3 +125,16 @@ def test_cluster_with_a_dot_in_its_name_is_listed(session: Session) -> None:
 def test_whether_a_column_is_nullable_is_a_boolean(session: Session) -> None:
     session.execute("CREATE TABLE t (a integer NOT NULL, b integer)")
     assert [row[1] for row in session.execute("SHOW COLUMNS FROM t")[0].rows] == [False, True]
+
+
+def test_what_is_built_in_may_be_made_if_it_is_not_there(session: Session) -> None:
+    results = session.execute(
+        "CREATE SCHEMA IF NOT EXISTS public; CREATE DATABASE IF NOT EXISTS materialize;"
+        "CREATE CLUSTER IF NOT EXISTS quickstart (SIZE = 'local[*]');"
+    )
+    assert [notice.code for result in results for notice in result.notices] == ["SQ2012"] * 3
+
+
+def test_a_comment_is_on_one_built_in_item_alone(session: Session) -> None:
+    session.execute("COMMENT ON CLUSTER quickstart IS 'c'; COMMENT ON SCHEMA public IS 'p';")
+    assert [row for row in session.execute("SHOW SCHEMAS")[0].rows if row[1]] == [("public", "p")]

@@ -10,7 +10,8 @@ DATABASE_ID = "s6"
 SYSTEM_ITEMS = '"sinkql relations"'
 """The view of the system relations themselves: id, oid, schema_id, name, columns (JSON)."""
 
-SYSTEM_SCHEMAS = {"mz_catalog": "s1", "mz_internal": "s2", "pg_catalog": "s3", "information_schema": "s4"}
+SYSTEM_SCHEMAS = {"mz_catalog": "s7", "mz_internal": "s8", "pg_catalog": "s9", "information_schema": "s10"}
+"""Ids of schemas are no others' either: comments go by ids."""
 
 ITEM_OID = "i.number + 20000"
 OWNER = "coalesce(i.owner, 'materialize')"
