@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -38,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
         code = cli.main(args=list(arguments), prog_name="sinkql", standalone_mode=False, obj=output)
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
-        error.show()
+        _placed(error).show()
         return USAGE
     except click.ClickException as error:
         error.show()
@@ -51,6 +52,17 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+
+
+def _placed(error: click.UsageError) -> click.UsageError:
+    """Say of an option of sinkql itself that it stands before the command."""
+    if isinstance(error, click.NoSuchOption):
+        written = {"--output": "--output json", "--json": "--output json", "--catalog": "--catalog FILE"}
+        option = written.get(error.option_name)
+        if option is not None and error.ctx is not None:
+            place = f"Write it before the command: sinkql {option} {error.ctx.info_name}"
+            return click.UsageError(f"No such option {error.option_name!r}. {place}", error.ctx)
+    return error
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
@@ -228,8 +240,18 @@ def status(context: click.Context, names: tuple[str, ...]) -> int:
     """Print what the sinks are doing, all of them or NAMES."""
     session, output = _session(context)
     columns, rows = session.status(names)
-    output.table(columns, rows)
+    output.table(*((columns, rows) if output.format == "json" else _without_empty(columns, rows)))
     return 0
+
+
+def _without_empty(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Leave out what nobody reads: ids, and hints and the like while there are none."""
+    shown = [
+        place
+        for place, name in enumerate(columns)
+        if name != "id" and (name not in ("skipped", "error", "hint") or any(row[place] for row in rows))
+    ]
+    return [columns[place] for place in shown], [[row[place] for place in shown] for row in rows]
 
 
 @cli.command()

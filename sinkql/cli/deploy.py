@@ -11,7 +11,7 @@ import click
 
 from sinkql.cli.opening import open_session
 from sinkql.cli.output import Output
-from sinkql.cli.script import VARIABLES, fill_script
+from sinkql.cli.script import VARIABLES, fill_script, scripts
 
 if TYPE_CHECKING:
     from sinkql.session import Session
@@ -84,7 +84,7 @@ def _planned(
     session: Session, output: Output, paths: tuple[Path, ...], variables: Mapping[str, str], *, keep: bool
 ) -> Deployment:
     from sinkql.session.deploy.deployment import plan_deployment
-    from sinkql.session.deploy.wanted import Script, scripts
+    from sinkql.session.deploy.wanted import Script
 
     texts = [Script(str(path), fill_script(path, output, variables)) for path in scripts(paths)]
     deployment = plan_deployment(texts, session, keep=keep)

@@ -12,14 +12,16 @@ import click
 @click.option("--check", is_flag=True, help="Change nothing; exit with 1 if a file would change.")
 @click.option("--diff", is_flag=True, help="Change nothing; print what would change.")
 def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
-    """Format FILES in place: keywords in upper case, a clause a line; - is standard input, to standard output.
+    """Format FILES (or folders of .sql files) in place: keywords in upper case, a clause a line.
+
+    - is standard input, to standard output.
 
     Comments and queries stay as they are written. Files that do not parse are left alone.
     """
-    from sinkql.cli.script import read_script
+    from sinkql.cli.script import read_script, scripts
 
     changed = False
-    for path in files:
+    for path in scripts(files):
         text = read_script(path)
         formatted = _formatted(text, str(path))
         changed = changed or text != formatted

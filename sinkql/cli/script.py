@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -55,6 +55,22 @@ def _filled(text: str, label: str, output: Output, variables: Mapping[str, str])
     if found.text != text:
         output.written[label] = (found, mask(text).text)
     return found.text
+
+
+def scripts(paths: Iterable[Path]) -> list[Path]:
+    """Return the files that paths name: of a folder all that end in .sql, below it too, in the order of their names."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(path.rglob("*.sql"))
+            if not inside:
+                raise SinkqlError(
+                    "SQ4017", f'folder "{path}" has no .sql files', hint="Name a folder of SQL, or files."
+                )
+            found.extend(inside)
+        else:
+            found.append(path)
+    return found
 
 
 def read_script(path: Path) -> str:

@@ -98,3 +98,19 @@ def test_a_variable_without_a_value_is_told(tmp_path: Path, capsys: pytest.Captu
 def test_what_is_no_variable_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, error = _run(["lint", "-v", "folder", str(tmp_path)], capsys)
     assert (code, "folder is not NAME=VALUE" in error) == (64, True)
+
+
+def test_a_folder_stands_for_its_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "a.sql").write_text("CREAT VIEW v AS SELECT 1;")
+    (tmp_path / "below" / "b.sql").write_text("create source n from load generator counter;")
+    assert run(["lint", str(tmp_path)]) == 1
+    assert "errors: 1" in capsys.readouterr().out
+    assert run(["fmt", "--check", str(tmp_path / "below")]) == 1
+    assert capsys.readouterr().out == f"{tmp_path / 'below' / 'b.sql'}\n"
+
+
+@pytest.mark.parametrize("option", ["--json", "--output"])
+def test_an_option_of_sinkql_itself_is_told_its_place(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", option]) == 64
+    assert "before the command: sinkql --output json status" in capsys.readouterr().err

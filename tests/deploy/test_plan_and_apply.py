@@ -305,3 +305,25 @@ def test_a_secret_that_moves_elsewhere_and_back_is_the_same_afterwards(session: 
     for text in ("CREATE SECRET s AS 'one'", "CREATE SECRET s AS env_var('S')", "CREATE SECRET s AS 'two'"):
         apply(_plan(session, text), session)
         assert _plan(session, text).steps == ()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_secret_that_no_script_has_stays_with_its_value_and_can_be_used(session: Session, keep: bool) -> None:
+    session.execute("CREATE SECRET key AS 'hunter22';")
+    script = """COMMENT ON CONNECTION lake IS 'ours'; CREATE CONNECTION lake TO ICEBERG CATALOG (
+      CATALOG TYPE = 'rest', URL = 'https://lake.example', WAREHOUSE = 'w', CREDENTIAL = 'id:' || SECRET key);"""
+    deployment = _plan(session, script, keep=keep)
+    assert _steps(deployment) == [("create", "CONNECTION", "lake"), ("alter", "COMMENT", "lake")]
+    assert _steps(_plan(session, _BASE.partition(";")[0] + ";", keep=keep)) == [("create", "CONNECTION", "lake")]
+    assert session.catalog.secret("materialize.public.key").reveal() == "hunter22"
+
+
+def test_a_secret_goes_with_its_schema(session: Session) -> None:
+    session.execute("CREATE SCHEMA old; CREATE SECRET old.key AS 'hunter22';")
+    deployment = _plan(session, _BASE)
+    assert [step.name for step in deployment.steps if step.action == "drop"] == [
+        "materialize.old.key",
+        "materialize.old.",
+    ]
+    apply(deployment, session)
+    assert _plan(session, _BASE).steps == ()

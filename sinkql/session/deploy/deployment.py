@@ -54,6 +54,8 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
     found = wanted(texts, catalog.registry, present=[*before.entries(), *broken.values()], keep=keep)
 
     def other_value(name: str, statement: ast.CreateSecret) -> bool:
+        if name in found.kept:
+            return False  # the catalog's statement of a secret is without its value
         value = given(statement.value).value
         return value is not None and catalog.secret(name) != value
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import get_args
 
 from sinkql import ast, logical
@@ -44,7 +43,8 @@ class Script:
 class Wanted:
     """Hold what scripts describe. `statements` are as written, by full name; `comments` by what they are on.
 
-    `implied` are the full names of what is made together with something else, and has no statement of its own.
+    `implied` are the full names of what is made together with something else, and has no statement of its own; `kept`
+    those of items that no script names, and that stay as they are.
     """
 
     catalog: MemoryCatalog
@@ -53,40 +53,38 @@ class Wanted:
     comments: dict[Place, ast.CommentOn] = field(default_factory=dict)
     implied: set[str] = field(default_factory=set)
     notices: list[Notice] = field(default_factory=list)
-
-
-def scripts(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that paths name: of a folder all that end in .sql, below it too, in the order of their names."""
-    found: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = sorted(path.rglob("*.sql"))
-            if not inside:
-                raise SinkqlError(
-                    "SQ4017", f'folder "{path}" has no .sql files', hint="Name a folder of SQL, or files."
-                )
-            found.extend(inside)
-        else:
-            found.append(path)
-    return found
+    kept: set[str] = field(default_factory=set)
 
 
 def wanted(texts: Sequence[Script], registry: Registry, *, present: Iterable[logical.Entry], keep: bool) -> Wanted:
     """Return what the scripts describe; facts are those of the items that are there already.
 
-    With `keep`, items that the scripts do not name stay as they are and can be used. Raises what planning raises, and
-    SQ2635 for a statement that describes nothing.
+    With `keep`, items that the scripts do not name stay as they are and can be used; secrets always do, since their
+    values are kept out of scripts. Raises what planning raises, and SQ2635 for a statement that describes nothing.
     """
     found = Wanted(MemoryCatalog(registry))
     entries = {entry.name: entry for entry in present if entry.id.startswith("u")}
     written = [each for text in texts for each in _read(text, found)]
-    kept = [_kept(entry) for entry in entries.values()] if keep else []
+    stay = [entry for entry in entries.values() if keep or entry.kind == "SECRET"]
+    kept = {entry.name: _kept(entry, needed=keep) for entry in stay}
     for kinds in _STAGES:
         now = [each for each in written if isinstance(each.statement, kinds)]
-        named = {each.name(found) for each in now} if keep else set()
-        left = [each for each in kept if isinstance(each.statement, kinds) and each.name(found) not in named]
-        _take([*now, *left], found, entries)
+        named = set(_names(now, found)) if kept else set()
+        left = {name: each for name, each in kept.items() if isinstance(each.statement, kinds) and name not in named}
+        found.kept.update(left)
+        _take([*now, *left.values()], found, entries)
     return found
+
+
+def _names(pending: Iterable[_Pending], found: Wanted) -> Iterator[str]:
+    """Return the full names of what is made; what is wrong with a name is told as its statement is planned."""
+    for each in pending:
+        if isinstance(each.statement, ast.CommentOn):
+            continue
+        try:
+            yield each.name(found)
+        except SinkqlError:
+            continue
 
 
 def _take(waiting: list[_Pending], found: Wanted, entries: Mapping[str, logical.Entry]) -> None:
@@ -94,7 +92,10 @@ def _take(waiting: list[_Pending], found: Wanted, entries: Mapping[str, logical.
     while waiting:
         postponed = [each for each in waiting if not each.taken(found, entries)]
         if len(postponed) == len(waiting):
-            raise postponed[0].error()
+            failed = next((each for each in postponed if each.needed), None)
+            if failed is None:
+                break  # secrets of a schema that goes
+            raise failed.error()
         waiting = postponed
 
 
@@ -106,6 +107,7 @@ class _Pending:
     path: str
     masked: Masked
     settings: Mapping[str, str]
+    needed: bool = True
     failure: SinkqlError | None = None
 
     def name(self, found: Wanted) -> str:
@@ -173,8 +175,9 @@ def _settings(catalog: MemoryCatalog, settings: Mapping[str, str]) -> Iterator[N
             catalog.set(name, value)
 
 
-def _kept(entry: logical.Entry) -> _Pending:
-    return _Pending(entry.statement, f"the catalog's {short_name(entry.name)}", mask(to_sql(entry.statement)), {})
+def _kept(entry: logical.Entry, *, needed: bool) -> _Pending:
+    path, masked = f"the catalog's {short_name(entry.name)}", mask(to_sql(entry.statement))
+    return _Pending(entry.statement, path, masked, {}, needed=needed)
 
 
 def _read(script: Script, found: Wanted) -> list[_Pending]:
