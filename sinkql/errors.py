@@ -100,15 +100,18 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
     return line, offset - (text.rfind("\n", 0, offset) + 1) + 1
 
 
-def render(error: SinkqlError, *, level: str = "error") -> str:
-    """Return `path:line:col: error[SQ1203]: message`, the source line, a caret, detail and hint."""
+def render(error: SinkqlError, *, level: str = "error", width: int = 160) -> str:
+    """Return `path:line:col: error[SQ1203]: message`, the source line, a caret, detail and hint.
+
+    Of a longer source line, `width` characters around the caret are shown.
+    """
     lines = []
     head = f"{level}[{error.code}]: {error.message}"
     if error.span is not None and error.text is not None:
         line, column = line_and_column(error.text, error.span.start)
         prefix = f"{error.path}:{line}:{column}: " if error.path else ""
         lines.append(prefix + head)
-        lines.extend(_excerpt(error.text, error.span, line, column))
+        lines.extend(_excerpt(error.text, error.span, line, column, width))
     else:
         lines.append(f"{error.path}: {head}" if error.path else head)
     if error.detail:
@@ -118,20 +121,20 @@ def render(error: SinkqlError, *, level: str = "error") -> str:
     return "\n".join(lines)
 
 
-def _excerpt(text: str, span: Span, line: int, column: int) -> list[str]:
+def _excerpt(text: str, span: Span, line: int, column: int, limit: int) -> list[str]:
     start = text.rfind("\n", 0, span.start) + 1
     end = text.find("\n", span.start)
     source = text[start : end if end >= 0 else len(text)].expandtabs(1)
     width = max(1, min(span.end, start + len(source)) - span.start)
     label = str(line)
-    window, shift = _window(source, column - 1, width)
+    window, shift = _window(source, column - 1, limit)
     return [
         f"{label} | {window}",
         " " * (len(label) + 3 + column - 1 - shift) + "^" * min(width, max(1, len(window) - (column - 1 - shift))),
     ]
 
 
-def _window(source: str, column: int, width: int, limit: int = 160) -> tuple[str, int]:
+def _window(source: str, column: int, limit: int) -> tuple[str, int]:
     """Cut a very long line down to what stands around the caret; return it and how much was cut on its left."""
     if len(source) <= limit:
         return source, 0

@@ -80,7 +80,8 @@ def syntax(rule: str, beginning: str = "") -> str:
     for choice in _choices(_rules()[rule]):
         mine: list[str] = []
         parts = _parts(choice, mine, [rule])
-        forms.append((" ".join(parts).startswith(f"{beginning} "), _wrapped(parts), mine))
+        needed = " ".join(part for part in parts if not part.startswith("["))
+        forms.append((f"{needed} ".startswith(f"{beginning} "), _wrapped(parts), mine))
     chosen = [each for each in forms if each[0]] or forms
     for _, _, mine in chosen:
         below.extend(mine)

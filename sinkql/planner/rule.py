@@ -104,8 +104,16 @@ def check_unique(statement: ast.CreateSink, shape: logical.Shape) -> bool:
         f'the key is not known to be unique in "{statement.relation.text}"',
         _columns_span(key),
         detail=f"known keys: {listed}" if listed else "no key of it is known",
-        hint=f"Write KEY ({', '.join(column.value for column in key.columns)}) NOT ENFORCED to promise it yourself.",
+        hint=_key_hint(key, [_in_order(known, shape) for known in shape.keys]),
     )
+
+
+def _key_hint(key: ast.Key, known: list[list[str]]) -> str:
+    """Name a key that is proven first: rows of a promised key that is none overwrite each other."""
+    promised = f"KEY ({', '.join(column.value for column in key.columns)}) NOT ENFORCED"
+    if not known:
+        return f"Write {promised} to promise it yourself."
+    return f"Write KEY ({', '.join(known[0])}), or {promised} to promise it yourself."
 
 
 def _in_order(key: frozenset[str], shape: logical.Shape) -> list[str]:

@@ -164,7 +164,7 @@ class Background:
 
     def _committed(self, event: dict[str, Any], job: Job, name: str) -> None:
         rows = int(event.get("rows", 0))
-        first = job.commits == 0
+        first = job.rows == 0 and rows > 0  # the commit that only makes the table is no news
         recovered = job.said is not None
         job.state, job.said = "running", None
         job.rows += rows

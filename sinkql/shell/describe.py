@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -85,7 +85,18 @@ def describe(session: Session, text: str) -> Described:
         return Described(title, ((), ()), (fact,), sql)
     if item is None:
         return Described(title, ((), ()), (), sql)
-    return Described(title, _columns(item), (*_facts(session, item), *_neighbours(session, entry.name)), sql)
+    comments = _comments(session, entry.id)
+    facts = (*_facts(session, item), *_neighbours(session, entry.name))
+    if None in comments:
+        facts = (*facts, ("comment", comments[None]))
+    return Described(title, _columns(item, comments), facts, sql)
+
+
+def _comments(session: Session, item_id: str) -> dict[int | None, str]:
+    """Return the comments on an item by the position of their column, that on itself under None."""
+    query = f"SELECT object_sub_id, comment FROM mz_internal.mz_comments WHERE id = '{item_id}'"
+    (result,) = session.execute(query)
+    return {place: str(comment) for place, comment in result.rows}
 
 
 def _entry(session: Session, text: str) -> logical.Entry:
@@ -108,13 +119,20 @@ def _missing(session: Session, text: str) -> SinkqlError:
     return SinkqlError("SQ2001", f'item "{text}" does not exist', hint=hint)
 
 
-def _columns(item: logical.Item) -> Table:
+def _columns(item: logical.Item, comments: Mapping[int | None, str]) -> Table:
     match item:
         case logical.Source() | logical.View() | logical.Sink():
             key = set().union(*item.shape.keys) if item.shape.keys else set()
-            return ("column", "type", "nullable", "key"), tuple(
-                (column.name, str(column.type), column.nullable, "key" if column.name in key else "")
-                for column in item.shape.columns
+            told = any(place is not None for place in comments)
+            return ("column", "type", "nullable", "key", *(("comment",) if told else ())), tuple(
+                (
+                    column.name,
+                    str(column.type),
+                    column.nullable,
+                    "key" if column.name in key else "",
+                    *((comments.get(place, ""),) if told else ()),
+                )
+                for place, column in enumerate(item.shape.columns, start=1)
             )
         case logical.Database() | logical.Schema() | logical.Secret() | logical.Connection() | logical.Cluster():
             return (), ()
@@ -129,7 +147,11 @@ def _facts(session: Session, item: logical.Item) -> Iterator[tuple[str, str]]:
         case logical.Cluster():
             yield "master", item.master
         case logical.Source():
-            yield "reads", item.kind.lower() + (f" over {_short(session, item.connection)}" if item.connection else "")
+            if item.kind != "TABLE":
+                yield (
+                    "reads",
+                    item.kind.lower() + (f" over {_short(session, item.connection)}" if item.connection else ""),
+                )
             yield from _shape(item.shape)
         case logical.View():
             yield from _shape(item.shape)

@@ -98,7 +98,7 @@ def _list(found: Iterable[Statement]) -> str:
 def _one(found: Statement) -> str:
     example = "\n".join(f"  {line}" for line in found.example.splitlines())
     written = "\n".join(f"  {line}".rstrip() for line in syntax(found.rule, found.name).splitlines())
-    return f"{found.name}\n{found.meaning}\n{_later(found)}\nSyntax\n{written}\n\nExample\n{example}\n"
+    return f"{found.name}\n{found.meaning}\n{_later(found)}\nExample\n{example}\n\nSyntax\n{written}\n"
 
 
 def _later(found: Statement) -> str:

@@ -23,6 +23,8 @@ from sinkql.shell.busy import clock
 from sinkql.shell.keys import lent_terminal
 from sinkql.shell.setting import Settings
 
+_MARGIN = 8
+"""What stands before a source line: its number and a bar."""
 _DEFAULT_PAGER = "less -SRF"
 
 
@@ -115,7 +117,7 @@ class Screen:
 
     def error(self, error: SinkqlError) -> None:
         """Print an error with its caret and hint."""
-        self._say(render(error), error_styles)
+        self._say(render(error, width=max(20, min(self.width - _MARGIN, 160))), error_styles)
 
     def notice(self, notice: Notice, *, path: str | None = None, text: str | None = None) -> None:
         """Print a notice, with its place where it is of a file, and its hint."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sinkql.shell.prompt import Prompt
 
 _HISTORY = "history"
+_LEFT = "Left the statement."
 
 
 def run_shell(
@@ -85,11 +86,24 @@ def _ask(shell: Shell, notices: Notices) -> int:
         transaction=lambda: shell.session.transaction,
     )
     shell.screen.line(f"SinkQL {__version__}. \\? lists commands, \\h statements; Ctrl-D leaves.")
+    _tell_idle(shell)
     while True:
         try:
             return _turns(shell, prompt, notices)
         except KeyboardInterrupt:
             shell.edited = None  # a key between two statements leaves neither
+
+
+def _tell_idle(shell: Shell) -> None:
+    """Say which sinks should run, and do not."""
+    columns, rows = shell.session.status()
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    idle = [
+        str(row["name"]) for row in found if row["desired"] == "running" and row["status"] in ("created", "stopped")
+    ]
+    if idle:
+        verb = "does" if len(idle) == 1 else "do"
+        shell.screen.line(f"{', '.join(idle)} {verb} not run. \\start runs {'it' if len(idle) == 1 else 'them'}.")
 
 
 def _turns(shell: Shell, prompt: Prompt, notices: Notices) -> int:
@@ -105,12 +119,21 @@ def _turns(shell: Shell, prompt: Prompt, notices: Notices) -> int:
             shell.run(text)
         except Leave as leave:
             return _leave(shell, detach=leave.detach)
-        except SinkqlError as error:
-            shell.screen.error(error)
         except KeyboardInterrupt:
-            shell.screen.line("Left the statement.")
+            shell.screen.line(_LEFT)
         except Exception as error:  # the shell outlives what no code foresees
-            shell.screen.error(_unforeseen(error))
+            if _interrupted(error):
+                shell.screen.line(_LEFT)
+            else:
+                shell.screen.error(error if isinstance(error, SinkqlError) else _unforeseen(error))
+
+
+def _interrupted(error: BaseException) -> bool:
+    """Tell whether an error comes of Ctrl-C: clients report what it cut off as a failure of theirs."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, KeyboardInterrupt):
+        found = found.__context__
+    return found is not None
 
 
 def _unforeseen(error: Exception) -> SinkqlError:

@@ -29,6 +29,7 @@ sys.exit({code})
 _STARTED = ('{"event": "spark starting", "cluster": "quickstart"}', '{"event": "spark started", "cluster": "c"}')
 _STALLED = '{"event": "stalled", "sink": "materialize.public.s", "error": {"code": "SQ4201", "message": "no answer",'
 _STALLED += ' "hint": "Check URL."}}'
+_EMPTY = '{"event": "committed", "sink": "materialize.public.s", "rows": 0}'
 _COMMITTED = '{"event": "committed", "sink": "materialize.public.s", "rows": 1200}'
 
 
@@ -45,7 +46,7 @@ def _run(background: Background) -> None:
 
 def test_a_first_commit_is_told_once() -> None:
     told: list[str] = []
-    background = _background(told, *_STARTED, _COMMITTED, _COMMITTED, "no JSON")
+    background = _background(told, *_STARTED, _EMPTY, _COMMITTED, _COMMITTED, "no JSON")
     _run(background)
     assert told == ["starting Spark for cluster quickstart …", "sink s committed its first 1,200 rows"]
     assert background.jobs["materialize.public.s"].rows == 2400

@@ -199,3 +199,15 @@ def test_the_history_file_is_its_owners(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "hunter2" not in path.read_text()
     assert list(history.load_history_strings()) == ["SELECT 1;"]
+
+
+def test_d_shows_the_comments_on_an_item_and_its_columns(filtered: Filtered) -> None:
+    filtered("COMMENT ON SINK daily_sink IS 'by day'; COMMENT ON COLUMN daily.orders IS 'how many';")
+    assert any(line.split() == ["comment", "by", "day"] for line in filtered("\\d daily_sink"))
+    assert any("how many" in line for line in filtered("\\d daily"))
+    assert not any("comment" in line for line in filtered("\\d orders"))
+
+
+def test_show_columns_has_truth_values(filtered: Filtered) -> None:
+    shown = filtered("SHOW COLUMNS FROM orders", format_="csv")
+    assert shown[1:3] == ["id,false,bigint,", "customer,true,bigint,"]

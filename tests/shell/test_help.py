@@ -58,3 +58,9 @@ def test_a_misspelt_statement_is_told_the_nearest() -> None:
     with pytest.raises(SinkqlError) as raised:
         statement("CREATE SINKK")
     assert raised.value.hint == "Did you mean \\h CREATE SINK?"
+
+
+def test_of_two_statements_of_one_rule_each_shows_its_forms() -> None:
+    text = statement("CREATE MATERIALIZED VIEW")
+    assert "[ OR REPLACE ]\n      MATERIALIZED VIEW name" in text
+    assert "MATERIALIZED" not in statement("CREATE VIEW").partition("Syntax")[2]

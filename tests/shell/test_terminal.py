@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from shell.tmux import Terminal
+from sinkql.shell.terminal import _interrupted
 
 _HISTORY = Path(".sinkql") / "history"
 
@@ -160,3 +161,21 @@ def test_e_edits_the_last_statement_and_enter_runs_it(shell: Terminal) -> None:
 def test_an_unknown_command_is_told_the_nearest(shell: Terminal) -> None:
     shell.enter("\\timming")
     shell.wait_for(r"^hint: Did you mean \\timing\?")
+
+
+def test_a_failure_that_ctrl_c_caused_is_ctrl_c() -> None:
+    failure = OSError()
+    assert not _interrupted(failure)
+    failure.__context__ = KeyboardInterrupt()  # as of a client that closes what was cut off
+    assert _interrupted(failure)
+
+
+def test_a_sink_that_does_not_run_is_told_at_the_start(shell: Terminal) -> None:
+    shell.wait_for(r"^daily_sink does not run\. \\start runs it\.")
+
+
+def test_a_long_line_is_cut_around_the_mistake(shell: Terminal) -> None:
+    shell.enter(f"SELECT {', '.join(f'{number} AS long_name_{number}' for number in range(20))}, nam FROM mz_sinks;")
+    screen = shell.wait_for("^hint")
+    (marked,) = re.findall(r"^(1 \| ….*)\n( *)\^\^\^$", screen, re.MULTILINE)
+    assert marked[0][len(marked[1]) :].startswith("nam ")
