@@ -22,7 +22,7 @@ def execute(session: Session, output: Output, text: str, path: str) -> list[str]
             output.notice(notice, path=path, text=shown)
         if result.columns:
             output.table(result.columns, result.rows)
-        elif output.format == "text":
+        elif output.format == "text" and not result.skipped:
             output.note(result.tag)
         if result.sink is not None:
             sinks.append(result.sink)

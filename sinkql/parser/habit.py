@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from sinkql.errors import SinkqlError, Span
+from sinkql.parser.habit_relation import RELATION_HABITS
 from sinkql.parser.habit_table import HABITS
 from sinkql.parser.lexical import Lexeme
 
@@ -24,7 +25,7 @@ def habit(lexemes: Sequence[Lexeme], place: int) -> SinkqlError | None:
     ahead = " ".join(_word(lexeme) for lexeme in lexemes[place : place + _LOOKAHEAD])
     if lexemes[place].kind == ":" and lexemes[place].end == lexemes[place + 1].start:
         ahead = ahead.replace(":", ":~", 1)  # a variable: nothing between the colon and its name
-    for each in HABITS:
+    for each in (*HABITS, *RELATION_HABITS):
         found = re.match(rf"(?:{each.found})(?= |$)", ahead)
         if found is None or re.fullmatch(each.before, before) is None:
             continue

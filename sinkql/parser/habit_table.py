@@ -19,10 +19,10 @@ class Habit:
     back: int = 0
 
 
-_NAME = r"(IF NOT EXISTS )?\S+( \. \S+)*"
+NAME = r"(IF NOT EXISTS )?\S+( \. \S+)*"
 _NO_STATEMENT = "{0} is no statement here"
-_NO_CLAUSE = "there is no clause {0}"
-_INTO_ICEBERG = "INTO ICEBERG CATALOG CONNECTION name (NAMESPACE = '…', TABLE = '…')"
+NO_CLAUSE = "there is no clause {0}"
+INTO_ICEBERG = "INTO ICEBERG CATALOG CONNECTION name (NAMESPACE = '…', TABLE = '…')"
 _FROM_SYSTEM = "FROM KAFKA CONNECTION name (TOPIC = '…') or FROM FILES (PATH = '…')"
 
 _CHARACTERS = (
@@ -39,7 +39,7 @@ _CHARACTERS = (
 )  # fmt: skip
 
 _STATEMENTS = (
-    Habit("", "MERGE( INTO)?", _NO_STATEMENT, f"Use CREATE SINK … {_INTO_ICEBERG} KEY (…) MODE UPSERT."),
+    Habit("", "MERGE( INTO)?", _NO_STATEMENT, f"Use CREATE SINK … {INTO_ICEBERG} KEY (…) MODE UPSERT."),
     Habit("", "USE( DATABASE| SCHEMA| CATALOG)?", _NO_STATEMENT, "Use SET search_path = name."),
     Habit("", "DESCRIBE|DESC", _NO_STATEMENT, "Use SHOW COLUMNS FROM name, or SHOW CREATE SOURCE name."),
     Habit("", "TRUNCATE( TABLE)?", _NO_STATEMENT, "Use DELETE FROM name."),
@@ -52,7 +52,7 @@ _STATEMENTS = (
     Habit("", "LIST|PRINT", _NO_STATEMENT, "Use SHOW SOURCES, SHOW SINKS, or SELECT * FROM name LIMIT 10."),
     Habit("", "TERMINATE|KILL|CANCEL", _NO_STATEMENT, "Use DROP SINK name, or sinkql stop name."),
     Habit("", "LOAD( DATA)?|IMPORT|UNLOAD|EXPORT", _NO_STATEMENT, "Use CREATE SOURCE … FROM FILES (PATH = '…')."),
-    Habit("", "UPSERT INTO|REPLACE INTO", _NO_STATEMENT, f"Use CREATE SINK … {_INTO_ICEBERG} KEY (…) MODE UPSERT."),
+    Habit("", "UPSERT INTO|REPLACE INTO", _NO_STATEMENT, f"Use CREATE SINK … {INTO_ICEBERG} KEY (…) MODE UPSERT."),
     Habit("", "(BEGIN|EXECUTE) STATEMENT SET", _NO_STATEMENT, "Leave {0} out; write one CREATE SINK for each target."),
     Habit("BEGIN|EXECUTE", "STATEMENT( SET)?", _NO_STATEMENT, "Leave it out; write one CREATE SINK for each target."),
     Habit("", "CALL|EXEC|DO|DECLARE|DEFINE|PRAGMA|ATTACH|DETACH|CACHE|ADD", _NO_STATEMENT, "Leave {0} out."),
@@ -121,17 +121,17 @@ _CREATE = (
         "Leave OR REPLACE out, and write DROP {0} IF EXISTS name; before it.", back=2,
     ),
     Habit(
-        f"CREATE SECRET {_NAME}", "WITH|\\(", "a secret has no options", "Write CREATE SECRET name AS env_var('NAME').",
+        f"CREATE SECRET {NAME}", "WITH|\\(", "a secret has no options", "Write CREATE SECRET name AS env_var('NAME').",
     ),
     Habit(
-        f"CREATE CONNECTION {_NAME}", "WITH|TYPE|USING|AS|\\(", "a connection names its type after TO",
+        f"CREATE CONNECTION {NAME}", "WITH|TYPE|USING|AS|\\(", "a connection names its type after TO",
         "Write TO ICEBERG CATALOG (CATALOG TYPE = '…', …), TO AWS (…) or TO KAFKA (…).",
     ),
 )  # fmt: skip
 
 _SOURCES = (
     Habit(
-        f"CREATE SOURCE {_NAME}( \\(.*\\))?", "WITH", "a source names its system after FROM",
+        f"CREATE SOURCE {NAME}( \\(.*\\))?", "WITH", "a source names its system after FROM",
         f"Write {_FROM_SYSTEM}; address and password stand in CREATE CONNECTION.",
     ),
     Habit(
@@ -159,6 +159,12 @@ _SOURCES = (
         "CREATE .*FORMAT", "(UPSERT|DEBEZIUM|APPEND)( ENCODE)?", "{0} is an envelope, no format",
         "Write FORMAT JSON ENVELOPE UPSERT, or ENVELOPE DEBEZIUM.",
     ),
+    Habit(
+        "CREATE .*FORMAT", "XML|ORC|YAML|XLSX|EXCEL|ARROW|THRIFT|MSGPACK|DELTA", "there is no FORMAT {0}",
+        "Use FORMAT JSON or FORMAT CSV.",
+    ),
+    Habit("CREATE .*FORMAT", "NDJSON|JSONL|JSON_LINES|JSONLINES", "there is no FORMAT {0}", "Write FORMAT JSON."),
+    Habit("CREATE .*FORMAT", "TSV", "there is no FORMAT TSV", r"Write FORMAT CSV DELIMITED BY E'\t'."),
     Habit("CREATE .*FORMAT .*", "ENCODE", "there is no FORMAT … ENCODE", "Write FORMAT JSON."),
     Habit(
         "CREATE (SOURCE|TABLE) .*[(,] WATERMARK FOR", r"\S+", "there are no watermarks",
@@ -167,6 +173,10 @@ _SOURCES = (
     Habit(
         "CREATE SOURCE .*", "(PRIMARY )?KEY(?! FORMAT)", "a source's key stands behind its columns",
         "Write PRIMARY KEY (column) NOT ENFORCED as the last item in the brackets.",
+    ),
+    Habit(
+        "CREATE SOURCE .*[(] PRIMARY KEY [(]", r"\S+", "a source's key stands behind its columns",
+        "Write the columns before it: (column type, …, PRIMARY KEY (column) NOT ENFORCED).", back=3,
     ),
     Habit(
         "CREATE (SOURCE|TABLE) .*", "METADATA|VIRTUAL", "there are no metadata columns",
@@ -189,92 +199,35 @@ _TABLES = (
     ),
     Habit(
         "CREATE TABLE .*", "USING( \\S+)?", "a table has no format",
-        f"A sink makes the table: CREATE SINK name FROM relation {_INTO_ICEBERG}.",
+        f"A sink makes the table: CREATE SINK name FROM relation {INTO_ICEBERG}.",
     ),
     Habit(
-        f"CREATE( TEMP| TEMPORARY)? TABLE {_NAME}.*", "AS", "a table is not made from a query",
+        f"CREATE( TEMP| TEMPORARY)? TABLE {NAME}.*", "AS", "a table is not made from a query",
         "Use CREATE MATERIALIZED VIEW name AS SELECT ….",
     ),
     Habit(
-        "CREATE (TABLE|(MATERIALIZED )?VIEW|SOURCE|SINK) .*", "PARTITIONED( BY)?", _NO_CLAUSE,
+        "CREATE (TABLE|(MATERIALIZED )?VIEW|SOURCE|SINK) .*", "PARTITIONED( BY)?", NO_CLAUSE,
         "Write PARTITION BY (day(column)) in CREATE SINK.",
     ),
     Habit(
         "CREATE (TABLE|(MATERIALIZED )?VIEW|SOURCE|SINK) .*",
         "TBLPROPERTIES|CLUSTER(ED)? BY|LOCATION|STORED( AS)?|ROW FORMAT|DISTRIBUTED( BY)?|ENGINE|DUPLICATE KEY"
         "|DISTKEY|SORTKEY|INHERITS|TABLESPACE|AUTO REFRESH|SCHEDULE|TARGET_LAG|COMMENT",
-        _NO_CLAUSE, "Leave {0} out; options of a sink stand in WITH (…) at its end.",
+        NO_CLAUSE, "Leave {0} out; options of a sink stand in WITH (…) at its end.",
     ),
     Habit(
         "CREATE (TABLE|SOURCE) .*", "AUTO_INCREMENT|AUTOINCREMENT|IDENTITY|GENERATED|ON (UPDATE|DELETE)|INDEX|FULLTEXT",
         "{0} is not known here", "Leave it out; give the values in INSERT.",
     ),
     Habit(
-        "INSERT .*", "ON (CONFLICT|DUPLICATE)( \\S+)?|RETURNING", _NO_CLAUSE,
+        f"ALTER TABLE {NAME}", "(DROP|ALTER|RENAME) COLUMN|MODIFY|CHANGE", "a table's columns stay as they are",
+        "Leave columns out and compute others in a view: CREATE VIEW v AS SELECT ….",
+    ),
+    Habit(
+        "INSERT .*", "ON (CONFLICT|DUPLICATE)( \\S+)?|RETURNING", NO_CLAUSE,
         "Leave {0} out; DELETE or UPDATE the row before, or use a sink with KEY (…) MODE UPSERT.",
     ),
 )  # fmt: skip
 
-_VIEWS = (
-    Habit(
-        r"CREATE .*\S", "IF( NOT)? EXISTS", "{0} stands before the name", "Write CREATE … {0} name.",
-    ),
-    Habit(
-        f"CREATE (OR REPLACE )?(TEMP |TEMPORARY )?VIEW {_NAME}( \\(.*\\))?", "IN( CLUSTER)?",
-        "a plain view runs in no cluster", "Write CREATE MATERIALIZED VIEW, or leave IN CLUSTER out.",
-    ),
-    Habit(
-        r"CREATE SOURCE .*FROM FILES .*\)", r"\(", "the columns stand behind the source's name",
-        "Write CREATE SOURCE name (column type, …) FROM FILES (PATH = '…').",
-    ),
-    Habit(
-        f"CREATE (OR REPLACE )?((TEMP |TEMPORARY )?VIEW|MATERIALIZED VIEW) {_NAME} \\(", "SELECT|WITH|VALUES",
-        "AS is missing before the query", "Write AS before the bracket: CREATE VIEW name AS (SELECT …).",
-    ),
-)  # fmt: skip
-
-_SINKS = (
-    Habit(
-        f"CREATE SINK {_NAME}", "AS( SELECT| WITH)?", "a sink writes a relation, not a query",
-        f"Write CREATE MATERIALIZED VIEW v AS SELECT …; and then CREATE SINK … FROM v {_INTO_ICEBERG}.",
-    ),
-    Habit(
-        f"CREATE SINK {_NAME}( IN CLUSTER \\S+)? FROM", "\\(|SELECT", "a sink writes a relation, not a query",
-        f"Write CREATE MATERIALIZED VIEW v AS SELECT …; and then CREATE SINK … FROM v {_INTO_ICEBERG}.",
-    ),
-    Habit(
-        f"CREATE SINK {_NAME}( IN CLUSTER \\S+)? FROM {_NAME}", "WITH|TO|USING", "a sink names its target after INTO",
-        f"Write {_INTO_ICEBERG} KEY (…) MODE UPSERT.",
-    ),
-    Habit(
-        "CREATE SINK .*INTO",
-        "S3|GCS|DELTA|PARQUET|FILES|CSV|JSON|POSTGRES|MYSQL|SNOWFLAKE|BIGQUERY|REDIS|ELASTICSEARCH|CLICKHOUSE|HUDI"
-        "|TABLE|JDBC|PUBSUB|KINESIS|ICEBERG \\(|ICEBERG TABLE|ICEBERG '",
-        "there are no sinks into {0}", f"Write {_INTO_ICEBERG}.",
-    ),
-    Habit(
-        "CREATE SINK .*INTO ICEBERG", "\\(|TABLE|'|CONNECTION", "the target is an Iceberg catalog",
-        f"Write {_INTO_ICEBERG}.",
-    ),
-    Habit("CREATE SINK .*", "(PRIMARY|UNIQUE|MERGE) KEY", "a sink's key is no {0}", "Write KEY (column, …)."),
-    Habit(
-        "CREATE SINK .*MODE", "(?!APPEND|UPSERT)(OVERWRITE|COMPLETE|UPDATE|MERGE|REPLACE|INSERT|RETRACT|DELETE|NONE|=)",
-        "there is no MODE {0}", "Write MODE UPSERT with a KEY (…), or MODE APPEND.",
-    ),
-    Habit("CREATE SINK .*MODE", "'", "a mode is not in quotes", "Write MODE UPSERT with a KEY (…), or MODE APPEND."),
-    Habit(
-        "CREATE SINK .*", "(FORCE_)?APPEND_ONLY|TYPE", "there is no clause {0}",
-        "Write MODE APPEND, or KEY (…) MODE UPSERT.",
-    ),
-    Habit(
-        "CREATE SINK .*", "WHERE|SELECT|GROUP BY", "a sink writes a relation as it is",
-        "Filter and compute in CREATE MATERIALIZED VIEW v AS SELECT …, and sink FROM v.",
-    ),
-    Habit(
-        "CREATE SINK .*(?<! WITH)", "TRIGGER|EVERY|CHECKPOINT|COMMIT|REFRESH", _NO_CLAUSE,
-        "Write WITH (COMMIT INTERVAL = '10s') at the sink's end.",
-    ),
-)  # fmt: skip
-
-HABITS = (*_CHARACTERS, *_STATEMENTS, *_CREATE, *_SOURCES, *_TABLES, *_VIEWS, *_SINKS)
-"""All forms; the first that fits is told."""
+HABITS = (*_CHARACTERS, *_STATEMENTS, *_CREATE, *_SOURCES, *_TABLES)
+"""All forms but those of views and sinks."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from sinkql.errors import SinkqlError, Span
 from sinkql.parser.lexical import Lexeme
 
-_LOOKAHEAD = 3
+_LOOKAHEAD = 11
+"""The longest form: [ id AS database . schema . item VERSION n ]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,20 @@ _REFUSALS = (
         "SET SESSION CHARACTERISTICS", "AS", "SQ2961", "transactions are not supported yet",
         "Leave it out; each statement takes effect by itself.",
     ),
+    # names by id, which only systems write
+    Refusal(
+        ".*", r"\[ [US]\d+( AS \S+( \. \S+)*)?( VERSION \d+)? \]", "SQ2986", "names by id are not supported yet",
+        "Write the item's name.",
+    ),
+    Refusal(
+        r".*\[ [US]\d+", r"(AS \S+( \. \S+)*)?( ?VERSION \d+)? \]", "SQ2986", "names by id are not supported yet",
+        "Write the item's name.",
+    ),
     # secrets
+    Refusal(
+        "(CREATE|ALTER) SECRET .*AS .*", r"::|\(|AS", "SQ2979", "expressions of secrets are not supported yet",
+        "Write '…', decode('…', 'base64'), or a reference such as env_var('NAME'), joined by ||.",
+    ),
     Refusal(
         "(CREATE|ALTER) SECRET .*", "'HEX", "SQ2978", "a hexadecimal string as a secret is not supported yet",
         "Use decode('…', 'base64').",

@@ -139,6 +139,8 @@ class Planner:
         alias = node.args.get("alias")
         if isinstance(node, exp.Subquery):
             self._refuse_clauses(node)
+            if isinstance(node.this, exp.Table):
+                raise self._bracketed(node.this)
             relation = self._aliased(self.plan(node.this, self._with(node, named)), alias)
             qualifiers: tuple[tuple[str, ...], ...] = ()
         elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
@@ -152,6 +154,11 @@ class Planner:
         if alias is not None and alias.this is not None:
             qualifiers = ((identifier(alias.this),),)
         return relation, Scope(qualifiers, relation.shape.columns, self.once)
+
+    def _bracketed(self, table: Any) -> SinkqlError:
+        found = self.syntax.written(table)
+        hint = f"Leave out the brackets: FROM {found}."
+        return SinkqlError("SQ2201", f"expected SELECT, found {found}", self.syntax.span(table), hint=hint)
 
     def _table(self, node: Any, named: _Named) -> tuple[logical.Relation, tuple[tuple[str, ...], ...]]:
         name = written_name(self.syntax, node)

@@ -20,10 +20,18 @@ class _Habit:
     found: str
     message: str
     hint: str
+    code: str = "SQ1006"
 
 
 _WINDOWS = "Group by date_bin('10 minutes', ts, timestamp '2000-01-01') or date_trunc('hour', ts)."
 _HABITS = (
+    _Habit(
+        r"\[ [US]\d+ (AS|VERSION|\])", "names by id are not supported yet", "Write the item's name.", "SQ2986"
+    ),
+    _Habit(
+        r"AS OF (\d+|AT LEAST|NOW|MZ_NOW|TIMESTAMP|'.*)", "AS OF is not supported yet",
+        "Leave AS OF out: a query reads what is there now.", "SQ2987",
+    ),
     _Habit(r"` \S+ `|`", "backticks are no quotes", "Write a name as it is or in double quotes, a string as '…'."),
     _Habit("{ [{%]|{%?", "a template is not filled in", "Render the template first, or write the name itself."),
     _Habit("#.*|/ /.*", "this begins no comment", "Begin comments with --."),
@@ -49,5 +57,5 @@ def habit(tokens: Sequence[Any], stuck: int, text: str, offset: int) -> SinkqlEr
                 continue
             last = tokens[min(place + found[0].count(" "), len(tokens) - 1)]
             span = Span(offset + tokens[place].start, offset + last.end + 1)
-            return SinkqlError("SQ1006", each.message.format(found[0]), span, hint=each.hint.format(found[0]))
+            return SinkqlError(each.code, each.message.format(found[0]), span, hint=each.hint.format(found[0]))
     return None

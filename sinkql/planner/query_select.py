@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -167,16 +168,33 @@ def _group_values(rows: Translator, select: Any, scope: Scope, wanted: Sequence[
         return []
     for name, part in clause.args.items():
         if name != "expressions" and part:
-            raise SinkqlError("SQ2930", "grouping sets are not supported yet", rows.span(clause))
+            raise _grouping_sets(rows, clause)
     found: dict[str, Typed] = {}
     for node in clause.expressions:
         if isinstance(node, (exp.Rollup, exp.Cube, exp.GroupingSets)):
-            raise SinkqlError("SQ2930", "grouping sets are not supported yet", rows.span(node))
+            raise _grouping_sets(rows, node)
         value = rows.translate(_meant(rows, node, scope, wanted))
         if value.type == types.UNKNOWN:
             value = coerced(value, types.TEXT)
         found.setdefault(value.sql, value)
     return list(found.values())
+
+
+def _grouping_sets(rows: Translator, node: Any) -> SinkqlError:
+    """Return the error for ROLLUP, CUBE or GROUPING SETS, whose node begins behind its keyword."""
+    syntax, span = rows.syntax, rows.span(node)
+    words = [
+        each
+        for each in re.finditer(r"\b(WITH\s+)?(ROLLUP|CUBE)\b|\bGROUPING\s+SETS\b", syntax.text, re.IGNORECASE)
+        if each.start() < span.end - syntax.offset
+    ]
+    place = Span(words[-1].start(), max(words[-1].end(), span.end - syntax.offset)) if words else None
+    return SinkqlError(
+        "SQ2930",
+        "grouping sets are not supported yet",
+        place.shifted(syntax.offset) if place is not None else span,
+        hint="Make a view for each set of columns, and put them together with UNION ALL.",
+    )
 
 
 def _meant(rows: Translator, node: Any, scope: Scope, wanted: Sequence[_Wanted]) -> Any:

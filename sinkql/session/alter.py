@@ -29,7 +29,7 @@ def alter(statement: ast.Alter, catalog: Catalog) -> Result:
         altering = plan_alter(statement, catalog.reader(), catalog.registry)
         tag = f"ALTER {statement.kind}"
         if altering.statement is None:
-            return Result(tag, altering.notices)
+            return Result(tag, altering.notices, skipped=True)
         try:
             _store(statement, altering, catalog)
         except ChangedError:

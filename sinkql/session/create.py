@@ -137,7 +137,7 @@ def _skipped(statement: ast.Create, full_name: str, catalog: Catalog) -> Result:
     kind = kind_of(statement)
     message = f'{kind.lower()} "{short_name(full_name, catalog.reader())}" already exists, skipped'
     notice = Notice("SQ2012", message, _name_span(statement))
-    return Result(f"CREATE {kind}", (notice,), names=(full_name,))
+    return Result(f"CREATE {kind}", (notice,), names=(full_name,), skipped=True)
 
 
 def _present(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
@@ -156,7 +156,7 @@ def _present(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
         return _skipped(statement, stored.name, catalog)
     if statement.if_not_exists:
         notice = Notice("SQ2013", f'{kind.lower()} "{name}" already exists and is different, skipped', span)
-        return Result(tag, (notice,), names=(stored.name,))
+        return Result(tag, (notice,), names=(stored.name,), skipped=True)
     raise SinkqlError(
         "SQ2014",
         f'{kind.lower()} "{name}" already exists and is different',

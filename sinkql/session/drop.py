@@ -40,14 +40,19 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
             _forget(
                 set(tables) - _kept_before(catalog), catalog
             )  # made in the same transaction: nobody else knows them
-        return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
+        return _done(statement, dropping)
     entries = catalog.entries()
     ids = [entries[name].id for name in dropping.names]
     wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
     content = {"names": dropping.names, "ids": ids, "sinks": sinks, "tables": tables, "wishes": wishes}
     with _stopped(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds):
         dropping = _remove(statement, dropping, catalog)
-    return Result(f"DROP {statement.kind}", dropping.notices, names=dropping.names)
+    return _done(statement, dropping)
+
+
+def _done(statement: ast.Drop, dropping: Dropping) -> Result:
+    tag = f"DROP {statement.kind}"
+    return Result(tag, dropping.notices, names=dropping.names, skipped=not dropping.names)
 
 
 @contextmanager

@@ -17,7 +17,8 @@ def rename(statement: ast.Alter, catalog: Catalog) -> Result:
         renaming = plan_rename(statement, catalog.reader())
         if renaming.changes:
             catalog.update(renaming.changes)
-        return Result(f"ALTER {statement.kind}", renaming.notices)
+        skipped = bool(renaming.notices) and not renaming.changes
+        return Result(f"ALTER {statement.kind}", renaming.notices, skipped=skipped)
 
     return retried(run, catalog)
 
@@ -30,7 +31,7 @@ def give(statement: ast.Alter, catalog: Catalog) -> Result:
         entry, notices = find_altered(statement, catalog.reader())
         if entry is not None:
             catalog.set_owner(entry.name, statement.action.role.value)
-        return Result(f"ALTER {statement.kind}", notices)
+        return Result(f"ALTER {statement.kind}", notices, skipped=entry is None)
 
     return retried(run, catalog)
 

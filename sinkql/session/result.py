@@ -12,7 +12,8 @@ from sinkql.errors import Notice
 class Result:
     """Hold a statement's outcome: `columns` is empty where it gives no table; `tag` is such as `CREATE SINK`.
 
-    `names` are the full names of what was created (or was there already) or dropped.
+    `names` are the full names of what was created (or was there already) or dropped; `skipped` says that nothing was
+    done, and a notice why: then the tag is not shown.
     """
 
     tag: str
@@ -20,6 +21,7 @@ class Result:
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Any, ...], ...] = ()
     names: tuple[str, ...] = ()
+    skipped: bool = False
 
     @property
     def sink(self) -> str | None:

@@ -19,6 +19,8 @@ from sinkql.session.listing import LISTINGS, Listing
 from sinkql.session.result import Result
 
 _ANY = "any"
+_NOWHERE = ("CLUSTERS", "CLUSTER REPLICAS", "DATABASES")
+"""What is in no schema."""
 _RELATIONS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
 
 _SHOWABLE = tuple(kind.lower() for kind in LISTINGS)
@@ -52,6 +54,13 @@ def _conditions(statement: ast.Show, listing: Listing, catalog: Catalog) -> Iter
         yield f"(i.database_id IS NULL OR {same})"
     elif statement.relation is not None and listing.relation is not None:
         yield listing.relation.format(id=_literal(_relation_id(statement.relation, catalog)))
+    elif statement.schema is not None and statement.kind in _NOWHERE:
+        raise SinkqlError(
+            "SQ2064",
+            f"{statement.kind.lower()} are in no schema",
+            statement.schema.span,
+            hint=f"Leave out FROM {statement.schema.text}.",
+        )
     elif listing.schema:
         yield f"i.schema_id = {_schema_id(statement.schema, catalog)}"
     if statement.cluster is not None:

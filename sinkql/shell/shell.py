@@ -110,7 +110,7 @@ class Shell:
             self.screen.notice(notice, path=path, text=mask(text).text)
         if result.columns:
             self.screen.rows(result.columns, result.rows)
-        else:
+        elif not result.skipped:
             self.screen.tag(result.tag)
         if result.sink is not None:
             self.start_sinks()

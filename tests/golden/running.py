@@ -13,7 +13,7 @@ from sinkql.session.text import text
 
 
 def session(script: str, folder: Path) -> str:
-    """Return each statement's tag, notices and rows, up to the first error; the catalog is kept in `folder`."""
+    """Return each statement's tag unless it was skipped, notices and rows, up to the first error; the catalog is kept in `folder`."""
     lines: list[str] = []
     opened = Session(folder / "catalog.db")
     try:
@@ -27,7 +27,8 @@ def session(script: str, folder: Path) -> str:
 
 
 def _lines(result: Result, script: str) -> Iterator[str]:
-    yield result.tag
+    if not result.skipped:
+        yield result.tag
     yield from (show_notice(notice, script) for notice in result.notices)
     for row in result.rows:
         yield "  " + " | ".join(text(value) for value in row)

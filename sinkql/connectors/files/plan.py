@@ -32,7 +32,7 @@ class FilesOptions:
 class FilesSourceOptions:
     """The options of WITH (…)."""
 
-    on_error: Literal["FAIL", "SKIP", "DEAD LETTER"] = "FAIL"
+    on_error: Literal["FAIL", "SKIP"] = "FAIL"
 
 
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
@@ -40,10 +40,11 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     if statement.connection is not None:
         raise _later("files on a connection are", statement.connection.span, "Leave out CONNECTION: PATH is local.")
     options = bind(statement.options, FilesOptions, owner="files sources", span=statement.kind_span)
+    for option in statement.with_options:
+        if option.name == "ON ERROR" and isinstance(option.value, ast.Text) and option.value.value == "DEAD LETTER":
+            hint = "Use ON ERROR = SKIP, which counts the rows, or FAIL."
+            raise _later("ON ERROR = DEAD LETTER is", option.span, hint)
     source_options = bind(statement.with_options, FilesSourceOptions, owner="files sources", span=statement.kind_span)
-    if source_options.on_error == "DEAD LETTER":
-        span = next(option.span for option in statement.with_options if option.name == "ON ERROR")
-        raise _later("ON ERROR = DEAD LETTER is", span, "Use ON ERROR = SKIP, which counts the rows, or FAIL.")
     if options.max_files_per_commit == 0:
         raise SinkqlError(
             "SQ2403",
