@@ -4,7 +4,8 @@
 * `grammar`: the files of the grammar to Lark's tables.
 * `reader` (with `automaton`, `lookahead`): one statement's lexemes to Lark's tree; here a word becomes
   a keyword or a name.
-* `complaint` (with `habit`, `refusal`, `repair`, `shape`): a token that cannot stand there to an error and its fix.
+* `complaint` (with `habit`, `refusal`, `repair`, `clause`, `shape`): a token that cannot stand there to an error and
+  its fix.
 * `unclosed`: an error behind a string without an end to one at that string.
 * `build` (with `build_secret`, `build_table`, `build_source`, `build_sink`, `value`, `tree`): the tree to a statement.
 * `secret`: text, right or wrong, to where it holds secrets.

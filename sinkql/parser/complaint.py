@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sinkql import words
 from sinkql.errors import SinkqlError, line_and_column, nearest
 from sinkql.parser import grammar
+from sinkql.parser.clause import empty_brackets, misplaced, stands_later
 from sinkql.parser.habit import habit
 from sinkql.parser.lexical import Lexeme
 from sinkql.parser.refusal import refusal
@@ -15,7 +16,6 @@ from sinkql.parser.repair import STATEMENT_STARTS, Reading, Repair, find_repair
 from sinkql.parser.shape import shape
 
 _LIMIT = 6
-_CLAUSES = 12
 _DESCRIBED = {
     "NAME": "a name",
     "LABEL": "an option",
@@ -156,14 +156,39 @@ def _still_open(lexemes: Sequence[Lexeme], text: str) -> str | None:
 
 def _hint(stuck: Stuck, repair: Repair | None, found: Lexeme, expected: frozenset[str]) -> str | None:
     """Return the fix: the change that lets the statement be read on, else a word that looks like it, else the form."""
-    if repair is not None:
-        return (_too_late(stuck) if repair.inserted == () else None) or _change(stuck, repair)
+    lexemes, place, reading = stuck.lexemes, stuck.place, stuck.reading
+    if (
+        found.kind == "."
+        and lexemes[place - 1].kind in ("WORD", "QUOTED")
+        and lexemes[place + 1].kind in ("WORD", "QUOTED")
+    ):
+        return f"The name has no dot here: write {lexemes[place + 1].text} alone."
+    if repair is None or not repair.inserted or (len(expected) > 1 and repair.inserted[0] not in grammar.symbols()):
+        other = misplaced(lexemes, place, reading) if found is lexemes[place] else None
+        if other is None and (repair is None or not repair.inserted):
+            other = empty_brackets(lexemes, place, reading)
+        if other is not None:
+            return other
+    if repair is not None and not _vague(found, repair):
+        return _change(stuck, repair)
     if found.kind == "WORD" and found.keyword not in grammar.keywords():
         choices = sorted(expected & grammar.keywords()) + [each for each in _QUERY_STARTS if "QUERY" in expected]
         near = nearest(found.text, choices)
         if near is not None:
             return f"Did you mean {near}?"
-    return _too_late(stuck) or _too_early(stuck, expected) or shape(stuck.lexemes)
+    return _too_early(stuck, expected) or shape(stuck.lexemes)
+
+
+def _vague(found: Lexeme, repair: Repair) -> bool:
+    """Say whether a change lets the statement be read on in a way that hardly anybody means."""
+    match repair.inserted:
+        case ("HEADERS" | "WHERE" | "AT",):
+            return True
+        case ("WITH",):
+            return found.kind != "("
+        case (".",):
+            return found.kind == ","
+    return False
 
 
 def _change(stuck: Stuck, repair: Repair) -> str:
@@ -175,7 +200,9 @@ def _change(stuck: Stuck, repair: Repair) -> str:
         case ("(", ")") if repair.removed:
             more = "" if repair.removed == 1 else " …"
             return f"Put it in brackets: ({'…' if found.kind == 'STRING' else found.text}{more})."
-        case (keyword, *_) if keyword.isalpha() and _stands_later(stuck, keyword):
+        case ("AS", *_) if stands_later(stuck.lexemes, stuck.place, "AS"):
+            return f"Leave out {_found(found)} …: AS follows here."
+        case (keyword, *_) if keyword.isalpha() and stands_later(stuck.lexemes, stuck.place, keyword):
             return f"{keyword} … stands before {_found(found)} …, not after it."
     written = _DESCRIBED_FIX.get(repair.inserted) or " ".join(_quoted(each) for each in repair.inserted)
     if repair.removed:
@@ -186,33 +213,16 @@ def _change(stuck: Stuck, repair: Repair) -> str:
     return f"Write {written} before {_named(found)}."
 
 
-def _stands_later(stuck: Stuck, keyword: str) -> bool:
-    """Say whether a clause that is missed follows in the statement, outside of brackets."""
-    depth = 0
-    for lexeme in stuck.lexemes[stuck.place :]:
-        depth += {"(": 1, ")": -1}.get(lexeme.kind, 0)
-        if depth == 0 and lexeme.keyword == keyword:
-            return True
-    return False
-
-
-def _too_late(stuck: Stuck) -> str | None:
-    """Return before which clause the one that is found should stand, if it could stand there."""
-    found = stuck.lexemes[stuck.place].keyword
-    if found not in grammar.keywords():
-        return None
-    clauses = [each for each in stuck.reading.token_places()[2:] if stuck.lexemes[each].keyword in grammar.keywords()]
-    for place in reversed(clauses[-_CLAUSES:]):
-        if found in stuck.reading.expected(place) and found != stuck.lexemes[place].keyword:
-            return f"{found} … stands before {stuck.lexemes[place].keyword} …, not after it."
-    return None
-
-
 def _too_early(stuck: Stuck, expected: frozenset[str]) -> str | None:
     """Return which clause should stand before the one that is found, if it stands behind it."""
     found = stuck.lexemes[stuck.place]
     later = next(
-        (each for each in ("FROM", "INTO", "TO", "AS") if each in expected and _stands_later(stuck, each)), None
+        (
+            each
+            for each in ("FROM", "INTO", "TO", "AS")
+            if each in expected and stands_later(stuck.lexemes, stuck.place, each)
+        ),
+        None,
     )
     return f"{later} … stands before {_found(found)} …, not after it." if later and found.keyword else None
 

@@ -1,4 +1,4 @@
-"""Forms of other systems' SQL in views and sinks: what stands before one, how it begins, and what is written instead."""
+"""Forms of other systems' SQL in views and sinks: what stands before one, how it begins, what is written."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _VIEWS = (
         "Write CREATE REPLACEMENT MATERIALIZED VIEW name FOR view, or leave FOR out.",
     ),
     Habit(
-        f"CREATE (OR REPLACE )?(TEMP |TEMPORARY )?VIEW {NAME}( \\(.*\\))?", "WITH(?= \\()", "a plain view has no options",
-        "Write CREATE MATERIALIZED VIEW, or leave WITH (…) out.",
+        f"CREATE (OR REPLACE )?(TEMP |TEMPORARY )?VIEW {NAME}( \\(.*\\))?", "WITH(?= \\()",
+        "a plain view has no options", "Write CREATE MATERIALIZED VIEW, or leave WITH (…) out.",
     ),
     Habit(
         f"ALTER VIEW {NAME} SET", "CLUSTER", "a plain view runs in no cluster",

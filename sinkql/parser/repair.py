@@ -76,7 +76,8 @@ def find_repair(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> Repa
         elif rank == best:
             found.append(repair)
     # where many words would do, none is the right one
-    return found[0] if 0 < len(found) < _MANY else None
+    many = 2 if found and found[0].removed and found[0].inserted and found[0].inserted[0].isalpha() else _MANY
+    return found[0] if 0 < len(found) < many else None
 
 
 def _typo(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> Repair | None:

@@ -13,7 +13,10 @@ from sinkql.session.text import text
 
 
 def session(script: str, folder: Path) -> str:
-    """Return each statement's tag unless it was skipped, notices and rows, up to the first error; the catalog is kept in `folder`."""
+    """Return each statement's tag unless it was skipped, notices and rows, up to the first error.
+
+    The catalog is kept in `folder`.
+    """
     lines: list[str] = []
     opened = Session(folder / "catalog.db")
     try:
