@@ -57,6 +57,14 @@ def test_rows_come_in_the_format_that_is_asked_for(filtered: Filtered) -> None:
     assert filtered("SET cluster = quickstart", format_="csv") == []
 
 
+def test_what_is_there_already_is_not_said_to_be_created(filtered: Filtered) -> None:
+    counter = "CREATE SOURCE c FROM LOAD GENERATOR COUNTER;"
+    assert filtered(counter) == ["CREATE SOURCE"]
+    assert filtered(counter) == []
+    assert "already exists, skipped" in filtered.errors
+    assert filtered("DROP SINK IF EXISTS nothing;") == []
+
+
 def test_the_first_error_ends_it_with_its_place_in_the_file(filtered: Filtered) -> None:
     text = "SELECT 1 AS a;\n\nSELECT b\n  FROM mz_sinks; SELECT 2 AS c;"
     assert filtered(text, path="script.sql")[0] == "a"
