@@ -1,0 +1,20 @@
+"""The forms of the dialect, one a statement of `dialect.sql` → parsed, and printed so that they parse to the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sinkql.errors import SinkqlError
+from sinkql.parser import parse, parse_each
+from sinkql.printer import to_sql
+
+_FORMS = Path(__file__).with_name("dialect.sql").read_text()
+
+
+def test_every_form_of_the_dialect_parses() -> None:
+    assert [] == [str(each) for each in parse_each(_FORMS) if isinstance(each, SinkqlError)]
+
+
+def test_every_form_of_the_dialect_is_printed_as_what_it_is() -> None:
+    for statement in parse(_FORMS):
+        assert (statement,) == parse(to_sql(statement))
