@@ -4,7 +4,6 @@ CREATE SECRET s AS 'a' || 'b';
 CREATE SECRET IF NOT EXISTS a.b.s AS decode('eA==','base64');
 CREATE SECRET s AS vault('p','f') || keyring('a','b') || file('p') || aws_secret('id');
 CREATE SECRET s AS env_var('X');
-CREATE SECRET s AS CAST('a' AS bytea);
 ALTER SECRET s AS 'x';
 ALTER SECRET IF EXISTS s AS 'x';
 ALTER SECRET s RENAME TO t;

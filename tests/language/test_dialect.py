@@ -12,7 +12,7 @@ _FORMS = Path(__file__).with_name("dialect.sql").read_text()
 
 
 def test_every_form_of_the_dialect_parses() -> None:
-    assert [] == [str(each) for each in parse_each(_FORMS) if isinstance(each, SinkqlError)]
+    assert not [str(each) for each in parse_each(_FORMS) if isinstance(each, SinkqlError)]
 
 
 def test_every_form_of_the_dialect_is_printed_as_what_it_is() -> None:
