@@ -327,3 +327,10 @@ def test_a_secret_goes_with_its_schema(session: Session) -> None:
     ]
     apply(deployment, session)
     assert _plan(session, _BASE).steps == ()
+
+
+def test_a_setting_of_the_scripts_holds_for_their_items(session: Session) -> None:
+    session.execute("ALTER SYSTEM SET enable_iceberg_sink = false")
+    text = _BASE + "ALTER SYSTEM SET enable_iceberg_sink = true;"
+    apply(_plan(session, text), session)
+    assert _plan(session, text).steps == ()

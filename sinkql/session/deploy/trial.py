@@ -29,7 +29,10 @@ def trial(steps: tuple[Step, ...], before: MemoryCatalog, after: MemoryCatalog, 
     done = False
     for step in steps:
         entry = after.entry(step.name)
-        if step.kind in ("SETTING", "COMMENT") or (step.action == "drop" and step.early):
+        if step.kind == "SETTING" and step.value is not None:
+            plans.set(step.name, step.value)  # plans of items may depend on it
+            continue
+        if step.kind == "COMMENT" or (step.action == "drop" and step.early):
             continue
         if step.action == "drop":
             _remove([step], plans)
