@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,10 +28,17 @@ class AdhocSpark:
         self._settings = spark.Settings("local[*]", {}, folder / f"query-{os.getpid()}", "sinkql query")
         self._session: SparkSession | None = None
         self._own = False
+        # Spark's handler of Ctrl-C speaks to the JVM on the main thread's socket, which must not be in use then
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="query")
 
     def query(self, sql: str, inputs: Mapping[str, tuple[Sequence[logical.Column], pa.Table]]) -> pa.Table:
         """Return what a query gives over inputs by name; raises SQ3201 for an expression that fails on a row."""
         session = self._start()
+        return self._worker.submit(self._query, session, sql, inputs).result()
+
+    def _query(
+        self, session: SparkSession, sql: str, inputs: Mapping[str, tuple[Sequence[logical.Column], pa.Table]]
+    ) -> pa.Table:
         try:
             for name, (columns, rows) in inputs.items():
                 session.createDataFrame(rows, _struct(columns)).createOrReplaceTempView(name)
@@ -43,6 +51,7 @@ class AdhocSpark:
 
     def close(self) -> None:
         """Stop Spark if it was started here."""
+        self._worker.shutdown(cancel_futures=True)
         if self._session is not None and self._own:
             spark.stop(self._session)
             shutil.rmtree(self._settings.folder, ignore_errors=True)

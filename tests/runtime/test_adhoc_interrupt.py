@@ -1,0 +1,39 @@
+"""Ctrl-C in a query that runs once: the query is left, and the next one runs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sinkql.runtime.adhoc import AdhocSpark
+
+pytestmark = pytest.mark.spark
+_SLOW = "SELECT count(*) AS n FROM range(2) WHERE java_method('java.lang.Thread', 'sleep', id * 0 + 3000L) IS NULL"
+
+
+def test_ctrl_c_leaves_a_query_and_the_next_one_runs(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    adhoc, over = AdhocSpark(tmp_path), threading.Event()
+
+    def interrupt() -> None:
+        while not spark.sparkContext.statusTracker().getActiveJobsIds() and not over.is_set():
+            pass
+        if not over.is_set():
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    presser = threading.Thread(target=interrupt)
+    presser.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            adhoc.query(_SLOW, {})
+    finally:
+        over.set()
+        presser.join()
+    assert caplog.records == []  # py4j logs a traceback where its socket was in use
+    assert adhoc.query("SELECT 1 AS a", {}).to_pydict() == {"a": [1]}
+    adhoc.close()
