@@ -334,3 +334,15 @@ def test_a_setting_of_the_scripts_holds_for_their_items(session: Session) -> Non
     text = _BASE + "ALTER SYSTEM SET enable_iceberg_sink = true;"
     apply(_plan(session, text), session)
     assert _plan(session, text).steps == ()
+
+
+def test_names_are_resolved_under_the_settings_of_the_catalog_and_the_script(session: Session) -> None:
+    session.execute("CREATE SCHEMA other; CREATE SCHEMA third; ALTER SYSTEM SET search_path = other;")
+    schemas = "CREATE SCHEMA other; CREATE SCHEMA third;"
+    source = "CREATE SOURCE n FROM LOAD GENERATOR COUNTER;"
+    (step,) = _plan(session, schemas + source).steps
+    assert step.name == "materialize.other.n"
+    steps = _plan(session, f"{schemas} ALTER SYSTEM SET search_path = third; {source}").steps
+    assert [step.name for step in steps] == ["search_path", "materialize.third.n"]
+    apply(_plan(session, f"{schemas} ALTER SYSTEM SET search_path = third; {source}"), session)
+    assert session.catalog.plans.names("SOURCE") == ("materialize.third.n",)

@@ -12,6 +12,7 @@ from sinkql.catalog.secret import given
 from sinkql.catalog.store import Catalog
 from sinkql.codegen import lower
 from sinkql.errors import Notice, SinkqlError
+from sinkql.planner.setting import DEFAULTS
 from sinkql.session.deploy.comment import comment_steps, stored_comments
 from sinkql.session.deploy.difference import difference
 from sinkql.session.deploy.effect import CountRows, effect
@@ -51,7 +52,9 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
     count = _counting(session)
     broken = {name: each.entry for name, each in catalog.broken.items()}
     before = catalog.plans.copy()
-    found = wanted(texts, catalog.registry, present=[*before.entries(), *broken.values()], keep=keep)
+    present = [*before.entries(), *broken.values()]
+    settings = {name: before.setting(name) for name in DEFAULTS}
+    found = wanted(texts, catalog.registry, present=present, settings=settings, keep=keep)
 
     def other_value(name: str, statement: ast.CreateSecret) -> bool:
         if name in found.kept:

@@ -56,15 +56,25 @@ class Wanted:
     kept: set[str] = field(default_factory=set)
 
 
-def wanted(texts: Sequence[Script], registry: Registry, *, present: Iterable[logical.Entry], keep: bool) -> Wanted:
+def wanted(
+    texts: Sequence[Script],
+    registry: Registry,
+    *,
+    present: Iterable[logical.Entry],
+    settings: Mapping[str, str],
+    keep: bool,
+) -> Wanted:
     """Return what the scripts describe; facts are those of the items that are there already.
 
     With `keep`, items that the scripts do not name stay as they are and can be used; secrets always do, since their
-    values are kept out of scripts. Raises what planning raises, and SQ2635 for a statement that describes nothing.
+    values are kept out of scripts. `settings` are those of the catalog, which scripts may change. Raises what planning
+    raises, and SQ2635 for a statement that describes nothing.
     """
     found = Wanted(MemoryCatalog(registry))
     entries = {entry.name: entry for entry in present if entry.id.startswith("u")}
     written = [each for text in texts for each in _read(text, found)]
+    for name, value in {**settings, **found.settings}.items():
+        found.catalog.set(name, value)
     stay = [entry for entry in entries.values() if keep or entry.kind == "SECRET"]
     kept = {entry.name: _kept(entry, needed=keep) for entry in stay}
     for kinds in _STAGES:
