@@ -346,3 +346,14 @@ def test_names_are_resolved_under_the_settings_of_the_catalog_and_the_script(ses
     assert [step.name for step in steps] == ["search_path", "materialize.third.n"]
     apply(_plan(session, f"{schemas} ALTER SYSTEM SET search_path = third; {source}"), session)
     assert session.catalog.plans.names("SOURCE") == ("materialize.third.n",)
+
+
+def test_a_sink_that_goes_to_another_warehouse_finds_a_table_of_its_own(session: Session) -> None:
+    session.execute(_BASE)
+    (job,) = session.jobs()
+    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.world.secret, None)
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", pa.schema([pa.field("counter", pa.int64(), nullable=False)]))
+    table.append(pa.table({"counter": pa.array([1], pa.int64())}, table.schema().as_arrow()))
+    deployment = _plan(session, _BASE.replace("WAREHOUSE = 'lake'", "WAREHOUSE = 'pond'"))
+    assert deployment.steps[-1].effect == 're-reads source "n" from the start; the table keeps its 1 row'

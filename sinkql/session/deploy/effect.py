@@ -71,13 +71,24 @@ def _kept(name: str, catalog: MemoryCatalog, count: CountRows) -> str:
 
 
 def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountRows) -> str:
-    sink = after.item(name)
+    """Say what the new sink makes of rows that are in its table already, which may be another than before."""
+    sink, rows = after.item(name), count(name, after)
     assert isinstance(sink, logical.Sink)
-    if _table(name, before) != _table(name, after) or not count(name, before):
+    if not rows:
         return ""
+    other = "" if _target(name, before) == _target(name, after) else f"table {_table(name, after)} has {_rows(rows)}"
     if sink.options.get("existing_rows") == "keep":
-        return ", and the new ones come on top"
-    return ", and the new sink is refused while it has them: name a new TABLE, or say EXISTING ROWS = KEEP"
+        return f", and {other}, on top of which the new ones come" if other else ", and the new ones come on top"
+    refused = "the new sink is refused while it has them: name a new TABLE, or say EXISTING ROWS = KEEP"
+    return f", and {other}: {refused}" if other else f", and {refused}"
+
+
+def _target(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
+    sink = catalog.item(name)
+    assert isinstance(sink, logical.Sink)
+    connection = catalog.item(sink.connection)
+    assert isinstance(connection, logical.Connection)
+    return connection.options, sink.options.get("namespace"), sink.options.get("table")
 
 
 def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
