@@ -115,9 +115,9 @@ def test_nothing_is_left_when_the_terminal_goes_away(signal_name: str) -> None:
         "import os, signal, sys\n"
         "from sinkql.shell.terminal import _ending\n"
         "class Stub:\n"
-        "    def stop(self): print('asked to stop', flush=True)\n"
+        "    def stop(self): os.write(1, b'asked to stop\\n')\n"  # a signal may come in the middle of a print
         "with _ending(Stub()):\n"
-        "    print('ready', flush=True)\n"
+        "    os.write(1, b'ready\\n')\n"
         "    signal.pause()\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

@@ -145,6 +145,7 @@ def test_what_is_longer_than_the_screen_goes_through_the_pager(shell: Terminal) 
     shell.keys("G")
     shell.wait_for("Ctrl-D +leave the shell")
     shell.keys("q")
+    shell.wait_for("^sinkql=> *$")
     shell.enter("SELECT 'back' AS a;")
     shell.wait_for("^back")
 
