@@ -1,17 +1,32 @@
-# make demo: set up and show a pipeline. make test: set up and run all that CI runs.
+# make demo: set up and show a pipeline. make test: set up and run all that CI runs. make help: the rest.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+LOCK := constraints.txt
 WORKERS ?= 2
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --durations 10
 
-.PHONY: demo test lint types contracts pytest clean
+.PHONY: help demo test quick lint types contracts pytest test-lowest test-latest lock hooks clean
+
+help:
+	@echo "make demo         set up and show a pipeline"
+	@echo "make test         all that CI runs: linters, types, contracts, all tests with their coverage"
+	@echo "make quick        linters, types, contracts, and the tests without Spark and servers: about two minutes"
+	@echo "make test-latest  all tests with the newest versions that pyproject.toml allows"
+	@echo "make test-lowest  all tests with the lowest ones"
+	@echo "make lock         write $(LOCK) anew: the versions that 'make test' installs"
+	@echo "make hooks        run 'make lint' and 'make types' before each commit"
+	@echo "PYTHON=python3.13 VENV=.venv-3.13 make test: another Python"
 
 demo: $(INSTALLED)
 	$(BIN)/sinkql demo
 
 test: lint types contracts pytest
+
+quick: lint types contracts
+	$(PYTEST) --no-cov -m "not spark and not server and not slow and not long"
 
 lint: $(INSTALLED_DEV)
 	$(BIN)/ruff check .
@@ -24,20 +39,41 @@ contracts: $(INSTALLED_DEV)
 	$(BIN)/lint-imports
 
 pytest: $(INSTALLED_DEV)
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	$(PYTEST) --cov
+
+# for a job that runs once a week, say: what users get who install today, and what those have who never update
+test-latest:
+	$(MAKE) test VENV=.venv-latest LOCK=/dev/null
+
+test-lowest: .venv-uv/bin/uv
+	.venv-uv/bin/uv pip compile --quiet --no-header --no-annotate --resolution lowest-direct --python $(PYTHON) \
+	  --all-extras --group dev pyproject.toml --output-file .venv-uv/lowest.txt
+	$(MAKE) pytest VENV=.venv-lowest LOCK=.venv-uv/lowest.txt
+
+lock: .venv-uv/bin/uv
+	.venv-uv/bin/uv pip compile --quiet --no-header --no-annotate --upgrade --universal --python-version 3.11 \
+	  --all-extras --group dev pyproject.toml --output-file $(LOCK)
+
+hooks: $(INSTALLED_DEV)
+	$(BIN)/pre-commit install
+
+.venv-uv/bin/uv:
+	$(PYTHON) -m venv .venv-uv
+	.venv-uv/bin/pip install --quiet uv
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1' # older ones know no dependency groups
 
-$(INSTALLED): $(BIN)/python pyproject.toml
+$(INSTALLED): $(BIN)/python pyproject.toml $(LOCK)
 	@echo "installing SinkQL and Spark into $(VENV), which takes a minute or two"
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --constraint $(LOCK) --editable .
 	touch $@
 
 $(INSTALLED_DEV): $(INSTALLED)
 	@echo "installing what the tests need"
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint $(LOCK) --editable '.[all]' --group dev
 	touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf .venv .venv-latest .venv-lowest .venv-uv

@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 from bench.common import HOME, median
-from bench.meter import tree_cpu
+from bench.meter import ENVIRONMENT, tree_cpu
 
 _WARM_UP = 10
 
@@ -45,7 +45,9 @@ def _run(mode: str, commits: int, cores: int) -> float:
         f"  {mode} WITH (COMMIT INTERVAL = '1s');\n"
     )
     command = [sys.executable, "-m", "sinkql", "--output", "json", "exec", "pipeline.sql"]
-    process = subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, cwd=home, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     seen, began = 0, 0.0
     assert process.stdout is not None
     try:

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from bench.common import median
+from bench.meter import ENVIRONMENT
 
 _PARSE = "import pathlib, sys; from sinkql.parser import parse; parse(pathlib.Path(sys.argv[1]).read_text())"
 
@@ -30,12 +31,12 @@ def main() -> None:
         for views in (100, 200):
             scripts[views] = Path(folder) / f"{views}.sql"
             scripts[views].write_text(pipeline(sources={100: 99, 200: 599}[views], views=views))
-        empty = _seconds([sys.executable, "-c", "pass"], runs)
-        imported = _seconds([sys.executable, "-c", "import sinkql"], runs)
-        tables = _seconds([sys.executable, "-c", "from sinkql.parser import parse; parse('SELECT 1')"], runs)
-        parsed = _seconds([sys.executable, "-c", _PARSE, str(scripts[200])], runs)
+        empty = seconds([sys.executable, "-c", "pass"], runs)
+        imported = seconds([sys.executable, "-c", "import sinkql"], runs)
+        tables = seconds([sys.executable, "-c", "from sinkql.parser import parse; parse('SELECT 1')"], runs)
+        parsed = seconds([sys.executable, "-c", _PARSE, str(scripts[200])], runs)
         compiled = {
-            views: _seconds([sys.executable, "-m", "sinkql", "compile", str(script), "-o", target], runs)
+            views: seconds([sys.executable, "-m", "sinkql", "compile", str(script), "-o", target], runs)
             for views, script in scripts.items()
         }
     _show("empty Python", empty)
@@ -67,12 +68,12 @@ def pipeline(*, sources: int, views: int) -> str:
     return "\n".join(statements)
 
 
-def _seconds(command: list[str], runs: int) -> tuple[float, float]:
-    """Return the medians of wall and CPU seconds that a command takes."""
+def seconds(command: list[str], runs: int, folder: Path | None = None) -> tuple[float, float]:
+    """Return the medians of wall and CPU seconds that a command takes, run in a folder."""
     wall, cpu = [], []
     for _ in range(runs):
         began, used = time.perf_counter(), _children()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT, cwd=folder)
         wall.append(time.perf_counter() - began)
         cpu.append(_children() - used)
     return median(wall), median(cpu)

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sinkql.connectors.iceberg.keyhash import hash_keys
-from sinkql.connectors.iceberg.run import Entries, map_run, merge, probe, sort_places, write_run
+from sinkql.connectors.iceberg.keyindex.keyhash import hash_keys
+from sinkql.connectors.iceberg.keyindex.run import Entries, map_run, merge, probe, write_run
+from sinkql.runs import sort_places
 
 KEYS = 1_000_000
 BASE = 5_000_000

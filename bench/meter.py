@@ -16,9 +16,13 @@ from pathlib import Path
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans of the command become this process's children, so their CPU counts
 
 
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""What measured processes run in: as a user has it, modules are compiled once and not by each process."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Hold what a command cost; memory is the peak of the tree's summed proportional set sizes, sampled."""
+    """What a command cost; memory is the peak of the tree's summed proportional set sizes, sampled."""
 
     cpu_s: float
     wall_s: float
@@ -31,7 +35,7 @@ def measure(command: Sequence[str], *, folder: Path, environment: dict[str, str]
     before, began = _children_cpu(), time.monotonic()
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, env=os.environ | (environment or {})
+            command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, env=ENVIRONMENT | (environment or {})
         )
         sampler = _Sampler(process.pid)
         sampler.start()

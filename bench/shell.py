@@ -9,7 +9,6 @@ milliseconds of what one key press costs in the interactive shell, for a catalog
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import subprocess
 import sys
@@ -22,9 +21,11 @@ from prompt_toolkit.document import Document
 
 from bench.common import median
 from bench.compile import pipeline
+from bench.meter import ENVIRONMENT
 from sinkql.session import Session
-from sinkql.shell.complete import SqlCompleter
-from sinkql.shell.highlight import SqlLexer
+from sinkql.shell.command.listed import BY_NAME
+from sinkql.shell.editor.completer import SqlCompleter
+from sinkql.shell.editor.highlight import SqlLexer
 from sinkql.shell.setting import Settings
 
 _TYPED = (
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def _keys(session: Session, runs: int) -> None:
-    completer, lexer = SqlCompleter(session, Settings()), SqlLexer()
+    completer, lexer = SqlCompleter(session, Settings(), BY_NAME), SqlLexer(session.catalog.registry.vocabulary)
     for text in _TYPED:
         times = []
         for number in range(runs + 1):
@@ -69,7 +70,7 @@ def _process(command: list[str], folder: str, environment: dict[str, str]) -> tu
     subprocess.run(
         command,
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(Path.cwd())} | environment,
+        env=ENVIRONMENT | {"PYTHONPATH": str(Path.cwd())} | environment,
         check=True,
         stdout=subprocess.DEVNULL,
     )

@@ -34,13 +34,15 @@ def connect(path: str | Path | None = None) -> Session:
 def parse(text: str) -> tuple[ast.Statement, ...]:
     """Return the statements of a text; raises SinkqlError with the place of a mistake."""
     from sinkql.errors import SinkqlError
-    from sinkql.mask import mask
+    from sinkql.extension.registry import discover
     from sinkql.parser import parse as parse_text
+    from sinkql.script.mask import mask
 
+    words = discover().vocabulary
     try:
-        return parse_text(text)
+        return parse_text(text, words)
     except SinkqlError as error:
-        masked = mask(text)
+        masked = mask(text, words)
         raise masked.cover(error.within(path=None, text=masked.text)) from error.__cause__
 
 

@@ -1,8 +1,12 @@
-"""Fault points: named places where a test may make this process die or fail. Nothing happens unless enabled.
+"""Fault points: named places where a test may make this process die or fail.
 
-`SINKQL_FAULTS` holds comma-separated `point=action` or `point#n=action`: at the n-th pass (default 1) of that point the
-process is killed (`kill`, as by SIGKILL), stopped until SIGCONT (`stop`), or `FaultError` is raised (`fail`). Passes
-are counted in each process.
+A rule is `point=action` or `point#n=action`: at the n-th pass (default 1) of that point the process is killed (`kill`,
+as by SIGKILL), stopped until SIGCONT (`stop`), or `FaultError` is raised (`fail`). Rules are separated by commas, and
+passes are counted in each process.
+
+No single setting arms them, so that none is armed by accident: `SINKQL_FAULTS` holds the rules, and
+`SINKQL_FAULTS_FILE` the path of a file of the same text, which whoever means it has to write (`arm` in
+`tests/support/fault.py`). Rules that no file repeats do nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +14,11 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from functools import lru_cache
+from pathlib import Path
 
-VARIABLE = "SINKQL_FAULTS"
+RULES = "SINKQL_FAULTS"
+CONFIRMED_BY = "SINKQL_FAULTS_FILE"
 _passes: Counter[str] = Counter()
 
 
@@ -20,9 +27,9 @@ class FaultError(OSError):
 
 
 def point(name: str) -> None:
-    """Die, stop or fail here if the environment says so."""
-    wanted = os.environ.get(VARIABLE)
-    if not wanted:
+    """Die, stop or fail here if armed rules say so."""
+    wanted, path = os.environ.get(RULES), os.environ.get(CONFIRMED_BY)
+    if not wanted or not path or not _confirmed(wanted, path):
         return
     _passes[name] += 1
     for rule in wanted.split(","):
@@ -36,3 +43,11 @@ def point(name: str) -> None:
                     signal.raise_signal(signal.SIGSTOP)  # this thread: another one's stop comes a little later
                 case _:
                     raise FaultError(f"fault at {name}")
+
+
+@lru_cache(maxsize=8)
+def _confirmed(wanted: str, path: str) -> bool:
+    try:
+        return Path(path).read_text() == wanted
+    except OSError:
+        return False

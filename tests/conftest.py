@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rewrite",
         action="store_true",
         help="write what the golden files' commands give into the files, instead of comparing",
+    )
+    parser.addoption(
+        "--rewrite-plans",
+        action="store_true",
+        help="write the hashes that plans have into tests/planner/plans.txt, instead of comparing",
     )
 
 
@@ -39,12 +45,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Start one local Spark session, as sinks have it, for all tests that need one."""
-    from sinkql.runtime.spark import Settings, start, stop
+    from sinkql.runtime.spark.session import SparkSettings, start, stop
 
     folder = tmp_path_factory.mktemp("spark")
-    session = start(Settings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, folder=folder))
+    session = start(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, folder=folder))
     yield session
     stop(session)
+
+
+@pytest.fixture(autouse=True)
+def no_spark_left() -> Iterator[None]:
+    """Fail a test that leaves a Spark running: the shared session could not start after it."""
+    yield
+    found = sys.modules.get("pyspark")
+    context = None if found is None else found.SparkContext._active_spark_context
+    assert context is None or context.appName == "sinkql", f"{context.appName} is left running"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -11,19 +11,19 @@ from functools import cache
 import duckdb
 import numpy as np
 import pyarrow as pa
-import sqlglot
-from sqlglot import exp
+import pyarrow.compute as pc
 
+from duck.expression import duck_sql, quoted
+from duck.preparation import measures, prepared
 from sinkql import physical
-from sinkql.connector.stream import Reader, Split, Tally, WriteResult
-from sinkql.connector.types import arrow_type
-from sinkql.runtime.aggregate import AggregateTask, aggregate_task
-from sinkql.runtime.engine import Attempt, Outcome
-from sinkql.runtime.pick import PickTask, pick_task
-from sinkql.runtime.preparation import consolidate, prepare, quoted
-from sinkql.runtime.report import collect
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Reader, Split, Tally, WriteResult
+from sinkql.extension.types import arrow_type
+from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.state.operator import stateful
+from sinkql.runtime.state.operator.protocol import task_of
+from sinkql.runtime.state.report import collect
 
-_FUNCTIONS = {"XXHASH64": "hash", "RAISE_ERROR": "error"}
 _SEQ_BITS = 40
 
 
@@ -35,22 +35,19 @@ class LocalEngine:
     def __init__(self, buckets: int = 2) -> None:
         self.buckets = buckets
 
-    def run(self, job: physical.Job, attempt: Attempt) -> Outcome:
+    def run(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run reads, operators and the write task once."""
-        batch = _Batch(job, attempt, self.buckets)
-        rows = batch.rows(job.write.input)
-        results = batch.write(rows)
-        operators = [
-            each for each in physical.walk(job.write.input) if isinstance(each, physical.Aggregate | physical.Pick)
-        ]
-        buckets = {each.arrangement: prepare(each).buckets(self.buckets) for each in operators}
-        return Outcome(results, batch.tallies, collect(attempt.arrangements, buckets))
+        work = _Work(job, batch, self.buckets)
+        results = work.write(work.rows(job.write.input))
+        operators = [stateful(each) for each in physical.walk(job.write.input) if isinstance(each, physical.Stateful)]
+        buckets = {each.name: each.preparation.buckets(self.buckets) for each in operators}
+        return Outcome(results, work.tallies, collect(batch.arrangements, buckets))
 
 
 @dataclass(slots=True)
-class _Batch:
+class _Work:
     job: physical.Job
-    attempt: Attempt
+    batch: Batch
     buckets: int
     tallies: dict[str, Tally] = field(default_factory=dict)
     _read: dict[str, pa.Table] = field(default_factory=dict)
@@ -65,31 +62,32 @@ class _Batch:
                 return self.map(operator)
             case physical.Union():
                 return self.union(operator)
-            case physical.Aggregate():
-                return self.stateful(operator.input, aggregate_task(operator, self.attempt.arrangements))
-            case physical.Pick():
-                return self.stateful(operator.input, pick_task(operator, self.attempt.arrangements))
+            case physical.Stateful():
+                return self.stateful(operator)
 
     def read(self, read: physical.Read) -> pa.Table:
         first = 0
         for each in self.job.reads():
             if each.source == read.source:
                 break
-            first += len(self.attempt.splits.get(each.source, ()))
-        splits = self.attempt.splits.get(read.source, ())
+            first += len(self.batch.splits.get(each.source, ()))
+        splits = self.batch.splits.get(read.source, ())
         tally = self.tallies.setdefault(read.source, Tally())
         schema = _schema(read, order=True)
         tables = [schema.empty_table()]
         for number, split in enumerate(splits, first):
-            tables += _split_rows(self.attempt.readers[read.source], split, tally, schema, number)
+            tables += _split_rows(self.batch.readers[read.source], split, tally, schema, number)
         return pa.concat_tables(tables)
 
     def map(self, map_: physical.Map) -> pa.Table:
         below = self.rows(map_.input)
         order = below.column_names[-1]
-        columns = map_.outputs and [f"{each.sql} AS {quoted(each.name)}" for each in map_.outputs]
-        where = map_.where.sql if map_.where is not None else None
-        found = _query(below, [*columns, quoted(order)] if columns else ["*"], where=where)
+        columns = [f"{duck_sql(each.expression)} AS {quoted(each.name)}" for each in map_.outputs]
+        where = duck_sql(map_.where.expression) if map_.where is not None else None
+        try:
+            found = _select(below, *([*columns, quoted(order)] if columns else ["*"]), where=where)
+        except duckdb.Error as error:
+            raise SinkqlError("SQ3201", str(error)) from error
         return found.cast(_schema(map_, order=True, order_name=order))
 
     def union(self, union: physical.Union) -> pa.Table:
@@ -100,11 +98,12 @@ class _Batch:
             tables = [_with_diff(table) for table in tables]
         return pa.concat_tables([table.rename_columns(schema.names).cast(schema) for table in tables])
 
-    def stateful(self, below: physical.Operator, task: AggregateTask | PickTask) -> pa.Table:
-        preparation = task.preparation
-        task = pickle.loads(pickle.dumps(task))
-        keyed = _query(self.rows(below), preparation.select)
-        grouped = _query(keyed, [*preparation.group, *preparation.aggregates], group=preparation.group)
+    def stateful(self, operator: physical.Stateful) -> pa.Table:
+        preparation = stateful(operator).preparation
+        task = pickle.loads(pickle.dumps(task_of(stateful(operator), self.batch.arrangements)))
+        keyed = _select(self.rows(operator.input), *prepared(preparation))
+        group = [quoted(each) for each in preparation.group]
+        grouped = _select(keyed, *group, *measures(preparation), group=group)
         buckets = preparation.buckets(self.buckets)
         found = [preparation.output().empty_table()]
         for bucket, rows in enumerate(_split(grouped, _unsigned(grouped, "$h1"), buckets)):
@@ -113,18 +112,18 @@ class _Batch:
         return pa.concat_tables(found)
 
     def write(self, rows: pa.Table) -> Sequence[WriteResult]:
-        write, task = self.job.write, self.attempt.task
+        write, task = self.job.write, self.batch.task
         names = [column.name for column in write.columns]
         if write.change == "retract":
-            texts = consolidate(names)
             schema = rows.select([*names, "$diff"]).schema
-            rows = _query(rows, [*texts.group, texts.diff], group=texts.group)
-            rows = _query(rows, ["*"], where=texts.having).cast(schema)
+            group = [quoted(each) for each in names]
+            rows = _select(rows, *group, 'sum("$diff") AS "$diff"', group=group)
+            rows = rows.filter(pc.not_equal(rows.column("$diff"), 0)).cast(schema)
         rows = rows.select([*names, "$diff" if write.change == "retract" else "$seq"])
         if task.buckets is None:
             return [task(0, uuid.uuid4().hex, iter(rows.to_batches()))]
         keys = ", ".join(quoted(name) for name in task.key)
-        hashes = _unsigned(_query(rows, [f"xxhash64(0, {keys}) AS hash"]), "hash")
+        hashes = _unsigned(_select(rows, f"hash(0, {keys}) AS hash"), "hash")
         parts = enumerate(_split(rows, hashes, task.buckets))
         return [task(bucket, uuid.uuid4().hex, iter(part.to_batches())) for bucket, part in parts]
 
@@ -163,18 +162,6 @@ def _unsigned(rows: pa.Table, column: str) -> np.ndarray[tuple[int], np.dtype[np
 
 
 @cache
-def duck_sql(spark_sql: str) -> str:
-    """Return an expression of Spark SQL as DuckDB writes it."""
-
-    tree = sqlglot.parse_one(f"SELECT {spark_sql}", read="spark")
-    for cast in list(tree.find_all(exp.TryCast)):
-        cast.replace(exp.Cast(this=cast.this, to=cast.args["to"]))
-    for function in tree.find_all(exp.Anonymous):
-        function.set("this", _FUNCTIONS.get(function.name.upper(), function.name))
-    return str(tree.sql("duckdb")).removeprefix("SELECT ")
-
-
-@cache
 def _database() -> Callable[[str, pa.Table], pa.Table]:
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET timezone = 'UTC'")
@@ -189,10 +176,8 @@ def _database() -> Callable[[str, pa.Table], pa.Table]:
     return query
 
 
-def _query(rows: pa.Table, select: Sequence[str], *, where: str | None = None, group: Sequence[str] = ()) -> pa.Table:
-    sql = f"SELECT {', '.join(each if each == '*' else duck_sql(each) for each in select)} FROM rows"
-    if where:
-        sql += f" WHERE {duck_sql(where)}"
-    if group:
-        sql += f" GROUP BY {', '.join(map(duck_sql, group))}"
-    return _database()(sql, rows)
+def _select(rows: pa.Table, *columns: str, where: str | None = None, group: Sequence[str] = ()) -> pa.Table:
+    """Return columns in DuckDB's SQL of the rows, in groups if there are any."""
+    condition = f" WHERE {where}" if where is not None else ""
+    grouping = f" GROUP BY {', '.join(group)}" if group else ""
+    return _database()(f"SELECT {', '.join(columns)} FROM rows{condition}{grouping}", rows)

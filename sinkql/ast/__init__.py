@@ -31,6 +31,7 @@ from sinkql.ast.alter import Swap as Swap
 from sinkql.ast.part import Call as Call
 from sinkql.ast.part import ColumnConstraint as ColumnConstraint
 from sinkql.ast.part import ColumnDef as ColumnDef
+from sinkql.ast.part import Edit as Edit
 from sinkql.ast.part import Joined as Joined
 from sinkql.ast.part import Key as Key
 from sinkql.ast.part import Mode as Mode
@@ -40,6 +41,7 @@ from sinkql.ast.part import Transform as Transform
 from sinkql.ast.part import TypeName as TypeName
 from sinkql.ast.relation import CreateSink as CreateSink
 from sinkql.ast.relation import CreateView as CreateView
+from sinkql.ast.relation import Using as Using
 from sinkql.ast.source import Check as Check
 from sinkql.ast.source import CheckInput as CheckInput
 from sinkql.ast.source import CreateSource as CreateSource
@@ -50,9 +52,9 @@ from sinkql.ast.source import Include as Include
 from sinkql.ast.source import InlineErrors as InlineErrors
 from sinkql.ast.source import Reference as Reference
 from sinkql.ast.source import Schema as Schema
+from sinkql.ast.source import Seed as Seed
 from sinkql.ast.source import Subsources as Subsources
 from sinkql.ast.statement import AlterSystem as AlterSystem
-from sinkql.ast.statement import Change as Change
 from sinkql.ast.statement import CommentOn as CommentOn
 from sinkql.ast.statement import Create as Create
 from sinkql.ast.statement import CreateCluster as CreateCluster
@@ -66,6 +68,7 @@ from sinkql.ast.statement import Explainee as Explainee
 from sinkql.ast.statement import ItemRef as ItemRef
 from sinkql.ast.statement import OptimizeSink as OptimizeSink
 from sinkql.ast.statement import ReplayErrors as ReplayErrors
+from sinkql.ast.statement import RowChange as RowChange
 from sinkql.ast.statement import Select as Select
 from sinkql.ast.statement import SetVariable as SetVariable
 from sinkql.ast.statement import Show as Show

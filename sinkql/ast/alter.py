@@ -18,7 +18,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Hold SWAP WITH another of its kind."""
+    """SWAP WITH another item of the same kind."""
 
     other: Ident
     span: Span = at()
@@ -32,7 +32,7 @@ class SetOwner:
 
 @dataclass(frozen=True, slots=True)
 class SetOptions:
-    """Hold `SET (option = value, …)`; `wait` are a cluster's WITH (…) after it."""
+    """`SET (option = value, …)`; `wait` has the options of a cluster's WITH (…) after it."""
 
     options: tuple[Option, ...]
     wait: tuple[Option, ...] = ()
@@ -41,7 +41,7 @@ class SetOptions:
 
 @dataclass(frozen=True, slots=True)
 class OptionName:
-    """Hold an option's name in upper case, without a value."""
+    """An option's name in upper case, without a value."""
 
     name: str
     span: Span = at()
@@ -49,7 +49,7 @@ class OptionName:
 
 @dataclass(frozen=True, slots=True)
 class ResetOptions:
-    """Hold `RESET (option, …)`, or DROP, which means the same."""
+    """`RESET (option, …)`, or DROP, which means the same."""
 
     names: tuple[OptionName, ...]
     span: Span = at()
@@ -80,7 +80,7 @@ class RotateKeys:
 
 @dataclass(frozen=True, slots=True)
 class ChangeConnection:
-    """Hold SET, DROP and RESET of a connection's options, and ROTATE KEYS, as written, one after the other."""
+    """SET, DROP and RESET of a connection's options, and ROTATE KEYS, in the order written."""
 
     actions: tuple[SetOptions | ResetOptions | RotateKeys, ...]
     validate: bool | None = None
@@ -89,7 +89,7 @@ class ChangeConnection:
 
 @dataclass(frozen=True, slots=True)
 class AddReferences:
-    """Hold ADD SUBSOURCE or ADD TABLE of a source."""
+    """ADD SUBSOURCE or ADD TABLE of a source."""
 
     references: tuple[Reference, ...]
     with_options: tuple[Option, ...] = ()
@@ -98,7 +98,7 @@ class AddReferences:
 
 @dataclass(frozen=True, slots=True)
 class DropReferences:
-    """Hold DROP SUBSOURCE or DROP TABLE of a source."""
+    """DROP SUBSOURCE or DROP TABLE of a source."""
 
     names: tuple[Name, ...]
     if_exists: bool = False
@@ -113,7 +113,7 @@ class RefreshReferences:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Hold SKIP: go on behind the loss that a source reported."""
+    """SKIP: go on after the rows that a source reported as lost."""
 
     span: Span = at()
 
@@ -152,7 +152,7 @@ AlterAction = (
 
 @dataclass(frozen=True, slots=True)
 class Alter:
-    """Hold ALTER of an item; `kind` is in upper case, as in DROP."""
+    """ALTER of an item; `kind` is in upper case, as in DROP."""
 
     kind: str
     name: Name

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from sinkql.ast.value import Expression, Ident, Name, Text, at
+from sinkql.ast.value import Expression, Ident, Name, Text, at, made
 from sinkql.errors import Span
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """A stretch of a query's text, by offsets into it, that another one of `length` characters came in the place of."""
+
+    start: int
+    end: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """Hold the text of a SELECT as written, from its first to its last token; spans in it start at `span.start`."""
+    """The text of a SELECT from its first to its last token.
+
+    Spans of what is in it start at `span.start`, and point into the text as it was before the `edits`, which stand in
+    order.
+    """
 
     text: str
     span: Span = at()
+    edits: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
+    made: dict[str, Any] = made()
+
+    def place(self, span: Span) -> Span:
+        """Return where in `text` stands what a span in the query points at."""
+        return Span(self._place(span.start - self.span.start), self._place(span.end - self.span.start))
+
+    def _place(self, at: int) -> int:
+        grown = 0
+        for edit in self.edits:
+            if at <= edit.start:
+                break
+            if at < edit.end:
+                return edit.start + grown
+            grown += edit.length - (edit.end - edit.start)
+        return at + grown
 
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """Hold a data type as written, in lower case with single spaces."""
+    """A data type as written, in lower case with single spaces: `numeric(12,2)`, `timestamp with time zone`."""
 
     text: str
     span: Span = at()
@@ -26,7 +56,7 @@ class TypeName:
 
 @dataclass(frozen=True, slots=True)
 class ColumnConstraint:
-    """Hold what a table's column is bound to but NOT NULL; `kind` is NULL, DEFAULT, PRIMARY KEY, UNIQUE, CHECK or
+    """A column's constraint other than NOT NULL; `kind` is NULL, DEFAULT, PRIMARY KEY, UNIQUE, CHECK or
     REFERENCES."""
 
     kind: str
@@ -39,7 +69,7 @@ class ColumnConstraint:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDef:
-    """Hold a column of a source or a table: its name, for typed columns the type, a table's constraints."""
+    """A column of a source or a table; `type` is None where only names are listed. Constraints are a table's."""
 
     name: Ident
     type: TypeName | None = None
@@ -58,7 +88,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """Hold MODE or its synonym ENVELOPE: `mode` is upsert or append; `changelog` is false for ENVELOPE NONE."""
+    """MODE or its synonym ENVELOPE: `mode` is upsert, append or debezium; `changelog` is false for ENVELOPE NONE."""
 
     mode: str
     changelog: bool = True
@@ -67,7 +97,7 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Hold one PARTITION BY term: `function` is identity, year, month, day, hour, bucket or truncate."""
+    """A term of PARTITION BY; `function` is identity, year, month, day, hour, bucket or truncate."""
 
     function: str
     column: Ident
@@ -77,7 +107,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Hold a function of a secret: `decode('…', 'hex')`, or a reference such as `env_var('X')`."""
+    """A function in a secret's value: `decode('…', 'hex')`, or a reference such as `env_var('X')`."""
 
     function: str
     arguments: tuple[Text, ...]
@@ -91,7 +121,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Hold `part || part …` of a secret's value."""
+    """A secret's value of several parts: `part || part …`."""
 
     parts: tuple[Text | Call, ...]
     span: Span = at()

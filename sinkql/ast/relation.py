@@ -12,7 +12,7 @@ from sinkql.errors import Span
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """Hold CREATE VIEW or, if `materialized`, CREATE MATERIALIZED VIEW; `replacement` is one that `replaces` another.
+    """CREATE VIEW or, if `materialized`, CREATE MATERIALIZED VIEW; `replacement` is one that `replaces` another.
 
     `replica` is IN CLUSTER … REPLICA, or IN REPLICA alone.
     """
@@ -33,10 +33,19 @@ class CreateView:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSink:
-    """Hold CREATE SINK; `kind` is the connection's words in upper case, `mode` None if not given.
+class Using:
+    """USING kind CONNECTION name: the store that a sink's files are in, where its own connection does not tell."""
 
-    ICEBERG CATALOG has a mode, transforms and the format PARQUET; KAFKA the fields at the end.
+    kind: str
+    connection: Name
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSink:
+    """CREATE SINK; `kind` is what INTO names, all its words in upper case; `mode` is None if not given.
+
+    Each kind says which of the other clauses it takes. `headers` is the column of HEADERS.
     """
 
     relation: Name
@@ -45,16 +54,14 @@ class CreateSink:
     name: Name | None = None
     options: tuple[Option, ...] = ()
     cluster: Ident | None = None
-    aws_connection: Name | None = None
-    format: str | None = None
+    using: Using | None = None
+    format: Format | None = None
+    key_format: Format | None = None
     key: Key | None = None
     mode: Mode | None = None
     partition_by: tuple[Transform, ...] = ()
     with_options: tuple[Option, ...] = ()
     if_not_exists: bool = False
     headers: Ident | None = None
-    value_format: Format | None = None
-    key_format: Format | None = None
-    envelope: str | None = None
     span: Span = at()
     kind_span: Span = at()

@@ -11,10 +11,19 @@ from sinkql.errors import Span
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
-    """Hold where the schema of AVRO or PROTOBUF is: in a registry, or in `text`.
+class Seed:
+    """The schema that SEED gives for keys or values; `message` is of Protobuf."""
 
-    `registry` is CONFLUENT SCHEMA REGISTRY or AWS GLUE SCHEMA REGISTRY; a strategy is ID n, LATEST or INLINE '…'.
+    text: str
+    message: str | None = None
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Where the schema of a format is: in a registry, or in `text`.
+
+    `registry` is the kind of the connection to it, all words in upper case; a strategy is ID n, LATEST or INLINE '…'.
     """
 
     registry: str | None = None
@@ -22,6 +31,8 @@ class Schema:
     options: tuple[Option, ...] = ()
     key_strategy: Phrase | None = None
     value_strategy: Phrase | None = None
+    key_seed: Seed | None = None
+    value_seed: Seed | None = None
     message: str | None = None
     text: str | None = None
     span: Span = at()
@@ -29,9 +40,10 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Hold a format by name: JSON, CSV, PARQUET, AVRO, PROTOBUF, REGEX, TEXT or BYTES.
+    """A format by its name in upper case: JSON, CSV, PARQUET, …
 
-    `array` is of JSON; `header` is true for CSV WITH HEADER, `names` its column list; `pattern` is of REGEX.
+    `array` is of JSON; `header` is true for CSV WITH HEADER, `names` its column list; `pattern` is of REGEX. CSV,
+    and formats without a syntax of their own, have `options`.
     """
 
     name: str
@@ -42,12 +54,13 @@ class Format:
     delimiter: str | None = None
     schema: Schema | None = None
     pattern: str | None = None
+    options: tuple[Option, ...] = ()
     span: Span = at()
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderFilter:
-    """Hold one name of INCLUDE HEADERS (…); `excluded` is NOT."""
+    """A header's name in INCLUDE HEADERS (…); `excluded` stands for NOT before it."""
 
     name: str
     excluded: bool = False
@@ -55,7 +68,7 @@ class HeaderFilter:
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """Hold one INCLUDE item: KEY, TIMESTAMP, PARTITION, OFFSET, HEADERS or HEADER, and its alias.
+    """An item of INCLUDE: KEY, TIMESTAMP, PARTITION, OFFSET, HEADERS or HEADER, with its alias.
 
     `header` is the name of the one header, `binary` is BYTES; `filters` are of a webhook's HEADERS.
     """
@@ -70,7 +83,7 @@ class Include:
 
 @dataclass(frozen=True, slots=True)
 class InlineErrors:
-    """Hold ENVELOPE UPSERT (VALUE DECODING ERRORS = INLINE), and what the column is called."""
+    """`(VALUE DECODING ERRORS = INLINE)` of ENVELOPE UPSERT, with the name of its column."""
 
     alias: Ident | None = None
     span: Span = at()
@@ -78,7 +91,7 @@ class InlineErrors:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Hold one upstream table, and the name it gets here."""
+    """An upstream table, and the name it gets here."""
 
     upstream: Name
     name: Name | None = None
@@ -87,7 +100,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Subsources:
-    """Hold FOR TABLES (references), FOR SCHEMAS (schemas), or with neither FOR ALL TABLES."""
+    """FOR TABLES (references), FOR SCHEMAS (schemas), or FOR ALL TABLES if both are empty."""
 
     references: tuple[Reference, ...] = ()
     schemas: tuple[Ident, ...] = ()
@@ -96,7 +109,7 @@ class Subsources:
 
 @dataclass(frozen=True, slots=True)
 class CheckInput:
-    """Hold what a webhook's CHECK reads: HEADERS, BODY or a SECRET; `binary` is BYTES."""
+    """An input of a webhook's CHECK: HEADERS, BODY or a SECRET; `binary` stands for BYTES."""
 
     kind: str
     secret: Name | None = None
@@ -107,7 +120,7 @@ class CheckInput:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Hold a webhook's CHECK."""
+    """CHECK of a webhook: its expression and what that reads."""
 
     expression: Expression
     inputs: tuple[CheckInput, ...] = ()
@@ -116,9 +129,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class CreateSource:
-    """Hold CREATE SOURCE; `kind` is FILES, LOAD GENERATOR, KAFKA, POSTGRES, MYSQL, SQL SERVER or WEBHOOK.
+    """CREATE SOURCE; `kind` is what FROM names, all its words in upper case: FILES, LOAD GENERATOR COUNTER, …
 
-    `generator` is the load generator's name in upper case, `progress` what EXPOSE PROGRESS names, `check` a webhook's.
+    `progress` is what EXPOSE PROGRESS names. A `pushed` source has BODY FORMAT, and may have a `check`.
     """
 
     name: Name
@@ -128,7 +141,6 @@ class CreateSource:
     primary_key: tuple[Ident, ...] = ()
     cluster: Ident | None = None
     connection: Name | None = None
-    generator: str | None = None
     format: Format | None = None
     include: tuple[Include, ...] = ()
     envelope: str | None = None
@@ -139,13 +151,14 @@ class CreateSource:
     subsources: Subsources | None = None
     progress: Name | None = None
     check: Check | None = None
+    pushed: bool = False
     span: Span = at()
     kind_span: Span = at()
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTableFrom:
-    """Hold CREATE TABLE … FROM SOURCE or, without a source, FROM WEBHOOK; columns may lack their types."""
+    """CREATE TABLE … FROM SOURCE or, without a source, FROM a `kind` that is pushed; columns may lack their types."""
 
     name: Name
     source: Name | None
@@ -160,4 +173,5 @@ class CreateTableFrom:
     key_format: Format | None = None
     inline_errors: InlineErrors | None = None
     check: Check | None = None
+    kind: str = ""
     span: Span = at()

@@ -23,7 +23,7 @@ class CreateSecret:
 
 @dataclass(frozen=True, slots=True)
 class CreateConnection:
-    """Hold CREATE CONNECTION; `kind` is the type's words in upper case: AWS, ICEBERG CATALOG, …"""
+    """CREATE CONNECTION; `kind` is the type's words in upper case: AWS, ICEBERG CATALOG, …"""
 
     name: Name
     kind: str
@@ -52,7 +52,7 @@ class CreateDatabase:
 
 @dataclass(frozen=True, slots=True)
 class CreateSchema:
-    """Hold CREATE SCHEMA; the name is `schema` or `database.schema`."""
+    """CREATE SCHEMA; the name is `schema` or `database.schema`."""
 
     name: Name
     if_not_exists: bool = False
@@ -61,7 +61,7 @@ class CreateSchema:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Hold DROP; `kind` is in upper case: SECRET, MATERIALIZED VIEW, … Without a rule DROP DATABASE cascades."""
+    """DROP; `kind` is in upper case: SECRET, MATERIALIZED VIEW, … Without a rule DROP DATABASE cascades."""
 
     kind: str
     names: tuple[Name, ...]
@@ -72,7 +72,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """Hold SHOW of a kind of items; `kind` is the plural in upper case: SINKS, MATERIALIZED VIEWS, COLUMNS, …
+    """SHOW of a kind of items; `kind` is the plural in upper case: SINKS, MATERIALIZED VIEWS, COLUMNS, …
 
     `relation` is what COLUMNS are FROM, and what INDEXES, SUBSOURCES and TABLES are ON.
     """
@@ -96,7 +96,7 @@ class ShowCreate:
 
 @dataclass(frozen=True, slots=True)
 class ShowVariable:
-    """Hold SHOW of a variable; `name` is None for SHOW ALL."""
+    """SHOW of a variable; `name` is None for SHOW ALL."""
 
     name: Ident | None
     span: Span = at()
@@ -104,7 +104,7 @@ class ShowVariable:
 
 @dataclass(frozen=True, slots=True)
 class AlterSystem:
-    """Hold ALTER SYSTEM SET or RESET (value None: DEFAULT; name None: RESET ALL)."""
+    """ALTER SYSTEM SET or RESET; `value` is None for DEFAULT, `name` for RESET ALL."""
 
     name: Ident | None
     value: Value | None
@@ -113,7 +113,7 @@ class AlterSystem:
 
 @dataclass(frozen=True, slots=True)
 class SetVariable:
-    """Hold SET (value None: DEFAULT); `scope` is SESSION or LOCAL where it was written."""
+    """SET; `value` is None for DEFAULT, `scope` is SESSION or LOCAL where it was written."""
 
     name: Ident
     value: Value | None
@@ -123,7 +123,7 @@ class SetVariable:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Hold BEGIN, COMMIT, ROLLBACK, or SET (which changes the modes of the transaction that is open).
+    """BEGIN, COMMIT, ROLLBACK, or SET (which changes the modes of the transaction that is open).
 
     `modes` are in upper case, as `ISOLATION LEVEL SERIALIZABLE`, `READ ONLY`; `chain` is AND CHAIN.
     """
@@ -136,7 +136,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class CommentOn:
-    """Hold COMMENT ON; of a COLUMN the name's last part is the column's. `text` is None for IS NULL."""
+    """COMMENT ON; for a COLUMN the last part of the name is the column's. `text` is None for IS NULL."""
 
     kind: str
     name: Name
@@ -164,7 +164,7 @@ class ReplayErrors:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Hold SUBSCRIBE; `output` is the text from ENVELOPE or WITHIN on."""
+    """SUBSCRIBE; `output` is the text from ENVELOPE or WITHIN on."""
 
     relation: Name | Query
     output: Expression | None = None
@@ -177,7 +177,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class ItemRef:
-    """Hold what EXPLAIN may name: a kind in upper case and an item's name; `replan` is REPLAN."""
+    """An item that EXPLAIN names: its kind in upper case and its name; `replan` stands for REPLAN."""
 
     kind: str
     name: Name
@@ -190,7 +190,7 @@ Explainee = ItemRef | Query | CreateSink | CreateView | CreateIndex | Subscribe
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """Hold EXPLAIN; `stage` is RAW, OPTIMIZED, PHYSICAL, SPARK SQL, or what SinkQL has not: DECORRELATED, LOCALLY
+    """EXPLAIN; `stage` is RAW, OPTIMIZED, PHYSICAL, SPARK SQL, or one that SinkQL refuses: DECORRELATED, LOCALLY
     OPTIMIZED, OPTIMIZER TRACE, INSIGHTS, TIMESTAMP, FILTER PUSHDOWN, ANALYZE …, KEY SCHEMA, VALUE SCHEMA.
 
     `output` is TEXT, VERBOSE TEXT, JSON, DOT or SQL. ANALYZE CLUSTER has no explainee.
@@ -222,14 +222,14 @@ Create = (
     | CreateIndex
     | CreateSink
 )
-Change = Insert | Update | Delete
+RowChange = Insert | Update | Delete
 """Statements that change a table's rows."""
 
 Statement = (
     Create
     | Alter
     | Drop
-    | Change
+    | RowChange
     | Show
     | ShowCreate
     | ShowVariable

@@ -11,7 +11,7 @@ from sinkql.errors import Span
 
 @dataclass(frozen=True, slots=True)
 class TableConstraint:
-    """Hold a constraint beside the columns; `kind` is PRIMARY KEY, UNIQUE, CHECK or FOREIGN KEY."""
+    """A constraint in the list of columns; `kind` is PRIMARY KEY, UNIQUE, CHECK or FOREIGN KEY."""
 
     kind: str
     columns: tuple[Ident, ...] = ()
@@ -24,7 +24,7 @@ class TableConstraint:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """Hold CREATE TABLE with columns of its own."""
+    """CREATE TABLE whose rows come from INSERT."""
 
     name: Name
     columns: tuple[ColumnDef, ...] = ()
@@ -37,7 +37,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class CreateIndex:
-    """Hold CREATE INDEX; without `key` it is CREATE DEFAULT INDEX."""
+    """CREATE INDEX; without `key` it is CREATE DEFAULT INDEX."""
 
     relation: Name
     name: Ident | None = None
@@ -50,7 +50,7 @@ class CreateIndex:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Hold INSERT; `query` is None for DEFAULT VALUES, `returning` the text after RETURNING."""
+    """INSERT; `query` is None for DEFAULT VALUES, `returning` the text after RETURNING."""
 
     table: Name
     query: Query | None
@@ -77,7 +77,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Hold DELETE; `using` is the text between USING and WHERE."""
+    """DELETE; `using` is the text between USING and WHERE."""
 
     table: Name
     alias: Ident | None = None

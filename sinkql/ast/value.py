@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from sinkql.errors import Span
 
@@ -14,9 +15,14 @@ def at() -> Span:
     return field(repr=False, compare=False, default=_NOWHERE)
 
 
+def made() -> dict[str, Any]:
+    """Declare where phases keep what they make of a text, each under its name, so that none makes it twice."""
+    return field(init=False, repr=False, compare=False, default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Ident:
-    """Hold one identifier, folded to lower case unless it was quoted."""
+    """An identifier, folded to lower case unless it was quoted."""
 
     value: str
     span: Span = at()
@@ -24,7 +30,7 @@ class Ident:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Hold an item's name: `item`, `schema.item` or `database.schema.item`."""
+    """An item's name: `item`, `schema.item` or `database.schema.item`."""
 
     parts: tuple[Ident, ...]
     span: Span = at()
@@ -36,7 +42,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Hold a string literal's value."""
+    """A string literal; `value` has its quotes and escapes resolved."""
 
     value: str
     span: Span = at()
@@ -44,7 +50,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Hold a number as written, sign included."""
+    """A number as written, with its sign."""
 
     text: str
     span: Span = at()
@@ -63,7 +69,7 @@ class Null:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Hold the text of `INTERVAL '…'`, unit words included."""
+    """The text of `INTERVAL '…'`, with the words of its unit: `10 minutes`."""
 
     text: str
     span: Span = at()
@@ -71,7 +77,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class SecretRef:
-    """Hold `SECRET name`."""
+    """`SECRET name`."""
 
     name: Name
     span: Span = at()
@@ -79,7 +85,7 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Hold a bare name where a value stands: a text without quotes, or the name of an item."""
+    """A bare name in the place of a value: a text without quotes, or an item's name."""
 
     name: Name
     span: Span = at()
@@ -87,7 +93,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """Hold `part || part …`, each part a string literal or a secret."""
+    """`part || part …`, each part a string literal or a secret."""
 
     parts: tuple[Text | SecretRef, ...]
     span: Span = at()
@@ -107,7 +113,7 @@ class MapEntry:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Hold `MAP['key' => value, …]`."""
+    """`MAP['key' => value, …]`."""
 
     entries: tuple[MapEntry, ...]
     span: Span = at()
@@ -115,7 +121,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Hex:
-    """Hold `X'…'`, its digits as written."""
+    """`X'…'`, with its digits as written."""
 
     digits: str
     span: Span = at()
@@ -123,15 +129,16 @@ class Hex:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """Hold the text of an expression (or a list of them) as written; spans in it start at `span.start`."""
+    """The text of an expression (or a list of them) as written; spans in it are relative to `span.start`."""
 
     text: str
     span: Span = at()
+    made: dict[str, Any] = made()
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Hold a value among keywords, with options of its own and another phrase behind it, each where it is given.
+    """A value after keywords, followed by options of its own and by another phrase; each part may be missing.
 
     `FOR '1 day'`, `EVERY '1 day' ALIGNED TO now()`, `ON REFRESH (HYDRATION TIME ESTIMATE = '1h')`, and without words
     `'host:9092' USING AWS PRIVATELINK p (PORT = 9001)` and `r1 (SIZE = 'small')`.
@@ -151,7 +158,7 @@ Value = (
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Hold `NAME = value`; the name in upper case with single spaces, the value None where it is left out."""
+    """`NAME = value`; the name is in upper case with single spaces, the value None where it is left out."""
 
     name: str
     value: Value | None

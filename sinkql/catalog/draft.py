@@ -6,16 +6,17 @@ from typing import Any, TypeVar
 
 from sqlalchemy.engine import Connection
 
-from sinkql.catalog.change import Operation, conflict
-from sinkql.catalog.database import Copy
-from sinkql.catalog.store import Catalog
-from sinkql.errors import SinkqlError
+from sinkql.catalog.catalog import Catalog, Operation
+from sinkql.catalog.file.database import Copy
+from sinkql.catalog.memory import WithBroken
+from sinkql.catalog.operation import conflict
+from sinkql.errors import Family, SinkqlError
 
 _T = TypeVar("_T")
 
 
 class Draft(Catalog):
-    """A copy of a catalog in memory. What changes it is kept, to be done in the catalog itself by `apply`."""
+    """A copy of a catalog in memory. It records what changes it, and `apply` repeats that in the catalog."""
 
     def __init__(self, original: Catalog) -> None:
         self.operations: list[Operation[Any]] = []
@@ -23,19 +24,19 @@ class Draft(Catalog):
         for name, value in original.variables.items():
             self.set_variable(name, value)
         self._id = original.catalog_id()
-        self.before = self.entries()
+        self.before = WithBroken(self.plans.copy())
         self._base = self.generation
 
     def change(self, operation: Operation[_T]) -> _T:
-        """Do an operation here, and note it."""
+        """Do an operation in the copy, and record it."""
         result = super().change(operation)
         self.operations.append(operation)
         return result
 
     def apply(self, catalog: Catalog) -> None:
-        """Do all that was done here in a catalog, all or nothing; raises SQ5210 if it changed so that this cannot be.
+        """Repeat all operations in a catalog, all or nothing; raises SQ5210 if it changed so that one no longer fits.
 
-        Raises ChangedError as `Catalog.add` does.
+        Raises ChangedError as `Catalog.change` does.
         """
 
         def whole(catalog: Catalog, connection: Connection) -> None:
@@ -46,6 +47,6 @@ class Draft(Catalog):
         try:
             catalog.change(whole)
         except SinkqlError as error:
-            if moved and error.code.startswith("SQ2"):
+            if moved and error.family is Family.MEANING:
                 raise conflict(error.message) from error
             raise

@@ -2,31 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
+from graphlib import CycleError
 
 from sinkql import ast, logical
-from sinkql.catalog.update import Changes, replan, steps
-from sinkql.connector.registry import Registry
-from sinkql.errors import Notice
-from sinkql.planner import Planned, plan, qualify
+from sinkql.errors import Notice, SinkqlError
+from sinkql.extension.registry import Registry
+from sinkql.planner import Planned, plan
+from sinkql.planner.edit.qualify import qualify
+from sinkql.planner.item.setting import DEFAULTS, unknown_setting
+from sinkql.planner.item.statement import item_name, kind_of
 from sinkql.planner.name import BUILT_IN_CLUSTER, DATABASE, SCHEMA, inside, locate, resolve
-from sinkql.planner.setting import DEFAULTS, unknown_setting
-from sinkql.planner.statement import item_name, kind_of
+from sinkql.planner.order import in_order, reached
+from sinkql.printer import to_sql
+from sinkql.vocabulary import Vocabulary
+
+IDENTITY = "identity"
+"""The fact that holds the name under which jobs know a source or table that has another name now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A stored item that can no longer be planned, and the error."""
+
+    entry: logical.Entry
+    error: SinkqlError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """A stored item that nobody has asked for yet: it is read and planned when somebody does.
+
+    `uses` are the full names of what it was stored to use. `read` and `facts` return its statement and facts, or raise
+    where these do not parse; `open` puts the literals into the statement that are kept encrypted.
+    """
+
+    id: str
+    name: str
+    kind: str
+    uses: tuple[str, ...]
+    identity: str | None
+    read: Callable[[], ast.Create]
+    facts: Callable[[], logical.Facts]
+    open: Callable[[ast.Create], ast.Create]
 
 
 class MemoryCatalog:
-    """Hold items and settings while a process runs; implements `logical.CatalogReader`.
+    """Items and settings while a process runs; implements `logical.CatalogReader`.
 
     The cluster `quickstart` (all cores of this host), the database `materialize` and its schema `public` are always
-    there.
+    there. Items that wait to be planned are, as soon as they are asked for by name; one that then does not plan is in
+    `broken`, and no item any more.
     """
 
     def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._entries: dict[str, logical.Entry] = {}
+        self.registry = registry
+        self.broken: dict[str, Broken] = {}
+        self._entries: dict[str, logical.Entry | Waiting | None] = {}  # None is one that is being planned
         self._items: dict[str, logical.Item] = {}
         self._dependencies: dict[str, tuple[str, ...]] = {}
+        self._users: dict[str, dict[str, None]] = {}
+        self._identities: dict[str, str] = {}
+        self._last = 0
         self._settings: dict[str, str] = {}
         size = ast.Option("SIZE", ast.Text("local[*]"))
         self.add(ast.CreateCluster(ast.Ident(BUILT_IN_CLUSTER), (size,)), {}, id="s1")
@@ -41,35 +80,124 @@ class MemoryCatalog:
     def locate(self, name: ast.Name) -> str:
         return locate(name, self)
 
+    def has(self, full_name: str) -> bool:
+        return self._entries.get(full_name) is not None
+
     def entry(self, full_name: str) -> logical.Entry | None:
-        return self._entries.get(full_name)
+        found = self._entries.get(full_name)
+        if isinstance(found, Waiting):
+            self._plan(found)
+            found = self._entries.get(full_name)
+            assert not isinstance(found, Waiting)
+        return found
 
     def item(self, full_name: str) -> logical.Item | None:
+        self.entry(full_name)
         return self._items.get(full_name)
 
     def names(self, kind: str) -> tuple[str, ...]:
-        return tuple(sorted(name for name, entry in self._entries.items() if entry.kind == kind))
+        return tuple(sorted(name for name, each in self._entries.items() if each is not None and each.kind == kind))
 
     def setting(self, name: str) -> str:
         if name not in DEFAULTS:
             raise unknown_setting(name, None)
         return self._settings.get(name, DEFAULTS[name])
 
+    @property
+    def words(self) -> Vocabulary:
+        return self.registry.vocabulary
+
     # --- more of what is there ---
+
+    def planned(self, kind: str) -> tuple[str, ...]:
+        """Return the full names of all items of a kind that can be planned, and plan them."""
+        return tuple(name for name in self.names(kind) if self.entry(name) is not None)
+
+    def plan_all(self) -> None:
+        """Plan all items that wait."""
+        for name in tuple(self._entries):
+            self.entry(name)
 
     def entries(self) -> tuple[logical.Entry, ...]:
         """Return all entries in the order they were added, the built-in cluster first."""
-        return tuple(self._entries.values())
+        self.plan_all()
+        return tuple(each for each in self._entries.values() if isinstance(each, logical.Entry))
+
+    def present(self) -> dict[str, logical.Entry | Waiting]:
+        """Return what there is by full name, planned or waiting, in the order it was added."""
+        return {name: each for name, each in self._entries.items() if each is not None}
+
+    def facts(self, full_name: str) -> logical.Facts:
+        """Return an item's facts, without planning it; KeyError if there is none."""
+        found = self._entries[full_name]
+        assert found is not None, "nothing asks for the facts of what is being planned"
+        return found.facts() if isinstance(found, Waiting) else found.facts
 
     def dependencies(self, full_name: str) -> tuple[str, ...]:
         """Return the full names of the items that an item uses directly."""
+        self.entry(full_name)
         return self._dependencies[full_name]
 
     def dependents(self, full_name: str) -> tuple[str, ...]:
         """Return the full names of the items that use an item directly, or are in it, in the order they were added."""
         if full_name.endswith("."):
             return inside(full_name, self._entries)
-        return tuple(name for name, used in self._dependencies.items() if full_name in used)
+        return tuple(self._users.get(full_name, ()))
+
+    def all_used(self, full_name: str) -> list[str]:
+        """Return the full names of the items that an item uses, directly or not, sorted."""
+        return sorted({*reached([full_name], self._used_here)} - {full_name})
+
+    def all_users(self, full_name: str) -> list[str]:
+        """Return the full names of the items that use an item or are in it, directly or not."""
+        return [name for name in reached([full_name], self.dependents) if name != full_name]
+
+    def identities(self) -> frozenset[str]:
+        """Return the names under which jobs know items that have other names now."""
+        return frozenset(self._identities.values())
+
+    def _used_here(self, full_name: str) -> list[str]:
+        return [name for name in self.dependencies(full_name) if self.has(name)]
+
+    # --- planning what waits ---
+
+    def _plan(self, wanted: Waiting) -> None:
+        """Plan an item, and before it what it was stored to use: a long chain takes no stack."""
+        uses = {name: self._dependencies[name] for name in self._waiting_for(wanted)}
+        try:
+            order = in_order(uses)
+        except CycleError:  # another program changed the file
+            order = [*uses][::-1]
+        for name in order:
+            each = self._entries[name]
+            if isinstance(each, Waiting):
+                self._plan_one(each)
+
+    def _waiting_for(self, wanted: Waiting) -> list[str]:
+        def edges(name: str) -> Iterable[str]:
+            return [used for used in self._dependencies[name] if isinstance(self._entries.get(used), Waiting)]
+
+        return reached([wanted.name], edges)
+
+    def _plan_one(self, each: Waiting) -> None:
+        self._entries[each.name] = None
+        try:
+            statement, facts = each.read(), each.facts()
+            try:
+                statement = each.open(statement)
+                planned = plan(statement, facts, self, self.registry)
+            except SinkqlError as error:
+                entry = logical.Entry(each.id, each.name, each.kind, statement, facts)
+                self._forget(each.name)
+                self.broken[each.name] = Broken(entry, error.within(path=None, text=to_sql(statement)))
+                return
+        except BaseException:
+            self._entries[each.name] = each
+            raise
+        self._unlink(each.name)
+        if planned.item.name != each.name:  # another program changed the file
+            del self._entries[each.name]
+        self.keep(planned, qualify(statement, self), facts, each.id)
 
     # --- writing ---
 
@@ -79,53 +207,83 @@ class MemoryCatalog:
         With IF NOT EXISTS an item of that name stays as it is, and a notice says so.
         """
         full_name = item_name(statement, self)
-        present = self._entries.get(full_name)
-        if present is not None and statement.if_not_exists:
+        present = self.entry(full_name) if statement.if_not_exists else None
+        if present is not None:
             return self._skipped(statement, present)
-        planned = plan(statement, facts, self, self._registry)
-        stored = qualify(statement, self)
-        item = planned.item
-        if isinstance(stored, ast.CreateView) and stored != statement:
-            # spans in the relation must point into the text that is stored
-            item = plan(stored, facts, self, self._registry).item
-        new_id = (
-            id
-            or f"u{1 + max((int(entry.id[1:]) for entry in self._entries.values() if entry.id[0] == 'u'), default=0)}"
-        )
-        self._entries[full_name] = logical.Entry(new_id, full_name, kind_of(statement), stored, facts)
-        self._items[full_name] = item
-        self._dependencies[full_name] = planned.dependencies
-        return replace(planned, item=item)
+        planned = plan(statement, facts, self, self.registry)
+        self.keep(planned, qualify(statement, self), facts, id)
+        return planned
+
+    def keep(self, planned: Planned, statement: ast.Create, facts: logical.Facts, id: str | None = None) -> None:  # noqa: A002 the field's name
+        """Keep what was planned against what is here, under its statement with full names."""
+        full_name = planned.item.name
+        new_id = id or f"u{1 + self._last}"
+        self._entries[full_name] = logical.Entry(new_id, full_name, kind_of(statement), statement, facts)
+        self._items[full_name] = planned.item
+        self._link(full_name, new_id, planned.dependencies, facts.get(IDENTITY))
+
+    def wait(self, waiting: Iterable[Waiting]) -> None:
+        """Take in stored items of names that are not here yet, in an order in which each comes after what it uses."""
+        for each in waiting:
+            self._entries[each.name] = each
+            self._link(each.name, each.id, each.uses, each.identity)
 
     def remove(self, full_name: str) -> None:
-        """Forget an item, whoever depends on it; KeyError if there is none."""
-        del self._entries[full_name], self._items[full_name], self._dependencies[full_name]
+        """Forget an item; KeyError if there is none. What depends on it keeps its plan, and gets one if it waits."""
+        if not self.has(full_name):
+            raise KeyError(full_name)
+        for user in self.all_users(full_name):
+            self.entry(user)
+        self._forget(full_name)
 
-    def update(self, changes: Changes) -> None:
-        """Put statements in the place of items, which keep their ids; all that depends on them is planned again.
+    def keep_only(self, ids: Container[str]) -> None:
+        """Forget all items but the built-in ones and those of these ids, none of which uses another item."""
+        self.broken.clear()
+        for name, each in self.present().items():
+            if each.id.startswith("u") and each.id not in ids:
+                self._forget(name)
 
-        Raises what does not plan, and then changes nothing. What changed stands behind all else in `entries`.
-        """
-        users = {name: self.dependents(name) for name in self._entries}
-        after = self.copy()
-        replan(after, steps(changes, self._entries, users), changes=changes)
-        self._entries, self._items, self._dependencies = after._entries, after._items, after._dependencies
+    def _forget(self, full_name: str) -> None:
+        del self._entries[full_name]
+        self._items.pop(full_name, None)
+        self._identities.pop(full_name, None)
+        self._unlink(full_name)
+
+    def _link(self, full_name: str, item_id: str, uses: tuple[str, ...], identity: str | None) -> None:
+        self._dependencies[full_name] = uses
+        for used in uses:
+            self._users.setdefault(used, {})[full_name] = None
+        if identity is not None:
+            self._identities[full_name] = identity
+        if item_id.startswith("u"):
+            self._last = max(self._last, int(item_id[1:]))
+
+    def _unlink(self, full_name: str) -> None:
+        for used in self._dependencies.pop(full_name, ()):
+            del self._users[used][full_name]
 
     def copy(self) -> MemoryCatalog:
         """Return a catalog of the same items and settings, which can change without this one."""
-        other = MemoryCatalog(self._registry)
-        other._entries, other._items = dict(self._entries), dict(self._items)
-        other._dependencies, other._settings = dict(self._dependencies), dict(self._settings)
+        other = copy(self)
+        other.take(self)
+        other._settings = dict(self._settings)
         return other
 
+    def take(self, other: MemoryCatalog) -> None:
+        """Go on with the items of another catalog."""
+        self.broken, self._last = dict(other.broken), other._last
+        self._entries, self._items = dict(other._entries), dict(other._items)
+        self._dependencies, self._identities = dict(other._dependencies), dict(other._identities)
+        self._users = {name: dict(users) for name, users in other._users.items()}
+
     def reset(self, settings: Mapping[str, str]) -> None:
-        """Set all settings anew: those that are not given have their defaults."""
+        """Replace all settings: those that are not given have their defaults."""
         self._settings = {}
         for name, value in settings.items():
             self.set(name, value)
 
     def set(self, name: str, value: str) -> None:
-        """Change a setting; `sinkql.planner.setting.plan_setting` checks what users write."""
+        """Change a setting; `sinkql.planner.item.setting.plan_setting` checks what users write."""
         if name not in DEFAULTS:
             raise unknown_setting(name, None)
         self._settings[name] = value
@@ -135,3 +293,65 @@ class MemoryCatalog:
         assert statement.name is not None
         notice = Notice("SQ2012", f'{kind} "{present.name}" already exists, skipped', statement.name.span)
         return Planned(self._items[present.name], (notice,), self._dependencies[present.name])
+
+
+@dataclass(frozen=True, slots=True)
+class WithBroken:
+    """A catalog's plans, and the entries of items that do not plan any more: enough where only names matter."""
+
+    plans: MemoryCatalog
+
+    def resolve(self, name: ast.Name) -> str:
+        return resolve(name, self)
+
+    def locate(self, name: ast.Name) -> str:
+        return self.plans.locate(name)
+
+    def has(self, full_name: str) -> bool:
+        return self.plans.has(full_name) or full_name in self.plans.broken
+
+    def entry(self, full_name: str) -> logical.Entry | None:
+        found = self.plans.entry(full_name)
+        broken = self.plans.broken.get(full_name)
+        return found or (broken.entry if broken is not None else None)
+
+    def facts(self, full_name: str) -> logical.Facts:
+        """Return an item's facts, without planning it; KeyError if there is none."""
+        broken = self.plans.broken.get(full_name)
+        return broken.entry.facts if broken is not None else self.plans.facts(full_name)
+
+    def item(self, full_name: str) -> logical.Item | None:
+        return self.plans.item(full_name)
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        broken = [name for name, each in self.plans.broken.items() if each.entry.kind == kind]
+        return tuple(sorted([*self.plans.names(kind), *broken]))
+
+    def setting(self, name: str) -> str:
+        return self.plans.setting(name)
+
+    @property
+    def words(self) -> Vocabulary:
+        return self.plans.words
+
+
+@dataclass(frozen=True, slots=True)
+class Entries(Mapping[str, logical.Entry]):
+    """All items of a catalog by full name, also those that can no longer be planned; each is planned as it is read."""
+
+    plans: MemoryCatalog
+
+    def __getitem__(self, full_name: str) -> logical.Entry:
+        found = WithBroken(self.plans).entry(full_name)
+        if found is None:
+            raise KeyError(full_name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.plans.broken, *self.plans.present()])
+
+    def __len__(self) -> int:
+        return len(self.plans.broken) + len(self.plans.present())
+
+    def __contains__(self, full_name: object) -> bool:
+        return isinstance(full_name, str) and WithBroken(self.plans).has(full_name)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from graphlib import CycleError
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from sinkql import ast, logical
-from sinkql.catalog import schema
-from sinkql.catalog.clock import now
-from sinkql.catalog.control import forget
-from sinkql.catalog.detail import details
-from sinkql.catalog.hiding import MARK, hidden, shown
-from sinkql.catalog.secret import Sealed, Vault
-from sinkql.catalog.system.place import QUICKSTART, QUICKSTART_ID
-from sinkql.catalog.update import Replanned
-from sinkql.errors import SinkqlError
+from sinkql.catalog.file import schema
+from sinkql.catalog.file.control import forget
+from sinkql.catalog.file.process import now
+from sinkql.catalog.replan import Replanned
+from sinkql.catalog.secret.cipher import Cipher, Sealed
+from sinkql.catalog.secret.literal import MARK, hidden, shown
+from sinkql.catalog.system.namespace import QUICKSTART, QUICKSTART_ID
+from sinkql.catalog.system.properties import FindId, details
+from sinkql.errors import MissingError, SinkqlError
 from sinkql.parser import parse
 from sinkql.planner import Planned
+from sinkql.planner.item.statement import kind_of
 from sinkql.planner.name import around, join_name, short_name, split_name
-from sinkql.planner.statement import kind_of
+from sinkql.planner.order import in_order
 from sinkql.printer import to_sql
+from sinkql.vocabulary import LANGUAGE, Vocabulary
 
 OWNER = "materialize"
 """The role that owns what nobody was given."""
@@ -32,7 +35,7 @@ OWNER = "materialize"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Hold an item as it is stored."""
+    """An item as it is stored; `create_sql` has its literals, also those that the file holds encrypted."""
 
     id: str
     name: str
@@ -42,13 +45,26 @@ class Stored:
     facts: logical.Facts
 
 
+@dataclass(frozen=True, slots=True)
+class Sealing:
+    """What encrypts the literals of secrets in a statement's text: the vocabulary that finds them, and the cipher."""
+
+    words: Vocabulary
+    cipher: Cipher
+
+
 def insert_item(
-    connection: Connection, item_id: str, statement: ast.Create, planned: Planned, facts: logical.Facts, vault: Vault
+    connection: Connection,
+    item_id: str,
+    statement: ast.Create,
+    planned: Planned,
+    facts: logical.Facts,
+    sealing: Sealing,
 ) -> None:
     """Write a planned item and what it depends on."""
     known = _ids(connection)
-    values = {**_named(planned.item.name), **_content(item_id, statement, facts, vault)}
-    shown = json.dumps(details(planned.item, statement, facts, known.get))
+    values = {**_named(planned.item.name), **_content(item_id, statement, facts, sealing)}
+    shown = json.dumps(details(planned.item, statement, facts, known))
     connection.execute(
         schema.items.insert().values(
             id=item_id, kind=kind_of(statement), details=shown, created_at=now(), owner=OWNER, **values
@@ -57,29 +73,37 @@ def insert_item(
     _depend(connection, item_id, statement, planned, known)
 
 
-def update_items(connection: Connection, replanned: Sequence[Replanned], vault: Vault) -> None:
-    """Write what became of items, and what they depend on now."""
+def update_items(connection: Connection, replanned: Sequence[Replanned], sealing: Sealing) -> None:
+    """Write replanned items and what they depend on now."""
     table = schema.items
 
     def write(item_id: str, **values: Any) -> None:
         connection.execute(table.update().where(table.c.id == item_id).values(**values))
 
-    entries = [each.step.new for each in replanned]
+    entries = [each.replacement.new for each in replanned]
     for entry in entries:
         write(entry.id, full_name=f"\0{entry.id}")  # names may go round in a circle
     for entry in entries:
-        content = _content(entry.id, entry.statement, entry.facts, vault)
+        content = _content(entry.id, entry.statement, entry.facts, sealing)
         write(entry.id, kind=entry.kind, **_named(entry.name), **content)
     known = _ids(connection)
     for each in replanned:
-        new, planned = each.step.new, each.planned
+        new, planned = each.replacement.new, each.planned
         if planned is None:
             continue
-        shown = details(planned.item, new.statement, new.facts, known.get)
+        shown = details(planned.item, new.statement, new.facts, known)
         _move_comments(connection, new.id, [column["name"] for column in shown.get("columns", ())])
         write(new.id, details=json.dumps(shown))
         connection.execute(schema.dependencies.delete().where(schema.dependencies.c.item_id == new.id))
         _depend(connection, new.id, new.statement, planned, known)
+
+
+def write_details(connection: Connection, items: Iterable[tuple[logical.Entry, logical.Item]]) -> None:
+    """Write again what the system relations show of items."""
+    known, item_id = _ids(connection), schema.items.c.id
+    for entry, item in items:
+        shown = json.dumps(details(item, entry.statement, entry.facts, known))
+        connection.execute(schema.items.update().where(item_id == entry.id).values(details=shown))
 
 
 def _move_comments(connection: Connection, item_id: str, names: list[str]) -> None:
@@ -107,14 +131,14 @@ def stamp(row: Row[Any]) -> Stamp:
     return row.full_name, row.create_sql, row.facts
 
 
-def stamps(connection: Connection) -> dict[str, Stamp]:
-    """Return the stamps of all items by their ids."""
+def stamps(connection: Connection, ids: Sequence[str]) -> dict[str, Stamp]:
+    """Return the stamps of items by their ids."""
     item = schema.items.c
-    query = sa.select(item.id, item.full_name, item.create_sql, item.facts)
+    query = sa.select(item.id, item.full_name, item.create_sql, item.facts).where(item.id.in_(ids))
     return {row.id: (row.full_name, row.create_sql, row.facts) for row in connection.execute(query)}
 
 
-def in_order(connection: Connection) -> tuple[list[Row[Any]], dict[str, list[str]]]:
+def rows_in_order(connection: Connection) -> tuple[list[Row[Any]], dict[str, list[str]]]:
     """Return the rows of all items, each after those that it uses or is in, and the ids of these by its own."""
     rows = {row.id: row for row in connection.execute(sa.select(schema.items).order_by(schema.items.c.number))}
     by_name = {row.full_name: row.id for row in rows.values()}
@@ -122,17 +146,10 @@ def in_order(connection: Connection) -> tuple[list[Row[Any]], dict[str, list[str
     for edge in connection.execute(sa.select(schema.dependencies).order_by(schema.dependencies.c.referenced_id)):
         if edge.referenced_id in rows and edge.item_id in rows:
             uses[edge.item_id].append(edge.referenced_id)
-    order: dict[str, None] = {}
-    waiting = list(reversed(rows))
-    seen: set[str] = set()
-    while waiting:
-        item_id = waiting[-1]
-        before = [] if item_id in seen else [each for each in uses[item_id] if each not in seen]
-        seen.add(item_id)
-        if before:
-            waiting.extend(before)
-            continue
-        order.setdefault(waiting.pop())
+    try:
+        order = in_order(uses)
+    except CycleError:  # another program changed the file: what is wrong shows as each item is planned
+        order = list(rows)
     return [rows[item_id] for item_id in order], uses
 
 
@@ -162,19 +179,19 @@ def _named(full_name: str) -> dict[str, Any]:
     }
 
 
-def _content(item_id: str, statement: ast.Create, facts: logical.Facts, vault: Vault) -> dict[str, str]:
+def _content(item_id: str, statement: ast.Create, facts: logical.Facts, sealing: Sealing) -> dict[str, str]:
     return {
-        "create_sql": to_sql(hidden(statement, lambda text: vault.seal_text(item_id, text))),
-        "redacted_sql": to_sql(statement, redacted=True),
+        "create_sql": to_sql(hidden(statement, lambda text: sealing.cipher.seal_text(item_id, text), sealing.words)),
+        "redacted_sql": to_sql(statement, redacted=sealing.words),
         "facts": json.dumps(dict(facts)),
     }
 
 
-def _depend(
-    connection: Connection, item_id: str, statement: ast.Create, planned: Planned, known: Mapping[str, str]
-) -> None:
-    for name in sorted({*planned.dependencies, *_cluster(statement)} & known.keys() - {QUICKSTART}):
-        connection.execute(schema.dependencies.insert().values(item_id=item_id, referenced_id=known[name]))
+def _depend(connection: Connection, item_id: str, statement: ast.Create, planned: Planned, find_id: FindId) -> None:
+    for name in sorted({*planned.dependencies, *_cluster(statement)} - {QUICKSTART}):
+        used = find_id(name)
+        if used is not None:
+            connection.execute(schema.dependencies.insert().values(item_id=item_id, referenced_id=used))
 
 
 def insert_secret(connection: Connection, item_id: str, sealed: Sealed) -> None:
@@ -198,7 +215,8 @@ def secret_row(connection: Connection, full_name: str) -> Row[Any]:
     row = connection.execute(query.join(schema.secrets).where(item.full_name == full_name)).one_or_none()
     if row is None:
         name = split_name(full_name)[-1]
-        raise SinkqlError("SQ2001", f'secret "{name}" does not exist', hint="Run CREATE SECRET before the job.")
+        hint = "Create it with CREATE SECRET before the job starts."
+        raise MissingError("SQ2001", f'secret "{name}" does not exist', name=name, hint=hint)
     return row
 
 
@@ -207,35 +225,35 @@ def update_secret(connection: Connection, row: Row[Any], sealed: Sealed, value: 
     statement = parsed(row)
     assert isinstance(statement, ast.CreateSecret)
     statement = replace(statement, value=value)
-    texts = {"create_sql": to_sql(statement), "redacted_sql": to_sql(statement, redacted=True)}
+    texts = {"create_sql": to_sql(statement), "redacted_sql": to_sql(statement, redacted=LANGUAGE)}
     connection.execute(schema.items.update().where(schema.items.c.id == row.id).values(**texts))
     stored = {each.name: getattr(sealed, each.name) for each in fields(sealed)}
     connection.execute(schema.secrets.update().where(schema.secrets.c.item_id == row.id).values(**stored))
 
 
 def facts_of(row: Row[Any]) -> dict[str, Any]:
-    """Return an item's facts; raises SQ4106 if they are none."""
+    """Return an item's facts; raises SQ4106 if they are not valid."""
     try:
         found = json.loads(row.facts)
     except ValueError as error:
-        raise _unreadable(row.full_name, f"its facts are no JSON: {error}") from error
+        raise _unreadable(row.full_name, f"its facts are not valid JSON: {error}") from error
     if not isinstance(found, dict):
-        raise _unreadable(row.full_name, "its facts are no JSON object")
+        raise _unreadable(row.full_name, "its facts are not a JSON object")
     return found
 
 
-def opened(row: Row[Any], statement: ast.Create, vault: Vault) -> ast.Create:
+def opened(row: Row[Any], statement: ast.Create, *, cipher: Cipher) -> ast.Create:
     """Return an item's parsed statement with its literals; raises SQ4107 to SQ4112 where the key is not at hand."""
-    return shown(statement, lambda text: vault.open_text(row.id, short_name(row.full_name), text))
+    return shown(statement, lambda text: cipher.open_text(row.id, short_name(row.full_name), text))
 
 
-def opened_sql(row: Row[Any], vault: Vault) -> str:
+def opened_sql(row: Row[Any], cipher: Cipher) -> str:
     """Return an item's text with its literals; as it is stored where they do not open."""
     text = str(row.create_sql)
     if MARK not in text:
         return text
     try:
-        return to_sql(opened(row, parsed(row), vault))
+        return to_sql(opened(row, parsed(row), cipher=cipher))
     except SinkqlError:
         return text
 
@@ -258,7 +276,7 @@ def _unreadable(full_name: str, reason: str) -> SinkqlError:
         "SQ4106",
         f'item "{full_name}" of the catalog file does not parse',
         detail=reason,
-        hint="The file was changed by another program: put back a copy of it.",
+        hint="Another program changed the file; restore a backup of it.",
     )
 
 
@@ -268,14 +286,22 @@ def generation_of(connection: Connection) -> int:
 
 
 def next_number(connection: Connection) -> int:
-    """Return the number that the next item gets: above all there ever were, also deleted ones."""
+    """Return the number of the next item, above those of all items so far, including deleted ones."""
     last = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'items'").scalar()
     return int(last or 0) + 1
 
 
-def _ids(connection: Connection) -> dict[str, str]:
-    rows = connection.execute(sa.select(schema.items.c.full_name, schema.items.c.id))
-    return {QUICKSTART: QUICKSTART_ID, **{row.full_name: row.id for row in rows}}
+def _ids(connection: Connection) -> FindId:
+    """Return what finds the ids of items by their full names, as they are now."""
+    known: dict[str, str | None] = {QUICKSTART: QUICKSTART_ID}
+
+    def find(full_name: str) -> str | None:
+        if full_name not in known:
+            mine = schema.items.c.full_name == full_name
+            known[full_name] = connection.scalar(sa.select(schema.items.c.id).where(mine))
+        return known[full_name]
+
+    return find
 
 
 def _cluster(statement: ast.Create) -> tuple[str, ...]:

@@ -10,22 +10,23 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from sinkql.catalog import schema
+from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.file import schema
 from sinkql.catalog.row import facts_of, opened, parsed
-from sinkql.catalog.store import Catalog
-from sinkql.connectors.table.place import table_path
+from sinkql.catalog.system.namespace import DATABASE_ID, PUBLIC_SCHEMA_ID, QUICKSTART_ID
 from sinkql.errors import SinkqlError
+from sinkql.planner.item.statement import kind_of, own_name
 from sinkql.planner.name import around, short_name
-from sinkql.planner.statement import kind_of, own_name
 from sinkql.printer import to_sql
+from sinkql.table.file import table_path
 
-_BUILT_IN = ("s1", "s5", "s6")
-_LOST = "Put back a backup of the folder tables, or drop the table."
+_BUILT_IN = (QUICKSTART_ID, PUBLIC_SCHEMA_ID, DATABASE_ID)
+_LOST = "Put the file back, from a backup of the folder tables if need be."
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Hold one thing that is wrong; `item` is a full name, None for the file as a whole."""
+    """Something that is wrong; `item` is a full name, None for the file as a whole."""
 
     code: str
     message: str
@@ -45,16 +46,23 @@ def problems(catalog: Catalog) -> Iterator[Problem]:
     names = {row.full_name for row in rows}
     for row in rows:
         yield from _item(row, catalog, names)
-        if catalog.plans.entry(row.full_name) is not None:
-            planned = frozenset(catalog.plans.dependencies(row.full_name)) & names
-            if not planned <= uses.get(row.id, frozenset()):
-                yield _changed("what it depends on is not what the file says", row.full_name)
+        if not _planned_uses(row, catalog) & names <= uses.get(row.id, frozenset()):
+            yield _changed("its dependencies are not those that the file records", row.full_name)
         if row.kind == "TABLE" and not _rows(row, catalog).exists():
             yield Problem("SQ3420", "the file of its rows is missing", row.full_name, _LOST)
         if row.id in literals:
             yield from _secret(row.full_name, catalog)
-    for name, broken in catalog.broken.items():
+    for name, broken in catalog.plans.broken.items():  # all were planned above
         yield Problem(broken.error.code, f"cannot be used: {broken.error.message}", name, broken.error.hint)
+
+
+def _planned_uses(row: Row[Any], catalog: Catalog) -> frozenset[str]:
+    """Return what an item uses by its plan; nothing if it has none."""
+    try:
+        found = catalog.plans.entry(row.full_name)
+    except SinkqlError:  # its text, or that of what it uses, does not parse: said of that one
+        return frozenset()
+    return frozenset(catalog.plans.dependencies(row.full_name)) if found is not None else frozenset()
 
 
 def _rows(row: Row[Any], catalog: Catalog) -> Path:
@@ -65,9 +73,9 @@ def _rows(row: Row[Any], catalog: Catalog) -> Path:
 def _pages(connection: Connection) -> Iterator[Problem]:
     for (found,) in connection.exec_driver_sql("PRAGMA integrity_check"):
         if found != "ok":
-            yield Problem("SQ4103", f"the file is damaged: {found}", hint="Put back a backup of it.")
+            yield Problem("SQ4103", f"the file is damaged: {found}", hint="Restore a backup of it.")
     for row in connection.exec_driver_sql("PRAGMA foreign_key_check"):
-        yield _changed(f"a row of {row[0]} refers to an item that is not there")
+        yield _changed(f"a row of {row[0]} refers to an item that does not exist")
 
 
 def _orphans(connection: Connection, rows: Any) -> Iterator[Problem]:
@@ -75,9 +83,9 @@ def _orphans(connection: Connection, rows: Any) -> Iterator[Problem]:
     secrets = {row.id for row in rows if row.kind == "SECRET"}
     stored = set(connection.scalars(sa.select(schema.secrets.c.item_id)))
     for item_id in sorted(secrets ^ stored):
-        yield _changed(f"the value and the item of secret {item_id} are not both there")
+        yield _changed(f"secret {item_id} has a value without an item, or an item without a value")
     for item_id in sorted(set(connection.scalars(sa.select(schema.comments.c.item_id))) - known - {*_BUILT_IN}):
-        yield _changed(f"a comment is on {item_id}, which is not there")
+        yield _changed(f"a comment refers to {item_id}, which does not exist")
 
 
 def _uses(connection: Connection) -> dict[str, frozenset[str]]:
@@ -92,7 +100,8 @@ def _uses(connection: Connection) -> dict[str, frozenset[str]]:
 def _item(row: Row[Any], catalog: Catalog, names: set[str]) -> Iterator[Problem]:
     try:
         stored = parsed(row)
-        opened(row, stored, catalog.vault)
+        facts_of(row)
+        opened(row, stored, cipher=catalog.cipher)
     except SinkqlError as error:
         yield Problem(error.code, error.message, row.full_name, error.hint)
         return
@@ -100,15 +109,15 @@ def _item(row: Row[Any], catalog: Catalog, names: set[str]) -> Iterator[Problem]
         yield _changed("its text is that of another item", row.full_name)
     elif to_sql(stored) != row.create_sql:
         yield _changed("its text is not as SinkQL writes it", row.full_name)
-    elif to_sql(stored, redacted=True) != row.redacted_sql:
-        yield _changed("its text and what is shown of it differ", row.full_name)
+    elif to_sql(stored, redacted=catalog.registry.vocabulary) != row.redacted_sql:
+        yield _changed("its text and its redacted text differ", row.full_name)
     for place in around(row.full_name):
         if place not in names and catalog.plans.entry(place) is None:
-            yield _changed(f'"{short_name(place)}", which it is in, is not there', row.full_name)
+            yield _changed(f'"{short_name(place)}", which contains it, does not exist', row.full_name)
 
 
 def _secret(name: str, catalog: Catalog) -> Iterator[Problem]:
-    """Check that a literal opens; what is kept elsewhere is no matter of the file."""
+    """Check that a literal opens; what is kept elsewhere is not the file's concern."""
     try:
         catalog.secret(name)
     except SinkqlError as error:
@@ -116,4 +125,4 @@ def _secret(name: str, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _changed(what: str, item: str | None = None) -> Problem:
-    return Problem("SQ4116", what, item, "The file was changed by another program: put back a copy of it.")
+    return Problem("SQ4116", what, item, "Another program changed the file; restore a backup of it.")

@@ -1,13 +1,13 @@
 """The command line, a thin face over `sinkql.session`.
 
-* `command`: the commands and their options.
-* `opening`: the session of a command's catalog.
-* `catalog`, `preview`, `secret`, `shell`: commands of several parts.
-* `completion`: half a command line → its completions.
-* `running`: run sinks, and stop them on the first Ctrl-C.
-* `fmt`: scripts in their canonical form.
-* `live`: progress events → live lines on a terminal, plain lines elsewhere.
-* `output`: results and errors → text or JSON.
+* `group`: arguments to a command, its errors to output and an exit code.
+* `command`: the commands.
+* `context`: the session of the catalog that the command line names, and the names in it for completion.
+* `script`: a path and variables to a script's text.
+* `running`: run a script's statements and its sinks.
+* `progress`: what running sinks tell to a live table on a terminal, plain lines elsewhere.
+* `demo`: the quickstart example.
+* `output`: results, notices and errors to text or JSON.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ import sys
 
 def main() -> None:
     """Run the command line and exit: 0 ok, 1 SQL, 3 job, 4 environment, 5 conflict, 64 usage, 130/143 signals."""
-    from sinkql.cli.command import run
+    from sinkql.cli.group import run_command
 
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run_command(sys.argv[1:]))

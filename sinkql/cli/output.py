@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from sinkql.errors import Notice, SinkqlError, as_data, line_and_column, render
+from sinkql.errors import Notice, SinkqlError, as_data, line_and_column
 
 if TYPE_CHECKING:
-    from sinkql.variables import Substituted
+    from sinkql.script.variable import Substituted
 
-Format = Literal["text", "json"]
+OutputFormat = Literal["text", "json"]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
     """Print to stdout and stderr in one format."""
 
-    format: Format
+    format: OutputFormat
     written: dict[str, tuple[Substituted, str]] = field(default_factory=dict)
     """Scripts with variables, by the name that errors have: how they changed, and as they were written."""
 
@@ -54,7 +55,7 @@ class Output:
     def error(self, error: SinkqlError) -> None:
         """Print an error to stderr."""
         error = self.original(error)
-        text = render(error) if self.format == "text" else json.dumps({"error": as_data(error)})
+        text = error.shown() if self.format == "text" else json.dumps({"error": as_data(error)})
         click.echo(text, err=True)
 
     def notice(self, notice: Notice, *, path: str | None = None, text: str | None = None) -> None:
@@ -74,22 +75,15 @@ class Output:
         if notice.hint:
             click.echo(f"hint: {notice.hint}", err=True)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Print rows under their columns' names."""
-        from sinkql.session.text import text  # the session loads only where there are rows
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, null: str = "NULL") -> None:
+        """Print rows under their columns' names; `null` is the text for NULL."""
+        click.echo(self.rendered(columns, rows, null=null), nl=False)
 
-        if self.format == "json":
-            for row in rows:
-                click.echo(json.dumps(dict(zip(columns, row, strict=True)), default=text))
-            return
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
+    def rendered(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, null: str = "NULL") -> str:
+        """Return what `table` prints."""
+        from sinkql.shell.screen.table import render as render_rows  # rich loads only where there are rows
+        from sinkql.shell.setting import Settings
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*(text(value) for value in row))
-        width = None if sys.stdout.isatty() else 200
-        Console(width=width, markup=False, highlight=False).print(table)
+        settings = Settings(format="table" if self.format == "text" else "jsonl", expanded="off", null=null)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
+        return render_rows(columns, rows, settings, width=width, colour=False)

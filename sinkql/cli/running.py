@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from sinkql import physical
-from sinkql.cli.live import Face
 from sinkql.cli.output import Output
+from sinkql.cli.progress import LiveProgress
 from sinkql.errors import SinkqlError
-from sinkql.mask import mask
+from sinkql.script.mask import mask
 from sinkql.session import Session
 
 
 def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
     """Run a script's statements, print what they answer, and return the full names of the sinks that it names."""
     sinks = []
-    shown = mask(text).text
+    shown = mask(text, session.catalog.registry.vocabulary).text
     for result in session.stream(text, path):
         for notice in result.notices:
             output.notice(notice, path=path, text=shown)
@@ -37,8 +37,8 @@ def run_sinks(session: Session, output: Output, sinks: Sequence[str], *, once: b
 def run_jobs(session: Session, output: Output, jobs: Sequence[physical.Job], *, once: bool, takeover: bool) -> int:
     """Run jobs until they end or are stopped, and return the exit code."""
     by_name = {job.sink: job for job in jobs}
-    with Face(output, lambda sink: session.reading(by_name[sink])) as face:
-        return session.run(jobs, once=once, takeover=takeover, progress=face)
+    with LiveProgress(output, lambda sink: session.reading(by_name[sink])) as progress:
+        return session.run(jobs, once=once, takeover=takeover, progress=progress)
 
 
 def run_up(session: Session, output: Output, names: Sequence[str] | None, *, once: bool, takeover: bool) -> int:
@@ -50,6 +50,6 @@ def run_up(session: Session, output: Output, names: Sequence[str] | None, *, onc
         return []
 
     if names is None and not session.sinks():
-        output.note("There are no sinks yet: those that are created run here.")
-    with Face(output, reading, goes_on=True) as face:
-        return session.up(names, once=once, takeover=takeover, progress=face)
+        output.note("There are no sinks yet; those that are created will run here.")
+    with LiveProgress(output, reading, goes_on=True) as progress:
+        return session.up(names, once=once, takeover=takeover, progress=progress)

@@ -1,6 +1,7 @@
 """Any plan → an indented tree, or a graph: a statement's syntax, an item's meaning, a job.
 
 * `syntax`, `item`, `job`: each vocabulary to a tree.
+* `expression`: an expression's tree to SQL.
 * `tree`: the tree to text or to DOT.
 * `word`: names, values and options.
 
@@ -10,9 +11,10 @@ Nothing in it depends on when or where it was made.
 from __future__ import annotations
 
 from sinkql import ast, logical, physical
+from sinkql.explain.expression import sql as sql
 from sinkql.explain.item import sink_tree, view_tree
 from sinkql.explain.job import job_tree, operator_tree
-from sinkql.explain.job import spark_sql as spark_sql
+from sinkql.explain.job import title as title
 from sinkql.explain.syntax import node_tree
 from sinkql.explain.tree import Tree, dot, lines
 from sinkql.explain.word import without_literals as without_literals
@@ -34,7 +36,7 @@ def _tree(plan: Plan) -> Tree:
     match plan:
         case physical.Job():
             return job_tree(plan)
-        case physical.Read() | physical.Map() | physical.Union() | physical.Aggregate() | physical.Pick():
+        case physical.Read() | physical.Map() | physical.Union() | physical.Stateful():
             return operator_tree(plan)
         case logical.View():
             return view_tree(plan)

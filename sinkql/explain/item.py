@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sinkql import logical
+from sinkql.explain.expression import name, sql
 from sinkql.explain.tree import Tree, tree
-from sinkql.explain.word import duration, name
+from sinkql.explain.word import duration
 
 
 def view_tree(view: logical.View) -> Tree:
@@ -24,7 +25,9 @@ def sink_tree(sink: logical.Sink) -> Tree:
         f"cluster: {sink.cluster}",
         f"mode: {sink.mode}{changelog}",
         f"key: {', '.join(sink.key)}{'' if sink.enforced else ' not enforced'}" if sink.key else None,
-        f"commit interval: {duration(int(sink.commit_interval.total_seconds() * 1000))}",
+        f"commit interval: {duration(sink.commit_interval)}",
+        f"most rows a commit: {sink.max_rows_per_commit}",
+        None if sink.snapshot else "starts at: the source's end",
         shape(sink.shape),
     )
 
@@ -45,9 +48,9 @@ def _relation(relation: logical.Relation) -> Tree:
         case logical.Project():
             return tree("Project", map(_output, relation.outputs), _relation(relation.input))
         case logical.Filter():
-            return tree(f"Filter {relation.predicate.sql}", _relation(relation.input))
+            return tree(f"Filter {sql(relation.predicate)}", _relation(relation.input))
         case logical.Aggregate():
-            group = ", ".join(f"{name(output.name)}: {output.expression.sql}" for output in relation.group)
+            group = ", ".join(f"{name(output.name)}: {sql(output.expression)}" for output in relation.group)
             calls = map(_call, relation.calls)
             return tree(f"Aggregate by {group or 'one group'}", calls, _relation(relation.input))
         case logical.Union():
@@ -55,9 +58,9 @@ def _relation(relation: logical.Relation) -> Tree:
 
 
 def _output(output: logical.Output) -> str:
-    return f"{name(output.name)} {output.expression.type}: {output.expression.sql}"
+    return f"{name(output.name)} {output.expression.type}: {sql(output.expression)}"
 
 
 def _call(call: logical.AggregateCall) -> str:
-    argument = call.argument.sql if call.argument is not None else "*"
+    argument = sql(call.argument) if call.argument is not None else "*"
     return f"{name(call.name)} {call.type}: {call.function}({'distinct ' if call.distinct else ''}{argument})"

@@ -1,12 +1,11 @@
-"""A job, or a part of one → its tree; its Spark SQL."""
+"""A job, or a part of one → its tree."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sinkql import physical
+from sinkql.explain.expression import name, sql
 from sinkql.explain.tree import Tree, tree
-from sinkql.explain.word import duration, flat, name, scalar
+from sinkql.explain.word import duration, flat, scalar
 
 
 def job_tree(job: physical.Job) -> Tree:
@@ -14,8 +13,8 @@ def job_tree(job: physical.Job) -> Tree:
     return tree(
         f"Job {job.sink}",
         f"cluster: {job.cluster} ({job.master})",
-        f"commit interval: {duration(job.commit_interval_ms)}",
-        f"most rows a commit: {job.max_rows}",
+        f"commit interval: {duration(job.commit_interval)}",
+        f"most rows a commit: {job.max_rows_per_commit}",
         None if job.snapshot else "starts at: the source's end",
         _write(job.write),
     )
@@ -34,7 +33,7 @@ def _write(write: physical.Write) -> Tree:
         f"mode: {write.mode}{changelog}",
         f"changes: {write.change}",
         f"key: {', '.join(write.key)}{'' if write.proven else ' (not proven unique)'}" if write.key else None,
-        f"aws connection: {write.aws_connection.name}" if write.aws_connection is not None else None,
+        f"store: {write.store.name}" if write.store is not None else None,
         options,
         operator_tree(write.input),
     )
@@ -42,22 +41,23 @@ def _write(write: physical.Write) -> Tree:
 
 def operator_tree(operator: physical.Operator) -> Tree:
     """Return the tree of an operator, its inputs below it."""
-    title = _title(operator)
     match operator:
         case physical.Read():
             columns, changes = f"columns: {_columns(operator.columns)}", f"changes: {operator.change}"
-            return tree(title, columns, changes, flat(operator.options))
+            return tree(title(operator), columns, changes, flat(operator.options))
         case physical.Map():
-            where = f"where: {operator.where.sql}" if operator.where is not None else None
-            outputs = (f"{name(each.name)} {each.type}: {each.sql}" for each in operator.outputs)
-            return tree(title, where, outputs, operator_tree(operator.input))
+            where = f"where: {sql(operator.where.expression)}" if operator.where is not None else None
+            outputs = (f"{name(each.name)} {each.type}: {sql(each.expression)}" for each in operator.outputs)
+            return tree(title(operator), where, outputs, operator_tree(operator.input))
         case physical.Union():
-            return tree(title, map(operator_tree, operator.inputs))
+            return tree(title(operator), map(operator_tree, operator.inputs))
         case physical.Aggregate():
             calls = map(_call, operator.calls)
-            return tree(title, calls, f"input changes: {operator.input_change}", operator_tree(operator.input))
+            return tree(
+                title(operator), calls, f"input changes: {operator.input_change}", operator_tree(operator.input)
+            )
         case physical.Pick():
-            return tree(title, operator_tree(operator.input))
+            return tree(title(operator), operator_tree(operator.input))
 
 
 def _call(call: physical.AggregateCall) -> str:
@@ -65,7 +65,8 @@ def _call(call: physical.AggregateCall) -> str:
     return f"{name(call.name)} {call.type}: {call.function}({argument})"
 
 
-def _title(operator: physical.Operator) -> str:
+def title(operator: physical.Operator) -> str:
+    """Return what an operator is, in a line."""
     match operator:
         case physical.Read():
             return f"Read {operator.connector}: {operator.name}"
@@ -82,21 +83,3 @@ def _title(operator: physical.Operator) -> str:
 
 def _columns(columns: tuple[physical.Column, ...]) -> str:
     return ", ".join(f"{name(each.name)} {each.type}{'' if each.nullable else ' not null'}" for each in columns)
-
-
-def spark_sql(plan: physical.Job | physical.Operator) -> str:
-    """Return the Spark SQL texts of a plan's operators, inputs first."""
-    return "\n".join(_spark_sql(plan.write.input if isinstance(plan, physical.Job) else plan))
-
-
-def _spark_sql(root: physical.Operator) -> Iterator[str]:
-    for operator in physical.walk(root):
-        match operator:
-            case physical.Map():
-                selected = [f"{output.sql} AS {name(output.name)}" for output in operator.outputs] or ["*"]
-                yield "SELECT"
-                yield ",\n".join(f"  {each}" for each in selected)
-                if operator.where is not None:
-                    yield f"WHERE {operator.where.sql}"
-            case physical.Read() | physical.Union() | physical.Aggregate() | physical.Pick():
-                yield f"-- {_title(operator)}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Hold a node: what it is, then its details (texts) and the nodes below it, in their order."""
+    """A node: what it is, then its details (texts) and the nodes below it, in their order."""
 
     title: str
     parts: tuple[str | Tree, ...] = ()

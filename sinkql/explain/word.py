@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 REDACTED = "<redacted>"
@@ -47,11 +48,7 @@ def scalar(value: Any) -> str:
     return str(value)
 
 
-def name(text: str) -> str:
-    """Return a column's name, in quotes where it needs them."""
-    return text if text.replace("_", "a").replace("$", "a").isalnum() else '"' + text.replace('"', '""') + '"'
-
-
-def duration(ms: int) -> str:
-    """Return milliseconds as a text."""
+def duration(time: timedelta) -> str:
+    """Return a time as a text, exact to the millisecond."""
+    ms = time // timedelta(milliseconds=1)
     return f"{ms} ms" if ms % 1000 else f"{ms // 1000} s"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
 
 DATABASE = "materialize"
 SCHEMA = "public"
@@ -24,6 +24,12 @@ def split_name(full_name: str) -> tuple[str, ...]:
     """Return the parts that `join_name` put together."""
     found = _PART.findall(full_name)
     return tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in found)
+
+
+def as_name(full_name: str, span: Span | None = None) -> ast.Name:
+    """Return the name that stands for a full name in a statement."""
+    place = span if span is not None else Span(0, 0)
+    return ast.Name(tuple(ast.Ident(part, place) for part in split_name(full_name)), place)
 
 
 def short_name(full_name: str, catalog: logical.CatalogReader | None = None) -> str:
@@ -61,7 +67,7 @@ def resolve_schema(name: ast.Name, catalog: logical.CatalogReader) -> str:
     """Return the full name of a schema, there or not; SQ2004 for an unknown database, SQ2019 for too many parts."""
     *database, schema = [part.value for part in name.parts]
     if len(database) > 1:
-        raise SinkqlError("SQ2019", f'"{name.text}" is no name of a schema', name.span, hint="Write database.schema.")
+        raise SinkqlError("SQ2019", f'invalid schema name "{name.text}"', name.span, hint="Write database.schema.")
     if database:
         _check_database(name.parts[0], catalog)
     elif schema in SYSTEM_SCHEMAS:
@@ -84,7 +90,7 @@ def path(catalog: logical.CatalogReader) -> tuple[str, ...]:
     """Return the full names of the schemas in which names without one are looked for, as far as they are there."""
     database = catalog.setting("database")
     schemas = (schema_name(database, each) for each in path_parts(catalog.setting("search_path")))
-    return tuple(schema for schema in schemas if catalog.entry(schema) is not None)
+    return tuple(schema for schema in schemas if catalog.has(schema))
 
 
 def path_parts(text: str) -> tuple[str, ...]:
@@ -94,7 +100,7 @@ def path_parts(text: str) -> tuple[str, ...]:
 
 
 def _on_path(item: str, catalog: logical.CatalogReader) -> str | None:
-    return next((each + item for each in path(catalog) if catalog.entry(each + item) is not None), None)
+    return next((each + item for each in path(catalog) if catalog.has(each + item)), None)
 
 
 # --- names as written -------------------------------------------------------------------------------------------------
@@ -124,7 +130,7 @@ def locate(name: ast.Name, catalog: logical.CatalogReader) -> str:
     if not schemas:
         raise SinkqlError(
             "SQ2018",
-            f'there is no schema to make "{name.text}" in',
+            f'no schema is selected to create "{name.text}" in',
             name.span,
             detail=f"database is {catalog.setting('database')}, search_path is {catalog.setting('search_path')}",
             hint="Run SET search_path = public; or SET database = materialize; before it.",
@@ -140,7 +146,7 @@ def named(kind: str, name: ast.Name, catalog: logical.CatalogReader) -> str:
         case "CLUSTER" | "DATABASE":
             if len(name.parts) > 1:
                 hint = f"Write {name.parts[-1].value} alone."
-                raise SinkqlError("SQ2019", f'"{name.text}" is no name of a {kind.lower()}', name.span, hint=hint)
+                raise SinkqlError("SQ2019", f'invalid {kind.lower()} name "{name.text}"', name.span, hint=hint)
             return database_name(name.text) if kind == "DATABASE" else join_name(name.parts[0].value)
         case _:
             return catalog.resolve(name)
@@ -153,13 +159,13 @@ def _in_schema(name: ast.Name, catalog: logical.CatalogReader) -> str:
     if schema in SYSTEM_SCHEMAS:
         return join_name(schema, item)
     full_name = schema_name(database[0] if database else catalog.setting("database"), schema)
-    if catalog.entry(full_name) is None:
+    if not catalog.has(full_name):
         raise _absent("schema", name.parts[-2], _in_database(full_name, catalog))
     return full_name + join_name(item)
 
 
 def _check_database(name: ast.Ident, catalog: logical.CatalogReader) -> None:
-    if catalog.entry(database_name(name.value)) is None:
+    if not catalog.has(database_name(name.value)):
         raise _absent("database", name, [split_name(each)[0] for each in catalog.names("DATABASE")])
 
 
@@ -168,11 +174,12 @@ def _in_database(schema: str, catalog: logical.CatalogReader) -> list[str]:
     return [split_name(each)[1] for each in inside(database, catalog.names("SCHEMA"))]
 
 
-def _absent(kind: str, ident: ast.Ident, known: list[str]) -> SinkqlError:
+def _absent(kind: str, ident: ast.Ident, known: list[str]) -> MissingError:
     near = nearest(ident.value, known)
-    listed = f"There {'is' if len(known) == 1 else 'are'} {', '.join(known)}; make another" if known else "Make it"
-    hint = f'Did you mean "{near}"?' if near else f"{listed} with CREATE {kind.upper()}."
-    return SinkqlError("SQ2004", f'{kind} "{ident.value}" does not exist', ident.span, hint=hint)
+    create = f"Create it with CREATE {kind.upper()}"
+    listed = f"{create}, or use {one_of(known)}." if known else f"{create}."
+    hint = f'Did you mean "{near}"?' if near else listed
+    return MissingError("SQ2004", f'{kind} "{ident.value}" does not exist', ident.span, name=ident.value, hint=hint)
 
 
 def system(full_name: str) -> bool:
@@ -195,23 +202,24 @@ def find(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> logical
     return entry
 
 
-def missing(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> SinkqlError:
+def missing(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> MissingError:
     """Return the error for a name that no item has; the hint is the nearest name of one of `kinds`."""
     known = [short_name(full, catalog) for kind in kinds for full in catalog.names(kind)]
     near = nearest(short_name(named(kinds[0], name, catalog), catalog), known)
     kind = kinds[0].lower() if len(kinds) == 1 else "relation"
     hint = f'Did you mean "{near}"?' if near else _choices(catalog, kinds)
     code = {"SCHEMA": "SQ2004", "DATABASE": "SQ2004", "CLUSTER": "SQ2313"}.get(kinds[0], "SQ2001")
-    return SinkqlError(code, f'{kind} "{name.text}" does not exist', name.span, hint=hint)
+    short = name.parts[-1].value
+    return MissingError(code, f'{kind} "{name.text}" does not exist', name.span, name=short, hint=hint)
 
 
 def _choices(catalog: logical.CatalogReader, kinds: tuple[str, ...]) -> str:
     known = sorted(short_name(full, catalog) for kind in kinds for full in catalog.names(kind))
     words = " or ".join(f"CREATE {kind}" for kind in kinds)
     if not known:
-        return f"Make one with {words}."
-    listed = ", ".join(f'"{each}"' for each in known[:5]) + (", …" if len(known) > 5 else "")
-    return f"There {'is' if len(known) == 1 else 'are'} {listed}; make another with {words}."
+        return f"Create one with {words}."
+    listed = one_of([*(f'"{each}"' for each in known[:5]), *(["…"] if len(known) > 5 else [])])
+    return f"Use {listed}, or create one with {words}."
 
 
 def with_article(kind: str) -> str:
@@ -227,10 +235,11 @@ def cluster_name(catalog: logical.CatalogReader, cluster: ast.Ident | None, span
     if entry is not None and entry.kind == "CLUSTER":
         return full
     near = nearest(full, catalog.names("CLUSTER"))
-    raise SinkqlError(
+    raise MissingError(
         "SQ2313",
         f'cluster "{full}" does not exist',
         cluster.span if cluster is not None else span,
+        name=full,
         hint=f'Did you mean "{near}"?' if near else f"Run CREATE CLUSTER {full} (SIZE = 'local[2]'); before it.",
     )
 
@@ -241,7 +250,10 @@ def check_columns(columns: tuple[tuple[str, Span], ...]) -> None:
     for name, span in columns:
         if name in seen:
             raise SinkqlError(
-                "SQ2008", f'column "{name}" is there twice', span, hint="Give each column its own name with AS."
+                "SQ2008",
+                f'column "{name}" is specified more than once',
+                span,
+                hint="Give each column its own name with AS.",
             )
         if name.startswith("$"):
             raise SinkqlError(

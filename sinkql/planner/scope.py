@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sinkql import ast, logical
-from sinkql.connector.registry import Registry
-from sinkql.errors import Notice, SinkqlError
+from sinkql.errors import Notice, SinkqlError, nearest
+from sinkql.extension.plan import FormatKind
+from sinkql.extension.registry import Registry
 from sinkql.planner.name import find
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Hold a planned item, what the user should know, and the full names of the items it needs."""
+    """A planned item, what the user should know, and the full names of the items it needs."""
 
     item: logical.Item
     notices: tuple[Notice, ...] = ()
@@ -40,6 +42,22 @@ class Scope:
         self.use(entry.name)
         return logical.SecretName(entry.name)
 
+    def format(self, given: ast.Format) -> FormatKind:
+        known = self.registry.formats
+        if given.name in known:
+            return known[given.name]
+        formats = " or ".join(f"FORMAT {name}" for name in sorted(known))
+        if ("FORMAT", given.name) in self.registry.later:
+            message = f"FORMAT {given.name} is not supported yet"
+            raise SinkqlError("SQ2973", message, given.span, hint=f"Use {formats}.")
+        near = nearest(given.name, tuple(known))
+        raise SinkqlError(
+            "SQ2411",
+            f"no connector has a FORMAT {given.name}",
+            given.span,
+            hint=f"Write FORMAT {near}." if near else f"Use {formats}.",
+        )
+
     def connection(self, name: ast.Name, kind: str) -> logical.Connection:
         entry = find(self.catalog, name, "CONNECTION")
         item = self.catalog.item(entry.name)
@@ -47,7 +65,7 @@ class Scope:
         if item.kind != kind:
             raise SinkqlError(
                 "SQ2501",
-                f'connection "{name.text}" is to {item.kind}, not to {kind}',
+                f'connection "{name.text}" leads to {item.kind}, not to {kind}',
                 name.span,
                 hint=f"Name a connection made with CREATE CONNECTION … TO {kind} (…).",
             )
@@ -57,3 +75,10 @@ class Scope:
     def planned(self, item: logical.Item) -> Planned:
         """Return the item with all that was gathered."""
         return Planned(item, tuple(self.notices), tuple(self.dependencies))
+
+
+def kinds_hint(written: str, known: Iterable[str], later: Iterable[str] = ()) -> str:
+    """Return the hint for a kind that nobody offers: the nearest one, or all that are supported."""
+    there = sorted(known)
+    near = next((each for each in there if each.startswith(f"{written} ")), None) or nearest(written, [*there, *later])
+    return f"Did you mean {near}?" if near else f"The kinds are {', '.join(there)}."

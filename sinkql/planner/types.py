@@ -6,13 +6,26 @@ import re
 from collections.abc import Sequence
 
 from sinkql import logical
-from sinkql.logical import NUMERIC, Type
+from sinkql.logical.type import BIGINT as BIGINT
+from sinkql.logical.type import BOOLEAN as BOOLEAN
+from sinkql.logical.type import BYTEA as BYTEA
+from sinkql.logical.type import DATE as DATE
+from sinkql.logical.type import DOUBLE as DOUBLE
+from sinkql.logical.type import INTEGER as INTEGER
+from sinkql.logical.type import INTERVAL as INTERVAL
+from sinkql.logical.type import JSONB as JSONB
+from sinkql.logical.type import NUMERIC as NUMERIC
+from sinkql.logical.type import REAL as REAL
+from sinkql.logical.type import SMALLINT as SMALLINT
+from sinkql.logical.type import TEXT as TEXT
+from sinkql.logical.type import TIMESTAMP as TIMESTAMP
+from sinkql.logical.type import TIMESTAMPTZ as TIMESTAMPTZ
+from sinkql.logical.type import UNKNOWN as UNKNOWN
+from sinkql.logical.type import UUID as UUID
+from sinkql.logical.type import Type as Type
 
-BOOLEAN, SMALLINT, INTEGER, BIGINT = Type("boolean"), Type("smallint"), Type("integer"), Type("bigint")
-REAL, DOUBLE, TEXT, BYTEA = Type("real"), Type("double precision"), Type("text"), Type("bytea")
-DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL = Type("date"), Type("timestamp"), Type("timestamptz"), Type("interval")
-UUID, JSONB, UNKNOWN = Type("uuid"), Type("jsonb"), Type("unknown")
-
+_MOST_CHARACTERS = 10_485_760
+_DIGITS = 8
 _NUMBERS = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
 _INTEGERS = _NUMBERS[:3]
 _TIMES = ("date", "timestamp", "timestamptz")
@@ -103,10 +116,14 @@ def parse_type_name(text: str) -> tuple[Type, int | None] | None:
     if match[2] is None:
         return type_, None
     if type_ == NUMERIC:
-        return _numeric(int(match[2]), int(match[3] or 0)), None
-    if match[1] in ("varchar", "character varying") and match[3] is None and int(match[2]) > 0:
-        return type_, int(match[2])
-    raise ValueError(f'type "{match[1]}" takes no modifier here')
+        return _numeric(
+            *(int(each or 0) if len(each or "") <= _DIGITS else _MOST_CHARACTERS for each in match.group(2, 3))
+        ), None
+    if match[1] in ("varchar", "character varying") and match[3] is None:
+        if len(match[2]) <= _DIGITS and 1 <= int(match[2]) <= _MOST_CHARACTERS:
+            return type_, int(match[2])
+        raise ValueError(f"the length of varchar must be from 1 to {_MOST_CHARACTERS}")
+    raise ValueError(f'type modifier is not allowed for type "{match[1]}"')
 
 
 def known(text: str) -> bool:
@@ -123,7 +140,7 @@ def _flat(text: str) -> str:
 
 def _numeric(precision: int, scale: int) -> Type:
     if not 1 <= precision <= 38 or scale > precision:
-        raise ValueError("a numeric has 1 to 38 digits, and no more fraction digits than that")
+        raise ValueError("the precision of numeric must be from 1 to 38, and its scale at most that")
     return Type("numeric", precision, scale)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sinkql import ast
 from sinkql.printer import part, table
+from sinkql.printer.source import reference
 
 
 def alter(statement: ast.Alter) -> str:
@@ -37,7 +38,7 @@ def _action(action: ast.AlterAction) -> str:
         case ast.ChangeConnection():
             return _changes(action)
         case ast.AddReferences(references=references, with_options=options):
-            added = ", ".join(_reference(each) for each in references)
+            added = ", ".join(reference(each) for each in references)
             return part.line("ADD TABLE", added, part.with_clause(options))
         case ast.DropReferences(names=names, if_exists=if_exists, cascade=cascade):
             dropped = ", ".join(part.name(each) for each in names)
@@ -78,7 +79,3 @@ def _change(action: ast.SetOptions | ast.ResetOptions | ast.RotateKeys) -> str:
             return _reset(action)
         case ast.RotateKeys():
             return "ROTATE KEYS"
-
-
-def _reference(reference: ast.Reference) -> str:
-    return part.line(part.name(reference.upstream), reference.name and f"AS {part.name(reference.name)}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from sinkql import ast, words
+from sinkql import ast, vocabulary
 
 _WIDTH = 100
 _DOC_ON = ("DOC ON TYPE", "DOC ON COLUMN")
-_PLAIN = re.compile(rf"(?!.*[{words.ODD_CHARACTERS}])[a-z_\u0080-\U0010ffff][a-z0-9_$\u0080-\U0010ffff]*", re.DOTALL)
+_PLAIN = re.compile(
+    rf"(?!.*[{vocabulary.ODD_CHARACTERS}])[a-z_\u0080-\U0010ffff][a-z0-9_$\u0080-\U0010ffff]*", re.DOTALL
+)
 
 
 def line(*parts: object) -> str:
@@ -67,7 +69,7 @@ def name(given: ast.Name) -> str:
 def ident(given: ast.Ident, taken: frozenset[str] = frozenset()) -> str:
     """Return an identifier; in quotes if it would read as something else, `taken` words among them."""
     found = given.value
-    plain = _PLAIN.fullmatch(found) and found == found.lower() and found.upper() not in words.QUOTED | taken
+    plain = _PLAIN.fullmatch(found) and found == found.lower() and found.upper() not in vocabulary.QUOTED | taken
     if plain:
         return found
     return '"' + found.replace('"', '""') + '"'

@@ -1,18 +1,20 @@
-"""A statement → the same without its secrets."""
+"""A statement → the same without its secrets: the type of an option decides whether its literals are some."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from sinkql import ast, words
+from sinkql import ast
+from sinkql.vocabulary import Role, Vocabulary
 
 _REDACTED = ast.Text("<redacted>")
 
-Change = Callable[[ast.Value], ast.Value]
+Substitute = Callable[[ast.Value], ast.Value]
+Hides = Callable[[str], bool]
 
 
-def without_secrets(statement: ast.Statement) -> ast.Statement:
+def without_secrets(statement: ast.Statement, words: Vocabulary) -> ast.Statement:
     """Return the statement with '<redacted>' for a secret's literal, and for literals in options that take secrets."""
     match statement:
         case ast.CreateSecret():
@@ -20,21 +22,39 @@ def without_secrets(statement: ast.Statement) -> ast.Statement:
         case ast.Alter(action=ast.SetSecret() as action):
             return replace(statement, action=replace(action, value=_value(action.value)))
         case _:
-            return change_literals(statement, lambda literal: _REDACTED)
+            return change_literals(statement, lambda literal: _REDACTED, words)
 
 
-def change_literals(statement: ast.Statement, change: Change) -> ast.Statement:
-    """Return the statement with other values for the literals in its options that take secrets."""
+def change_literals(statement: ast.Statement, change: Substitute, words: Vocabulary | None) -> ast.Statement:
+    """Return the statement with other values for the literals in its options that take secrets.
+
+    `words` tell which these are; None changes the literals of all options.
+    """
     match statement:
-        case ast.CreateConnection() | ast.CreateCluster() | ast.CreateSource() | ast.CreateSink():
-            return replace(statement, options=_in_all(statement.options, change))
+        case ast.CreateConnection():
+            options = _Literals(change, "CONNECTION", statement.kind, words)
+            return replace(statement, options=options.within(statement.options))
+        case ast.CreateSource():
+            options = _Literals(change, "SOURCE", statement.kind, words)
+            return replace(
+                statement,
+                options=options.within(statement.options),
+                with_options=options.within(statement.with_options),
+                format=_in_format(statement.format, change, words),
+                key_format=_in_format(statement.key_format, change, words),
+            )
+        case ast.CreateSink():
+            return _in_sink(statement, change, words)
         case ast.Explain(explainee=ast.CreateSink() as sink):
-            return replace(statement, explainee=replace(sink, options=_in_all(sink.options, change)))
+            return replace(statement, explainee=_in_sink(sink, change, words))
         case ast.Alter(action=ast.SetOptions() as action):
-            return replace(statement, action=_in_action(action, change))
+            options = _Literals(change, "SINK", None, words)
+            return replace(statement, action=replace(action, options=options.within(action.options)))
         case ast.Alter(action=ast.ChangeConnection() as action):
+            options = _Literals(change, "CONNECTION", None, words)
             actions = tuple(
-                _in_action(each, change) if isinstance(each, ast.SetOptions) else each for each in action.actions
+                replace(each, options=options.within(each.options)) if isinstance(each, ast.SetOptions) else each
+                for each in action.actions
             )
             return replace(statement, action=replace(action, actions=actions))
         case _:
@@ -46,23 +66,48 @@ def _value(value: ast.SecretValue) -> ast.SecretValue:
     return value if isinstance(value, ast.Call) and value.refers else _REDACTED
 
 
-def _in_action(action: ast.SetOptions, change: Change) -> ast.SetOptions:
-    return replace(action, options=_in_all(action.options, change))
+def _in_sink(statement: ast.CreateSink, change: Substitute, words: Vocabulary | None) -> ast.CreateSink:
+    options = _Literals(change, "SINK", statement.kind, words)
+    return replace(
+        statement,
+        options=options.within(statement.options),
+        with_options=options.within(statement.with_options),
+        format=_in_format(statement.format, change, words),
+        key_format=_in_format(statement.key_format, change, words),
+    )
 
 
-def _in_all(options: tuple[ast.Option, ...], change: Change) -> tuple[ast.Option, ...]:
-    return tuple(_in_option(option, change) for option in options)
+def _in_format(given: ast.Format | None, change: Substitute, words: Vocabulary | None) -> ast.Format | None:
+    if given is None or not given.options:
+        return given
+    return replace(given, options=_Literals(change, "FORMAT", given.name, words).within(given.options))
 
 
-def _in_option(option: ast.Option, change: Change) -> ast.Option:
-    if option.name not in words.SENSITIVE:
-        return option
-    match option.value:
-        case None | ast.SecretRef():
+@dataclass(frozen=True, slots=True)
+class _Literals:
+    """Change the literals that may be secrets among the options of one kind; None is a kind that nobody tells."""
+
+    change: Substitute
+    role: Role
+    kind: str | None
+    words: Vocabulary | None
+
+    def within(self, options: tuple[ast.Option, ...]) -> tuple[ast.Option, ...]:
+        return tuple(self._option(option) for option in options)
+
+    def _option(self, option: ast.Option) -> ast.Option:
+        if option.value is None:
             return option
-        case ast.Concat(parts=parts):
-            found = (change(part) if isinstance(part, ast.Text) else part for part in parts)
-            shown = tuple(part for part in found if isinstance(part, ast.Text | ast.SecretRef))
-            return replace(option, value=ast.Concat(shown))
-        case literal:
-            return replace(option, value=change(literal))
+        if self.words is not None and not self.words.hides(self.role, self.kind, option.name):
+            return option
+        return replace(option, value=self._literal(option.value))
+
+    def _literal(self, value: ast.Value) -> ast.Value:
+        match value:
+            case ast.SecretRef():
+                return value
+            case ast.Concat(parts=parts):
+                found = (self.change(part) if isinstance(part, ast.Text) else part for part in parts)
+                return ast.Concat(tuple(part for part in found if isinstance(part, ast.Text | ast.SecretRef)))
+            case literal:
+                return self.change(literal)

@@ -40,7 +40,7 @@ def _place(statement: ast.CreateView) -> str:
 
 def create_sink(statement: ast.CreateSink) -> str:
     """Return the sink's text: a clause a line, in the order of the grammar."""
-    name, key, aws = statement.name, statement.key, statement.aws_connection
+    name, key, using = statement.name, statement.key, statement.using
     partition_by = ", ".join(_transform(each) for each in statement.partition_by)
     return part.clauses(
         part.line("CREATE SINK", statement.if_not_exists and "IF NOT EXISTS", name and part.name(name)),
@@ -49,20 +49,20 @@ def create_sink(statement: ast.CreateSink) -> str:
         part.line(
             "INTO", statement.kind, "CONNECTION", part.name(statement.connection), part.options(statement.options)
         ),
-        aws and f"USING AWS CONNECTION {part.name(aws)}",
+        using and f"USING {using.kind} CONNECTION {part.name(using.connection)}",
         key and part.line("KEY", part.idents(key.columns), not key.enforced and "NOT ENFORCED"),
         statement.headers and f"HEADERS {part.ident(statement.headers)}",
-        formats(statement.key_format, statement.value_format),
-        statement.envelope and f"ENVELOPE {statement.envelope}",
+        formats(statement.key_format, statement.format),
         statement.mode and _mode(statement.mode),
         partition_by and f"PARTITION BY ({partition_by})",
-        statement.format and f"FORMAT {statement.format}",
         part.with_clause(statement.with_options),
     )
 
 
 def _mode(mode: ast.Mode) -> str:
-    return f"MODE {mode.mode.upper()}" if mode.changelog else "ENVELOPE NONE"
+    if not mode.changelog:
+        return "ENVELOPE NONE"
+    return "ENVELOPE DEBEZIUM" if mode.mode == "debezium" else f"MODE {mode.mode.upper()}"
 
 
 def _transform(transform: ast.Transform) -> str:

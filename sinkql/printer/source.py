@@ -15,11 +15,10 @@ def create_source(statement: ast.CreateSource) -> str:
         part.name(statement.name),
         _columns(statement),
     )
-    if statement.kind == "WEBHOOK":
-        return part.clauses(head, part.in_cluster(statement.cluster), *_webhook(statement))
+    if statement.pushed:
+        return part.clauses(head, part.in_cluster(statement.cluster), *_pushed(statement))
     origin = (
         statement.kind,
-        statement.generator,
         statement.connection and f"CONNECTION {part.name(statement.connection)}",
         part.options(statement.options),
     )
@@ -35,11 +34,11 @@ def create_source(statement: ast.CreateSource) -> str:
 
 
 def create_table_from(statement: ast.CreateTableFrom) -> str:
-    """Return the text of a table that a source or a webhook feeds."""
+    """Return the text of a table that a source feeds, or whoever sends rows."""
     parts = table_parts(statement.columns, statement.constraints)
     head = part.line("CREATE TABLE", statement.if_not_exists and "IF NOT EXISTS", part.name(statement.name), parts)
     if statement.source is None:
-        return part.clauses(head, *_webhook(statement))
+        return part.clauses(head, *_pushed(statement))
     reference = statement.reference and f"(REFERENCE = {part.name(statement.reference)})"
     return part.clauses(
         head,
@@ -96,11 +95,11 @@ def reference(given: ast.Reference) -> str:
     return part.line(part.name(given.upstream), given.name and f"AS {part.name(given.name)}")
 
 
-def _webhook(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...]:
+def _pushed(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...]:
     assert statement.format is not None  # the grammar demands it
     check = statement.check
     return (
-        "FROM WEBHOOK",
+        f"FROM {statement.kind}",
         f"BODY FORMAT {format_(statement.format)}",
         *(f"INCLUDE {_header(each)}" for each in statement.include),
         f"CHECK {_check(check)}" if check else "",
@@ -148,6 +147,7 @@ def format_(given: ast.Format) -> str:
         given.schema and _schema(given.schema),
         header,
         given.delimiter is not None and f"DELIMITED BY {part.text(given.delimiter)}",
+        part.options(given.options),
     )
 
 
@@ -160,6 +160,14 @@ def _schema(schema: ast.Schema) -> str:
         schema.connection and part.name(schema.connection),
         schema.text is not None and f"SCHEMA {part.text(schema.text)}",
         part.options(schema.options),
+        schema.value_seed and "SEED",
+        schema.key_seed and f"KEY {_seed(schema.key_seed)}",
+        schema.value_seed and f"VALUE {_seed(schema.value_seed)}",
         key and f"KEY STRATEGY {part.phrase(key)}",
         value and f"VALUE STRATEGY {part.phrase(value)}",
     )
+
+
+def _seed(seed: ast.Seed) -> str:
+    message = seed.message is not None and f"MESSAGE {part.text(seed.message)}"
+    return part.line("SCHEMA", part.text(seed.text), message)

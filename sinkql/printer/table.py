@@ -1,4 +1,4 @@
-"""CREATE TABLE and CREATE INDEX → their canonical text."""
+"""Tables, indexes and the statements that change rows → canonical SQL."""
 
 from __future__ import annotations
 
@@ -67,3 +67,33 @@ def create_index(statement: ast.CreateIndex) -> str:
         part.line("ON", part.name(statement.relation), key),
         part.with_clause(statement.with_options),
     )
+
+
+def insert(statement: ast.Insert) -> str:
+    """Return the text of INSERT, without a semicolon."""
+    head = part.line("INSERT INTO", part.name(statement.table), statement.columns and part.idents(statement.columns))
+    rows = f"\n{statement.query.text}" if statement.query is not None else "\n  DEFAULT VALUES"
+    return head + rows + (f"\n  RETURNING {statement.returning.text}" if statement.returning is not None else "")
+
+
+def update(statement: ast.Update) -> str:
+    """Return the text of UPDATE, without a semicolon."""
+    assigned = ", ".join(f"{part.ident(each.column)} = {each.value.text}" for each in statement.assignments)
+    return part.clauses(
+        part.line("UPDATE", part.name(statement.table), _alias(statement.alias)),
+        f"SET {assigned}",
+        statement.where and f"WHERE {statement.where.text}",
+    )
+
+
+def delete(statement: ast.Delete) -> str:
+    """Return the text of DELETE, without a semicolon."""
+    return part.clauses(
+        part.line("DELETE FROM", part.name(statement.table), _alias(statement.alias)),
+        statement.using and f"USING {statement.using.text}",
+        statement.where and f"WHERE {statement.where.text}",
+    )
+
+
+def _alias(alias: ast.Ident | None) -> str | None:
+    return f"AS {part.ident(alias)}" if alias is not None else None

@@ -1,14 +1,15 @@
 """Statements' effects: the one object that embedders and the faces use.
 
 * `session`: `Session`: one catalog, statements run against it, and its sinks.
-* `perform`: a statement to the family that does it.
-* `transaction`: statements between BEGIN and COMMIT; `naming`: names, owners and comments.
-* `create`, `alter`, `drop`, `show`, `explain`: what each family of statements does.
-* `running`: sinks run and watched; `roster`: what of the catalog is to run now.
-* `world`: what connectors may reach the outside with.
-* `change`, `query`, `inputs`: rows that change; queries that run once; the rows of items for them.
+* `workspace`: what statements use of a session.
+* `dispatch`: a statement to the function that does it.
+* `transaction`: statements between BEGIN and COMMIT.
+* `item`: statements that create, alter and drop items, and what they may reach outside.
+* `row`: rows that change; queries that run once; the rows of items for them.
+* `show`: SHOW and EXPLAIN.
+* `sink`: sinks run and watched.
 * `deploy`: scripts against the catalog: plan and apply. `doctor`: what is wrong with a machine.
-* `result`, `text`: what a statement gives back; its values as text.
+* `result`: what a statement gives back, and its values as text.
 """
 
 from sinkql.session.result import Result as Result

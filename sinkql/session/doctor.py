@@ -17,11 +17,11 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from sinkql.catalog.store import Catalog
+from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.verify import problems
-from sinkql.connector.registry import discover
 from sinkql.errors import SinkqlError
-from sinkql.runtime.java import check_java, modules
+from sinkql.extension.registry import discover
+from sinkql.runtime.spark.java import check_java, modules
 
 State = Literal["ok", "warning", "wrong"]
 
@@ -40,7 +40,7 @@ _CLOUDED = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Hold one check: what was looked at, what was found, and where it is not ok how to mend it."""
+    """A check: what was looked at, what was found, and how to fix it."""
 
     name: str
     state: State
@@ -68,11 +68,11 @@ def _python() -> Check:
     wanted = SpecifierSet(metadata.metadata("sinkql")["Requires-Python"])
     if wanted.contains(found, prereleases=True):
         return Check("Python", "ok", found)
-    return Check("Python", "wrong", f"{found}, needs {wanted}", "Make a virtual environment with another Python.")
+    return Check("Python", "wrong", f"{found}, needs {wanted}", "Create a virtual environment with another Python.")
 
 
 def _packages() -> Iterator[Check]:
-    """Check that each package is there in a version that will do."""
+    """Check that each required package has a version that is supported."""
     for requirement in map(Requirement, metadata.requires("sinkql") or ()):
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
@@ -88,7 +88,7 @@ def _packages() -> Iterator[Check]:
 
 
 def _extras() -> Iterator[Check]:
-    """Tell what is needed only by some: that it is not there is no fault."""
+    """Report optional packages; a missing one is not a fault."""
     for extra, package, use in _OPTIONAL:
         try:
             yield Check(f"{package} (optional)", "ok", metadata.version(package))
@@ -99,7 +99,7 @@ def _extras() -> Iterator[Check]:
 
 _OPTIONAL = (
     ("keyring", "keyring", "secrets in the system's keyring"),
-    ("vault", "hvac", "secrets in a vault server"),
+    ("vault", "hvac", "secrets in a Vault server"),
     ("aws", "boto3", "secrets in AWS Secrets Manager"),
 )
 
@@ -146,8 +146,8 @@ def _available_memory() -> int | None:
 
 
 def _folders(catalog: Path) -> Iterator[Check]:
-    yield _folder("catalog folder", _existing(catalog.parent), "Name another place with --catalog.")
-    yield _folder("temporary folder", Path(tempfile.gettempdir()), "Name another place with TMPDIR.")
+    yield _folder("catalog folder", _existing(catalog.parent), "Choose another folder with --catalog.")
+    yield _folder("temporary folder", Path(tempfile.gettempdir()), "Choose another folder with TMPDIR.")
 
 
 def _existing(folder: Path) -> Path:
@@ -184,7 +184,7 @@ def _loopback() -> Check:
             return Check("loopback", "ok", "127.0.0.1 takes connections")
     except OSError as error:
         fix = "Spark and Python talk over 127.0.0.1: let a firewall or sandbox allow that."
-        return Check("loopback", "wrong", f"127.0.0.1 takes no connections: {error}", fix)
+        return Check("loopback", "wrong", f"127.0.0.1 accepts no connections: {error}", fix)
 
 
 def _host() -> Check:
@@ -198,7 +198,7 @@ def _host() -> Check:
 
 def _catalog(path: Path) -> Iterator[Check]:
     if not path.exists():
-        yield Check("catalog", "ok", f"{path} is not there yet; the first statement makes it")
+        yield Check("catalog", "ok", f"{path} does not exist yet; the first statement creates it")
         return
     try:
         found = list(problems(Catalog(path, discover())))

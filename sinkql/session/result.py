@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sinkql import logical
 from sinkql.errors import Notice
+from sinkql.extension.types import arrow_type
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Hold a statement's outcome: `columns` is empty where it gives no table; `tag` is such as `CREATE SINK`.
+    """A statement's outcome: `columns` is empty where it gives no table; `tag` is such as `CREATE SINK`.
 
-    `names` are the full names of what was created (or was there already) or dropped; `skipped` says that nothing was
-    done, and a notice why: then the tag is not shown.
+    `types` are those of the columns of a query over items, and empty for what else gives a table. `names` are the full
+    names of what was created (or was there already) or dropped; `skipped` says that nothing was done, and a notice why:
+    then the tag is not shown.
     """
 
     tag: str
@@ -22,8 +29,22 @@ class Result:
     rows: tuple[tuple[Any, ...], ...] = ()
     names: tuple[str, ...] = ()
     skipped: bool = False
+    types: tuple[logical.Type, ...] = ()
 
     @property
     def sink(self) -> str | None:
         """Return the full name of the sink that a CREATE SINK made or found."""
         return self.names[0] if self.tag == "CREATE SINK" else None
+
+    def arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table; where `types` is empty, its types are those of the values."""
+        import pyarrow as pa
+
+        columns = list(zip(*self.rows, strict=True)) or [() for _ in self.columns]
+        types = [arrow_type(str(each)) for each in self.types] or [None] * len(columns)
+        arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+        return pa.table(arrays, names=list(self.columns))
+
+    def df(self) -> pd.DataFrame:
+        """Return the rows as a pandas DataFrame; raises ImportError where pandas is not installed."""
+        return self.arrow().to_pandas()

@@ -7,28 +7,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sinkql import ast, physical
-from sinkql.catalog.store import Broken, Catalog
-from sinkql.codegen import lower
-from sinkql.connector.registry import Registry, discover
-from sinkql.connector.stream import Context
+from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.file.sqlite_file import FOLDER
+from sinkql.catalog.memory import Broken
 from sinkql.errors import Notice, SinkqlError, too_deep
-from sinkql.mask import mask
+from sinkql.extension.registry import Registry, discover
+from sinkql.extension.stream import Context
+from sinkql.lowering.job import lower
 from sinkql.parser import parse
-from sinkql.planner import transaction as transactions
-from sinkql.planner.name import find, short_name, split_name
-from sinkql.session import drop as dropping
-from sinkql.session import running
-from sinkql.session.perform import perform
-from sinkql.session.query import preview
+from sinkql.planner.edit import transaction as transactions
+from sinkql.planner.name import as_name, find, short_name
+from sinkql.script.mask import mask
+from sinkql.session.dispatch import dispatch
+from sinkql.session.item import drop as dropping
+from sinkql.session.item.access import CatalogAccess
 from sinkql.session.result import Result
+from sinkql.session.row.query import preview
+from sinkql.session.sink import running
+from sinkql.session.sink.started import RunningSinks
 from sinkql.session.transaction import Transaction
-from sinkql.session.world import CatalogWorld
 
 if TYPE_CHECKING:
-    from sinkql.runtime.adhoc import AdhocSpark
-    from sinkql.runtime.progress import Progress
+    from sinkql.runtime.batch.progress import Progress
+    from sinkql.runtime.spark.adhoc import AdhocSpark
 
-FOLDER = ".sinkql"
 FILE = "catalog.db"
 
 
@@ -41,7 +43,7 @@ class Session:
     def __init__(self, path: str | Path | None = None, *, registry: Registry | None = None) -> None:
         self._committed = Catalog(catalog_file(path), registry if registry is not None else discover())
         self._transaction: Transaction | None = None
-        self.world = CatalogWorld(self._committed)
+        self.access = CatalogAccess(self._committed)
         self._spark: AdhocSpark | None = None
         dropping.finish(self._committed)
 
@@ -55,7 +57,9 @@ class Session:
         return Notice(
             broken.error.code,
             f'{kind.lower()} "{name}" cannot be used: {broken.error.message}',
-            hint=f"Run DROP {kind} {name}; and create it again.",
+            hint=broken.error.hint
+            if kind == "TABLE"
+            else f"Mend that, or run DROP {kind} {name}; and create it again.",
         )
 
     # --- statements --------------------------------------------------------------------------------------------------
@@ -66,18 +70,19 @@ class Session:
 
     def stream(self, text: str, path: str | None = None) -> Iterator[Result]:
         """Yield the result of each statement as it is done; nothing runs if the text does not parse."""
-        masked = mask(text)
+        words = self._committed.registry.vocabulary
         try:
-            for statement in parse(text):
+            for statement in parse(text, words):
                 yield self.run_statement(statement)
         except SinkqlError as error:
+            masked = mask(text, words)  # which reads the text once more, where it is shown
             raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
 
     def run_statement(self, statement: ast.Statement) -> Result:
         """Run one statement; errors have spans in its text, but no text."""
         try:
             if isinstance(statement, ast.Transaction):
-                return self.transact(statement)
+                return self._transact(statement)
             if self._transaction is not None:
                 return self._transaction.run(statement, self._run)
             return self._run(statement)
@@ -97,7 +102,7 @@ class Session:
         return "failed" if self._transaction.failed else "open"
 
     def end_script(self) -> None:
-        """Say that a script is over; raises SQ2655 if it leaves a transaction open, which is rolled back."""
+        """End a script; raises SQ2655 if it leaves a transaction open, which is rolled back."""
         if self._transaction is not None:
             self._rollback()
             raise transactions.not_ended()
@@ -107,7 +112,7 @@ class Session:
             self._transaction.rollback()
         self._transaction = None
 
-    def transact(self, statement: ast.Transaction) -> Result:
+    def _transact(self, statement: ast.Transaction) -> Result:
         """Begin, end or change the transaction."""
         transaction = self._transaction
         if statement.action == "BEGIN":
@@ -134,9 +139,9 @@ class Session:
     def _run(self, statement: ast.Statement) -> Result:
         self.catalog.refresh()
         try:
-            return perform(statement, self)
+            return dispatch(statement, self)
         except SinkqlError as error:
-            if error.span is None and isinstance(statement, ast.Select | ast.Change):
+            if error.span is None and isinstance(statement, ast.Select | ast.RowChange):
                 error.span = statement.span
             raise
 
@@ -148,25 +153,54 @@ class Session:
         plans = self._committed.plans
         if names is None:
             return plans.names("SINK")
-        return tuple(find(plans, _name(name), "SINK").name for name in names)
+        return tuple(find(plans, as_name(name), "SINK").name for name in names)
 
     def jobs(self, names: Sequence[str] | None = None) -> list[physical.Job]:
         """Return the jobs of the sinks of these names, or of all."""
-        return [lower(name, self._committed.plans) for name in self.sinks(names)]
+        wanted, plans = self.sinks(names), self._committed.plans
+        return [lower(name, plans) for name in wanted if plans.entry(name) is not None]
 
-    def run(self, jobs: Sequence[physical.Job], *, once: bool, takeover: bool, progress: Progress) -> int:
-        """Run jobs until each has ended or was stopped; return the exit code that fits all of them."""
+    def run(
+        self,
+        jobs: Sequence[physical.Job],
+        *,
+        once: bool = False,
+        takeover: bool = False,
+        progress: Progress | None = None,
+    ) -> int:
+        """Run jobs until each has ended or was stopped; return the exit code that fits all of them.
+
+        With `once` they commit what there is now and stop. `takeover` takes sinks from a process that runs them.
+        `progress` is called with what happens: the dataclasses of `sinkql.runtime.batch.progress`.
+        """
         self._end_queries()
         return running.run(self, jobs, once=once, takeover=takeover, progress=progress)
 
-    def up(self, names: Sequence[str] | None = None, *, once: bool, takeover: bool, progress: Progress) -> int:
-        """Run the sinks of these names, or all that users want to run, also those that come later, until stopped."""
+    def up(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        once: bool = False,
+        takeover: bool = False,
+        progress: Progress | None = None,
+    ) -> int:
+        """Run the sinks of these names, or all that users want to run, also those that come later, until stopped.
+
+        All else is as `run` has it.
+        """
         jobs = self.jobs(names) if names is not None else None
         self._end_queries()
         return running.up(self, jobs, once=once, takeover=takeover, progress=progress)
 
+    def running(self, *names: str) -> RunningSinks:
+        """Return a context manager in which a process of its own runs the sinks (all, without names).
+
+        It has this process's working folder and environment.
+        """
+        return RunningSinks(self._committed.database.path, self.sinks(names or None))
+
     def start(self, *names: str) -> tuple[str, ...]:
-        """Say that users want the sinks (all, without names) to run, for who runs sinks; return their full names."""
+        """Let the sinks (all, without names) be run by the process that runs sinks; return their full names."""
         sinks = self.sinks(names or None)
         for sink_id in dropping.sink_ids(sinks, self._committed).values():
             self._committed.control.resume(sink_id)
@@ -191,12 +225,12 @@ class Session:
     def preview(self, name: str, *, limit: int = 10) -> Result:
         """Return some rows of a source, a view, a table, or of what a sink wrote; as SELECT * FROM name LIMIT n."""
         self._committed.refresh()
-        return preview(_name(name), self, limit)
+        return preview(as_name(name), self, limit)
 
     @property
     def spark(self) -> AdhocSpark:
         """Return what runs queries; it starts Spark at the first one."""
-        from sinkql.runtime.adhoc import AdhocSpark  # Spark, only where something runs
+        from sinkql.runtime.spark.adhoc import AdhocSpark  # Spark, only where something runs
 
         if self._spark is None:
             self._spark = AdhocSpark(self._committed.database.path.parent / "spark")
@@ -206,12 +240,13 @@ class Session:
         """Return what the parts of a job may use: its folder, secrets' values, object stores."""
         folder = dropping.sink_folder(self._committed, job.sink_id)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Context(job.sink, job.sink_id, folder, self.world.secret, self.world.job_store)
+        return Context(job.sink, job.sink_id, folder, self.access.secret, self.access.job_store)
 
     def close(self) -> None:
         """Stop the Spark that queries started, and roll back the transaction that is open, if one is."""
         self._rollback()
         self._end_queries()
+        self._committed.database.close()
 
     def _end_queries(self) -> None:
         """Stop the Spark that queries started; a process holds one."""
@@ -241,7 +276,3 @@ def catalog_file(path: str | Path | None) -> Path:
         return Path(file)
     found = Path(path)
     return found / FOLDER / FILE if found.is_dir() else found
-
-
-def _name(text: str) -> ast.Name:
-    return ast.Name(tuple(ast.Ident(part) for part in split_name(text)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sinkql import ast
+from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.draft import Draft
-from sinkql.catalog.store import Catalog, ChangedError
 from sinkql.errors import Notice, SinkqlError
-from sinkql.session.drop import WAIT_SECONDS, forget_tables, stopped_for_commit
+from sinkql.planner.edit.transaction import changes_rows
+from sinkql.session.item.drop import WAIT_SECONDS, forget_tables, stopped_for_commit
 from sinkql.session.result import Result
 
 _READ_ONLY = "READ ONLY"
@@ -16,7 +17,7 @@ _CHANGING = ast.Create | ast.Alter | ast.Drop | ast.AlterSystem | ast.CommentOn
 
 
 class Transaction:
-    """Hold an open transaction: its draft, and whether a statement failed in it.
+    """An open transaction: its draft, and whether a statement failed in it.
 
     Nobody else sees the draft, and no lock is held for it; whoever changes the same items first wins.
     """
@@ -35,7 +36,7 @@ class Transaction:
     def run(self, statement: ast.Statement, run: Callable[[ast.Statement], Result]) -> Result:
         """Run a statement in the draft. Raises SQ2650 after a failure, SQ2654 (read only), SQ2961 (not in one)."""
         if self._failed:
-            message = "the transaction failed at an earlier statement: nothing runs until its end"
+            message = "current transaction is aborted, statements are ignored until its end"
             raise SinkqlError("SQ2650", message, statement.span, hint="Run ROLLBACK;")
         try:
             self._check(statement)
@@ -48,7 +49,7 @@ class Transaction:
         """Make the draft the catalog, all or nothing; dropped sinks are stopped first. After a failure, forget it."""
         if self._failed:
             self.rollback()
-            notice = Notice("SQ2653", "the transaction failed: nothing of it is kept", statement.span)
+            notice = Notice("SQ2653", "the transaction was rolled back because a statement failed", statement.span)
             return Result("ROLLBACK", (notice,))
         if self.draft.operations:
             try:
@@ -77,16 +78,10 @@ class Transaction:
     def _check(self, statement: ast.Statement) -> None:
         match statement:
             case ast.Insert() | ast.Update() | ast.Delete():
-                word = type(statement).__name__.upper()
-                raise SinkqlError(
-                    "SQ2961",
-                    f"{word} within BEGIN and COMMIT is not supported yet",
-                    statement.span,
-                    hint=f"Run {word} by itself; each takes effect as a whole.",
-                )
+                raise changes_rows(statement)
             case _ if self._read_only and isinstance(statement, _CHANGING):
                 hint = "Run ROLLBACK; and BEGIN; without READ ONLY."
-                raise SinkqlError("SQ2654", "the transaction is read only", statement.span, hint=hint)
+                raise SinkqlError("SQ2654", "the transaction is read-only", statement.span, hint=hint)
             case _:
                 return
 

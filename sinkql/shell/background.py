@@ -1,27 +1,25 @@
-"""The process that runs the catalog's sinks while the shell is open: started, listened to, ended."""
+"""The process that runs the catalog's sinks while the shell is open: started, listened to, ended.
+
+What it tells stands above the prompt; while a statement runs it waits for the next prompt.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sinkql.planner.name import short_name
-
-COMMAND = (sys.executable, "-m", "sinkql")
+from sinkql.session.sink.process import COMMAND, SinkProcess, told_error
 
 
 @dataclass(slots=True)
-class Job:
-    """Hold what the events told of one sink."""
+class SinkState:
+    """What the events told of one sink."""
 
     state: str = "starting"
     rows: int = 0
@@ -38,63 +36,41 @@ class Background:
     tell: Callable[[str], None]
     command: tuple[str, ...] = COMMAND
     told: bool = False
-    jobs: dict[str, Job] = field(default_factory=dict)
+    jobs: dict[str, SinkState] = field(default_factory=dict)
     activity: str | None = None
     """What goes on before sinks run, such as the start of Spark."""
     since: float = 0.0
-    _process: subprocess.Popen[str] | None = None
-    _listener: threading.Thread | None = None
-    _ending: bool = False
-    _errors: list[str] = field(default_factory=list)
+    _running: SinkProcess = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._running = SinkProcess(self.catalog, self.take, self._ended, command=self.command)
 
     @property
     def pid(self) -> int | None:
         """Return the process's id while it runs."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        return self._running.pid
 
     def start(self) -> None:
         """Start the process unless it runs."""
-        if self.pid is not None:
-            return
-        self._ending = False
-        self.activity, self.since = "starting", time.monotonic()
-        self._process = subprocess.Popen(
-            [*self.command, "--catalog", str(self.catalog), "--output", "json", "up"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # Ctrl-C at the terminal is for the statement, not for the sinks
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        errors = threading.Thread(target=self._collect, args=(self._process.stderr,), daemon=True)
-        errors.start()
-        self._listener = threading.Thread(target=self._listen, args=(self._process, errors), daemon=True)
-        self._listener.start()
+        if self.pid is None:
+            self.activity, self.since = "starting", time.monotonic()
+            self._running.start()
 
     def stop(self) -> None:
         """Ask the process to end after the running batches; `wait` waits for it."""
-        if self._process is not None and self.pid is not None:
-            self._ending = True
-            self._process.send_signal(signal.SIGINT)
+        self._running.stop()
 
     def wait(self) -> None:
         """Wait until the process has ended."""
-        if self._process is not None:
-            self._process.wait()
+        self._running.wait()
 
     def listened(self) -> None:
         """Wait until all that the ended process said is taken in."""
-        if self._listener is not None:
-            self._listener.join()
+        self._running.listened()
 
     def kill(self) -> None:
         """End the process and all it started at once; its sinks go on from their last commit when they start."""
-        if self.pid is not None:
-            os.killpg(self.pid, signal.SIGKILL)
-            self.wait()
+        self._running.kill()
 
     def summary(self) -> str:
         """Return a line on what runs, empty if nothing does."""
@@ -111,31 +87,18 @@ class Background:
 
     # --- what the process says ---------------------------------------------------------------------------------------
 
-    def _collect(self, stream: IO[str]) -> None:
-        for line in stream:
-            self._errors = [*self._errors[-20:], line.rstrip()]
-
-    def _listen(self, process: subprocess.Popen[str], errors: threading.Thread) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            event = _event(line)
-            if event is not None:
-                self.take(event)
-        code = process.wait()
-        errors.join()
+    def _ended(self, code: int, errors: Sequence[str]) -> None:
         self.activity = None
-        if code != 0 and not self._ending:
-            self._told_end(code)
-
-    def _told_end(self, code: int) -> None:
-        found = [error for error in (_event(line) for line in self._errors) if error is not None and "error" in error]
-        reason = _error(found[-1]["error"]) if found else (self._errors[-1] if self._errors else f"exit code {code}")
-        self.tell(f"the process that runs the sinks ended: {reason}\nhint: Run \\start; it starts them again.")
+        if code == 0 or self._running.ending:
+            return
+        told = told_error(errors)
+        reason = _error(told) if told is not None else (errors[-1] if errors else f"exit code {code}")
+        self.tell(f"the process that runs the sinks ended: {reason}\nhint: Run \\start to start them again.")
 
     def take(self, event: dict[str, Any]) -> None:
         """Take in one event, and tell of it what is new."""
         sink = event.get("sink")
-        job = self.jobs.setdefault(sink, Job()) if sink is not None else Job()
+        job = self.jobs.setdefault(sink, SinkState()) if sink is not None else SinkState()
         name = f"sink {short_name(sink)}" if sink is not None else ""
         match event.get("event"):
             case "spark starting":
@@ -143,6 +106,8 @@ class Background:
                 self.tell(f"{self.activity} …")
             case "spark started":
                 self.activity = None
+            case "stage":
+                job.state = str(event.get("stage"))
             case "started":
                 job.state, self.activity = "running", None
             case "committed":
@@ -157,14 +122,14 @@ class Background:
                 job.state = str(event.get("why", "stopped"))
                 if event.get("error") is not None:
                     self._tell_error(job, f"{name} ended", event["error"])
-                elif not self._ending:
+                elif not self._running.ending:
                     self.tell(f"{name} ended: {job.state}")
             case _:
                 pass
 
-    def _committed(self, event: dict[str, Any], job: Job, name: str) -> None:
+    def _committed(self, event: dict[str, Any], job: SinkState, name: str) -> None:
         rows = int(event.get("rows", 0))
-        first = job.rows == 0 and rows > 0  # the commit that only makes the table is no news
+        first = job.rows == 0 and rows > 0  # the commit that only creates the table is not news
         recovered = job.said is not None
         job.state, job.said = "running", None
         job.rows += rows
@@ -174,19 +139,11 @@ class Background:
         elif recovered:
             self.tell(f"{name} commits again")
 
-    def _tell_error(self, job: Job, text: str, error: Any) -> None:
+    def _tell_error(self, job: SinkState, text: str, error: Any) -> None:
         said = _error(error)
         if job.said != said:
             self.tell(f"{text}: {said}")
         job.said = said
-
-
-def _event(line: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _error(error: Any) -> str:
@@ -195,3 +152,35 @@ def _error(error: Any) -> str:
         return str(error)
     hint = f"\nhint: {error['hint']}" if error.get("hint") else ""
     return f"{error.get('code', '')}: {error.get('message', '')}{hint}"
+
+
+@dataclass(slots=True)
+class Notices:
+    """Print lines through `show`, which may be called from any thread."""
+
+    show: Callable[[str], None]
+    _waiting: list[str] = field(default_factory=list)
+    _asking: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tell(self, text: str) -> None:
+        """Show a line now if the prompt is there, else before the next one."""
+        with self._lock:
+            if self._asking:
+                self.show(text)
+            else:
+                self._waiting.append(text)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Show what waits, and then lines as they come."""
+        with self._lock:
+            for text in self._waiting:
+                self.show(text)
+            self._waiting.clear()
+            self._asking = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking = False

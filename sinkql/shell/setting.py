@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-Format = Literal["table", "vertical", "csv", "json", "jsonl", "markdown"]
-FORMATS: tuple[Format, ...] = get_args(Format)
+RowFormat = Literal["table", "vertical", "csv", "json", "jsonl", "markdown"]
+FORMATS: tuple[RowFormat, ...] = get_args(RowFormat)
 Expanded = Literal["auto", "on", "off"]
 
 
 @dataclass(slots=True)
 class Settings:
-    """Hold how results are shown, and the variables of `\\set`.
+    """How results are shown, and the variables of `\\set`.
 
     `expanded` auto shows rows one below the other where a table would not fit the screen.
     """
 
-    format: Format = "table"
+    format: RowFormat = "table"
     expanded: Expanded = "auto"
     timing: bool = False
     pager: bool = True

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sinkql.errors import Notice, SinkqlError, Span
-from sinkql.mask import mask
+from sinkql.errors import Notice, SinkqlError, Span, nearest
+from sinkql.script.mask import mask
+from sinkql.script.split import Command, StatementText, split
+from sinkql.script.variable import substitute
 from sinkql.session import Result, Session
 from sinkql.shell.background import Background
-from sinkql.shell.piece import Command, Statement, pieces
-from sinkql.shell.screen import Screen
+from sinkql.shell.screen.screen import Screen
 from sinkql.shell.setting import Settings
-from sinkql.variables import substitute
 
 
-class Leave(Exception):  # noqa: N818 it is no error
+class Leave(Exception):  # noqa: N818 it is not an error
     """Say that the user leaves the shell; `detach` leaves the sinks running."""
 
     def __init__(self, *, detach: bool = False) -> None:
@@ -25,14 +25,33 @@ class Leave(Exception):  # noqa: N818 it is no error
         self.detach = detach
 
 
+@dataclass(frozen=True, slots=True)
+class BackslashCommand:
+    """A backslash command: its names, how it is written, what `\\?` says of it, and what it does.
+
+    `run` gets the command as typed, and the statement that stood before it without an end, if `takes_statement`.
+    """
+
+    names: tuple[str, ...]
+    usage: str
+    meaning: str
+    group: str
+    run: Callable[[Shell, Command, str | None], None]
+    takes_statement: bool = False
+
+
 @dataclass(slots=True)
 class Shell:
-    """Run text; `last` is the last statement that ran, for `\\watch` and `\\e`."""
+    """Run text; `actions` are the backslash commands by name.
+
+    `last` is the last statement that ran, for `\\watch` and `\\e`.
+    """
 
     session: Session
     screen: Screen
     settings: Settings
     background: Background
+    actions: Mapping[str, BackslashCommand]
     keep_going: bool = False
     last: str = ""
     edited: str | None = None
@@ -42,29 +61,32 @@ class Shell:
 
     def run(self, text: str, path: str | None = None) -> None:
         """Run statements and commands in order; raises SinkqlError at the first that fails, unless told to go on."""
-        from sinkql.shell.command import dispatch, takes_statement
-
-        waiting: Statement | None = None
-        for piece in pieces(text):
-            with self._failures(text, path, piece.span):
-                match piece:
-                    case Statement(ended=True):
-                        self.statement(text, piece.span, path)
-                    case Statement():
-                        waiting = piece
+        waiting: Span | None = None
+        for part in split(text):
+            with self._failures(text, path, part.span):
+                match part:
+                    case StatementText(ended=True):
+                        self.statement(text, part.span, path)
+                    case StatementText():
+                        waiting = part.span
                     case Command():
-                        if waiting is not None and not takes_statement(piece.name):
-                            raise SinkqlError(
-                                "SQ4031",
-                                f"the statement before \\{piece.name} has no end",
-                                waiting.span,
-                                hint="End it with ; or \\g.",
-                            )
-                        span, waiting = (waiting.span if waiting is not None else None), None
-                        dispatch(self, piece, text[span.start : span.end] if span is not None else None)
+                        before, waiting = waiting, None
+                        self._command(part, text, before)
         if waiting is not None:
-            with self._failures(text, path, waiting.span):
-                self.statement(text, waiting.span, path)
+            with self._failures(text, path, waiting):
+                self.statement(text, waiting, path)
+
+    def _command(self, command: Command, text: str, before: Span | None) -> None:
+        """Run a command; `before` is where the statement stands that has no end. SQ4030 for an unknown command."""
+        action = self.actions.get(command.name)
+        if before is not None and (action is None or not action.takes_statement):
+            message = f"the statement before \\{command.name} is not complete"
+            raise SinkqlError("SQ4031", message, before, hint="End it with ; or \\g.")
+        if action is None:
+            near = nearest(command.name, [name for name in self.actions if len(name) > 1])
+            hint = f"Did you mean \\{near}?" if near else "Run \\? to list the commands."
+            raise SinkqlError("SQ4030", f"invalid command \\{command.name}", hint=hint)
+        action.run(self, command, text[before.start : before.end] if before is not None else None)
 
     @contextmanager
     def _failures(self, text: str, path: str | None, span: Span) -> Iterator[None]:
@@ -73,9 +95,9 @@ class Shell:
             yield
         except SinkqlError as error:
             if error.text is None and error.span is not None:
-                error.within(path=path, text=mask(text).text)
+                error.within(path=path, text=self._masked(text))
             elif error.text is None and path is not None:
-                error.path, error.text, error.span = path, mask(text).text, span
+                error.path, error.text, error.span = path, self._masked(text), span
             if not self.keep_going:
                 raise
             self.screen.error(error)
@@ -98,16 +120,19 @@ class Shell:
             for result in results:
                 self._show(result, text, path)
         except SinkqlError as error:
-            if error.span is not None and error.text == mask(new.text).text:
+            if error.span is not None and error.text == self._masked(new.text):
                 error.span = new.original(error.span).shifted(span.start)
-                error.path, error.text = path, mask(text).text
+                error.path, error.text = path, self._masked(text)
             raise
         if self.settings.timing:
             self.screen.line(f"Time: {1000 * (time.perf_counter() - began):,.1f} ms")
 
+    def _masked(self, text: str) -> str:
+        return mask(text, self.session.catalog.registry.vocabulary).text
+
     def _show(self, result: Result, text: str, path: str | None) -> None:
         for notice in result.notices:
-            self.screen.notice(notice, path=path, text=mask(text).text)
+            self.screen.notice(notice, path=path, text=self._masked(text))
         if result.columns:
             self.screen.rows(result.columns, result.rows)
         elif not result.skipped:
@@ -122,5 +147,5 @@ class Shell:
         elif not self.background.told:
             self.background.told = True
             self.screen.notice(
-                Notice("SQ4034", "the sink does not run yet", hint="Run sinkql up; it runs the catalog's sinks.")
+                Notice("SQ4034", "the sink is not running yet", hint="Run sinkql up to run the sinks of the catalog.")
             )

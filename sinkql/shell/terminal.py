@@ -13,26 +13,27 @@ from typing import TYPE_CHECKING
 
 from sinkql import __version__
 from sinkql.errors import SinkqlError
+from sinkql.script.split import spoken_command
 from sinkql.session import Session
-from sinkql.shell.background import Background
-from sinkql.shell.keys import held_keys
-from sinkql.shell.notice import Notices
-from sinkql.shell.screen import Screen
-from sinkql.shell.setting import Format, Settings
+from sinkql.shell.background import Background, Notices
+from sinkql.shell.command.listed import BY_NAME
+from sinkql.shell.screen.keyboard import held_keys, typed_ahead
+from sinkql.shell.screen.screen import Screen
+from sinkql.shell.setting import RowFormat, Settings
 from sinkql.shell.shell import Leave, Shell
 
 if TYPE_CHECKING:
-    from sinkql.shell.prompt import Prompt
+    from sinkql.shell.editor.prompt import Prompt
 
 _HISTORY = "history"
-_LEFT = "Left the statement."
+_LEFT = "Canceled."
 
 
 def run_shell(
     session: Session,
     texts: Sequence[tuple[str, str | None]],
     *,
-    format: Format = "table",  # noqa: A002 the option's name
+    format: RowFormat = "table",  # noqa: A002 the option's name
     keep_going: bool = False,
 ) -> int:
     """Run texts, each with the path it came from; without any, ask at the terminal. Return the exit code."""
@@ -41,12 +42,12 @@ def run_shell(
     screen = Screen(settings, interactive)
     notices = Notices(screen.line)
     background = Background(session.catalog.database.path, notices.tell)
-    shell = Shell(session, screen, settings, background, keep_going=keep_going)
+    shell = Shell(session, screen, settings, background, BY_NAME, keep_going=keep_going)
     for notice in session.notices:
         screen.notice(notice)
     if interactive:
         with held_keys(), _ending(background):
-            return _ask(shell, notices)
+            return _ask(shell, notices, typed_ahead())
     try:
         for text, path in texts:
             shell.run(text, path)
@@ -75,17 +76,19 @@ def _ending(background: Background) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ask(shell: Shell, notices: Notices) -> int:
-    from sinkql.shell.complete import SqlCompleter
-    from sinkql.shell.prompt import Prompt
+def _ask(shell: Shell, notices: Notices, typed: str) -> int:
+    from sinkql.shell.editor.completer import SqlCompleter
+    from sinkql.shell.editor.prompt import Prompt
 
     prompt = Prompt(
         Path(shell.session.catalog.database.path).parent / _HISTORY,
-        SqlCompleter(shell.session, shell.settings),
+        SqlCompleter(shell.session, shell.settings, shell.actions),
+        shell.session.catalog.registry.vocabulary,
         status=shell.background.summary,
         transaction=lambda: shell.session.transaction,
     )
     shell.screen.line(f"SinkQL {__version__}. \\? lists commands, \\h statements; Ctrl-D leaves.")
+    prompt.take_typed(typed)
     _tell_idle(shell)
     while True:
         try:
@@ -102,8 +105,8 @@ def _tell_idle(shell: Shell) -> None:
         str(row["name"]) for row in found if row["desired"] == "running" and row["status"] in ("created", "stopped")
     ]
     if idle:
-        verb = "does" if len(idle) == 1 else "do"
-        shell.screen.line(f"{', '.join(idle)} {verb} not run. \\start runs {'it' if len(idle) == 1 else 'them'}.")
+        verb, them = ("is", "it") if len(idle) == 1 else ("are", "them")
+        shell.screen.line(f"{', '.join(idle)} {verb} not running. \\start starts {them}.")
 
 
 def _turns(shell: Shell, prompt: Prompt, notices: Notices) -> int:
@@ -116,7 +119,7 @@ def _turns(shell: Shell, prompt: Prompt, notices: Notices) -> int:
             return _leave(shell, detach=False)
         shell.edited = None
         try:
-            shell.run(text)
+            shell.run(spoken_command(text) or text)
         except Leave as leave:
             return _leave(shell, detach=leave.detach)
         except KeyboardInterrupt:
@@ -141,9 +144,9 @@ def _unforeseen(error: Exception) -> SinkqlError:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return SinkqlError(
         "SQ4038",
-        f"SinkQL met an error that it does not know: {type(error).__name__}",
+        f"unexpected error: {type(error).__name__}",
         detail=f"at {Path(frame.filename).name}:{frame.lineno}",
-        hint="The statement may be done in part: look at \\d.",
+        hint="The statement may have been done in part; check with \\d.",
     )
 
 
@@ -152,7 +155,7 @@ def _leave(shell: Shell, *, detach: bool) -> int:
     if background.pid is None:
         return 0
     if detach:
-        shell.screen.line(f"The sinks go on running (pid {background.pid}); sinkql stop NAME stops one.")
+        shell.screen.line(f"The sinks keep running (pid {background.pid}); sinkql stop NAME stops one.")
         return 0
     shell.screen.line("Finishing the running batches (Ctrl-C stops at once) …")
     background.stop()
@@ -162,11 +165,3 @@ def _leave(shell: Shell, *, detach: bool) -> int:
         background.kill()
         return 130
     return 0
-
-
-def read_input() -> tuple[str, str | None]:
-    """Return what stands on standard input; raises SQ1010 where it is not UTF-8."""
-    try:
-        return sys.stdin.buffer.read().decode(), None
-    except UnicodeDecodeError as error:
-        raise SinkqlError("SQ1010", f"it is not UTF-8 at byte {error.start}", hint="Send UTF-8.") from error

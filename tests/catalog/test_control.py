@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from sinkql.catalog import control as control_module
-from sinkql.catalog import schema
-from sinkql.catalog.control import Control
-from sinkql.catalog.database import Database
-from sinkql.catalog.system import create_views
+from sinkql.catalog.file import control as control_module
+from sinkql.catalog.file import schema
+from sinkql.catalog.file.control import Control
+from sinkql.catalog.file.database import Database
+from sinkql.catalog.system import LAYOUT
 from sinkql.errors import SinkqlError
-from sinkql.runtime.control import Control as ControlProtocol
+from sinkql.runtime.batch.control import Control as ControlProtocol
 
 _SPAWN = multiprocessing.get_context("spawn")
 
@@ -40,7 +40,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
-    return Database(tmp_path / "catalog.db", create_views)
+    return Database(tmp_path / "catalog.db", LAYOUT)
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_commits_add_up(control: Control, database: Database) -> None:
 
 
 def _hold(path: Path, pipe: Connection) -> None:
-    control = Control(Database(path, create_views))
+    control = Control(Database(path, LAYOUT))
     control.acquire("s", owner="held", takeover=False)
     pipe.send("held")
     pipe.recv()
@@ -193,7 +193,7 @@ def _hold(path: Path, pipe: Connection) -> None:
 
 def test_killed_runners_lease_is_free_at_once(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
-    control = Control(Database(path, create_views))
+    control = Control(Database(path, LAYOUT))
     control.set_desired("s", "running")
     here, there = _SPAWN.Pipe()
     runner = _SPAWN.Process(target=_hold, args=(path, there))
@@ -209,7 +209,7 @@ def test_killed_runners_lease_is_free_at_once(tmp_path: Path) -> None:
 
 
 def _race(path: Path, owner: str, start: multiprocessing.synchronize.Barrier, pipe: Connection) -> None:
-    control = Control(Database(path, create_views))
+    control = Control(Database(path, LAYOUT))
     start.wait()
     try:
         pipe.send(control.acquire("s", owner=owner, takeover=False))
@@ -220,7 +220,7 @@ def _race(path: Path, owner: str, start: multiprocessing.synchronize.Barrier, pi
 
 def test_of_runners_that_start_at_once_one_gets_the_lease(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
-    Control(Database(path, create_views)).set_desired("s", "running")
+    Control(Database(path, LAYOUT)).set_desired("s", "running")
     barrier, pipes = _SPAWN.Barrier(4), [_SPAWN.Pipe() for _ in range(4)]
     racers = [
         _SPAWN.Process(target=_race, args=(path, str(number), barrier, there))

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import shutil
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 
-from sinkql.catalog import database as database_module
-from sinkql.catalog import schema
-from sinkql.catalog.control import Control
-from sinkql.catalog.database import Database
-from sinkql.catalog.system import RELATIONS, create_views
+from sinkql.catalog.file import schema
+from sinkql.catalog.file.control import Control
+from sinkql.catalog.file.database import Database
+from sinkql.catalog.file.layout import APPLICATION_ID, UPGRADES, VERSION, Layout
+from sinkql.catalog.system import LAYOUT, RELATIONS
 from sinkql.errors import SinkqlError
 
-_NEXT = database_module.VERSION + 1
+_NEXT = VERSION + 1
 _SPAWN = multiprocessing.get_context("spawn")
 
 
-def _open(path: Path) -> Database:
-    return Database(path, create_views)
+def _open(path: Path, layout: Layout = LAYOUT) -> Database:
+    return Database(path, layout)
+
+
+def _next(step: Callable[[sa.Connection], None]) -> Layout:
+    """Return the layout of a release after this one."""
+    return Layout(LAYOUT.derived, (*UPGRADES, step))
+
+
+def _add_column(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE desired ADD COLUMN reason TEXT NOT NULL DEFAULT 'none'")
 
 
 def _pragma(path: Path, name: str) -> object:
@@ -34,9 +43,9 @@ def _pragma(path: Path, name: str) -> object:
         return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def _refused(path: Path) -> str:
+def _refused(path: Path, layout: Layout = LAYOUT) -> str:
     with pytest.raises(SinkqlError) as raised:
-        _open(path)
+        _open(path, layout)
     return raised.value.code
 
 
@@ -54,7 +63,7 @@ def test_file_says_what_it_is(tmp_path: Path) -> None:
         _pragma(path, "application_id"),
         _pragma(path, "user_version"),
         _pragma(path, "journal_mode"),
-    ) == (database_module.APPLICATION_ID, database_module.VERSION, "wal")
+    ) == (APPLICATION_ID, VERSION, "wal")
 
 
 def test_every_commit_is_synced(tmp_path: Path) -> None:
@@ -62,10 +71,27 @@ def test_every_commit_is_synced(tmp_path: Path) -> None:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
 
 
-def test_migrations_make_the_schema_that_the_code_uses(tmp_path: Path) -> None:
-    with _open(tmp_path / "catalog.db").write() as connection:
-        difference = compare_metadata(MigrationContext.configure(connection), schema.metadata)
-    assert difference == []
+def test_system_relations_are_those_of_the_program_though_the_version_is_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    _open(path)
+    derived = {**LAYOUT.derived, "mz_sinks": "CREATE VIEW mz_sinks AS\nSELECT 'other' AS name"}
+    del derived["mz_views"], derived["audit_drop"]
+    for layout, names in ((Layout(derived), [("other",)]), (LAYOUT, [])):
+        _open(path, layout)
+        with closing(sqlite3.connect(path)) as connection:
+            assert names == connection.execute("SELECT name FROM mz_sinks").fetchall()
+            found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchall()
+        assert {name for (name,) in found} == set(layout.derived)
+
+
+def test_file_with_all_that_it_should_have_is_not_written_when_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    _open(path)
+    with closing(sqlite3.connect(path)) as connection:
+        before = connection.execute("PRAGMA schema_version").fetchone()
+    _open(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert before == connection.execute("PRAGMA schema_version").fetchone()
 
 
 def test_every_system_relation_can_be_read_by_any_program(tmp_path: Path) -> None:
@@ -97,7 +123,7 @@ def test_newer_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     _open(path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {database_module.VERSION + 1}")
+        connection.execute(f"PRAGMA user_version = {_NEXT}")
     assert _refused(path) == "SQ4102"
 
 
@@ -129,11 +155,10 @@ def test_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     assert _refused(tmp_path / "file" / "catalog.db") == "SQ4105"
 
 
-def test_older_file_is_backed_up_before_it_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_file_is_backed_up_before_it_is_upgraded(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     Control(_open(path)).set_desired("s", "stopped")
-    monkeypatch.setattr(database_module, "VERSION", _NEXT)
-    database = _open(path)
+    database = _open(path, _next(_add_column))
     (backup,) = tmp_path.glob(f"catalog.db.v{_NEXT - 1}-*.backup")
     with closing(sqlite3.connect(backup)) as connection:
         assert connection.execute("SELECT sink_id, desired FROM desired").fetchall() == [("s", "stopped")]
@@ -142,10 +167,12 @@ def test_older_file_is_backed_up_before_it_is_migrated(tmp_path: Path, monkeypat
         _pragma(path, "user_version"),
         stat.S_IMODE(backup.stat().st_mode),
     ) == (_NEXT - 1, _NEXT, 0o600)
-    assert Control(database).desired("s") == "stopped"
+    with database.read() as connection:
+        assert connection.exec_driver_sql("SELECT desired, reason FROM desired").all() == [("stopped", "none")]
+    assert _refused(path) == "SQ4102"
 
 
-def test_failed_migration_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_upgrade_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     _open(path)
 
@@ -153,10 +180,7 @@ def test_failed_migration_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         connection.exec_driver_sql("DROP TABLE identity")
         raise OSError("no space left")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(database_module, "VERSION", _NEXT)
-        patched.setattr(database_module, "_upgrade", broken_step)
-        assert _refused(path) == "SQ4105"
+    assert _refused(path, _next(broken_step)) == "SQ4105"
     with _open(path).read() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(schema.identity)) == 1
 
@@ -195,3 +219,69 @@ def test_copy_of_a_catalog_opens(tmp_path: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy(path, copy)
     assert Control(_open(copy)).desired("s") == "running"
+
+
+def test_transactions_one_after_the_other_share_a_connection(tmp_path: Path) -> None:
+    database = _open(tmp_path / "catalog.db")
+    opened = [_connection_of(database) for _ in range(3)]
+    assert len(set(opened)) == 1
+
+
+def test_transactions_at_a_time_have_a_connection_each(tmp_path: Path) -> None:
+    database = _open(tmp_path / "catalog.db")
+    with database.read() as one, database.read() as other:
+        assert one.connection.dbapi_connection is not other.connection.dbapi_connection
+
+
+def test_what_reads_cannot_write_and_what_writes_after_it_can(tmp_path: Path) -> None:
+    database = _open(tmp_path / "catalog.db")
+    with pytest.raises(SinkqlError), database.read() as connection:
+        connection.execute(schema.settings.insert().values(name="cluster", value="c"))
+    with database.write() as connection:
+        connection.execute(schema.settings.insert().values(name="cluster", value="c"))
+
+
+def test_a_forked_process_opens_the_file_itself(tmp_path: Path) -> None:
+    database = _open(tmp_path / "catalog.db")
+    with database.read():
+        pass
+    fork = multiprocessing.get_context("fork")
+    theirs = fork.SimpleQueue()
+    process = fork.Process(target=lambda: theirs.put((_files(tmp_path), _connection_of(database), _files(tmp_path))))
+    process.start()
+    before, _, after = theirs.get()
+    process.join()
+    assert after > before
+    with database.write() as connection:
+        connection.execute(schema.settings.insert().values(name="cluster", value="c"))
+
+
+def test_a_file_put_in_the_place_of_another_is_the_one_that_is_read(tmp_path: Path) -> None:
+    path, other = tmp_path / "catalog.db", tmp_path / "other.db"
+    database = _open(path)
+    with database.write() as connection:
+        connection.execute(schema.settings.insert().values(name="cluster", value="c"))
+    database.close()
+    _open(other).close()
+    other.replace(path)
+    with database.read() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(schema.settings)) == 0
+
+
+def test_nothing_but_the_file_is_left_when_it_is_closed(tmp_path: Path) -> None:
+    database = _open(tmp_path / "catalog.db")
+    with database.write() as connection:
+        connection.execute(schema.settings.insert().values(name="cluster", value="c"))
+    database.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["catalog.db"]
+
+
+def _connection_of(database: Database) -> int:
+    with database.read() as connection:
+        return id(connection.connection.dbapi_connection)
+
+
+def _files(folder: Path) -> int:
+    """Return how many times this process has files of a folder open."""
+    opened = (Path("/proc/self/fd") / each for each in os.listdir("/proc/self/fd"))
+    return sum(path.exists() and path.resolve().is_relative_to(folder) for path in opened)

@@ -6,8 +6,12 @@ import multiprocessing
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+import pytest
+
 from sinkql.catalog.verify import problems
 from sinkql.session import Session
+
+pytestmark = pytest.mark.long
 
 _SPAWN = multiprocessing.get_context("spawn")
 _PROCESSES = 8

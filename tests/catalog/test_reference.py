@@ -14,9 +14,11 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
 
-from sinkql.catalog import reference, reference_aws, reference_vault
-from sinkql.catalog.reference import resolve
-from sinkql.errors import SinkqlError, render
+from sinkql.catalog.secret import aws as reference_aws
+from sinkql.catalog.secret import reference
+from sinkql.catalog.secret import vault as reference_vault
+from sinkql.catalog.secret.reference import resolve
+from sinkql.errors import SinkqlError
 from support.aws import KEYS, Aws, aws
 from support.vault import ROOT, Vault, vault
 
@@ -31,7 +33,7 @@ def _refused(kind: str, *arguments: str) -> SinkqlError:
         resolve("s", kind, arguments)
     error = raised.value
     with_locals = traceback.TracebackException.from_exception(error, capture_locals=True)
-    shown = render(error) + "".join(with_locals.format()) + repr(error.__context__)
+    shown = error.shown() + "".join(with_locals.format()) + repr(error.__context__)
     assert [hidden for hidden in _HIDDEN if hidden in shown] == []
     assert error.hint
     return error
@@ -227,7 +229,7 @@ def test_token_without_rights_is_refused(store: Vault, monkeypatch: pytest.Monke
         monkeypatch.setenv("VAULT_TOKEN", token)
         error = _refused("vault", "secret/app/db", "password")
         assert error.code == "SQ4134"
-        assert token not in render(error)
+        assert token not in error.shown()
 
 
 def test_server_that_is_nowhere_is_told(store: Vault, monkeypatch: pytest.MonkeyPatch, closed: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +10,15 @@ import pytest
 import sqlalchemy as sa
 
 from sinkql import ast, logical
-from sinkql.catalog import schema
+from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.file import schema
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.catalog.store import Catalog
-from sinkql.connector.registry import discover
+from sinkql.catalog.operation import adding, redefining
+from sinkql.catalog.replan import Definitions, redefine
 from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
 from sinkql.parser import parse
-from sinkql.planner import qualify
+from sinkql.planner.edit.qualify import qualify
 from sinkql.printer import to_sql
 
 VIEWS = {
@@ -58,8 +59,12 @@ def _memory() -> MemoryCatalog:
 def _stored(path: Path) -> Catalog:
     catalog = Catalog(path, discover())
     for statement in _statements(_script()):
-        catalog.add(qualify(statement, catalog.plans), _facts(statement))
+        catalog.change(adding(qualify(statement, catalog.plans), _facts(statement), None))
     return catalog
+
+
+def _redefine(catalog: Catalog, changes: Definitions) -> None:
+    catalog.change(redefining(changes, catalog.reader()))
 
 
 def _facts(statement: ast.Create) -> logical.Facts:
@@ -70,7 +75,7 @@ def _full(name: str) -> str:
     return f"materialize.public.{name}"
 
 
-def _named(catalog: logical.CatalogReader, old: str, new: str) -> Mapping[str, tuple[ast.Create, logical.Facts]]:
+def _named(catalog: logical.CatalogReader, old: str, new: str) -> Definitions:
     """Return the change that renames an item."""
     entry = catalog.entry(old)
     assert entry is not None
@@ -82,7 +87,7 @@ def _named(catalog: logical.CatalogReader, old: str, new: str) -> Mapping[str, t
     return {old: (replace(entry.statement, name=ast.Name(parts)), entry.facts)}  # type: ignore[arg-type]  # no cluster
 
 
-def _changed(catalog: logical.CatalogReader, text: str) -> Mapping[str, tuple[ast.Create, logical.Facts]]:
+def _changed(catalog: logical.CatalogReader, text: str) -> Definitions:
     (statement,) = _statements(text)
     full = qualify(statement, catalog)
     assert isinstance(full.name, ast.Name)
@@ -107,7 +112,7 @@ def _items(catalog: MemoryCatalog) -> list[tuple[str, str, str, logical.Item | N
 def test_rename_of_a_relation_is_written_into_every_query_that_reads_it() -> None:
     catalog = _memory()
     before = {entry.name: entry.id for entry in catalog.entries()}
-    catalog.update(_named(catalog, _full("orders"), "purchases"))
+    redefine(catalog, _named(catalog, _full("orders"), "purchases"))
     assert _queries(catalog) == {
         "plain": "SELECT id FROM materialize.public.purchases WHERE purchases.price > 0",
         "alias": "SELECT orders.id FROM materialize.public.purchases AS orders",
@@ -128,8 +133,8 @@ def test_rename_of_a_relation_is_written_into_every_query_that_reads_it() -> Non
 def test_renamed_items_read_again_are_those_in_memory(tmp_path: Path, renamed: str) -> None:
     catalog, memory = _stored(tmp_path / "catalog.db"), _memory()
     old = renamed if renamed == "small" else _full(renamed)
-    catalog.update(_named(catalog.plans, old, "New.Name"))
-    memory.update(_named(memory, old, "New.Name"))
+    _redefine(catalog, _named(catalog.plans, old, "New.Name"))
+    redefine(memory, _named(memory, old, "New.Name"))
     again = Catalog(tmp_path / "catalog.db", discover())
     assert again.broken == {}
     assert _items(again.plans) == _items(catalog.plans) == _items(memory)
@@ -139,8 +144,8 @@ def test_renamed_items_read_again_are_those_in_memory(tmp_path: Path, renamed: s
 
 def test_source_keeps_the_name_it_was_first_known_by(tmp_path: Path) -> None:
     catalog = _stored(tmp_path / "catalog.db")
-    catalog.update(_named(catalog.plans, _full("orders"), "a"))
-    catalog.update(_named(catalog.plans, _full("a"), "b"))
+    _redefine(catalog, _named(catalog.plans, _full("orders"), "a"))
+    _redefine(catalog, _named(catalog.plans, _full("a"), "b"))
     entry = catalog.plans.entry(_full("b"))
     assert entry is not None
     assert entry.facts == {"identity": _full("orders")}
@@ -148,7 +153,9 @@ def test_source_keeps_the_name_it_was_first_known_by(tmp_path: Path) -> None:
 
 def test_two_items_may_swap_their_names(tmp_path: Path) -> None:
     catalog = _stored(tmp_path / "catalog.db")
-    catalog.update({**_named(catalog.plans, _full("plain"), "alias"), **_named(catalog.plans, _full("alias"), "plain")})
+    _redefine(
+        catalog, {**_named(catalog.plans, _full("plain"), "alias"), **_named(catalog.plans, _full("alias"), "plain")}
+    )
     again = Catalog(tmp_path / "catalog.db", discover())
     assert "purchases" not in _queries(again.plans)["plain"]
     assert _queries(again.plans)["plain"] == "SELECT orders.id FROM materialize.public.orders AS orders"
@@ -157,7 +164,7 @@ def test_two_items_may_swap_their_names(tmp_path: Path) -> None:
 
 def test_item_may_come_to_use_a_younger_one(tmp_path: Path) -> None:
     catalog = _stored(tmp_path / "catalog.db")
-    catalog.update(_changed(catalog.plans, "CREATE VIEW plain AS SELECT orders.id FROM twice AS orders;"))
+    _redefine(catalog, _changed(catalog.plans, "CREATE VIEW plain AS SELECT orders.id FROM twice AS orders;"))
     again = Catalog(tmp_path / "catalog.db", discover())
     assert again.broken == {}
     assert _full("plain") in again.dependents(_full("twice"))
@@ -169,7 +176,7 @@ def test_change_that_breaks_a_dependent_changes_nothing_and_lists_it(tmp_path: P
     before = _items(catalog.plans)
     new = "CREATE SOURCE orders (id bigint NOT NULL) FROM FILES (PATH = 'orders') FORMAT JSON;"
     with pytest.raises(SinkqlError) as refused:
-        catalog.update(_changed(catalog.plans, new))
+        _redefine(catalog, _changed(catalog.plans, new))
     assert refused.value.code == "SQ2016"
     assert refused.value.detail is not None
     assert 'materialized view "paid": column "price" does not exist' in refused.value.detail.splitlines()
@@ -181,7 +188,7 @@ def test_mistake_in_the_new_statement_is_told_as_such() -> None:
     catalog = _memory()
     before = _items(catalog)
     with pytest.raises(SinkqlError) as refused:
-        catalog.update(_changed(catalog, "CREATE VIEW plain AS SELECT no FROM orders;"))
+        redefine(catalog, _changed(catalog, "CREATE VIEW plain AS SELECT no FROM orders;"))
     assert refused.value.code == "SQ2204"
     assert before == _items(catalog)
 
@@ -189,14 +196,14 @@ def test_mistake_in_the_new_statement_is_told_as_such() -> None:
 def test_item_that_would_read_itself_is_refused() -> None:
     catalog = _memory()
     with pytest.raises(SinkqlError) as refused:
-        catalog.update(_changed(catalog, "CREATE MATERIALIZED VIEW paid AS SELECT id FROM twice;"))
-    assert (refused.value.code, refused.value.message) == ("SQ2017", '"paid" would read itself')
+        redefine(catalog, _changed(catalog, "CREATE MATERIALIZED VIEW paid AS SELECT id FROM twice;"))
+    assert (refused.value.code, refused.value.message) == ("SQ2017", '"paid" would read from itself')
 
 
 def test_name_that_is_taken_is_refused() -> None:
     catalog = _memory()
     with pytest.raises(SinkqlError) as refused:
-        catalog.update(_named(catalog, _full("plain"), "star"))
+        redefine(catalog, _named(catalog, _full("plain"), "star"))
     assert refused.value.code == "SQ2002"
 
 
@@ -210,10 +217,10 @@ def test_item_that_plans_no_more_is_rewritten_and_tried_again(tmp_path: Path) ->
         connection.execute(schema.identity.update().values(generation=99))
     catalog.refresh()
     assert set(catalog.broken) >= {_full("plain")}
-    catalog.update(_named(catalog.plans, _full("orders"), "purchases"))
+    _redefine(catalog, _named(catalog.plans, _full("orders"), "purchases"))
     assert "materialize.public.purchases" in to_sql(catalog.broken[_full("plain")].entry.statement)
     right = "CREATE SOURCE purchases (id bigint NOT NULL, price numeric(10, 2)) FROM FILES (PATH = 'o') FORMAT JSON;"
-    catalog.update(_changed(catalog.plans, right))
+    _redefine(catalog, _changed(catalog.plans, right))
     assert catalog.broken == {}
     assert Catalog(path, discover()).broken == {}
     with catalog.database.read() as connection:

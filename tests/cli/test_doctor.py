@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from sinkql.session import doctor
+from support.patience import PATIENCE_S
 
 
 def _doctor(folder: Path, *, before: str = "", **environment: str) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -25,7 +27,7 @@ def _doctor(folder: Path, *, before: str = "", **environment: str) -> tuple[int,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.stderr == ""
@@ -68,7 +70,7 @@ def test_a_java_that_spark_does_not_run_on_is_wrong(tmp_path: Path, version: str
 def test_no_java_is_wrong(tmp_path: Path) -> None:
     code, checks = _doctor(tmp_path, before="unset JAVA_HOME; PATH=/nowhere;")
     assert (code, checks["Java"]["state"]) == (4, "wrong")
-    assert checks["Java"]["found"] == "Spark needs Java, and there is none"
+    assert checks["Java"]["found"] == "Spark needs Java, and none was found"
 
 
 def test_another_spark_is_a_warning(tmp_path: Path) -> None:
@@ -93,8 +95,8 @@ def test_a_file_that_is_no_catalog_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
-    check = doctor._folder("catalog folder", Path("/proc"), "Name another place with --catalog.")
-    assert (check.state, check.fix) == ("wrong", "Name another place with --catalog.")
+    check = doctor._folder("catalog folder", Path("/proc"), "Choose another folder with --catalog.")
+    assert (check.state, check.fix) == ("wrong", "Choose another folder with --catalog.")
 
 
 def test_a_package_that_is_missing_or_old_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +109,10 @@ def test_a_package_that_is_missing_or_old_is_wrong(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(metadata, "version", version)
     checks = {check.name: check for check in doctor._packages()}
-    assert checks["msgspec"] == doctor.Check("msgspec", "wrong", "not installed", "Run pip install 'msgspec>=0.19'.")
-    assert (checks["pyspark"].state, checks["pyspark"].found) == ("wrong", "3.5.1, needs <4.1,>=4.0")
+    wanted = {each.name: each.specifier for each in map(Requirement, metadata.requires("sinkql") or ())}
+    fix = f"Run pip install 'msgspec{wanted['msgspec']}'."
+    assert checks["msgspec"] == doctor.Check("msgspec", "wrong", "not installed", fix)
+    assert (checks["pyspark"].state, checks["pyspark"].found) == ("wrong", f"3.5.1, needs {wanted['pyspark']}")
 
 
 def test_a_firewall_on_loopback_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.cli.command import run
-from sinkql.lint import lint
+from sinkql.cli.group import run_command as run
+from sinkql.errors import SinkqlError
+from sinkql.program.lint import lint
+from sinkql.session import Session
 
 _PIPELINE = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -35,7 +37,74 @@ def test_all_mistakes_are_told_and_not_what_follows_from_them() -> None:
     CREATE VIEW y AS SELECT countr FROM v;
     DROP SINK nothing;
     """
-    assert _codes(text) == [("error", "SQ1001"), ("error", "SQ2202"), ("error", "SQ1003"), ("error", "SQ2001")]
+    assert _codes(text) == [("error", "SQ2450"), ("error", "SQ2202"), ("error", "SQ1003"), ("error", "SQ2001")]
+
+
+_SHOWN = (
+    "SELECT countr FROM n;",
+    "SELECT counter FROM nowhere;",
+    "SELECT counter + 'a' FROM n;",
+    "SELECT counter, name FROM n, mz_sinks;",
+    "EXPLAIN SINK nothing;",
+    "EXPLAIN SELECT countr FROM n;",
+    "EXPLAIN TIMESTAMP FOR SELECT counter FROM n;",
+    "SHOW CREATE VIEW n;",
+    "SHOW CREATE SOURCE nowhere;",
+    "VALIDATE CONNECTION nowhere;",
+    "INSERT INTO t VALUES ('one');",
+    "INSERT INTO t SELECT nothing FROM n;",
+    "UPDATE t SET b = 1;",
+    "BEGIN; INSERT INTO t VALUES (1); COMMIT;",
+    "BEGIN; DROP TABLE t;",
+    "COMMENT ON TABLE nowhere IS 'a';",
+)
+
+
+def _execute(text: str, folder: Path) -> None:
+    with Session(folder / "catalog.db") as session:
+        session.execute(text)
+        session.end_script()
+
+
+@pytest.mark.parametrize("statement", _SHOWN)
+def test_an_error_is_the_one_of_running_the_script(statement: str, tmp_path: Path) -> None:
+    text = f"CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE TABLE t (a bigint); {statement}"
+    with pytest.raises(SinkqlError) as ran:
+        _execute(text, tmp_path)
+    (found,) = [each.error for each in lint(text) if each.level == "error"]
+    assert (found.code, found.message, found.hint) == (ran.value.code, ran.value.message, ran.value.hint)
+    assert ran.value.span in (found.span, None)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT counter FROM n ORDER BY 1 LIMIT 2;",
+        "SELECT name FROM mz_sinks;",
+        "SELECT * FROM 'not there yet.json';",
+        "EXPLAIN SELECT counter FROM n;",
+        "SHOW CREATE SOURCE n; SHOW SOURCES;",
+        "VALIDATE CONNECTION c;",
+        "INSERT INTO t VALUES (1); DELETE FROM t;",
+        "BEGIN; DROP TABLE t; COMMIT;",
+    ],
+)
+def test_what_runs_has_no_findings(statement: str) -> None:
+    connection = "CREATE CONNECTION c TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');"
+    assert (
+        _codes(f"CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE TABLE t (a int); {connection} {statement}") == []
+    )
+
+
+def test_a_query_that_nests_too_deep_is_told() -> None:
+    text = f"SELECT {'(' * 4000}1{')' * 4000}; SELECT {' + '.join(['1'] * 30000)} AS a;"
+    assert {level for level, _ in _codes(text)} == {"error"}
+
+
+@pytest.mark.parametrize("name", ["n", 'IF NOT EXISTS "n"', "public.n"])
+def test_what_needs_an_item_that_does_not_parse_is_left_out(name: str) -> None:
+    text = f"SHOW SINKS; CREATE SOURCE {name} FORM LOAD GENERATOR COUNTER; CREATE VIEW v AS SELECT counter FROM n;"
+    assert _codes(text) == [("error", "SQ1001")]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +112,12 @@ def test_all_mistakes_are_told_and_not_what_follows_from_them() -> None:
     [
         ("CREATE SECRET s AS 'hunter22';", "SQ2701", "'hunter22'"),
         ("CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE MATERIALIZED VIEW v AS SELECT * FROM n;", "SQ2702", "*"),
+        (
+            "CREATE SOURCE n FROM LOAD GENERATOR COUNTER;\n"
+            "CREATE MATERIALIZED VIEW v AS SELECT counter * 2 AS d, /* , * */ n.* FROM n;",
+            "SQ2702",
+            "*",
+        ),
         (_PIPELINE.replace("'10s'", "'1s'"), "SQ2703", "COMMIT INTERVAL = '1s'"),
         (_PIPELINE + "CREATE VIEW v AS SELECT counter FROM n;", "SQ2704", "v"),
     ],
@@ -108,9 +183,3 @@ def test_a_folder_stands_for_its_scripts(tmp_path: Path, capsys: pytest.CaptureF
     assert "errors: 1" in capsys.readouterr().out
     assert run(["fmt", "--check", str(tmp_path / "below")]) == 1
     assert capsys.readouterr().out == f"{tmp_path / 'below' / 'b.sql'}\n"
-
-
-@pytest.mark.parametrize("option", ["--json", "--output"])
-def test_an_option_of_sinkql_itself_is_told_its_place(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["status", option]) == 64
-    assert "before the command: sinkql --output json status" in capsys.readouterr().err

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from datetime import timedelta
 from io import StringIO
 
@@ -9,10 +12,19 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from sinkql.cli.live import Face
 from sinkql.cli.output import Output
+from sinkql.cli.progress import LiveProgress
 from sinkql.errors import SinkqlError
-from sinkql.runtime.progress import SinkCommitted, SinkStalled, SinkStarted
+from sinkql.runtime.batch.progress import (
+    SinkCommitted,
+    SinkStage,
+    SinkStalled,
+    SinkStarted,
+    SinkStarting,
+    SparkStarted,
+    SparkStarting,
+)
+from support.patience import PATIENCE_S
 
 _SINK = "materialize.public.s"
 _LINE = "PyIceberg: " + "x" * 200
@@ -28,14 +40,14 @@ def _stalled(seconds: int) -> SinkStalled:
     return SinkStalled(_SINK, error, timedelta(seconds=seconds))
 
 
-def _shown(face: Face, width: int = 80) -> str:
+def _shown(face: LiveProgress, width: int = 80) -> str:
     console = Console(file=StringIO(), width=width)
     console.print(face._render())
     return str(console.file.getvalue())  # type: ignore[attr-defined]  # it is a StringIO
 
 
 def test_an_error_is_told_whole_once_until_a_commit(capsys: pytest.CaptureFixture[str]) -> None:
-    face = Face(Output("text"), lambda sink: [])
+    face = LiveProgress(Output("text"), lambda sink: [])
     for event in (_stalled(1), _stalled(2), _committed(1), _stalled(1)):
         face(event)
     lines = capsys.readouterr().out.splitlines()
@@ -51,14 +63,14 @@ def test_an_error_is_told_whole_once_until_a_commit(capsys: pytest.CaptureFixtur
 
 def test_a_line_to_copy_stays_one_line_on_a_narrow_terminal() -> None:
     screen = StringIO()
-    face = Face(Output("text"), lambda sink: [_LINE])
+    face = LiveProgress(Output("text"), lambda sink: [_LINE])
     face._live = Live(console=Console(file=screen, width=80), auto_refresh=False)
     face(_committed(5))
     assert _LINE in screen.getvalue().splitlines()
 
 
 def test_skipped_rows_have_a_column_once_there_are_any() -> None:
-    face = Face(Output("text"), lambda sink: [])
+    face = LiveProgress(Output("text"), lambda sink: [])
     face(SinkStarted(_SINK, 1, {}))
     assert "skipped" not in _shown(face)
     face(_committed(5, failed=7))
@@ -68,8 +80,60 @@ def test_skipped_rows_have_a_column_once_there_are_any() -> None:
 
 
 def test_a_sink_that_is_overdue_waits_for_input() -> None:
-    face = Face(Output("text"), lambda sink: [])
+    face = LiveProgress(Output("text"), lambda sink: [])
     face(_committed(5))
     assert "in 3 s" in _shown(face)
     face.sinks[_SINK].next_at = 0.0
     assert "on input" in _shown(face)
+
+
+def test_what_a_start_does_is_shown_with_its_seconds_and_running_once_it_runs() -> None:
+    face, shown = LiveProgress(Output("text"), lambda sink: []), []
+    for event in (
+        SparkStarting("quickstart"),
+        SinkStarting(_SINK, "quickstart"),
+        SinkStage(_SINK, "opening the table"),
+        SinkStage(_SINK, "waiting for Spark"),
+        SparkStarted("quickstart", 5.0),
+        SinkStage(_SINK, "starting the query"),
+        SinkStarted(_SINK, 1, {}),
+        SinkStage(_SINK, "first batch"),
+        _committed(5),
+    ):
+        face(event)
+        shown.append(re.sub(r"\d+ s\b", "N s", " ".join(_shown(face, 200).split("next commit")[-1].split())))
+    assert [line.partition(" 0 0")[0] for line in shown] == [
+        "starting Spark for cluster quickstart: N s",
+        "s starting",
+        "s opening the table: N s",
+        "s waiting for Spark: N s",
+        "s waiting for Spark: N s",
+        "s starting the query: N s",
+        "s running",
+        "s first batch: N s",
+        "s running 5 5 N s N s ago in N s",
+    ]
+
+
+_UNREAD = """
+import signal, sys
+from sinkql.cli.output import Output
+from sinkql.cli.progress import LiveProgress
+from sinkql.runtime.batch.progress import SparkStarting
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+with LiveProgress(Output("json"), lambda sink: []) as face:
+    face(SparkStarting("c"))
+    sys.stdout.flush()
+    signal.sigwait({signal.SIGHUP})
+    face(SparkStarting("c"))
+    sys.stdout = None
+    sys.exit(7)
+"""
+
+
+def test_a_run_whose_output_nobody_reads_any_more_is_told_to_stop() -> None:
+    process = subprocess.Popen([sys.executable, "-c", _UNREAD], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b'{"event": "spark starting", "cluster": "c"}\n'
+    process.stdout.close()
+    assert process.wait(PATIENCE_S) == 7

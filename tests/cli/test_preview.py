@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.cli.command import run
+from sinkql.cli.group import run_command as run
 from sinkql.session import Session
 
 _SCRIPT = """
@@ -26,7 +26,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    return [line.split() for line in capsys.readouterr().out.splitlines() if line.strip() and "─" not in line]
+    """Return the words of each line, without the line that counts the rows."""
+    *lines, counted = [line for line in capsys.readouterr().out.splitlines() if line.strip() and "─" not in line]
+    count = len(lines) - 1
+    assert counted == f"({count} {'row' if count == 1 else 'rows'})"
+    return [line.split() for line in lines]
 
 
 def test_rows_are_printed_as_postgres_prints_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

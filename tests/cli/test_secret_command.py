@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.cli.command import run
+from sinkql.cli.group import run_command as run
 from sinkql.session import Session
 
 _CANARY = "canary-5e0b93aa"
@@ -29,7 +29,7 @@ def _pipe(monkeypatch: pytest.MonkeyPatch, value: bytes) -> None:
 
 def _value(name: str) -> str:
     with Session() as session:
-        return session.world.secret(f"materialize.public.{name}")
+        return session.access.secret(f"materialize.public.{name}")
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_list_tells_where_values_are(folder: Path, capsys: pytest.CaptureFixture
     assert run(["--output", "json", "secret", "list"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert rows == [
-        {"secret": "a", "value in": "catalog"},
-        {"secret": "b", "value in": "vault('kv/app', 'key')"},
-        {"secret": "c", "value in": "env_var('X')"},
+        {"secret": "a", "kept in": "catalog"},
+        {"secret": "b", "kept in": "vault('kv/app', 'key')"},
+        {"secret": "c", "kept in": "env_var('X')"},
     ]
 
 

@@ -13,18 +13,20 @@ import signal
 import sys
 import time
 import traceback
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from crash.pipeline import Pipeline
-from local_engine import LocalEngine, duck_sql
+from local_engine import LocalEngine
 from sinkql import faults
-from sinkql.connector.registry import discover
-from sinkql.connector.stream import Context, JobOffsets
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch import BatchLoop, DivergedError
-from sinkql.runtime.pacing import Orders, Pacer
+from sinkql.extension.registry import discover
+from sinkql.extension.stream import Context, JobOffsets
+from sinkql.runtime.batch.loop import BatchLoop, DivergedError
+from sinkql.runtime.batch.pacing import Orders, Pacer
+from support.fault import armed
 from support.running import MemoryControl
 
 _TRIES = 6
@@ -35,7 +37,7 @@ _SLOW_IMPORTS = (
     "pyarrow.json",
     "pyiceberg.catalog.sql",
     "pyiceberg.io.pyarrow",
-    "sinkql.connectors.iceberg.writer",
+    "sinkql.connectors.iceberg.write.writer",
     "sqlalchemy.dialects.sqlite",
 )
 
@@ -45,7 +47,7 @@ def open_loop(pipeline: Pipeline, buckets: int = 2) -> BatchLoop:
     job, registry = pipeline.job(), discover()
     pipeline.state.mkdir(parents=True, exist_ok=True)
     context = Context(job.sink, job.sink_id, pipeline.state, lambda _: "")
-    readers = {read.source: registry.sources[read.connector].reader(read, context) for read in job.reads()}
+    readers = {read.source: registry.reader(read, context) for read in job.reads()}
     writer = registry.sinks[job.write.connector].writer(job.write, context)
     return BatchLoop(job, readers, writer, LocalEngine(buckets), context.folder, MemoryControl())
 
@@ -70,7 +72,7 @@ def run(pipeline: Pipeline, *, again: str = "never") -> int:
 
 def _drain(loop: BatchLoop, tries: int) -> int:
     pacer = Pacer(loop.readers)
-    orders = Orders(loop.marker.end, 0, loop.job.max_rows, loop.targets)
+    orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     failures = 0
     while not loop.caught_up():
         start = loop.marker.end
@@ -91,7 +93,7 @@ def _process(loop: BatchLoop, start: JobOffsets, end: JobOffsets, tries: int) ->
 
 def _child(order: dict[str, Any], log: Path) -> int:
     """Run one order; leave word of how it ended, for a process that lived to tell."""
-    os.environ[faults.VARIABLE] = order["faults"] or "none=fail"
+    os.environ.update(armed(order["faults"] or "none=fail"))
     told: dict[str, Any] = {"code": None, "failures": 0}
     try:
         told["failures"] = run(Pipeline(Path(order["folder"]), **order["pipeline"]), again=order["again"])
@@ -111,7 +113,6 @@ def _child(order: dict[str, Any], log: Path) -> int:
 def serve() -> None:
     """Fork for each order; answer when the process ends, and when it stops, and after `resume` once more."""
     Pipeline(Path("warm"), "chain").job()
-    duck_sql("1")
     for module in _SLOW_IMPORTS:
         import_module(module)
     gc.freeze()

@@ -14,6 +14,7 @@ from pyiceberg.catalog import load_catalog
 
 from crash.pipeline import write_input
 from support.command import Running, run, start
+from support.fault import armed
 from support.readers import Rows, duckdb_folder, pyiceberg_rows
 
 pytestmark = pytest.mark.slow
@@ -50,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def started(folder: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    running = start("exec", "pipeline.sql", folder=folder, environment={"SINKQL_FAULTS": request.param})
+    running = start("exec", "pipeline.sql", folder=folder, environment=armed(request.param))
     yield running
     running.kill()
 
@@ -99,13 +100,13 @@ def test_a_killed_process_is_gone_on_with(started: Running, folder: Path) -> Non
 def test_a_process_group_killed_anywhere_is_gone_on_with(started: Running, folder: Path) -> None:
     started.wait_for_commit("materialize.public.keys", 2)
     started.kill()
-    for runs in (folder / ".sinkql").rglob("runs"):
-        shutil.rmtree(runs)  # with the checkpoint: it is only a hint
+    for queries in (folder / ".sinkql").rglob("queries"):
+        shutil.rmtree(queries)  # with the checkpoint: it is only a hint
     check(folder)
 
 
 def test_a_killed_task_is_run_again_by_the_same_process(folder: Path) -> None:
-    faults = {"SINKQL_FAULTS": "data-file#3=kill"}  # the third of each Python worker
+    faults = armed("data-file#3=kill")  # the third of each Python worker
     ended = run("--output", "json", "exec", "--once", "pipeline.sql", folder=folder, environment=faults)
     assert ended.returncode == 0, ended.stderr
     events = [json.loads(line) for line in ended.stdout.splitlines()]

@@ -11,6 +11,8 @@ from crash import verify
 from crash.conftest import KILLED, Again, Children
 from crash.pipeline import KINDS, Pipeline, write_input
 
+pytestmark = pytest.mark.long
+
 _EVERY_KIND = (
     "claim", "restored", "read-marker", "data-file", "data-files", "attached", "commit-request", "commit-reply",
     "version-hint", "committed", "released", "status", "maintained",

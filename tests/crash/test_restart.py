@@ -16,11 +16,13 @@ from crash import verify
 from crash.child import open_loop
 from crash.conftest import KILLED, Children
 from crash.pipeline import KINDS, Pipeline, expected, write_input
-from sinkql.connector.stream import Committed, Writer
-from sinkql.connectors.iceberg.marker import ancestry
-from sinkql.runtime.batch import drain
+from sinkql.connectors.iceberg.commit.marker import ancestry
+from sinkql.extension.stream import Committed, Writer
 from support import strangers
 from support.readers import duckdb_folder
+from support.running import drain
+
+pytestmark = pytest.mark.long
 
 STATEFUL = ("changelog", "view", "chain", "pick")
 every_kind = pytest.mark.parametrize("kind", [kind for kind in KINDS if not KINDS[kind].picked])

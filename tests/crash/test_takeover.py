@@ -10,6 +10,8 @@ from crash import verify
 from crash.conftest import Children
 from crash.pipeline import Pipeline, write_input
 
+pytestmark = pytest.mark.long
+
 _BEFORE = ("read-marker#4", "data-file#2", "data-files#2", "attached#2", "commit-request#3")
 """Points of the second batch before its commit."""
 _AFTER = ("commit-reply#3", "version-hint#3", "committed#2", "status#2", "maintained#2")

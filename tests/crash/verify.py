@@ -13,14 +13,15 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from crash.pipeline import KINDS, Pipeline, expected
-from sinkql.connector.stream import Marker
-from sinkql.connectors.iceberg.index import Index
-from sinkql.connectors.iceberg.marker import ancestry, find, own
-from sinkql.connectors.iceberg.rebuild import rebuild
-from sinkql.connectors.iceberg.upsert import key_columns
-from sinkql.runtime import state
-from sinkql.runtime.arrangement import bucket_folder
-from sinkql.runtime.run import open_run
+from sinkql.connectors.iceberg.commit.marker import ancestry, find, own
+from sinkql.connectors.iceberg.keyindex.index import Index
+from sinkql.connectors.iceberg.keyindex.key import key_columns
+from sinkql.connectors.iceberg.keyindex.rebuild import rebuild
+from sinkql.extension.stream import Marker
+from sinkql.runtime.state import manifest as state
+from sinkql.runtime.state.arrangement import bucket_folder
+from sinkql.runtime.state.run import open_run
+from support.index import live_entries
 from support.readers import duckdb_folder, pyiceberg_rows
 
 
@@ -112,7 +113,7 @@ def check_index(pipeline: Pipeline) -> None:
 
 
 def _places(index: Index, folder: Path) -> list[tuple[int, int, str, int]]:
-    entries = index.entries(folder)
+    entries = live_entries(index, folder)
     paths = [index.files[int(file)].path for file in entries.file]
     return list(zip(entries.h1.tolist(), entries.h2.tolist(), paths, entries.pos.tolist(), strict=True))
 

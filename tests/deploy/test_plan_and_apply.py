@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from sinkql import ast
-from sinkql.connectors.iceberg.catalog import open_catalog
+from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import Deployment, plan_deployment
 from sinkql.session.deploy.saved import decode, encode
-from sinkql.session.deploy.wanted import Script
+from sinkql.session.deploy.script_catalog import Script
+from support.words import WORDS
+
+pytestmark = pytest.mark.long
 
 _BASE = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -87,7 +94,7 @@ def test_a_sink_whose_rows_come_about_in_another_way_is_made_anew(session: Sessi
     deployment = _plan(session, text)
     assert _steps(deployment) == [("alter", "MATERIALIZED VIEW", "v"), ("replace", "SINK", "k")]
     sink = deployment.steps[-1]
-    assert sink.reason == 'its rows come about in another way: materialized view "v" changes'
+    assert sink.reason == 'its rows are computed differently: materialized view "v" changes'
     assert sink.effect == 're-reads source "n" from the start; the table keeps its rows'
     old = session.catalog.stored("materialize.public.k")
     apply(deployment, session)
@@ -95,6 +102,20 @@ def test_a_sink_whose_rows_come_about_in_another_way_is_made_anew(session: Sessi
     assert old is not None
     assert new is not None
     assert old.facts["sink_id"] != new.facts["sink_id"]
+
+
+def test_effects_on_a_sink_name_a_destination_only_where_its_connector_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    registry = discover()
+    registry.sinks["ICEBERG CATALOG"] = replace(registry.sinks["ICEBERG CATALOG"], destination=None)
+    with Session(registry=registry) as session:
+        assert _plan(session, _BASE).steps[-1].effect == 're-reads source "n" from the start'
+        session.execute(_BASE)
+        text = _BASE.replace("counter > 3", "counter > 4")
+        effect = 're-reads source "n" from the start; what it wrote stays'
+        assert _plan(session, text).steps[-1].effect == effect
 
 
 def test_what_uses_a_source_that_is_made_anew_is_made_anew(session: Session) -> None:
@@ -171,7 +192,7 @@ def test_a_statement_that_describes_nothing_is_refused(session: Session, text: s
 
 def test_a_saved_plan_is_run_as_it_was_made(session: Session) -> None:
     deployment = _plan(session, _BASE)
-    loaded = decode(encode(deployment), session)
+    loaded = decode(encode(deployment, WORDS), session)
     assert loaded.steps == deployment.steps
     apply(loaded, session)
     assert _plan(session, _BASE).steps == ()
@@ -179,7 +200,7 @@ def test_a_saved_plan_is_run_as_it_was_made(session: Session) -> None:
 
 def test_a_saved_plan_is_refused_once_the_catalog_has_moved(session: Session) -> None:
     deployment = _plan(session, _BASE)
-    saved = encode(deployment)
+    saved = encode(deployment, WORDS)
     session.execute("CREATE SOURCE other FROM LOAD GENERATOR COUNTER;")
     for use in (lambda: decode(saved, session), lambda: apply(deployment, session)):
         with pytest.raises(SinkqlError) as raised:
@@ -190,7 +211,7 @@ def test_a_saved_plan_is_refused_once_the_catalog_has_moved(session: Session) ->
 
 def test_a_plan_with_a_secret_in_it_is_not_saved(session: Session) -> None:
     with pytest.raises(SinkqlError) as raised:
-        encode(_plan(session, "CREATE SECRET s AS 'hunter22';"))
+        encode(_plan(session, "CREATE SECRET s AS 'hunter22';"), WORDS)
     assert raised.value.code == "SQ4018"
     assert "hunter22" not in str(raised.value.__dict__)
 
@@ -206,7 +227,7 @@ def test_the_effect_on_a_table_names_its_rows(session: Session) -> None:
     """What plan says of rows that are there is what apply runs into."""
     session.execute(_BASE)
     (job,) = session.jobs()
-    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.world.secret, None)
+    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access.secret, None)
     catalog.create_namespace("a")
     table = catalog.create_table("a.t", pa.schema([pa.field("counter", pa.int64(), nullable=False)]))
     table.append(pa.table({"counter": pa.array([1, 2, 3], pa.int64())}, table.schema().as_arrow()))
@@ -215,14 +236,14 @@ def test_the_effect_on_a_table_names_its_rows(session: Session) -> None:
     assert [step.effect for step in deployment.steps] == [
         "",
         're-reads source "n" from the start; the table keeps its 3 rows, and the new sink is refused while it has them:'
-        " name a new TABLE, or say EXISTING ROWS = KEEP",
+        " name a new TABLE, or write EXISTING ROWS = KEEP",
     ]
     with pytest.raises(SinkqlError) as raised:
         apply(deployment, session)
     assert raised.value.code == "SQ3507"
     assert _steps(_plan(session, text)) == _steps(deployment)
     kept = text.replace("INTERVAL = '2s'", "INTERVAL = '2s', EXISTING ROWS = KEEP")
-    assert _plan(session, kept).steps[-1].effect.endswith("the table keeps its 3 rows, and the new ones come on top")
+    assert _plan(session, kept).steps[-1].effect.endswith("the table keeps its 3 rows, and new rows are added to them")
     apply(_plan(session, kept), session)
     assert _plan(session, kept).steps == ()
 
@@ -351,9 +372,15 @@ def test_names_are_resolved_under_the_settings_of_the_catalog_and_the_script(ses
 def test_a_sink_that_goes_to_another_warehouse_finds_a_table_of_its_own(session: Session) -> None:
     session.execute(_BASE)
     (job,) = session.jobs()
-    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.world.secret, None)
+    catalog = open_catalog(job.write.connection.name, job.write.connection.options, session.access.secret, None)
     catalog.create_namespace("a")
     table = catalog.create_table("a.t", pa.schema([pa.field("counter", pa.int64(), nullable=False)]))
     table.append(pa.table({"counter": pa.array([1], pa.int64())}, table.schema().as_arrow()))
     deployment = _plan(session, _BASE.replace("WAREHOUSE = 'lake'", "WAREHOUSE = 'pond'"))
     assert deployment.steps[-1].effect == 're-reads source "n" from the start; the table keeps its 1 row'
+
+
+def test_an_unknown_setting_is_a_notice_of_the_plan(session: Session) -> None:
+    deployment = _plan(session, "SET zzz = 1; CREATE TABLE t (a int); ALTER SYSTEM SET yyy = on;")
+    assert [notice.code for notice in deployment.notices] == ["SQ2637", "SQ2637"]
+    assert len(_steps(deployment)) == 1

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import pytest
 
 import sinkql
-from sinkql.mask import without_literal
 from sinkql.printer import to_sql
+from sinkql.script.mask import without_literal
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
+from sinkql.session.deploy.script_catalog import Script
 from sinkql.session.deploy.step import Step
-from sinkql.session.deploy.wanted import Script
+
+pytestmark = pytest.mark.long
 
 _PAIRS = 300
 _GROUPS = 12

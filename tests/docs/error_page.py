@@ -1,4 +1,4 @@
-"""The source of the package → the page of error codes: each code with its messages."""
+"""The declared error codes and the source that raises them → their page: messages, cause and cure."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+from sinkql.errors import Family
+from sinkql.errors import codes as declared
+from sinkql.parser.mistake.habit import habits
+
 _PACKAGE = Path(__file__).parents[2] / "sinkql"
 _CODE = re.compile(r"SQ\d{4}")
 _HEAD = """# Error codes
 
-An error is `path:line:col: error[SQ2204]: message`, the line with a caret, and a hint; with `--output json` the same as
-data. The first digit tells the family, and with it the exit code.
+An error is `path:line:col: error[SQ2204]: message`, the line with a caret, sometimes a detail, and a hint; with
+`--output json` the same as data. The first digit is the family of the code, and decides the exit code.
 
 | codes | what is wrong | exit code |
 |---|---|---|
-| SQ1… | the syntax of the SQL | 1 |
-| SQ2… | what the SQL means | 1 |
-| SQ3… | a job failed while running | 3 |
-| SQ4… | the environment or a remote service | 4 |
-| SQ5… | a conflict with another process | 5 |
+"""
+_TAIL = """
+Other exit codes: 0 success, 64 wrong command line, 130 and 143 stopped at once by a signal.
 
-Other exit codes: 0 ok, 64 a wrong command line, 130 and 143 stopped at once by a signal.
-
-| code | message |
-|---|---|
+A running sink tries again by itself after an error that is marked *retryable*; any other error stops it. In messages, …
+stands for what changes.
 """
 
 
@@ -38,13 +38,44 @@ def codes() -> dict[str, list[str]]:
             messages = found.setdefault(code, [])
             if message and message not in messages:
                 messages.append(message)
+    for form in (*habits().statement, *habits().query):
+        message = _line(form.message.replace("{0}", "…"))
+        if message not in found.setdefault(form.code, []):
+            found[form.code].append(message)
     return found
 
 
 def page() -> str:
-    """Return the whole page."""
-    found = codes()
-    return _HEAD + "".join(f"| {code} | {'<br>'.join(sorted(found[code])) or '…'} |\n" for code in sorted(found))
+    """Return the whole page: by family, each code with its messages, its cause and its cure."""
+    messages = codes()
+    parts = [
+        _HEAD,
+        *(f"| SQ{digit}… | {each.title} | {each.exit_code} |\n" for digit, each in enumerate(Family, 1)),
+        _TAIL,
+    ]
+    for family in Family:
+        parts.append(f"\n## {family.title[0].upper()}{family.title[1:]}\n")
+        parts += [_entry(code, messages[code]) for code in sorted(declared) if declared[code].family is family]
+    return "".join(parts)
+
+
+def _entry(code: str, messages: list[str]) -> str:
+    about = declared[code]
+    shown = "".join(f"    {each}\n" for each in sorted({_whole(code, each) for each in messages})) or "    …\n"
+    retryable = " *Retryable.*" if about.retryable else ""
+    return f"\n### {code}\n\n{shown}\n{_escaped(about.cause)}{retryable}\n\n**What to do:** {_escaped(about.cure)}\n"
+
+
+def _whole(code: str, message: str) -> str:
+    """Return a message as it is shown; the source may name alone what a helper says is not supported."""
+    if not code.startswith("SQ29") or "support" in message or message.endswith(" yet") or message == "…":
+        return message
+    return f"{message} not supported yet" if message.endswith(" are") else f"{message} is not supported yet"
+
+
+def _escaped(text: str) -> str:
+    """Return a sentence as Markdown that shows it as it is."""
+    return re.sub(r"([\\*<])", r"\\\1", text)
 
 
 def _messages(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -55,11 +86,11 @@ def _messages(tree: ast.Module) -> Iterator[tuple[str, str]]:
             case ast.Constant(value=str() as value) if _CODE.fullmatch(value):
                 yield value, ""
             case ast.Call(func=ast.Name(id=name), args=[message, *_]) if name in helpers:
-                yield from ((helpers[name], _cell(text)) for text in _texts(message, known))
+                yield from ((helpers[name], _line(text)) for text in _texts(message, known))
             case ast.Call(args=parts) | ast.Tuple(elts=parts):
                 for first, second in pairwise(parts):
                     codes = [text for text in _texts(first, known) if _CODE.fullmatch(text)]
-                    yield from ((code, _cell(text)) for code in codes for text in _texts(second, known) if text != code)
+                    yield from ((code, _line(text)) for code in codes for text in _texts(second, known) if text != code)
 
 
 def _helpers(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -100,8 +131,8 @@ def _texts(node: ast.expr, known: Mapping[str, ast.expr]) -> list[str]:
             return [] if text is None else [text]
 
 
-def _cell(text: str) -> str:
-    return re.sub(r"\{\d\}", "…", text).replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+def _line(text: str) -> str:
+    return re.sub(r"\{\d\}", "…", text).replace("\n", " ")
 
 
 def _text(node: ast.expr) -> str | None:

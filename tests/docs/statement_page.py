@@ -26,9 +26,10 @@ CREATE SINK k FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'x', TABL
 """
 _HEAD = """# Statements
 
-What SinkQL does with each statement of the dialect. The examples run, in the order of this page and each by itself, in
-a catalog with a secret `s`, the connections `aws` and `lake`, a cluster `c`, a schema `sc`, a source `n (counter)`, a
-table `t (id, name)`, a view `v`, a materialized view `m` and a sink `k`. A test writes this page.
+What SinkQL does with each statement of the dialect: it runs, or fails with the error that is shown. A test runs every
+statement of this page on its own, in a catalog with a secret `s`, the connections `aws` and `lake`, a cluster `c`, a
+schema `sc`, a source `n (counter)`, a table `t (id, name)`, a view `v`, a materialized view `m` and a sink `k`.
+[errors.md](errors.md) explains the error codes.
 """
 
 
@@ -40,7 +41,7 @@ def page(folder: Path) -> str:
         session.execute(_BASE)
     lines = [_HEAD.strip()]
     for number, (section, statements) in enumerate(_sections()):
-        lines += ["", f"## {section}", "", "| statement | what happens |", "|---|---|"]
+        lines += ["", f"## {section}", "", "| statement | result |", "|---|---|"]
         for place, statement in enumerate(statements):
             copy = folder / f"{number}-{place}"
             shutil.copytree(base, copy)
@@ -61,8 +62,8 @@ def _outcome(text: str, catalog: Path) -> str:
             session.execute(text)
         except SinkqlError as error:
             hint = f" {error.hint}" if error.hint else ""
-            return f"{error.code}: {_escaped(error.message)}.{_escaped(hint)}"
-    return "done"
+            return f"[{error.code}](errors.md#{error.code.lower()}): {_escaped(error.message)}.{_escaped(hint)}"
+    return "runs"
 
 
 def _code(text: str) -> str:

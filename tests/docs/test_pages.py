@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from docs import statement_page
+from docs import option_page, statement_page
 from docs.error_page import page
-from sinkql.cli.command import cli
-from sinkql.connector.options import labels
-from sinkql.connectors.aws.plan import AwsOptions
-from sinkql.connectors.files.plan import FilesOptions, FilesSourceOptions
-from sinkql.connectors.generator.plan import CounterOptions
-from sinkql.connectors.iceberg.connection import CatalogOptions
-from sinkql.connectors.iceberg.plan import IcebergOptions, TableOptions
-from sinkql.planner.cluster import ClusterOptions
+from sinkql.cli.group import cli
+from sinkql.extension.option_help import option_help
+from sinkql.extension.registry import discover
+
+pytestmark = pytest.mark.long
 
 _ROOT = Path(__file__).parents[2]
 
@@ -38,22 +35,20 @@ def test_the_page_of_statements_is_what_they_do(
     assert written == path.read_text()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        AwsOptions,
-        ClusterOptions,
-        CounterOptions,
-        FilesOptions,
-        FilesSourceOptions,
-        CatalogOptions,
-        IcebergOptions,
-        TableOptions,
-    ],
-)
-def test_every_option_is_on_its_page(options: type) -> None:
-    text = (_ROOT / "docs" / "options.md").read_text()
-    assert [label for label in labels(options) if f"`{label}`" not in text] == []
+def test_the_page_of_options_is_that_of_the_connectors(pytestconfig: pytest.Config) -> None:
+    written, path = option_page.page(discover()), _ROOT / "docs" / "options.md"
+    if pytestconfig.getoption("--rewrite"):
+        path.write_text(written)
+    assert written == path.read_text()
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    registry = discover()
+    found = [kind.options for kind in registry.sources.values()]
+    found += [kind.with_options for kind in registry.sources.values()]
+    found += [each for kind in registry.sinks.values() for each in (kind.options, kind.with_options)]
+    options = [option for each in found if each is not None for option in option_help(each)]
+    assert [option.label for option in options if not option.help] == []
 
 
 def test_every_command_is_in_the_readme() -> None:

@@ -15,6 +15,8 @@ import pytest
 from support.command import run
 from support.readers import duckdb_folder
 
+pytestmark = pytest.mark.long
+
 _LAKE = "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');\n"
 _SOURCE = "CREATE SOURCE s (id bigint, name text) FROM FILES (PATH = 'in') FORMAT JSON;\n"
 _SINK = (
@@ -43,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
         (_LAKE + "CREATE SUORCE s FROM FILES (PATH = 'in') FORMAT JSON;", "2:8", "SQ1001", "SOURCE"),
         (_LAKE + _SOURCE.replace("PATH", "PAHT"), "2:52", "SQ2101", "PATH"),
         (_LAKE + _SOURCE + "CREATE VIEW v AS SELECT nmae FROM s;", "3:25", "SQ2204", "name"),
-        (_LAKE + _SOURCE + _SINK.replace("ENVELOPE NONE", "KEY (idd) MODE UPSERT"), "4:8", "SQ2322", "id"),
+        (_LAKE + _SOURCE + _SINK.replace("ENVELOPE NONE", "KEY (idd) MODE UPSERT"), "4:8", "SQ2204", "id"),
     ],
 )
 def test_a_mistake_in_the_text_is_shown_at_its_place(folder: Path, text: str, place: str, code: str, hint: str) -> None:

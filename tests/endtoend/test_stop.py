@@ -33,7 +33,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 def test_a_stuck_source_process_does_not_keep_a_run_from_stopping(running: Running, tmp_path: Path) -> None:
     running.wait_for_commit(_SINK, 1)
-    (ready,) = tmp_path.rglob("runs/*/ready")
+    (ready,) = tmp_path.rglob("queries/*/ready")
     os.kill(int(ready.read_text()), signal.SIGSTOP)
     assert running.interrupt(signal.SIGTERM) == 0
 

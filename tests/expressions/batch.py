@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sinkql import logical
-from sinkql.connector.types import parse_type, spark_type
+from sinkql.extension.types import parse_type
+from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.text import spark_type
 
 # how the wire text of a value becomes a value
 _DECODED = {"bytea": "unhex(substring({0}, 3))", "text": "{0}", "uuid": "{0}", "jsonb": "{0}"}
@@ -20,11 +22,11 @@ def sql(relation: logical.Relation, table: str) -> str:
             outputs = ", ".join(_named(output) for output in relation.outputs)
             return f"SELECT {outputs} FROM ({sql(relation.input, table)})"
         case logical.Filter():
-            return f"SELECT * FROM ({sql(relation.input, table)}) WHERE {relation.predicate.sql}"
+            return f"SELECT * FROM ({sql(relation.input, table)}) WHERE {spark_sql(relation.predicate)}"
         case logical.Aggregate():
             columns = [_named(output) for output in relation.group]
             columns += [f"{_call(call)} AS `{call.name}`" for call in relation.calls]
-            keys = ", ".join(output.expression.sql for output in relation.group)
+            keys = ", ".join(spark_sql(output.expression) for output in relation.group)
             grouping = f" GROUP BY {keys}" if keys else ""
             return f"SELECT {', '.join(columns)} FROM ({sql(relation.input, table)}){grouping}"
         case logical.Union():
@@ -32,12 +34,12 @@ def sql(relation: logical.Relation, table: str) -> str:
 
 
 def _named(output: logical.Output) -> str:
-    return f"{output.expression.sql} AS `{output.name}`"
+    return f"{spark_sql(output.expression)} AS `{output.name}`"
 
 
 def _call(call: logical.AggregateCall) -> str:
     """Compute an aggregate as the contract says: the sum of a numeric(p,s) is a numeric(38,s)."""
-    argument = "*" if call.argument is None else call.argument.sql
+    argument = "*" if call.argument is None else spark_sql(call.argument)
     found = f"{call.function}({'DISTINCT ' if call.distinct else ''}{argument})"
     return f"CAST({found} AS {spark_type(call.type)})" if call.function == "sum" else found
 

@@ -6,12 +6,13 @@ import pytest
 
 from expressions import vectors
 from sinkql import ast, logical
-from sinkql.connector.types import parse_type
 from sinkql.errors import SinkqlError, Span
+from sinkql.extension.types import parse_type
 from sinkql.logical import Change, Column, Shape, Type
-from sinkql.parser.lexical import MAX_DEPTH
-from sinkql.planner.query import plan_query
-from sinkql.planner.query_text import qualify_query
+from sinkql.lowering.spark.expression import spark_sql
+from sinkql.parser.read.lexical import MAX_DEPTH
+from sinkql.planner.query.plan import plan_query
+from sinkql.planner.query.text import qualify_query
 
 _COLUMNS = {
     "id": "integer", "amount": "numeric(12,2)", "price": "double precision", "note": "text", "at": "timestamp",
@@ -106,7 +107,7 @@ def test_filter_of_an_aggregate_is_a_case_in_its_argument() -> None:
     assert isinstance(relation, logical.Aggregate)
     argument = relation.calls[0].argument
     assert argument is not None
-    assert argument.sql == "CASE WHEN `paid` THEN true END"
+    assert spark_sql(argument) == "CASE WHEN `paid` THEN true END"
 
 
 def test_union_takes_the_first_names_and_common_types() -> None:
@@ -154,8 +155,8 @@ def test_columns_are_named_as_in_postgres(item: str, name: str) -> None:
         ("SELECT nope FROM orders", "SQ2204", "nope"),
         ("SELECT x.id FROM orders", "SQ2202", "x.id"),
         ("SELECT id FROM ordres", "SQ2202", "ordres"),
-        ("SELECT id, note AS id FROM orders", "SQ2207", "note AS id"),
-        ('SELECT id AS "$seq" FROM orders', "SQ2208", 'id AS "$seq"'),
+        ("SELECT id, note AS id FROM orders", "SQ2008", "note AS id"),
+        ('SELECT id AS "$seq" FROM orders', "SQ2009", 'id AS "$seq"'),
         ("SELECT note + 1 FROM orders", "SQ2211", "note + 1"),
         ("SELECT id FROM orders WHERE note", "SQ2219", "note"),
         ("SELECT id FROM orders WHERE count(*) > 1", "SQ2216", "count(*)"),
@@ -164,7 +165,7 @@ def test_columns_are_named_as_in_postgres(item: str, name: str) -> None:
         ("SELECT count(*), summ(id) FROM orders", "SQ2210", "summ(id)"),
         ("SELECT id, now() FROM orders", "SQ2217", "now()"),
         ("SELECT current_timestamp FROM orders", "SQ2217", "current_timestamp"),
-        ("SELECT note::integer[] FROM orders", "SQ2223", "integer[]"),
+        ("SELECT note::integer[] FROM orders", "SQ2935", "integer[]"),
         ("SELECT note::timestamp(3) FROM orders", "SQ2223", "timestamp(3)"),
         ("SELECT at - at AS d FROM orders", "SQ2214", "at - at"),
         ("SELECT id FROM orders GROUP BY 2", "SQ2222", "2"),
@@ -188,7 +189,7 @@ def test_columns_are_named_as_in_postgres(item: str, name: str) -> None:
         ("WITH RECURSIVE x AS (SELECT id FROM orders) SELECT id FROM x", "SQ2924", None),
         ("SELECT string_agg(note, ',') FROM orders", "SQ2932", "string_agg(note, ',')"),
         ("SELECT id FROM orders FOR UPDATE", "SQ2933", None),
-        ("SELECT $$x$$ FROM orders", "SQ2215", "$$x$$"),
+        ("SELECT U&'x' FROM orders", "SQ2215", "U&'x'"),
         ("SELECT id FROM", "SQ2201", ""),
         ("SELECT (id FROM orders", "SQ2201", "FROM"),
         ("SELECT id FROM orders WHERE", "SQ2201", ""),
@@ -238,15 +239,15 @@ def test_upsert_relation_needs_its_key_and_no_old_rows() -> None:
 def test_long_operands_of_a_repeating_form_are_written_once() -> None:
     relation = _plan(f"SELECT {' + '.join(['price'] * 40)} AS x FROM orders")
     assert isinstance(relation, logical.Project)
-    assert len(relation.outputs[0].expression.sql) < 20_000
+    assert len(spark_sql(relation.outputs[0].expression)) < 20_000
 
 
 def test_at_signs_in_patterns_and_keys_are_themselves() -> None:
     relation = _plan("SELECT note ~ 'a@0b' AS p, note::jsonb ->> 'k@1' AS q, to_char(at, '@0') AS r FROM orders")
     assert isinstance(relation, logical.Project)
-    assert relation.outputs[0].expression.sql == r"`note` RLIKE 'a\\\u00400b'"
-    assert r"k\u00401" in relation.outputs[1].expression.sql
-    assert r"\u00400" in relation.outputs[2].expression.sql
+    assert spark_sql(relation.outputs[0].expression) == r"`note` RLIKE 'a\\\u00400b'"
+    assert r"k\u00401" in spark_sql(relation.outputs[1].expression)
+    assert r"\u00400" in spark_sql(relation.outputs[2].expression)
 
 
 @pytest.mark.parametrize("item", ["-fine", "fine + 1", "sum(fine)", "avg(fine)", "0.12345678901", "coalesce(fine, 1)"])

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it publishes no types
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from expressions import batch, compare, vectors

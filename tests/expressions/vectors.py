@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from sinkql import ast, logical
-from sinkql.connector.types import parse_type
 from sinkql.errors import SinkqlError, Span
-from sinkql.planner.query import QueryPlan, plan_query
-from sinkql.planner.setting import DEFAULTS
+from sinkql.extension.types import parse_type
+from sinkql.logical.expression import without_spans
+from sinkql.planner.expression.typed import settled
+from sinkql.planner.item.setting import DEFAULTS
+from sinkql.planner.query.plan import QueryPlan, plan_query
+from sinkql.planner.query.scalar import scalar
+from sinkql.planner.query.scope import Scope
+from sinkql.vocabulary import LANGUAGE, Vocabulary
 
 _TABLE = "materialize.public.t"
 
@@ -25,6 +30,9 @@ class Tables:
 
     def resolve(self, name: ast.Name) -> str:
         return ".".join([*("materialize", "public")[: 3 - len(name.parts)], *(part.value for part in name.parts)])
+
+    def has(self, full_name: str) -> bool:
+        return full_name in self.shapes
 
     def entry(self, full_name: str) -> logical.Entry | None:
         return None
@@ -41,6 +49,10 @@ class Tables:
 
     def setting(self, name: str) -> str:
         return DEFAULTS[name]
+
+    @property
+    def words(self) -> Vocabulary:
+        return LANGUAGE
 
 
 def load() -> list[dict[str, Any]]:
@@ -63,6 +75,17 @@ def table(columns: dict[str, str], *, change: logical.Change = logical.Change.AP
 def query(text: str, catalog: Tables) -> QueryPlan:
     """Plan a query's text."""
     return plan_query(ast.Query(text, Span(0, len(text))), catalog)
+
+
+def expression(text: str, columns: dict[str, str]) -> logical.Expression:
+    """Plan an expression over columns of the given types; it says nothing of where it was written."""
+    return over(text, tuple(logical.Column(name, parse_type(type_)) for name, type_ in columns.items()))
+
+
+def over(text: str, columns: tuple[logical.Column, ...]) -> logical.Expression:
+    """Plan an expression over columns; it says nothing of where it was written."""
+    written = ast.Expression(text, Span(0, len(text)))
+    return without_spans(settled(scalar(written, None, Scope((), columns))))
 
 
 def text_of(vector: dict[str, Any]) -> str:

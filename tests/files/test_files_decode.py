@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from io import BytesIO
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from sinkql.connectors.files.convert import Failures, from_text, jsonb
-from sinkql.connectors.files.json_lines import JsonLines
+from sinkql.connectors.files.convert import Failures, from_text
+from sinkql.connectors.files.json_lines import JsonDecoder
+from sinkql.extension.jsonb import jsonb
 from sinkql.physical import Column
 
 _TYPES = (
@@ -29,9 +32,9 @@ _TEXTS = (
 def test_blocks_and_lines_decode_alike(type_: str, text: str) -> None:
     columns = (Column("a", type_),)
     block = f'{{"a": {text}}}'.encode()
-    fast, line_by_line = JsonLines(columns), JsonLines(columns)
-    line_by_line._fast = None
-    assert line_by_line.decode(block)[:2] == fast.decode(block)[:2]
+    fast, line_by_line = JsonDecoder(columns), JsonDecoder(columns)
+    line_by_line._schema = None
+    assert [*line_by_line.decode(BytesIO(block))] == [*fast.decode(BytesIO(block))]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,7 @@ def test_blocks_and_lines_decode_alike(type_: str, text: str) -> None:
         ("uuid", "A0EEBC999C0B4EF8BB6D6BB9BD380A11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
         ("uuid", "a0eebc99", None),
         ("bytea", "\\x00FF", b"\x00\xff"),
-        ("bytea", "00FF", None),
+        ("bytea", "00FF", b"00FF"),
         ("boolean", "t", True),
         ("boolean", "2", None),
     ],
@@ -73,28 +76,47 @@ def test_a_jsonb_is_printed_as_postgres_prints_it() -> None:
     assert jsonb(text) == '{"a": {"x": 0}, "c": 100, "bb": 1.50}'
 
 
+def _decode(decoder: JsonDecoder, text: bytes) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    parts = list(decoder.decode(BytesIO(text)))
+    rows = [row for part in parts for row in part.batch.to_pylist()]
+    failures = [failure for part in parts for failure in part.failures]
+    assert len(rows) + len(failures) == sum(part.records for part in parts)
+    lines = text.split(b"\n")
+    assert [lines[failure.line - 1] for failure in failures] == [failure.raw for failure in failures]
+    return rows, {failure.line: failure.message for failure in failures}
+
+
 def test_a_line_that_is_no_object_fails_alone() -> None:
-    decoder = JsonLines((Column("a", "bigint", nullable=False),))
-    batch, failures, lines = decoder.decode(b'{"a":1}\n[2]\n\n{"a":3}\n{}\n{"a":null}\n{"a":6} {"a":7}\n')
-    assert batch.column("a").to_pylist() == [1, 3]
-    assert sorted(failures) == [1, 3, 4, 5]
-    assert lines[1] == b"[2]"
+    decoder = JsonDecoder((Column("a", "bigint", nullable=False),))
+    rows, failures = _decode(decoder, b'{"a":1}\n[2]\n\n{"a":3}\nnull\n{}\n{"a":null}\n{"a":6} {"a":7}\n')
+    assert [row["a"] for row in rows] == [1, 3]
+    assert list(failures) == [2, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("text", [b"null", b"null\n", b'{"a": 1}\nnull\n{"a": 2}\n', b"null\nnull\n"])
+def test_a_line_of_null_is_no_row(text: bytes) -> None:
+    rows, failures = _decode(JsonDecoder((Column("a", "bigint"),)), text)
+    assert text.count(b"null") == len(failures)
+    assert text.count(b"{") == len(rows)
 
 
 def test_a_failure_tells_what_was_found() -> None:
-    _, failures, _ = JsonLines((Column("a", "numeric(4,1)"), Column("b", "smallint"))).decode(
-        b'{"a": "x"}\n{"a": true}\n{"b": 40000}\n'
+    _, failures = _decode(
+        JsonDecoder((Column("a", "numeric(4,1)"), Column("b", "smallint"))),
+        b'{"a": "x"}\n{"a": true}\n{"b": 40000}\n{"b": "1"}\n',
     )
     assert failures == {
-        0: 'column "a": expected numeric(4,1), got a text that is no number',
-        1: 'column "a": expected numeric(4,1), got bool',
-        2: 'column "b": 40000 is not a smallint',
+        1: 'column "a": x is not a numeric that fits',
+        2: 'column "a": expected numeric(4,1), got bool',
+        3: 'column "b": 40000 is not a smallint',
+        4: 'column "b": expected smallint, got str',
     }
 
 
 def test_whole_lines_become_one_jsonb_column() -> None:
-    batch, failures, _ = JsonLines((Column("data", "jsonb", nullable=False),), whole=True).decode(
-        json.dumps({"b": 1, "a": "x"}).encode() + b"\nnope\n"
+    rows, failures = _decode(
+        JsonDecoder((Column("data", "jsonb", nullable=False),), whole=True),
+        json.dumps({"b": 1, "a": "x"}).encode() + b"\nnope\nnull\n\xff\n",
     )
-    assert batch.column("data").to_pylist() == ['{"a": "x", "b": 1}']
-    assert list(failures) == [1]
+    assert [row["data"] for row in rows] == ['{"a": "x", "b": 1}', "null"]
+    assert list(failures) == [2, 4]

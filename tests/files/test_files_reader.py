@@ -7,17 +7,20 @@ import json
 import os
 import random
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from sinkql.connector.stream import Limit, Offsets, Tally
-from sinkql.connectors.files.listing import Folder
+from sinkql.connectors.files.folder import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
+from sinkql.extension.stream import Limit, Offsets, Tally
 from sinkql.physical import Column
+from sinkql.runtime.batch.pacing import Orders, Pacer
 
 _ALL = Limit(1 << 40, 1 << 50)
 _JSON = {"name": "JSON", "whole": False}
@@ -29,7 +32,8 @@ def _reader(tmp_path: Path, **changes: Any) -> FilesReader:
     settings: dict[str, Any] = {
         "source": "s",
         "folder": Folder(tmp_path / "in", "*", False),
-        "log": tmp_path / "state" / "files",
+        "state": tmp_path / "state",
+        "home": "files",
         "columns": _COLUMNS,
         "format": _JSON,
         "follow": True,
@@ -37,7 +41,8 @@ def _reader(tmp_path: Path, **changes: Any) -> FilesReader:
         "max_files": None,
     }
     (tmp_path / "in").mkdir(exist_ok=True)
-    return FilesReader(**(settings | changes))
+    settings |= changes
+    return FilesReader(**settings, decoding=discover().formats[settings["format"]["name"]].decoding)
 
 
 def _put(tmp_path: Path, name: str, text: str | bytes) -> Path:
@@ -90,6 +95,19 @@ def test_json_files_are_cut_exactly_at_the_row_limit(tmp_path: Path) -> None:
     assert list(range(300)) == [row["id"] for batch in batches for row in batch]
 
 
+def test_a_file_longer_than_a_batch_is_offered_in_parts_at_once(tmp_path: Path) -> None:
+    reader = _reader(tmp_path)
+    _put(tmp_path, "a.json", _lines(range(250)))
+    at: dict[str, Offsets] = {"f": reader.initial(at_end=False)}
+    pacer, orders = Pacer({"f": reader}), Orders(at, timedelta(seconds=1), 100)
+    found = []
+    for _ in range(3):
+        end = pacer.offer(at, orders, 0)
+        found.append((len(_rows(reader, at["f"], end["f"])), pacer.cut))
+        at = dict(end)
+    assert found == [(100, True), (100, True), (50, False)]
+
+
 def test_a_csv_file_longer_than_the_limit_is_one_batch(tmp_path: Path) -> None:
     reader = _reader(tmp_path, format=_CSV)
     for name in ("a.csv", "b.csv"):
@@ -104,7 +122,8 @@ def test_byte_ranges_give_each_line_once(tmp_path: Path, monkeypatch: pytest.Mon
     path = _put(tmp_path, "a.json", "\n".join(lines))
     reader = _reader(tmp_path)
     for step in (1, 7, 64, 1000, path.stat().st_size):
-        monkeypatch.setattr("sinkql.connectors.files.reader._SPLIT_BYTES", step)
+        monkeypatch.setattr("sinkql.connectors.files.reader._SPLIT_BYTES", 2 * step)
+        monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", step)
         monkeypatch.setattr("sinkql.connectors.files.reader._BLOCK_BYTES", 100)
         start = reader.initial(at_end=False)
         rows = _rows(reader, start, reader.latest(start, _ALL))
@@ -128,7 +147,7 @@ def test_the_log_stays_short_and_whole(tmp_path: Path) -> None:
         end = reader.latest(at, _ALL)
         assert [i] == [row["id"] for row in _rows(reader, at, end)]
         at = end
-    assert len(at["segments"]) <= 16
+    assert len(reader.attachments(at)) <= 16
     assert reader.latest(at, _ALL) == at
 
 
@@ -172,7 +191,7 @@ def test_a_damaged_log_is_an_error(tmp_path: Path) -> None:
     segment = tmp_path / "state" / reader.attachments(at)[0]
     segment.write_bytes(segment.read_bytes()[:-5])
     with pytest.raises(SinkqlError) as error:
-        reader.latest(at, _ALL)
+        _reader(tmp_path).latest(at, _ALL)
     assert error.value.code == "SQ3303"
 
 
@@ -214,13 +233,12 @@ def test_a_bounded_run_in_several_batches_ends_at_its_target(tmp_path: Path) -> 
     assert at == target
 
 
-def test_max_files_bounds_a_batch_and_an_ended_source_says_so(tmp_path: Path) -> None:
+def test_max_files_bounds_a_batch(tmp_path: Path) -> None:
     reader = _reader(tmp_path, max_files=2, follow=False)
     for i in range(5):
         _put(tmp_path, f"{i}.json", _lines(range(i, i + 1)))
-    batches, at = _drain(reader, _ALL)
+    batches, _ = _drain(reader, _ALL)
     assert [len(batch) for batch in batches] == [2, 2, 1]
-    assert [reader.finished(reader.initial(at_end=False)), reader.finished(at)] == [False, True]
 
 
 def test_lag_is_the_age_of_the_oldest_file_that_is_not_read_whole(tmp_path: Path) -> None:
@@ -301,6 +319,64 @@ def test_a_csv_header_without_a_declared_column_is_an_error(tmp_path: Path) -> N
 @pytest.mark.parametrize("text", ["", "id,name\n"])
 def test_files_without_rows_give_none(tmp_path: Path, text: str) -> None:
     _put(tmp_path, "a.csv", text)
-    batches, at = _drain(_reader(tmp_path, format=_CSV), _ALL)
+    reader = _reader(tmp_path, format=_CSV)
+    batches, at = _drain(reader, _ALL)
     assert batches == [[]]
-    assert len(at["segments"]) == 1
+    assert len(reader.attachments(at)) == 1
+
+
+def test_columns_go_by_the_headers_names_that_are_given(tmp_path: Path) -> None:
+    _put(tmp_path, "a.csv", 'x;"Order Id";Name\n# a comment; "\n-;1;NA\n-;2;"NA"\n')
+    form = {"header": True, "names": ["Order Id", "Name"], "delimiter": ";", "null": "NA", "comment": "#"}
+    batches, _ = _drain(_reader(tmp_path, format={"name": "CSV", **form}), _ALL)
+    assert batches == [[{"id": 1, "name": None}, {"id": 2, "name": "NA"}]]
+
+
+def test_a_file_that_is_one_array_is_one_batch(tmp_path: Path) -> None:
+    _put(tmp_path, "a.json", '[{"id": 1},\n {"id": 2, "name": "x"}]')
+    _put(tmp_path, "b.json.gz", gzip.compress(b'[{"id": 3}]'))
+    reader = _reader(tmp_path, format={"name": "JSON", "whole": False, "array": True})
+    batches, _ = _drain(reader, Limit(1))
+    assert [[row["id"] for row in batch] for batch in batches] == [[1, 2], [3]]
+
+
+def _skipped(tmp_path: Path, name: str, data: bytes, **changes: Any) -> tuple[list[Any], list[str], Tally]:
+    """Return the ids that are read of a file, the places that are skipped, and the tally."""
+    _put(tmp_path, name, data)
+    reader = _reader(tmp_path, skip_errors=True, **changes)
+    start, tally = reader.initial(at_end=False), Tally()
+    rows = _rows(reader, start, reader.latest(start, _ALL), tally)
+    assert tally.rows == len(rows) + tally.failed
+    return [row["id"] for row in rows], [each.position for each in tally.errors], tally
+
+
+def test_a_quote_that_is_not_closed_is_an_error_with_its_line(tmp_path: Path) -> None:
+    ids, places, tally = _skipped(tmp_path, "a.csv", b'id,name\n1,"a\nb"\n2,"x\n3,y\n4,z\n', format=_CSV)
+    assert (ids, places) == ([1], ["a.csv:4"])
+    assert "takes the rest of the file, 3 lines" in tally.errors[0].message
+
+
+def test_places_are_lines_and_an_invalid_byte_fails_its_row(tmp_path: Path) -> None:
+    ids, places, _ = _skipped(tmp_path, "a.csv", b'id,name\n1,"a\n\nb"\n2,\xff\nx,c\n\n3,d\n', format=_CSV)
+    assert (ids, places) == ([1, 3], ["a.csv:5", "a.csv:6", "a.csv:7"])
+
+
+def test_a_row_may_be_larger_than_a_block(tmp_path: Path) -> None:
+    long = "x" * (5 << 20)
+    ids, places, _ = _skipped(tmp_path, "a.csv", f'id,name\n1,{long}\n2,"{long}\n"\n3,y\n'.encode(), format=_CSV)
+    assert (ids, places) == ([1, 2, 3], [])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path: Path) -> None:
+    assert _skipped(tmp_path, "a.json", b'\xef\xbb\xbf{"id": 1}\n{"id": 2}\n')[:2] == ([1, 2], [])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path: Path) -> None:
+    assert _skipped(tmp_path, "a.csv", b"\xef\xbb\xbfid,name\n1,x\n", format=_CSV)[:2] == ([1], [])
+
+
+def test_a_blank_line_of_one_column_is_a_row(tmp_path: Path) -> None:
+    column = (Column("id", "text"),)
+    plain = {"name": "CSV", "header": False, "delimiter": ","}
+    ids, places, _ = _skipped(tmp_path, "a.csv", b'a\n\n""\nb\n', format=plain, columns=column)
+    assert (ids, places) == (["a", None, "", "b"], [])

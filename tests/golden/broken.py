@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sinkql.errors import SinkqlError, Span, render
+from sinkql.errors import SinkqlError, Span
 from sinkql.session import Session
 
 HERE = Path(__file__).parent / "broken"
@@ -60,7 +60,7 @@ def run(session: Session, text: str) -> SinkqlError | None:
 def show(session: Session, argument: str, written: str) -> str:
     """Return a script's error as the user sees it."""
     error = run(session, read(argument, written).text)
-    return render(error) if error is not None else "nothing is wrong"
+    return error.shown() if error is not None else "nothing is wrong"
 
 
 def on_place(case: Broken, error: SinkqlError | None) -> bool:

@@ -6,18 +6,21 @@ from dataclasses import dataclass, replace
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.codegen import lower_sink
-from sinkql.connector.plan import Planning, SourcePlan
-from sinkql.connector.registry import Registry, discover
-from sinkql.connector.store import ObjectStore
-from sinkql.errors import Notice, SinkqlError, render
-from sinkql.explain import spark_sql, to_text
+from sinkql.catalog.replan import redefine
+from sinkql.errors import Notice, SinkqlError
+from sinkql.explain import to_text
+from sinkql.extension.plan import Planning, SourcePlan
+from sinkql.extension.registry import Registry, discover
+from sinkql.extension.store import ObjectStore
+from sinkql.lowering.job import lower_sink
+from sinkql.lowering.spark.job import job_sql
 from sinkql.parser import parse
 from sinkql.planner import plan as plan_statement
 from sinkql.planner import plan_drop
-from sinkql.planner.alter import plan_alter
-from sinkql.planner.setting import plan_setting
+from sinkql.planner.edit.alter import plan_alter
+from sinkql.planner.item.setting import plan_setting
 from sinkql.printer import to_sql
+from support.words import WORDS
 
 
 def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:
@@ -32,14 +35,14 @@ def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:
 
 def _with_odd_types(registry: Registry) -> Registry:
     """Return a registry with load generators of shapes that no source has yet: odd types, rows overwritten by key."""
-    generator = registry.sources["LOAD GENERATOR"]
+    counter = registry.sources["LOAD GENERATOR COUNTER"]
 
     def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
-        shape = _ODD.get(statement.generator or "")
-        return SourcePlan({}, shape) if shape is not None else generator.plan(statement, facts, planning)
+        return SourcePlan({}, _ODD[statement.kind.removeprefix("LOAD GENERATOR ")])
 
-    sources = registry.sources | {generator.name: replace(generator, plan=plan)}
-    return replace(registry, sources=sources)
+    names = [f"LOAD GENERATOR {name}" for name in _ODD]
+    odd = {name: replace(counter, name=name, plan=plan) for name in names}
+    return replace(registry, sources=registry.sources | odd)
 
 
 _ID = logical.Column("id", logical.Type("bigint"), nullable=False)
@@ -66,7 +69,7 @@ def execute(text: str, catalog: MemoryCatalog) -> str:
 
 def purify(text: str, catalog: MemoryCatalog) -> str:
     """Return what the outside says of a sink that plans; nothing is kept."""
-    (statement,) = parse(text)
+    (statement,) = parse(text, WORDS)
     assert isinstance(statement, ast.CreateSink)
     registry = discover()
     item = plan_statement(statement, {}, catalog, registry).item
@@ -74,7 +77,7 @@ def purify(text: str, catalog: MemoryCatalog) -> str:
     find = registry.sinks[item.kind].facts
     assert find is not None
     try:
-        return str(find(statement, item, _World(catalog, registry)))
+        return str(find(statement, item, _Access(catalog, registry)))
     except SinkqlError as error:
         error.detail = None  # a library's and a system's words for it
         raise
@@ -82,16 +85,16 @@ def purify(text: str, catalog: MemoryCatalog) -> str:
 
 def job(text: str, catalog: MemoryCatalog) -> str:
     """Return the job of a sink that plans, and its SQL; nothing is kept."""
-    (statement,) = parse(text)
+    (statement,) = parse(text, WORDS)
     assert isinstance(statement, ast.CreateSink)
     item = plan_statement(statement, {}, catalog, discover()).item
     assert isinstance(item, logical.Sink)
     lowered = lower_sink(item, catalog)
-    return "\n".join(filter(None, [to_text(lowered), spark_sql(lowered)]))
+    return "\n".join(filter(None, [to_text(lowered), job_sql(lowered)]))
 
 
 @dataclass(frozen=True)
-class _World:
+class _Access:
     """Reach the outside with the catalog's connections; every secret's value is its name."""
 
     catalog: MemoryCatalog
@@ -113,10 +116,10 @@ class _World:
 def _run(text: str, catalog: MemoryCatalog, *, verbose: bool) -> str:
     lines: list[str] = []
     try:
-        for statement in parse(text):
+        for statement in parse(text, WORDS):
             lines.extend(_outcome(statement, text, catalog, verbose=verbose))
     except SinkqlError as error:
-        lines.append(render(error.within(path=None, text=text)))
+        lines.append(error.within(path=None, text=text).shown())
     return "\n".join(lines)
 
 
@@ -131,13 +134,15 @@ def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, ver
             return [f"drop {name}" for name in dropping.names] + [show_notice(each, text) for each in dropping.notices]
         case ast.Alter():
             altering = plan_alter(statement, catalog, discover())
-            catalog.update(altering.changes)
-            altered = [to_sql(new, redacted=True) for new, _ in altering.changes.values()]
+            redefine(catalog, altering.changes)
+            altered = [to_sql(new, redacted=WORDS) for new, _ in altering.changes.values()]
             return altered + [show_notice(each, text) for each in altering.notices]
         case ast.AlterSystem() | ast.SetVariable():
-            name, value = plan_setting(statement)
-            catalog.set(name, value)
-            return [f"{name} = {value}"]
+            setting = plan_setting(statement)
+            for name, value in setting.values:
+                catalog.set(name, value)
+            changed = [f"{name} = {value}" for name, value in setting.values]
+            return changed + [show_notice(each, text) for each in setting.notices]
         case _:
             raise AssertionError(statement)
     shown = [to_text(planned.item)] if verbose else [planned.item.name]
@@ -151,4 +156,4 @@ def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, ver
 def show_notice(notice: Notice, text: str) -> str:
     """Return a notice as the user sees it."""
     error = SinkqlError(notice.code, notice.message, notice.span, hint=notice.hint, text=text)
-    return render(error, level="notice")
+    return error.shown(level="notice")

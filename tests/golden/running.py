@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from golden.planning import show_notice
-from sinkql.errors import SinkqlError, render
+from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.session.result import Result
-from sinkql.session.text import text
+from sinkql.shell.screen.table import value_text
 
 
 def session(script: str, folder: Path) -> str:
@@ -23,7 +23,7 @@ def session(script: str, folder: Path) -> str:
         for result in opened.stream(script):
             lines.extend(_lines(result, script))
     except SinkqlError as error:
-        lines.append(render(error))
+        lines.append(error.shown())
     finally:
         opened.close()
     return "\n".join(lines)
@@ -34,4 +34,4 @@ def _lines(result: Result, script: str) -> Iterator[str]:
         yield result.tag
     yield from (show_notice(notice, script) for notice in result.notices)
     for row in result.rows:
-        yield "  " + " | ".join(text(value) for value in row)
+        yield "  " + " | ".join(value_text(value) for value in row)

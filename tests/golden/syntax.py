@@ -8,22 +8,23 @@ from collections.abc import Iterator
 from sinkql import ast, parser
 from sinkql.errors import Span
 from sinkql.printer import to_sql
+from support.words import WORDS
 
 _WIDTH = 110
 
 
 def parse(text: str) -> str:
     """Return the statements as trees, and check what holds for all: spans nest, and print and parse are inverse."""
-    statements = parser.parse(text)
+    statements = parser.parse(text, WORDS)
     for statement in statements:
         check_spans(statement, text, Span(0, len(text)))
-        assert parser.parse(to_sql(statement)) == (statement,)
+        assert parser.parse(to_sql(statement), WORDS) == (statement,)
     return "\n".join(line for statement in statements for line in _lines("", statement))
 
 
 def print_sql(text: str, *, redacted: bool) -> str:
     """Return the statements' canonical text."""
-    return "\n".join(to_sql(statement, redacted=redacted) for statement in parser.parse(text))
+    return "\n".join(to_sql(statement, redacted=WORDS if redacted else None) for statement in parser.parse(text, WORDS))
 
 
 def check_spans(node: object, text: str, around: Span) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sinkql.errors import SinkqlError
@@ -70,7 +72,7 @@ def test_changelog_has_diff_and_a_time_that_only_grows(any_lake: Lake, name: str
 def test_changelog_time_never_goes_back(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink(lake, name, changelog=True)
     sink.start()
-    monkeypatch.setattr("sinkql.connectors.iceberg.mode.time.time", lambda: 1000.0)
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.append.time.time", lambda: 1000.0)
     for each in range(3):
         sink.put((each, "a"))
     assert [row[0] for row in lake.rows(name, ("_mz_timestamp",))] == [1_000_000, 1_000_001, 1_000_002]
@@ -80,7 +82,7 @@ def test_changelog_time_survives_a_restart_on_a_slow_clock(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seconds in (2000.0, 1000.0):
-        monkeypatch.setattr("sinkql.connectors.iceberg.mode.time.time", lambda now=seconds: now)
+        monkeypatch.setattr("sinkql.connectors.iceberg.write.append.time.time", lambda now=seconds: now)
         sink = Sink(lake, name, changelog=True)
         sink.start()
         sink.put((1, "a"))
@@ -92,7 +94,7 @@ def test_long_offsets_stand_in_a_file(any_lake: Lake, name: str) -> None:
     sink.start()
     marker, task, results = sink.attempt([(1, "a")])
     end = {"numbers": {"batch": 1, "files": [f"part-{number:05d}.json" for number in range(500)]}}
-    sink.writer.commit(task, results, start=marker.end, end=end, state=None, plan="p")
+    sink.writer.commit(task, results, replace(marker, commit=task.commit, start=marker.end, end=end, plan="p"))
     head = any_lake.table(name).current_snapshot()
     assert head is not None
     assert head.summary is not None
@@ -106,7 +108,7 @@ def test_offsets_file_that_was_changed_stops_the_sink(lake: Lake, name: str) -> 
     sink.start()
     marker, task, results = sink.attempt([(1, "a")])
     end = {"numbers": {"batch": 1, "text": "x" * 3000}}
-    sink.writer.commit(task, results, start=marker.end, end=end, state=None, plan="p")
+    sink.writer.commit(task, results, replace(marker, commit=task.commit, start=marker.end, end=end, plan="p"))
     (file,) = (lake.folder / "warehouse" / "shop" / name / "metadata").glob("*-offsets.stats")
     file.write_text(file.read_text().replace("xxx", "xyx", 1))
     with pytest.raises(SinkqlError) as caught:

@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from sinkql.connector.stream import RedoBatchError
-from sinkql.connectors.iceberg.target import Target
+from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import SinkqlError
+from sinkql.extension.stream import RedoBatchError
 from support import strangers
 from support.lake import NAMESPACE, Lake, Sink
 from support.readers import pyiceberg_rows
@@ -318,7 +318,7 @@ def test_foreign_append_right_after_a_commit_is_read_into_the_index(
 ) -> None:
     sink = Sink(lake, name, upsert=True)
     sink.start()
-    post = Target.post
+    post = TargetTable.post
 
     def post_then_stranger(*arguments: Any) -> Table:  # as the method patched
         after = post(*arguments)
@@ -326,7 +326,7 @@ def test_foreign_append_right_after_a_commit_is_read_into_the_index(
         strangers.append(lake.table(name), (5, "theirs"))
         return after
 
-    monkeypatch.setattr(Target, "post", post_then_stranger)
+    monkeypatch.setattr(TargetTable, "post", post_then_stranger)
     sink.put((1, "a"))
     sink.put((5, "mine"))
     assert lake.rows(name) == [(1, "a"), (5, "mine")]

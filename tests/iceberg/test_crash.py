@@ -15,6 +15,8 @@ from support import sink_process
 from support.lake import Lake
 from support.sink_process import expected, main
 
+pytestmark = pytest.mark.long
+
 Run = Callable[[str, str], int]
 
 POINTS = ["claim", "read-marker", "data-file", "commit-request", "commit-reply"]

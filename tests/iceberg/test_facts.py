@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.types import StringType
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from sinkql import ast, logical
-from sinkql.connector.types import parse_type
-from sinkql.connectors.iceberg.facts import find
+from sinkql.connectors.iceberg.table.facts import find
 from sinkql.errors import SinkqlError, Span
+from sinkql.extension.types import parse_type
 from support.lake import Lake, Sink
 
 CONNECTION_SPAN = Span(40, 44)
@@ -22,7 +25,7 @@ STATEMENT = ast.CreateSink(
 )
 
 
-class World:
+class Access:
     """Know one connection."""
 
     def __init__(self, lake: Lake) -> None:
@@ -49,13 +52,15 @@ def sink(table: str, **options: Any) -> logical.Sink:
         relation="materialize.public.numbers",
         kind="ICEBERG CATALOG",
         connection="lake",
-        aws_connection=None,
+        store=None,
         cluster="quickstart",
         mode=logical.SinkMode.APPEND,
         changelog=False,
         key=(),
         enforced=False,
         commit_interval=timedelta(seconds=1),
+        max_rows_per_commit=1000,
+        snapshot=True,
         options={"namespace": "shop", "table": table, **options},
         shape=logical.Shape(columns),
     )
@@ -63,19 +68,19 @@ def sink(table: str, **options: Any) -> logical.Sink:
 
 def refusal(lake: Lake, planned: logical.Sink) -> SinkqlError:
     with pytest.raises(SinkqlError) as caught:
-        find(STATEMENT, planned, World(lake))
+        find(STATEMENT, planned, Access(lake))
     assert caught.value.span == CONNECTION_SPAN
     return caught.value
 
 
 def test_absent_table_is_no_fact(lake: Lake, name: str) -> None:
-    assert find(STATEMENT, sink(name), World(lake)) == {"table": None}
+    assert find(STATEMENT, sink(name), Access(lake)) == {"table": None}
 
 
 def test_table_without_rows_is_described(lake: Lake, name: str) -> None:
     Sink(lake, name).start()
     table = lake.table(name)
-    assert find(STATEMENT, sink(name), World(lake)) == {
+    assert find(STATEMENT, sink(name), Access(lake)) == {
         "table": {
             "uuid": str(table.metadata.table_uuid),
             "location": table.location(),
@@ -89,7 +94,7 @@ def test_table_with_rows_is_refused_unless_they_are_kept(lake: Lake, name: str) 
     other.start()
     other.put((1, "a"))
     assert refusal(lake, sink(name)).code == "SQ3507"
-    assert find(STATEMENT, sink(name, existing_rows="keep"), World(lake))["table"] is not None
+    assert find(STATEMENT, sink(name, existing_rows="keep"), Access(lake))["table"] is not None
 
 
 def test_table_with_other_columns_is_refused(lake: Lake, name: str) -> None:
@@ -97,3 +102,75 @@ def test_table_with_other_columns_is_refused(lake: Lake, name: str) -> None:
     with lake.table(name).update_schema() as update:
         update.add_column("city", StringType())
     assert refusal(lake, sink(name)).code == "SQ3504"
+
+
+# --- asked once more: what opening the catalog keeps ------------------------------------------------------------------
+
+
+def test_nothing_is_compiled_a_second_time(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    find(STATEMENT, sink("first"), Access(lake))  # makes the catalog's tables
+    find(STATEMENT, sink("second"), Access(lake))
+    compiled: list[str] = []
+    compile_one = SQLCompiler.__init__
+
+    def watched(self: SQLCompiler, *arguments: Any, **options: Any) -> None:
+        compile_one(self, *arguments, **options)
+        compiled.append(self.string)
+
+    monkeypatch.setattr(SQLCompiler, "__init__", watched)
+    assert find(STATEMENT, sink("third"), Access(lake)) == {"table": None}
+    assert compiled == []
+
+
+def test_what_others_did_to_a_catalog_is_seen(lake: Lake, name: str) -> None:
+    assert find(STATEMENT, sink(name), Access(lake)) == {"table": None}
+    Sink(lake, name).start()
+    assert find(STATEMENT, sink(name), Access(lake))["table"] is not None
+    lake.catalog().drop_table(("shop", name))
+    assert find(STATEMENT, sink(name), Access(lake)) == {"table": None}
+
+
+def test_another_file_in_the_place_of_a_catalog_is_seen(lake: Lake, name: str) -> None:
+    Sink(lake, name).start()
+    assert find(STATEMENT, sink(name), Access(lake))["table"] is not None
+    file, aside = lake.folder / "catalog.db", lake.folder / "aside.db"
+    file.rename(aside)
+    assert find(STATEMENT, sink(name), Access(lake)) == {"table": None}
+    aside.replace(file)
+    assert find(STATEMENT, sink(name), Access(lake))["table"] is not None
+
+
+def test_a_catalog_without_the_column_for_views_is_read(lake: Lake, name: str) -> None:
+    Sink(lake, name).start()
+    with sqlite3.connect(lake.folder / "catalog.db") as connection:
+        connection.execute("ALTER TABLE iceberg_tables DROP COLUMN iceberg_type")
+    assert find(STATEMENT, sink(name), Access(lake))["table"] is not None
+
+
+def test_a_catalog_is_left_closed(lake: Lake, name: str) -> None:
+    find(STATEMENT, sink(name), Access(lake))
+    assert lake.folder / "catalog.db" not in {each.resolve() for each in Path("/proc/self/fd").iterdir()}
+
+
+def test_other_options_of_a_connection_lead_to_another_catalog(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Sink(lake, name).start()
+    assert find(STATEMENT, sink(name), Access(lake))["table"] is not None
+    options = {**lake.connection.options, "url": f"sqlite:///{lake.folder}/other.db"}
+    monkeypatch.setattr(Lake, "connection", type(lake.connection)("lake", "ICEBERG CATALOG", options))
+    assert find(STATEMENT, sink(name), Access(lake)) == {"table": None}
+
+
+def test_a_relative_url_is_one_of_the_working_folder(
+    lake: Lake, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Sink(lake, name).start()
+    options = {**lake.connection.options, "url": "sqlite:///catalog.db"}
+    monkeypatch.setattr(Lake, "connection", type(lake.connection)("lake", "ICEBERG CATALOG", options))
+    monkeypatch.chdir(lake.folder)
+    assert find(STATEMENT, sink(name), Access(lake))["table"] is not None
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert find(STATEMENT, sink(name), Access(lake)) == {"table": None}

@@ -15,16 +15,16 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
 from sinkql import logical
-from sinkql.connectors.iceberg import catalog as catalogs
-from sinkql.connectors.iceberg.catalog import open_catalog, validate
-from sinkql.connectors.iceberg.failure import explain, transient
-from sinkql.connectors.iceberg.target import Patience, Target
+from sinkql.connectors.iceberg.table import catalog as catalogs
+from sinkql.connectors.iceberg.table.catalog import open_catalog, validate
+from sinkql.connectors.iceberg.table.failure import explain, transient
+from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
 from support.lake import Lake, Sink
 from support.seaweed import SECRET, Seaweed
 
 
-class World:
+class Access:
     """Know one secret, and no connection."""
 
     def __init__(self, secret: str = SECRET) -> None:
@@ -40,9 +40,9 @@ class World:
         raise KeyError(full_name)
 
 
-def refusal(options: dict[str, Any], world: World | None = None) -> SinkqlError:
+def refusal(options: dict[str, Any], access: Access | None = None) -> SinkqlError:
     with pytest.raises(SinkqlError) as caught:
-        validate(logical.Connection("lake", "ICEBERG CATALOG", options), world or World())
+        validate(logical.Connection("lake", "ICEBERG CATALOG", options), access or Access())
     assert caught.value.hint
     assert caught.value.detail
     assert caught.value.exit_code == 4
@@ -103,7 +103,7 @@ def test_a_catalog_that_never_answers_is_not_waited_for(
 
 @pytest.mark.server
 def test_wrong_credential(server: Seaweed) -> None:
-    assert refusal(rest(server), World("wrong")).code == "SQ4202"
+    assert refusal(rest(server), Access("wrong")).code == "SQ4202"
 
 
 @pytest.mark.server
@@ -120,7 +120,7 @@ def test_wrong_warehouse(server: Seaweed) -> None:
 
 @pytest.mark.server
 def test_right_catalog_is_valid(server: Seaweed) -> None:
-    validate(logical.Connection("lake", "ICEBERG CATALOG", rest(server)), World())
+    validate(logical.Connection("lake", "ICEBERG CATALOG", rest(server)), Access())
 
 
 @pytest.mark.server
@@ -151,7 +151,9 @@ def test_folder_where_a_file_stands(tmp_path: Path) -> None:
 
 
 def test_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.catalog.os.access", lambda *_: False)  # root may write anywhere
+    monkeypatch.setattr(
+        "sinkql.connectors.iceberg.table.catalog.os.access", lambda *_: False
+    )  # root may write anywhere
     options = {"catalog_type": "sql", "url": f"sqlite:///{tmp_path}/c.db", "warehouse": str(tmp_path / "warehouse")}
     assert refusal(options).code == "SQ4301"
 
@@ -159,7 +161,7 @@ def test_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_folder_that_no_url_can_name(tmp_path: Path) -> None:
     options = {"catalog_type": "sql", "url": f"sqlite:///{tmp_path}/c.db", "warehouse": f"{tmp_path}/a#b"}
     with pytest.raises(SinkqlError) as caught:
-        validate(logical.Connection("lake", "ICEBERG CATALOG", options), World())
+        validate(logical.Connection("lake", "ICEBERG CATALOG", options), Access())
     assert caught.value.code == "SQ4305"
 
 
@@ -169,12 +171,12 @@ def test_folders_are_created(tmp_path: Path) -> None:
         "url": f"sqlite:///{tmp_path}/deep/er/c.db",
         "warehouse": str(tmp_path / "far" / "warehouse"),
     }
-    validate(logical.Connection("lake", "ICEBERG CATALOG", options), World())
+    validate(logical.Connection("lake", "ICEBERG CATALOG", options), Access())
     assert (tmp_path / "deep" / "er" / "c.db").exists()
 
 
 def test_secret_stays_out_of_the_error(server: Seaweed) -> None:
-    error = refusal(rest(server), World("hunter2-hunter2"))
+    error = refusal(rest(server), Access("hunter2-hunter2"))
     assert "hunter2" not in f"{error.message} {error.detail} {error.hint}"
 
 
@@ -187,7 +189,7 @@ def test_a_busy_sqlite_catalog_is_an_unknown_outcome(lake: Lake, name: str, monk
     attempt = sink.attempt([(1, "a")])
     holder = sqlite3.connect(lake.folder / "catalog.db", check_same_thread=False)
     holder.execute("BEGIN IMMEDIATE")
-    post = Target.post
+    post = TargetTable.post
     raised: list[Exception] = []
 
     def watched(*arguments: Any) -> Table:  # as the method patched
@@ -198,7 +200,7 @@ def test_a_busy_sqlite_catalog_is_an_unknown_outcome(lake: Lake, name: str, monk
             holder.rollback()
             raise
 
-    monkeypatch.setattr(Target, "post", watched)
+    monkeypatch.setattr(TargetTable, "post", watched)
     sink.finish(attempt)
     holder.close()
     assert [type(error) for error in raised] == [OperationalError]
@@ -212,7 +214,9 @@ def test_patience_ends(lake: Lake) -> None:
         calls.append(1)
         raise ConnectionError("no route")
 
-    target = Target(open_catalog("lake", lake.connection.options, str), "n", "t", "lake", patience=Patience(3, 0, 0))
+    target = TargetTable(
+        open_catalog("lake", lake.connection.options, str), "n", "t", "lake", patience=Patience(3, 0, 0)
+    )
     with pytest.raises(SinkqlError) as caught:
         target.patiently(absent)
     assert (len(calls), caught.value.code) == (3, "SQ4304")

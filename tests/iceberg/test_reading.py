@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from sinkql.connectors.iceberg.reading import lines, rows
+import ast
+import os
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from sinkql.connectors.iceberg.table import reading
+from sinkql.connectors.iceberg.table.reading import lines, rows
 from support.lake import Lake, Sink
+from support.readers import connect
+from support.seaweed import SECRET
 
 
 def test_before_there_is_a_table_nothing_is_shown_of_it(any_lake: Lake, name: str) -> None:
@@ -19,4 +33,35 @@ def test_rows_and_a_way_to_read_them_are_shown_once_they_are_there(any_lake: Lak
     found = rows(sink.planned, sink.context, sink.columns, 10)
     assert found.column_names == ["id", "name"]
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == [(1, "a"), (2, None)]
-    assert [line.split(":")[0] for line in lines(sink.planned, sink.context)] == ["DuckDB", "PyIceberg"]
+
+
+def test_printed_lines_work_as_printed(any_lake: Lake, name: str) -> None:
+    sink = Sink(any_lake, name)
+    sink.start()
+    sink.put((1, "a"), (2, None))
+    printed = dict(line.split(":", 1) for line in lines(sink.planned, sink.context))
+    assert list(printed) == [*(["Set first"] if any_lake.server else []), "DuckDB", "PyIceberg"]
+    assert SECRET not in str(printed)
+    named = re.findall(r"[A-Z_]{5,}", printed.get("Set first", ""))
+    credentials = {place: "admin" if place.endswith("_ID") else SECRET for place in named}
+    with connect() as connection:
+        # what DuckDB's shell has, and its library lacks
+        cases = "".join(f" WHEN '{place}' THEN '{value}'" for place, value in credentials.items())
+        connection.execute(f"CREATE MACRO getenv(name) AS CASE name {cases or 'WHEN NULL THEN NULL'} END")
+        assert sorted(connection.execute(printed["DuckDB"]).fetchall()) == [(1, "a"), (2, None)]
+    command = [sys.executable, "-c", printed["PyIceberg"].strip()]
+    done = subprocess.run(command, env=os.environ | credentials, capture_output=True, text=True, check=True)
+    rows_read = ast.literal_eval(done.stdout)
+    assert sorted(rows_read, key=lambda row: row["id"]) == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+
+
+def test_a_database_password_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = SimpleNamespace(properties={"uri": "postgresql://u:p%40w@h/db"})
+    table: Any = SimpleNamespace(location=lambda: "s3://lake/t", catalog=catalog)
+    duckdb, properties = reading._in_database(table)
+    assert duckdb is None
+    (argument,) = [each for each in reading._arguments(properties) if each.startswith("uri=")]
+    assert "p%40w" not in argument
+    monkeypatch.setenv("CATALOG_PASSWORD", "p@w")
+    known = {"os": os, "quote": quote}
+    assert eval(argument.removeprefix("uri="), known) == "postgresql://u:p%40w@h/db"

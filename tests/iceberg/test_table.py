@@ -26,9 +26,9 @@ from pyiceberg.types import (
 )
 
 from sinkql import physical
-from sinkql.connectors.iceberg import snapshot as snapshots
-from sinkql.connectors.iceberg.datafile import ROW_GROUP_ROWS, FileEntry, for_tasks, write_data_file
-from sinkql.connectors.iceberg.snapshot import Change, Notes, prepare, selfcheck
+from sinkql.connectors.iceberg.commit import snapshot as snapshots
+from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare, selfcheck
+from sinkql.connectors.iceberg.file.data import ROW_GROUP_ROWS, FileEntry, for_tasks, write_data_file
 from sinkql.errors import SinkqlError
 from support.lake import COLUMNS, NAMESPACE, Lake, Sink
 from support.readers import connect
@@ -140,7 +140,7 @@ def test_upsert_on_a_table_with_equality_deletes_is_refused(
 
     monkeypatch.setattr(snapshots, "as_data_file", by_equality)
     entry = FileEntry("deletes", f"{table.location()}/data/eq.parquet", 1, 100)
-    prepared = prepare(table, Change((entry,)), lambda _, __: Notes({}, {}))
+    prepared = prepare(table, FileChange((entry,)), lambda _, __: Notes({}, {}))
     table.catalog.commit_table(table, prepared.requirements, prepared.updates)
     assert refusal(lake, name, upsert=True).code == "SQ3506"
 

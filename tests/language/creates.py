@@ -18,14 +18,17 @@ from language.values import (
     texts,
     truths,
 )
-from sinkql import ast, words
+from sinkql import ast
+from support.words import WORDS
 
 transforms = st.one_of(
     st.builds(ast.Transform, st.just("identity"), idents),
     st.builds(ast.Transform, st.sampled_from(["year", "month", "day", "hour"]), idents),
     st.builds(ast.Transform, st.sampled_from(["bucket", "truncate"]), idents, st.integers(1, 99)),
 )
-modes = st.sampled_from([ast.Mode("upsert"), ast.Mode("append"), ast.Mode("append", changelog=False)])
+modes = st.sampled_from(
+    [ast.Mode("upsert"), ast.Mode("append"), ast.Mode("append", changelog=False), ast.Mode("debezium")]
+)
 
 secret_calls = st.one_of(
     st.builds(ast.Call, st.sampled_from(["env_var", "file", "aws_secret"]), texts.map(lambda text: (text,))),
@@ -44,7 +47,7 @@ create_secrets = st.builds(
 create_connections = st.builds(
     ast.CreateConnection,
     names,
-    st.sampled_from(sorted(words.CONNECTION_KINDS | {"ELSEWHERE"})),
+    st.sampled_from(sorted({*WORDS.kinds["CONNECTION"], "ELSEWHERE", "NOT KNOWN"})),
     some_options,
     st.one_of(st.none(), truths),
     truths,
@@ -54,21 +57,18 @@ create_clusters = st.builds(ast.CreateCluster, idents, some_options, truths, st.
 
 @st.composite
 def sources(draw: st.DrawFn) -> ast.CreateSource:
-    kind = draw(st.sampled_from(["FILES", "LOAD GENERATOR", "KAFKA", "POSTGRES", "MYSQL", "SQL SERVER"]))
+    kind = draw(st.sampled_from(sorted({*WORDS.kinds["SOURCE"], "ELSEWHERE", "NOT KNOWN"})))
     with_columns = draw(truths)
     key_format, value_format = draw(two_formats)
     envelope, inline_errors = draw(envelopes)
     return ast.CreateSource(
         name=draw(names),
         kind=kind,
-        options=draw(some_options if kind == "FILES" else any_options),
+        options=draw(any_options),
         columns=tuple(draw(st.lists(columns, min_size=1, max_size=3))) if with_columns else (),
         primary_key=draw(st.one_of(st.just(()), ident_tuples)) if with_columns else (),
         cluster=draw(maybe_ident),
-        connection=draw(
-            st.none() if kind == "LOAD GENERATOR" else st.one_of(st.none(), names) if kind == "FILES" else names
-        ),
-        generator=draw(st.sampled_from(["COUNTER", "KEY VALUE"])) if kind == "LOAD GENERATOR" else None,
+        connection=draw(st.one_of(st.none(), names)),
         format=value_format,
         key_format=key_format,
         include=tuple(draw(st.lists(includes, max_size=2))),
@@ -85,7 +85,8 @@ bodies = st.sampled_from([ast.Format("JSON"), ast.Format("JSON", array=True), as
 webhooks = st.builds(
     ast.CreateSource,
     names,
-    st.just("WEBHOOK"),
+    st.sampled_from(["WEBHOOK", "NOT KNOWN"]),
+    pushed=st.just(True),
     cluster=maybe_ident,
     format=bodies,
     include=st.lists(headers, max_size=2).map(tuple),
@@ -99,6 +100,7 @@ tables_from_webhooks = st.builds(
     format=bodies,
     include=st.lists(headers, max_size=2).map(tuple),
     check=st.one_of(st.none(), checks),
+    kind=st.just("WEBHOOK"),
     if_not_exists=truths,
 )
 
@@ -146,41 +148,27 @@ def views(draw: st.DrawFn) -> ast.CreateView:
     )
 
 
-create_sinks = st.builds(
-    ast.CreateSink,
-    relation=names,
-    kind=st.just("ICEBERG CATALOG"),
-    connection=names,
-    name=st.one_of(st.none(), names),
-    options=any_options,
-    cluster=st.one_of(st.none(), idents),
-    aws_connection=st.one_of(st.none(), names),
-    format=st.sampled_from([None, "PARQUET"]),
-    key=st.one_of(st.none(), st.builds(ast.Key, ident_tuples, truths)),
-    mode=st.one_of(st.none(), modes),
-    partition_by=st.lists(transforms, max_size=2).map(tuple),
-    with_options=any_options,
-    if_not_exists=truths,
-)
 partitions = st.builds(ast.Option, st.just("PARTITION BY"), expressions)
 
 
 @st.composite
-def kafka_sinks(draw: st.DrawFn) -> ast.CreateSink:
+def sinks(draw: st.DrawFn) -> ast.CreateSink:
     key_format, value_format = draw(two_formats)
     named = options.filter(lambda option: option.name != "PARTITION BY")
     return ast.CreateSink(
         relation=draw(names),
-        kind="KAFKA",
+        kind=draw(st.sampled_from(sorted({*WORDS.kinds["SINK"], "ELSEWHERE", "NOT KNOWN"}))),
         connection=draw(names),
         name=draw(st.one_of(st.none(), names)),
         options=tuple(draw(st.lists(st.one_of(named, partitions), max_size=3))),
         cluster=draw(maybe_ident),
+        using=draw(st.one_of(st.none(), st.builds(ast.Using, st.sampled_from(["AWS", "NOT KNOWN"]), names))),
         key=draw(st.one_of(st.none(), st.builds(ast.Key, ident_tuples, truths))),
+        mode=draw(st.one_of(st.none(), modes)),
+        partition_by=tuple(draw(st.lists(transforms, max_size=2))),
         headers=draw(maybe_ident),
         key_format=key_format,
-        value_format=value_format,
-        envelope=draw(st.sampled_from([None, "UPSERT", "DEBEZIUM"])),
+        format=value_format,
         with_options=draw(any_options),
         if_not_exists=draw(truths),
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from golden import casefile
 from language.sentences import sentences
 from sinkql.errors import SinkqlError
-from sinkql.parser import grammar, lexical
+from sinkql.parser.read import grammar, lexical
 
 _GOLDEN = Path(__file__).parents[1] / "golden"
 _SIGNS = (*"()[]{},;.:=|-*'\"$`#\\", "=>", "||", "--", "/*", "*/", "$$", "E'", "X'", "::", "<", "\n", "1", "a")

@@ -7,8 +7,8 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from sinkql import words
-from sinkql.parser import grammar
+from sinkql.parser.read import grammar
+from support.words import WORDS
 
 # rules within rules, until the shortest way to an end is taken
 _DEPTH = 14
@@ -17,12 +17,13 @@ _SHORT = 0.9
 
 _EXPRESSIONS = ("1", "a + 1", "(a)", "f(a, 'x')", "CASE WHEN a THEN b END", "'x'", "a.b::text", "NOT a", "-1")
 # PARTITION BY takes an expression in options of Kafka, which nothing but its name tells
-_OPTIONS = tuple(sorted(words.OPTION_NAMES - {"PARTITION BY"}))
+_OPTIONS = tuple(sorted(WORDS.labels - {"PARTITION BY"}))
 _TEXTS: dict[str, tuple[str, ...]] = {
     "NAME": ("a", "orders", "_x$1", "größe", "x2", "T", '"Quoted name"', '"select"', '"a""b"'),
     "LABEL": _OPTIONS,
     "OPTION_NAME": _OPTIONS,
-    "KIND": tuple(sorted(words.CONNECTION_KINDS)),
+    "FORMAT_NAME": ("parquet", "AVRO", "text", "xml"),
+    "KIND": tuple(sorted(WORDS.words)),
     "STRING": ("'x'", "'it''s; --'", "E'\\n'", "$$d$$", "'10s'", "'a'\n'b'"),
     "NUMBER": ("0", "1", "10", "1.5", ".5", "1e3"),
     "QUERY": (

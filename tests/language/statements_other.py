@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from language.creates import create_sinks, secret_calls
+from language.creates import secret_calls, sinks
 from language.statements import statements as some_statements
 from language.tables import create_indexes, create_tables, table_columns
 from language.values import (
@@ -20,7 +20,8 @@ from language.values import (
     truths,
     values,
 )
-from sinkql import ast, words
+from sinkql import ast
+from support.words import WORDS
 
 _perhaps_ident = st.one_of(st.none(), idents)
 _perhaps_expression = st.one_of(st.none(), expressions)
@@ -28,7 +29,7 @@ _several_names = st.lists(names, min_size=1, max_size=2).map(tuple)
 _conditions = st.builds(ast.Expression, st.sampled_from(["a", "b = ';' OR (c)", "x IN (SELECT 1 WHERE true)"]))
 _perhaps_condition = st.one_of(st.none(), _conditions)
 
-_option_names = st.builds(ast.OptionName, st.sampled_from([*sorted(words.OPTION_NAMES), "NOT KNOWN", "GROUP"]))
+_option_names = st.builds(ast.OptionName, st.sampled_from([*sorted(WORDS.labels), "NOT KNOWN", "GROUP"]))
 _resets = st.builds(ast.ResetOptions, st.lists(_option_names, min_size=1, max_size=3).map(tuple))
 _sets = st.builds(ast.SetOptions, some_options)
 _waits = st.one_of(
@@ -147,7 +148,7 @@ _explains = st.one_of(
         ast.Explain,
         st.one_of(
             queries,
-            create_sinks,
+            sinks(),
             create_indexes,
             _subscribes(),
             st.builds(ast.ItemRef, st.sampled_from(_KINDS), names, truths),

@@ -9,11 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from language.statements_other import statements
-from sinkql.cli.command import run
+from sinkql.cli.group import run_command as run
 from sinkql.errors import SinkqlError
-from sinkql.formatting import format_script
-from sinkql.parser import lexical, parse
+from sinkql.parser import parse
+from sinkql.parser.read import lexical
 from sinkql.printer import to_sql
+from sinkql.script.format import format_script
+from support.words import WORDS
+
+pytestmark = pytest.mark.long
 
 _COMMENTS = st.sampled_from([" -- {}\n", "\n-- {}\n", " /* {} */ ", "\n/* {}\n /* -- */ ; */\n", " /* {} */ -- {}b\n"])
 
@@ -34,10 +38,10 @@ def scripts(draw: st.DrawFn) -> str:
 @settings(max_examples=300, deadline=None)
 @given(scripts())
 def test_formatting_keeps_statements_and_comments(text: str) -> None:
-    formatted = format_script(text)
-    assert parse(text) == parse(formatted)
+    formatted = format_script(text, WORDS)
+    assert parse(text, WORDS) == parse(formatted, WORDS)
     assert _comments(text) == _comments(formatted)
-    assert formatted == format_script(formatted)
+    assert formatted == format_script(formatted, WORDS)
 
 
 def _comments(text: str) -> list[str]:
@@ -68,8 +72,8 @@ def _comments(text: str) -> list[str]:
     ],
 )
 def test_canonical_form(text: str, formatted: str) -> None:
-    assert formatted == format_script(text)
-    assert formatted == format_script(formatted)
+    assert formatted == format_script(text, WORDS)
+    assert formatted == format_script(formatted, WORDS)
 
 
 def test_script_that_does_not_parse_is_left_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +83,7 @@ def test_script_that_does_not_parse_is_left_alone(tmp_path: Path, capfd: pytest.
     assert file.read_text() == "show sinks; creat secret s as 'hunter22';"
     assert "hunter22" not in "".join(capfd.readouterr())
     with pytest.raises(SinkqlError):
-        format_script(file.read_text())
+        format_script(file.read_text(), WORDS)
 
 
 def test_check_and_diff_change_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

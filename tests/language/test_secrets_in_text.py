@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sinkql.mask import mask
-from sinkql.parser.secret import holds_secret
+from sinkql.script.mask import holds_secret, mask
+from support.words import WORDS
 
 _WITH_SECRET = [
     "CREATE SECRET s AS 'hunter22';",
@@ -42,6 +42,15 @@ _WITH_SECRET = [
     'CREATE CONNECTION c TO POSTGRES (PASSWORD "hunter22");',
     "CREATE CONECTION c FOR POSTGRES PASSWORD 'hunter22';",
     "CREATE CONNECTION c TO ICEBERG CATALOG (CREDENTIAL = 'id:' || SECRET s || 'hunter22');",
+    # kinds that no connector offers, options that no kind has
+    "CREATE CONNECTION c TO NOWHERE (URL = 'x', CODE = 'hunter22');",
+    "CREATE SOURCE s FROM NOWHERE CONNECTION c (CODE 'hunter22') FORMAT JSON;",
+    "CREATE SINK s FROM v INTO NOWHERE CONNECTION c (CODE = 'hunter22') MODE APPEND;",
+    "CREATE CONNECTION c TO ICEBERG CATALOGUE (CODE = 'hunter22');",
+    "CREATE CONNECTION c TO AWS (SESION TOKEN = 'hunter22');",
+    "CREATE CONNECTION c TO AWS (API_KEY = 'hunter22');",
+    "CREATE SOURCE s FROM FILES (PATH = 'x', PASSWD = 'hunter22');",
+    "ALTER CONNECTION c SET (PASSWRD = 'hunter22');",
 ]
 
 _WITHOUT_SECRET = [
@@ -50,6 +59,10 @@ _WITHOUT_SECRET = [
     "CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION c (NAMESPACE = 'n', TABLE 't');",
     "CREATE CONNECTION c TO AWS (SECRET ACCESS KEY = SECRET s, REGION = 'x', CREDENTIAL SECRET \"Q\");",
     "CREATE SORCE s FROM FILES (PATH '/x');",
+    "CREATE SOURCE s FROM FILE (PATH = '/x');",
+    "CREATE CONNECTION c TO ICEBERG CATALOGUE (URL = 'http://x');",
+    "CREATE TABLE t (id bigint, name text DEFAULT 'x', PRIMARY KEY (id));",
+    "COMMENT ON TABLE t IS 'its primary key';",
     "CREATE SECRET s AS keyring('service', 'name');",
     "CREATE SECRET s AS VAULT ( 'kv/path', 'field' );",
     "ALTER SECRET s AS aws_secret('id', 'field');",
@@ -63,7 +76,7 @@ _WITHOUT_SECRET = [
 
 @pytest.mark.parametrize("text", _WITH_SECRET)
 def test_secret_is_covered_in_place(text: str) -> None:
-    masked = mask(text).text
+    masked = mask(text, WORDS).text
     assert "hunter22" not in masked
     assert len(text) == len(masked)
     assert text.count("\n") == masked.count("\n")
@@ -71,11 +84,11 @@ def test_secret_is_covered_in_place(text: str) -> None:
 
 @pytest.mark.parametrize("text", _WITHOUT_SECRET)
 def test_the_rest_stays_readable(text: str) -> None:
-    assert text == mask(text).text
+    assert text == mask(text, WORDS).text
 
 
 def test_literal_of_a_secret_is_taken_out_of_messages() -> None:
-    assert mask("CREATE SECRET s AS 'hunter22'; CREATE SECRET t AS 'abc';").literals == ("hunter22",)
+    assert mask("CREATE SECRET s AS 'hunter22'; CREATE SECRET t AS 'abc';", WORDS).literals == ("hunter22",)
 
 
 @pytest.mark.parametrize(
@@ -91,25 +104,31 @@ def test_literal_of_a_secret_is_taken_out_of_messages() -> None:
     ],
 )
 def test_text_with_a_secret_is_known(text: str) -> None:
-    assert holds_secret(text)
+    assert holds_secret(text, WORDS)
 
 
 @pytest.mark.parametrize("text", [*_WITHOUT_SECRET, "", "CREATE SECRET", "CREATE SECRET s AS"])
 def test_text_without_a_secret_is_known(text: str) -> None:
-    assert not holds_secret(text)
+    assert not holds_secret(text, WORDS)
 
 
 def test_encoding_of_a_secret_stays_readable() -> None:
     assert (
-        mask("CREATE SECRET s AS decode('hunter22', 'base64');").text
+        mask("CREATE SECRET s AS decode('hunter22', 'base64');", WORDS).text
         == "CREATE SECRET s AS decode('********', 'base64');"
     )
 
 
 def test_text_that_no_script_may_hold_is_masked_all_the_same() -> None:
-    assert mask("CREATE SECRET \"\ud800\" AS 'hunter22'").text == "CREATE SECRET \"\ud800\" AS '********'"
+    assert mask("CREATE SECRET \"\ud800\" AS 'hunter22'", WORDS).text == "CREATE SECRET \"\ud800\" AS '********'"
 
 
 @pytest.mark.parametrize("text", ["INSERT INTO t SELECT a FROM u WHERE b = 'c';", "SELCT a FROM t WHERE b = 'hunter';"])
 def test_statement_that_only_resembles_one_of_a_secret_stays_readable(text: str) -> None:
-    assert text == mask(text).text
+    assert text == mask(text, WORDS).text
+
+
+@pytest.mark.parametrize("label", ["_", "__", '"_ _"'])
+def test_a_label_without_a_letter_hides_nothing(label: str) -> None:
+    script = f"CREATE CONNECTION c TO AWS ({label} 'x' y);"
+    assert len(mask(script, WORDS).text) == len(script)

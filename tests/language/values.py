@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from sinkql import ast, words
-from sinkql.parser import grammar
+from sinkql import ast, vocabulary
+from sinkql.parser.read import grammar
+from support.words import WORDS as VOCABULARY
 
-WORDS = sorted(grammar.keywords() | words.QUOTED | words.SHOWN)
+OPTION_LABELS = VOCABULARY.labels
+WORDS = sorted(grammar.keywords() | vocabulary.QUOTED | vocabulary.SHOWN)
 _CHARACTERS = st.characters(exclude_characters="\0", codec="utf-8")
 TEXT = st.text(_CHARACTERS, max_size=8)
 _PLAIN = st.sampled_from(["a", "orders", "_x$1", "größe", "x2"])
@@ -101,11 +103,11 @@ assigned = st.one_of(
 def _label(label: str) -> st.SearchStrategy[ast.Option]:
     lowered = values.filter(lambda value: label != "CATALOG TYPE" or not isinstance(value, ast.Text))
     # the last word of an unknown name without a value is its value
-    may_stand_alone = label in words.OPTION_NAMES or " " not in label
+    may_stand_alone = label in OPTION_LABELS or " " not in label
     return st.builds(ast.Option, st.just(label), st.one_of(st.none(), lowered) if may_stand_alone else lowered)
 
 
-options = st.sampled_from([*sorted(words.OPTION_NAMES), "UNKNOWN", "NOT KNOWN", "GROUP"]).flatmap(_label)
+options = st.sampled_from([*sorted(OPTION_LABELS), "UNKNOWN", "NOT KNOWN", "GROUP"]).flatmap(_label)
 some_options = st.lists(options, min_size=1, max_size=3).map(tuple)
 any_options = st.lists(options, max_size=3).map(tuple)
 truths = st.booleans()

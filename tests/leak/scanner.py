@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from support.patience import PATIENCE_S
 from support.readers import connect
 
 Place = tuple[str, bytes]
@@ -138,7 +139,7 @@ def _descendants(root: int) -> list[int]:
 def pages_of(address: str, *paths: str) -> Iterator[Place]:
     """Yield pages of a web server."""
     for path in paths:
-        with urllib.request.urlopen(f"{address}{path}", timeout=60) as reply:
+        with urllib.request.urlopen(f"{address}{path}", timeout=PATIENCE_S) as reply:
             yield f"page {path}", reply.read()
 
 

@@ -19,7 +19,8 @@ from pyiceberg.catalog import load_catalog
 
 from leak.scanner import Canary, Place, canary, files_in, hits, objects_of, pages_of, processes_of, text_of
 from support.aws import KEYS, Aws, aws
-from support.command import PATIENCE_S, Running, start
+from support.command import Running, start
+from support.patience import PATIENCE_S
 from support.seaweed import Seaweed, seaweed
 from support.vault import ROOT, Vault, vault
 

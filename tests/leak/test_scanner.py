@@ -23,6 +23,8 @@ import pytest
 
 from leak.scanner import Canary, canary, files_in, hits, objects_of, pages_of, processes_of, text_of
 
+pytestmark = pytest.mark.long
+
 _CANARY = canary("planted")
 _OTHER = canary("other")
 _CONF = {"credential": _CANARY.text}

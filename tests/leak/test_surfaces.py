@@ -13,12 +13,17 @@ from pathlib import Path
 import pytest
 
 from leak.scanner import canary, files_in, hits, text_of
+from sinkql.catalog.file.backup import back_up
 from sinkql.catalog.system import RELATIONS
-from sinkql.cli.command import run
+from sinkql.cli.group import run_command as run
+from sinkql.errors import SinkqlError
 from sinkql.session import Session
-from sinkql.shell.history import SafeHistory
+from sinkql.shell.editor.history import SafeHistory
+from support.words import WORDS
 
-_WHERE = ("literal", "joined", "decoded", "environment", "file", "option", "token", "id")
+pytestmark = pytest.mark.long
+
+_WHERE = ("literal", "joined", "decoded", "environment", "file", "option", "token", "id", "url")
 _SECRETS = {kind: canary(kind) for kind in _WHERE}
 _T = {kind: each.text for kind, each in _SECRETS.items()}
 _DECODED = _T["decoded"].encode().hex()
@@ -53,6 +58,39 @@ _SHOWING = "".join(
         *(f"SELECT * FROM {schema}.{name};" for schema, name in RELATIONS),
     ]
 )
+_URLS = [
+    f"postgresql://u:{_SECRETS['url'].core}@h/d",
+    f"postgresql+psycopg://u:a/b@{_SECRETS['url'].core}@h/d",
+    f"postgresql://h/d?password={_SECRETS['url'].core}",
+    f"http://u:{_SECRETS['url'].core}@127.0.0.1:1/x",
+    f"https://{_SECRETS['url'].core}@h/x",
+    f"https://h/x?a=b&X-Amz-Signature={_SECRETS['url'].core}&c=d",
+    f"https://h/x?access_token={_SECRETS['url'].core}",
+    f"https://h/x#api-key={_SECRETS['url'].core}",
+    f"https://h/x?sig={_SECRETS['url'].core}",
+]
+_IN_URLS = [
+    statement.format(address)
+    for address in _URLS
+    for statement in (
+        "CREATE CONNECTION c TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'w', URL = '{}');",
+        "CREATE CONNECTION c TO ICEBERG CATALOG (CATALOG TYPE = 'rest', URL = '{}');",
+        "CREATE CONNECTION c TO ICEBERG CATALOG (CATALOG TYPE = 'rest', URL = 'http://h', OAUTH2 SERVER URL = '{}');",
+        "CREATE CONNECTION c TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = '{}');",
+        "CREATE CONNECTION c TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'w', URL = '{}",
+        "CREATE CONNECTION c TO AWS (ACCESS KEY ID = 'i', SECRET ACCESS KEY = SECRET s_file, ENDPOINT = '{}');",
+        "CREATE CONNECTION c TO CONFLUENT SCHEMA REGISTRY (URL = '{}');",
+        "CREATE CONNECTION c TO KAFKA (BROKER = '{}');",
+        "CREATE CONNECTION c TO NOBODY (X = '{}');",
+        "CREATE SOURCE f (a int) FROM FILES (PATH = '{}') FORMAT JSON;",
+        "CREATE CLUSTER k (SIZE = 'local[1]', CONF = MAP['spark.x' => '{}']);",
+        "CREATE CLUSTER k (MASTER = '{}');",
+        "CREATE SINK k FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = '{}', TABLE = 't') MODE APPEND;",
+        "ALTER CONNECTION away SET (OAUTH2 SERVER URL = '{}');",
+        "SELECT nope('{}');",
+        "/* {} */ SELECT FROM;",
+    )
+]
 _MISTAKES = [
     f"CREATE SECRET a '{_T['literal']}';",
     f"CREATE SECRET a AS {_SECRETS['literal'].core};",
@@ -149,7 +187,7 @@ def test_compiled_jobs_hold_what_they_cannot_run_without_and_no_more(
     assert run(["compile", "../script.sql", "-o", "job.json"]) == 0
     printed = capsys.readouterr()
     assert hits(text_of("output", printed.out, printed.err), _SECRETS.values()) == []
-    assert printed.err.count("written down, and so have its jobs") == 2
+    assert printed.err.count("as plain text, and so do its jobs") == 2
     program = (folder / "job.json").read_text()
     assert {kind for _, kind, _ in hits([("job", program.encode())], _SECRETS.values())} == {"option", "token", "id"}
     items = json.dumps(json.loads(program)["items"])
@@ -171,9 +209,27 @@ def test_errors_hold_no_secret(folder: Path, capsys: pytest.CaptureFixture[str],
     assert hits(files_in(folder), _SECRETS.values()) == []
 
 
+def test_urls_with_secrets_are_refused_without_showing_them(
+    folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with Session() as session:
+        session.execute(_ITEMS)
+    for place, mistake in enumerate(_IN_URLS[::5]):  # 5 and the number of statements have no common divisor
+        (folder.parent / f"{place}.sql").write_text(mistake)
+        run(["lint", f"../{place}.sql"])
+        run(["compile", f"../{place}.sql", "-o", "../job.json"])
+        assert run(["exec", f"../{place}.sql"]) != 0, mistake
+    printed = capsys.readouterr()
+    assert "SQ2106" in printed.err
+    assert "add CREDENTIAL = SECRET name" in printed.err
+    assert hits(text_of("output", printed.out, printed.err), _SECRETS.values()) == []
+    assert hits(text_of("log", caplog.text), _SECRETS.values()) == []
+    assert hits(files_in(folder), _SECRETS.values()) == []
+
+
 def test_history_holds_no_secret(folder: Path) -> None:
-    history = SafeHistory(folder / "history")
-    for statement in [*_ITEMS.split(";\n"), *_MISTAKES]:
+    history = SafeHistory(folder / "history", WORDS)
+    for statement in [*_ITEMS.split(";\n"), *_MISTAKES, *_IN_URLS]:
         history.append_string(statement)
     kept = (folder / "history").read_text()
     assert "LOAD GENERATOR" in kept
@@ -183,8 +239,11 @@ def test_history_holds_no_secret(folder: Path) -> None:
 
 def test_backup_of_the_catalog_holds_no_secret(folder: Path) -> None:
     with Session() as session:
+        for mistake in _IN_URLS:
+            with pytest.raises(SinkqlError):
+                session.execute(mistake)
         session.execute(_ITEMS + f"ALTER SECRET s_joined AS '{_T['decoded']}'; DROP SECRET s_decoded;")
-        session.catalog.database._back_up(1)
+        back_up(session.catalog.database.path, folder / "catalog.backup")
     assert list(folder.rglob("*.backup"))
     assert hits(files_in(folder), _SECRETS.values()) == []
 
@@ -192,5 +251,5 @@ def test_backup_of_the_catalog_holds_no_secret(folder: Path) -> None:
 def test_secrets_are_where_the_search_believes(folder: Path) -> None:
     with Session() as session:
         session.execute(_ITEMS)
-        revealed = {name: session.world.secret(f"materialize.public.s_{name}") for name in _WHERE[:5]}
+        revealed = {name: session.access.secret(f"materialize.public.s_{name}") for name in _WHERE[:5]}
     assert revealed == {name: _T[name] if name != "joined" else f"x{_T[name]}" for name in revealed}

@@ -10,7 +10,7 @@ from typing import Any
 
 from operators.pipeline import Change, Pipeline, Row, call, columns, source
 from sinkql import physical
-from sinkql.runtime import state
+from sinkql.runtime.state import manifest as state
 
 BATCHES = 6
 

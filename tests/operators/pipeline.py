@@ -7,18 +7,21 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from expressions import vectors
 from local_engine import LocalEngine
 from sinkql import physical
-from sinkql.connector.stream import Limit, Offsets, Split, Tally, WriteResult
-from sinkql.connector.types import arrow_type
-from sinkql.runtime import state
-from sinkql.runtime.engine import Arrangements, Attempt, Engine
+from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally, WriteResult
+from sinkql.extension.types import arrow_type
+from sinkql.runtime.batch.engine import Batch, Engine
+from sinkql.runtime.state import manifest as state
+from sinkql.runtime.state.arrangement import Arrangements
 
 Row = tuple[Any, ...]
 Change = tuple[Row, int]
@@ -37,8 +40,14 @@ def call(name: str, function: Any, column: str | None, type_: str, *, distinct: 
     return physical.AggregateCall(name, function, column, distinct, type_)
 
 
+def output(below: physical.Operator, name: str, text: str) -> physical.Output:
+    """Return a column of a Map over an operator; the text is an expression over its columns."""
+    types = {column.name: column.type for column in physical.columns_of(below)}
+    return physical.Output(name, vectors.expression(text, types))
+
+
 @dataclass(frozen=True)
-class Listed:
+class Listed(Reader):
     """Read what the test lists: a split holds the number of its batch."""
 
     read_: physical.Read
@@ -66,17 +75,6 @@ class Listed:
         arrays = [pa.array(values, type_) for values, (_, type_) in zip(data, fields, strict=True)]
         tally.rows += len(changes)
         yield pa.record_batch(arrays, names=[name for name, _ in fields])
-
-    def committed(self, end: Offsets) -> None: ...
-
-    def attachments(self, offsets: Offsets) -> tuple[str, ...]:
-        return ()
-
-    def lag(self, offsets: Offsets) -> float:
-        return 0.0
-
-    def finished(self, offsets: Offsets) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Pipeline:
         write = physical.Write(
             view, "iceberg", connection, physical.columns_of(view), "upsert", change, False, tuple(self.names), True, {}
         )
-        self.job = physical.Job("sink", "id", "quickstart", "local[*]", {}, 1000, 1_000_000, write, {})
+        self.job = physical.Job("sink", "id", "quickstart", "local[*]", {}, timedelta(seconds=1), 1_000_000, write, {})
         empty = state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
         self.manifests = [state.save(folder, empty, epoch=1)]
         self.table: Counter[Row] = Counter()
@@ -134,7 +132,7 @@ class Pipeline:
         arrangements = Arrangements(self.folder, manifest, 1, commit)
         splits = {name: [{"batch": len(reader.batches) - 1}] for name, reader in self.readers.items()}
         task = Taking(commit, self.engine.buckets, tuple(self.names))
-        outcome = self.engine.run(self.job, Attempt(task, splits, self.readers, arrangements))
+        outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements))
         name = state.save(self.folder, state.after(manifest, outcome.runs), epoch=1)
         return [row for result in outcome.results for row in result.data], name
 

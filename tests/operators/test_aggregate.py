@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from operators.pipeline import Change, Pipeline, Row, call, columns, source
+from operators.pipeline import Change, Pipeline, Row, call, columns, output, source
 from sinkql import physical
 
 EVENT = {
@@ -77,12 +77,10 @@ COUNTS = """
 
 
 def having(below: physical.Operator, change: physical.Change) -> physical.Operator:
-    where = physical.Output("", "`c` > 2 AND `sx` IS NOT NULL", "boolean", True)
-    outputs = (
-        physical.Output("g", "upper(`g`)", "text", True),
-        physical.Output("avg", "CAST(`sx` / CAST(`cx` AS DECIMAL(38,10)) AS DOUBLE)", "double precision", True),
-    )
-    return physical.Map(counts(below, change), outputs, where)
+    grouped = counts(below, change)
+    where = output(grouped, "", "c > 2 AND sx IS NOT NULL")
+    outputs = (output(grouped, "g", "upper(g)"), output(grouped, "avg", "sx::double precision / cx"))
+    return physical.Map(grouped, outputs, where)
 
 
 def extremes(below: physical.Operator, change: physical.Change) -> physical.Operator:
@@ -119,7 +117,7 @@ def everything(below: physical.Operator, change: physical.Change) -> physical.Op
 
 
 def plain_total(below: physical.Operator, change: physical.Change) -> physical.Operator:
-    where = physical.Output("", "`g` = 'a'", "boolean", True)
+    where = output(below, "", "g = 'a'")
     calls = (call("c", "count", None, "bigint"), call("h", "max", "x", "bigint"))
     return physical.Aggregate(physical.Map(below, where=where), "total", (), calls, change)
 
@@ -145,8 +143,9 @@ def twice(below: physical.Operator, change: physical.Change) -> physical.Operato
 
 def union(below: physical.Operator, change: physical.Change) -> physical.Operator:
     """A union of rows of the source and rows of an aggregate over it, under an aggregate."""
-    left = physical.Map(below, (physical.Output("v", "`x`", "bigint", True),))
-    right = physical.Map(counts(below, change), (physical.Output("v", "`c`", "bigint", True),))
+    left = physical.Map(below, (output(below, "v", "x"),))
+    grouped = counts(below, change)
+    right = physical.Map(grouped, (output(grouped, "v", "c"),))
     both = physical.Union((left, right, left))
     calls = (call("c", "count", None, "bigint"), call("s", "sum", "v", NUMERIC))
     return physical.Aggregate(both, "both", columns(v="bigint"), calls, "retract")

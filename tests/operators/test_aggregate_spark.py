@@ -12,8 +12,9 @@ from operators import pipeline as pipeline_module
 from operators.pipeline import Pipeline, source
 from operators.test_aggregate import EVENT, VIEWS, changes, everything, plain_total
 from sinkql import physical
-from sinkql.runtime.operators import SparkEngine
-from sinkql.runtime.preparation import prepare
+from sinkql.lowering.spark.preparation import spark_steps
+from sinkql.runtime.spark.engine import SparkEngine
+from sinkql.runtime.state.operator import stateful
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +47,7 @@ def test_in_spark_too_a_view_is_what_its_sql_gives(
 
 def test_groups_with_nulls_in_different_columns_do_not_hash_alike(session: SparkSession) -> None:
     read = source("e", "append", a="text", b="text")
-    steps = prepare(physical.Aggregate(read, "d", read.columns, (), "append"))
+    steps = spark_steps(stateful(physical.Aggregate(read, "d", read.columns, (), "append")).preparation)
     rows = session.createDataFrame([(None, "x"), ("x", None), (None, None)], "a STRING, b STRING")
     hashes = rows.selectExpr(*steps.select).select("`$h1`", "`$h2`").collect()
     assert len({row[0] for row in hashes}) == len({row[1] for row in hashes}) == 3

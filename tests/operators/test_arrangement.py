@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.arrangement import Multiset, Place, Values, bucket_folder
-from sinkql.runtime.run import Entry, digest_of, open_run, write_run
+from sinkql.runtime.state.arrangement import Multiset, Place, Values, bucket_folder
+from sinkql.runtime.state.run import Entry, digest_of, open_run, write_run
 
 
 def place(folder: Path, batch: int, bucket: int = 0) -> Place:

@@ -12,8 +12,8 @@ from operators.pipeline import Change, Pipeline, Row, columns, source
 from operators.test_aggregate import EVENT, changes
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.runtime import state
-from sinkql.runtime.pick import conflicts
+from sinkql.runtime.state import manifest as state
+from sinkql.runtime.state.operator.pick import CONFLICTS
 
 PAIR = {"k": "integer", "v": "text"}
 
@@ -32,7 +32,7 @@ def live(pipeline: Pipeline, *key: int) -> dict[Row, set[Row]]:
 
 
 def conflicting(pipeline: Pipeline) -> int:
-    return conflicts(state.load(pipeline.folder, pipeline.manifests[-1]))
+    return state.total(state.load(pipeline.folder, pipeline.manifests[-1]), CONFLICTS)
 
 
 def check(pipeline: Pipeline, *key: int) -> None:

@@ -12,7 +12,7 @@ from operators import pipeline as pipeline_module
 from operators.pipeline import Pipeline
 from operators.test_aggregate import EVENT, changes
 from operators.test_pick import check, pick
-from sinkql.runtime.operators import SparkEngine
+from sinkql.runtime.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

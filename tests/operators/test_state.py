@@ -16,8 +16,10 @@ from operators.crash_child import BATCHES, view
 from operators.crash_child import changes as crash_changes
 from operators.pipeline import Pipeline, plain
 from sinkql.errors import SinkqlError
-from sinkql.faults import VARIABLE
-from sinkql.runtime import state
+from sinkql.runtime.state import manifest as state
+from support.fault import armed
+
+pytestmark = pytest.mark.long
 
 
 def code_of(error: pytest.ExceptionInfo[SinkqlError]) -> str:
@@ -45,7 +47,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def run_child(folder: Path, faults: str) -> int:
     child = Path(__file__).with_name("crash_child.py")
-    environment = os.environ | {VARIABLE: faults, "PYTHONPATH": os.pathsep.join([str(child.parents[1]), *sys.path])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(child.parents[1]), *sys.path])} | armed(faults)
     return subprocess.run([sys.executable, str(child), str(folder)], env=environment, check=False).returncode
 
 

@@ -1,10 +1,7 @@
 """AWS connections as object stores: properties, and what never shows."""
 
-import pytest
-
-from sinkql.connector.registry import discover
-from sinkql.connector.secret import reveal, secret_data
-from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
+from sinkql.extension.secret import reveal, secret_data
 from sinkql.logical import SecretName, SecretText
 
 KEYS = {
@@ -43,9 +40,3 @@ def test_a_session_token_goes_with_the_keys() -> None:
 def test_a_store_does_not_show_its_keys() -> None:
     store = discover().store("AWS", KEYS, SECRETS.__getitem__)
     assert "hush" not in repr(store)
-
-
-def test_a_role_is_refused_when_the_store_is_opened() -> None:
-    with pytest.raises(SinkqlError) as refused:
-        discover().store("AWS", {"assume_role_arn": "arn:aws:iam::1:role/r"}, SECRETS.__getitem__)
-    assert refused.value.code == "SQ2912"

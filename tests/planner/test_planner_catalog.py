@@ -7,8 +7,8 @@ import pytest
 
 from sinkql import ast
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.connector.registry import Registry, discover
 from sinkql.errors import SinkqlError
+from sinkql.extension.registry import Registry, discover
 from sinkql.parser import parse
 from sinkql.planner import plan_drop
 from sinkql.printer import to_sql
@@ -20,7 +20,7 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (
   CATALOG TYPE = 'REST', URL = 'http://127.0.0.1:1', CREDENTIAL = 'id:' || SECRET s, SCOPE = 'catalog'
 );
 CREATE CONNECTION tables TO ICEBERG CATALOG (
-  CATALOG TYPE = 'S3TABLESREST', URL = 'http://127.0.0.1:1', WAREHOUSE = 'b', AWS CONNECTION = aws
+  CATALOG TYPE = 'REST', URL = 'http://127.0.0.1:1', WAREHOUSE = 'b', CREDENTIAL = SECRET s, STORAGE PROVIDER = 'S3'
 );
 CREATE CLUSTER small SIZE 'local[1]', CONF MAP['spark.ui.enabled' => false];
 CREATE SOURCE events (
@@ -86,7 +86,7 @@ def test_planning_loads_nothing_that_runs() -> None:
     script = (
         "import sys\n"
         "from sinkql.catalog.memory import MemoryCatalog\n"
-        "from sinkql.connector.registry import Registry, discover\n"
+        "from sinkql.extension.registry import Registry, discover\n"
         "from sinkql.parser import parse\n"
         "catalog = MemoryCatalog(discover())\n"
         f"for statement in parse({SCRIPT!r}):\n"

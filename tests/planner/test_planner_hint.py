@@ -1,17 +1,11 @@
-"""Hints for functions and types of other systems name what is here, and never hide what is."""
+"""Hints for types of other systems name what is here."""
 
 from __future__ import annotations
 
 import pytest
 
-from sinkql.connector.type_hint import type_hint
-from sinkql.connector.types import column_type
-from sinkql.planner import functions, functions_elsewhere
-
-
-def test_no_known_function_is_called_foreign() -> None:
-    known = {*functions.OVERLOADS, *functions.HANDLERS, *functions.AGGREGATES}
-    assert not known & functions_elsewhere.ELSEWHERE.keys()
+from sinkql.extension.type_hint import type_hint
+from sinkql.extension.types import column_type
 
 
 @pytest.mark.parametrize(

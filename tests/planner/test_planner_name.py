@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from sinkql import ast
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.connector.registry import discover
 from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
+from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.name import join_name, locate, named, path_parts, resolve, short_name, split_name
-from sinkql.planner.setting import plan_setting
 
 
 def name(*parts: str) -> ast.Name:
@@ -83,7 +83,7 @@ def test_names_are_those_of_the_current_database() -> None:
     assert resolve(name("public", "d"), found) == "Other.public.d"
     with pytest.raises(SinkqlError) as refused:
         resolve(name("s", "c"), found)
-    assert (refused.value.code, refused.value.hint) == ("SQ2004", "There is public; make another with CREATE SCHEMA.")
+    assert (refused.value.code, refused.value.hint) == ("SQ2004", "Create it with CREATE SCHEMA, or use public.")
 
 
 def test_item_without_a_schema_to_be_made_in_is_refused() -> None:
@@ -137,4 +137,4 @@ def test_a_path_as_it_is_kept_is_taken_apart_again(schemas: list[str]) -> None:
     listed = ast.Sequence(tuple(ast.Text(schema) for schema in schemas))
     statement = ast.SetVariable(ast.Ident("search_path"), listed)
     if schemas:
-        assert path_parts(plan_setting(statement)[1]) == tuple(schemas)
+        assert path_parts(plan_setting(statement).values[0][1]) == tuple(schemas)

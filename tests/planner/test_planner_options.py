@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from sinkql.connector.options import duration
+from sinkql.extension.options import duration
 
 
 @pytest.mark.parametrize(

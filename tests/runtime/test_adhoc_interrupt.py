@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinkql.runtime.adhoc import AdhocSpark
+from sinkql.runtime.spark.adhoc import AdhocSpark
 
 pytestmark = pytest.mark.spark
 _SLOW = "SELECT count(*) AS n FROM range(2) WHERE java_method('java.lang.Thread', 'sleep', id * 0 + 3000L) IS NULL"

@@ -12,12 +12,13 @@ import pytest
 
 from local_engine import LocalEngine
 from sinkql import faults, physical
-from sinkql.connector.registry import discover
-from sinkql.connector.stream import Committed, RedoBatchError, Writer
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch import BatchLoop, DivergedError, drain
-from sinkql.runtime.progress import Event, SinkCommitted
-from support.running import MemoryControl, contexts, counter, csv_files, job, output, rows
+from sinkql.extension.registry import discover
+from sinkql.extension.stream import Committed, RedoBatchError, Writer
+from sinkql.runtime.batch.loop import BatchLoop, DivergedError
+from sinkql.runtime.batch.progress import Event, SinkCommitted
+from support.fault import armed
+from support.running import MemoryControl, contexts, counter, csv_files, drain, job, output, rows
 
 GROUPED = physical.Aggregate(
     physical.Map(counter(up_to=100), (output("g", "`counter` % 3"), output("v", "`counter`"))),
@@ -42,7 +43,7 @@ def _no_passes() -> Iterator[None]:
 def open_loop(each: physical.Job, folder: Path, events: list[Event] | None = None) -> BatchLoop:
     registry = discover()
     context = contexts(folder, each)
-    readers = {read.source: registry.sources[read.connector].reader(read, context) for read in each.reads()}
+    readers = {read.source: registry.reader(read, context) for read in each.reads()}
     writer = registry.sinks[each.write.connector].writer(each.write, context)
     told = events if events is not None else []
     return BatchLoop(each, readers, writer, LocalEngine(), context.folder, MemoryControl(), told.append)
@@ -145,7 +146,8 @@ def test_a_batch_that_failed_anywhere_is_neither_lost_nor_doubled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, body: physical.Operator
 ) -> None:
     each = job(body, tmp_path, key=("g",) if isinstance(body, physical.Aggregate) else (), max_rows=30)
-    monkeypatch.setenv(faults.VARIABLE, f"{point}#2=fail")
+    for name, value in armed(f"{point}#2=fail").items():
+        monkeypatch.setenv(name, value)
     for epoch in range(1, 4):
         try:
             run_once(each, tmp_path, epoch=epoch)
@@ -173,7 +175,7 @@ def test_what_a_source_keeps_and_lost_twice_stalls_the_sink(tmp_path: Path) -> N
     each = job(csv_files(tmp_path), tmp_path)
     run_once(each, tmp_path)
     shutil.rmtree(contexts(tmp_path, each).folder)
-    for kept in (tmp_path / "lake").rglob("*-files-*.jsonl*"):
+    for kept in (tmp_path / "lake").rglob("*-files-*.json*"):
         kept.unlink()
     with pytest.raises(SinkqlError) as stalled:
         run_once(each, tmp_path, epoch=2)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sinkql.runtime.failure import unexpected
+import pytest
+
+from sinkql.errors import LateError
+from sinkql.runtime.batch.failure import unforeseen
 
 _JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -18,14 +21,40 @@ decimal.InvalidOperation: [<class 'decimal.ConversionSyntax'>]
 
 
 def test_the_cause_stands_before_what_java_says() -> None:
-    error = unexpected(RuntimeError(_JAVA))
+    error = unforeseen(RuntimeError(_JAVA))
     assert error.message == "the batch failed: decimal.InvalidOperation: [<class 'decimal.ConversionSyntax'>]"
     assert error.detail is not None
     assert error.detail.splitlines()[-2:] == ["    value = Decimal(text)", "            ^^^^^^^^^^^^^"]
 
 
+_LATE = """\
+org.apache.spark.SparkException: Python worker failed to connect back.
+	at org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:254)
+Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _LATE,
+        "java.util.concurrent.TimeoutException: Stream Execution thread failed to stop within 10000 milliseconds",
+        "org.apache.spark.SparkException: Job aborted: Executor heartbeat timed out after 130000 ms",
+        "java.util.concurrent.TimeoutException: Futures timed out after [120 seconds]",
+    ],
+)
+def test_what_came_too_late_is_waited_for(text: str) -> None:
+    error = unforeseen(RuntimeError(text))
+    assert isinstance(error, LateError)
+    assert (error.code, error.retryable, error.detail) == ("SQ4005", True, text.splitlines()[0][:300])
+
+
+def test_an_error_of_a_task_is_its_own_whatever_it_says() -> None:
+    assert unforeseen(RuntimeError(_JAVA.replace("InvalidOperation", "TimeoutException"))).code == "SQ3001"
+
+
 def test_an_error_without_a_traceback_is_told_as_it_is() -> None:
-    error = unexpected(RuntimeError("the query ended\nfor a reason"))
+    error = unforeseen(RuntimeError("the query ended\nfor a reason"))
     assert error.message == "the batch failed: the query ended"
     assert error.detail == "RuntimeError: the query ended\nfor a reason"
-    assert unexpected(KeyError()).message == "the batch failed: KeyError"
+    assert unforeseen(KeyError()).message == "the batch failed: KeyError"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from sinkql.connector.stream import Limit, Offsets, Split, Tally
-from sinkql.runtime.pacing import Orders, Pacer, give, take
+from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally
+from sinkql.runtime.batch.pacing import Orders, Pacer, give, take
 
 
-class Queue:
+class Queue(Reader):
     """A reader of `size` rows, which grow with each look as a busy source's do."""
 
     def __init__(self, size: int, *, grows: int = 0) -> None:
@@ -33,22 +34,10 @@ class Queue:
     def read(self, split: Split, tally: Tally) -> pa.RecordBatchReader:
         raise NotImplementedError
 
-    def committed(self, end: Offsets) -> None:
-        pass
-
-    def attachments(self, offsets: Offsets) -> tuple[str, ...]:
-        return ()
-
-    def lag(self, offsets: Offsets) -> float:
-        return 0.0
-
-    def finished(self, offsets: Offsets) -> bool:
-        return False
-
 
 def _orders(*, interval_ms: int = 1000, max_rows: int = 100, target: int | None = None) -> Orders:
     targets = {"q": {"at": target}} if target is not None else None
-    return Orders({"q": {"at": 0}}, interval_ms, max_rows, targets)
+    return Orders({"q": {"at": 0}}, timedelta(milliseconds=interval_ms), max_rows, targets)
 
 
 def _at(number: int) -> dict[str, Offsets]:
@@ -103,7 +92,7 @@ def test_the_limit_of_a_batch_is_shared_by_its_sources() -> None:
     assert pacer.offer(start, _orders(), 0) == {"q": {"at": 50}, "r": {"at": 50}}
 
 
-@pytest.mark.parametrize("orders", [_orders(), _orders(target=3), Orders({}, 1, 2, stop=True)])
+@pytest.mark.parametrize("orders", [_orders(), _orders(target=3), Orders({}, timedelta(milliseconds=1), 2, stop=True)])
 def test_orders_are_taken_as_they_were_given(tmp_path: Path, orders: Orders) -> None:
     give(tmp_path, _orders(interval_ms=1))
     give(tmp_path, orders)

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sinkql import physical
-from sinkql.connector.registry import discover
-from sinkql.runtime.progress import Event, SinkCommitted, SinkStalled
-from sinkql.runtime.roster import Fixed, Roster
-from support.running import MemoryControl, contexts, counter, csv_files, job, output, rows
+from sinkql.extension.registry import discover
+from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkStalled
+from sinkql.runtime.sink.roster import Roster
+from support.patience import PATIENCE_S
+from support.running import FixedRoster, MemoryControl, contexts, counter, csv_files, job, output, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sinkql.runtime.cluster import SinkOutcome
+    from sinkql.runtime.sink.host import SinkOutcome
 
 pytestmark = pytest.mark.spark
 
@@ -38,11 +39,11 @@ def run_sinks(
     tell: Callable[[Event], None] = lambda event: None,
     roster: Roster | None = None,
 ) -> list[SinkOutcome]:
-    from sinkql.runtime.cluster import Cluster
-    from sinkql.runtime.runner import SinkRun
+    from sinkql.runtime.sink.host import Host
+    from sinkql.runtime.sink.runner import SinkRunner
 
-    roster = roster or Fixed(jobs)
-    cluster = Cluster(
+    roster = roster or FixedRoster(jobs)
+    host = Host(
         lambda: spark,
         2,
         discover(),
@@ -52,7 +53,7 @@ def run_sinks(
         lambda each: contexts(folder, each),
         once=once,
     )
-    runs = [SinkRun(cluster, work, takeover=takeover) for work in roster.now()]
+    runs = [SinkRunner(host, work, takeover=takeover) for work in roster.now()]
     with ThreadPoolExecutor(len(runs)) as threads:
         return list(threads.map(lambda each: each.run(), runs))
 
@@ -190,7 +191,7 @@ def test_a_sink_stops_when_it_is_told_and_goes_on_where_it_was(spark: SparkSessi
 def test_what_does_not_answer_for_a_while_is_waited_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sinkql.runtime import runner
+    from sinkql.runtime.sink import runner
 
     monkeypatch.setattr(runner, "_FIRST_WAIT", 0.01)
     (tmp_path / "in").mkdir()
@@ -228,7 +229,7 @@ def test_a_sink_that_was_taken_over_is_fenced_and_writes_nothing_after(spark: Sp
 
     older = threading.Thread(target=first, daemon=True)
     older.start()
-    assert control.committed_once.wait(180)
+    assert control.committed_once.wait(PATIENCE_S)
     assert endings(run_sinks(spark, [each], tmp_path, control=control, once=False)) == [("failed", "SQ5201")]
 
     def stop(event: Event) -> None:

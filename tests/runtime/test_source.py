@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-from sinkql.runtime.source import _Offers
+from sinkql.runtime.spark.source import _Offers
 
 
 class Steps(SimpleDataSourceStreamReader):  # type: ignore[misc]  # pyspark is not followed by the type checker

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.java import check_java
-from sinkql.runtime.spark import Settings, buckets
+from sinkql.runtime.spark.java import check_java
+from sinkql.runtime.spark.session import SparkSettings, buckets
 
 
 def _java(folder: Path, body: str) -> None:
@@ -60,4 +60,4 @@ def test_a_java_that_does_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_buckets_are_the_cores_at_least_two(master: str, conf: dict[str, str], expected: int, tmp_path: Path) -> None:
-    assert buckets(Settings(master, conf, tmp_path)) == expected
+    assert buckets(SparkSettings(master, conf, tmp_path)) == expected

@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from support.leftover import left, marked
 from support.running import rows
 
 pytestmark = pytest.mark.slow
@@ -28,13 +29,19 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
         process.wait()
 
 
-def start(processes: list[subprocess.Popen[str]], *arguments: str) -> subprocess.Popen[str]:
+def start(
+    processes: list[subprocess.Popen[str]], *arguments: str, mark: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     program = _TESTS / "support" / "supervised.py"
     process = subprocess.Popen(
         [sys.executable, str(program), *arguments],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")])},
+        env={
+            **os.environ,
+            **(mark or {}),
+            "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")]),
+        },
         start_new_session=True,
     )
     processes.append(process)
@@ -66,6 +73,25 @@ def test_the_first_signal_ends_a_run_after_its_batch(processes: list[subprocess.
     assert process.wait() == 0
     found = rows(tmp_path, "one")
     assert [(n,) for n in range(1, len(found) + 1)] == found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_while_spark_starts_ends_it_then(
+    processes: list[subprocess.Popen[str]], tmp_path: Path, number: signal.Signals
+) -> None:
+    mark = marked()
+    process = start(processes, str(tmp_path), "on", "one", "two", mark=mark)
+    told = lines(process)
+    for _ in range(2):
+        next(line for line in told if line.startswith("SparkStarting"))
+    process.send_signal(number)
+    if number == signal.SIGHUP:
+        process.send_signal(number)  # a terminal that goes may say so twice
+    rest = list(told)
+    assert process.wait() == 0
+    assert rest[-1] == "['stopped', 'stopped']"
+    assert not any(line.startswith(("SparkStarted", "SinkCommitted")) for line in rest)
+    assert left(mark) == []
 
 
 def test_the_second_signal_ends_it_at_once(processes: list[subprocess.Popen[str]], tmp_path: Path) -> None:

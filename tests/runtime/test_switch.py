@@ -9,11 +9,11 @@ import pytest
 
 from runtime.test_batch import open_loop
 from sinkql import physical
-from sinkql.connector.stream import Switch
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch import NO_PLAN, drain
+from sinkql.extension.stream import Switch
+from sinkql.runtime.batch.loop import NO_PLAN
 from support.lake import Lake, Sink
-from support.running import csv_files, job, rows
+from support.running import csv_files, drain, job, rows
 
 
 def _read(folder: Path, name: str) -> physical.Read:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,5 +17,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def session(folder: Path) -> Session:
-    return Session()
+def session(folder: Path) -> Iterator[Session]:
+    with Session() as session:
+        yield session

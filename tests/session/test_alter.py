@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from session.script import NAME, PIPELINE, fails, sink_id
 from sinkql import ast, logical
-from sinkql.connector.plan import World
-from sinkql.connector.registry import Registry, discover
 from sinkql.errors import SinkqlError
-from sinkql.runtime.roster import Following
+from sinkql.extension.plan import Access
+from sinkql.extension.registry import Registry, discover
+from sinkql.runtime.sink.roster import Following
 from sinkql.session import Session
-from sinkql.session.roster import CatalogRoster
+from sinkql.session.sink.roster import CatalogRoster
 
 _AWS = """
 CREATE SECRET key AS 'one';
@@ -46,7 +47,7 @@ def test_a_sink_keeps_its_id_and_another_session_sees_the_change(piped: Session)
     before = sink_id(piped)
     piped.execute("ALTER SINK user_activity_iceberg SET (COMMIT INTERVAL = '5s');")
     (job,) = Session().jobs([NAME])
-    assert (before, 5000) == (job.sink_id, job.commit_interval_ms)
+    assert (before, timedelta(seconds=5)) == (job.sink_id, job.commit_interval)
 
 
 def test_what_is_wrong_changes_nothing(piped: Session) -> None:
@@ -82,8 +83,8 @@ def test_a_new_value_of_a_secret_is_seen_by_the_sinks_that_use_it(piped: Session
     assert (using.differs(), other.differs()) == (True, False)
     assert (using.take(), using.take()) == ("other", "same")
     job = using.work.job
-    assert job.write.aws_connection is not None
-    store = piped.context(job).store(job.write.aws_connection)
+    assert job.write.store is not None
+    store = piped.context(job).store(job.write.store)
     assert store.properties()["s3.secret-access-key"] == "two"
 
 
@@ -119,7 +120,7 @@ def _refusing(table: str) -> Registry:
     registry, seen = discover(), set[str]()
     kind = registry.sinks["ICEBERG CATALOG"]
 
-    def find(statement: ast.CreateSink, sink: logical.Sink, world: World) -> logical.Facts:
+    def find(statement: ast.CreateSink, sink: logical.Sink, access: Access) -> logical.Facts:
         if sink.options["table"] == table and table in seen:
             raise SinkqlError("SQ4203", "the catalog does not allow this")
         seen.add(sink.options["table"])
@@ -161,9 +162,9 @@ def test_alter_in_a_transaction_takes_effect_at_its_commit(piped: Session) -> No
         "ALTER SINK user_activity_iceberg SET FROM m;"
         "ALTER SECRET key AS 'two';"
     )
-    assert Session().jobs([NAME])[0].commit_interval_ms == 2000
+    assert Session().jobs([NAME])[0].commit_interval == timedelta(seconds=2)
     assert not following.differs()
     piped.execute("COMMIT;")
     (job,) = Session().jobs([NAME])
-    assert (job.commit_interval_ms, job.follows) == (5000, (plan,))
+    assert (job.commit_interval, job.follows) == (timedelta(seconds=5), (plan,))
     assert following.differs()

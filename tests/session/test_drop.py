@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from session.script import NAME, PIPELINE, fails, sink_id
-from sinkql import ast, faults
-from sinkql.catalog.control import Control
-from sinkql.catalog.database import Database
-from sinkql.catalog.system import create_views
+from sinkql import ast
+from sinkql.catalog.file.control import Control
+from sinkql.catalog.file.database import Database
+from sinkql.catalog.system import LAYOUT
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.session import Session
-from sinkql.session.drop import drop, sink_folder
+from sinkql.session.item.drop import drop, sink_folder
+from support.fault import armed
 
 _SPAWN = multiprocessing.get_context("spawn")
 _DROP = "DROP SINK user_activity_iceberg;"
@@ -94,7 +95,7 @@ def test_drop_that_waits_too_long_leaves_the_sink_as_it_was(piped: Session) -> N
 
 def _killed_drop(folder: Path, point: str) -> None:
     os.chdir(folder)
-    os.environ[faults.VARIABLE] = f"{point}=kill"
+    os.environ.update(armed(f"{point}=kill"))
     Session().execute(_DROP)
 
 
@@ -116,7 +117,7 @@ def test_drop_of_a_killed_process_is_finished_by_the_next(piped: Session, folder
 def test_drop_of_a_killed_process_waits_while_the_sink_runs(piped: Session, folder: Path) -> None:
     sink = sink_id(piped)
     # The runner came after the drop's wish was written, so that the drop died while it waited.
-    control = Control(Database(piped.catalog.database.path, create_views))
+    control = Control(Database(piped.catalog.database.path, LAYOUT))
     control.acquire(sink, owner="runner", takeover=False)
     child = _SPAWN.Process(target=_killed_drop, args=(folder, "drop-wished"))
     child.start()

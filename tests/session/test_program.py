@@ -117,3 +117,23 @@ def test_what_is_no_program_is_refused(text: str) -> None:
     with pytest.raises(SinkqlError) as raised:
         Program.from_json(text)
     assert raised.value.code == "SQ4011"
+
+
+@pytest.mark.parametrize(
+    ("listed", "view", "name"),
+    [
+        ("FUNCTIONS", "SELECT sqrt(counter::double precision) AS x FROM n", "sqrt(double precision)"),
+        ("CASTS", "SELECT counter::text AS x FROM n", "bigint → text"),
+        ("AGGREGATES", "SELECT max(counter) AS x FROM n", "max"),
+    ],
+)
+def test_program_of_another_meaning_is_refused(
+    listed: str, view: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = SINK.replace("FROM n", "FROM v").replace("ENVELOPE NONE", "MODE APPEND")
+    program = sinkql.compile(f"{LAKE}{COUNTER}CREATE MATERIALIZED VIEW v AS {view};{sink}").to_json()
+    assert Program.from_json(program).to_json() == program
+    monkeypatch.setattr(f"sinkql.physical.job.{listed}", {})
+    with pytest.raises(SinkqlError, match="compiled for another meaning") as raised:
+        Program.from_json(program)
+    assert f'"{name}"' in raised.value.message

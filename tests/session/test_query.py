@@ -1,4 +1,4 @@
-"""SELECT over tables, sources and what sinks wrote, where no engine is needed."""
+"""SELECT over tables, sources and what sinks wrote."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 
 from session.script import PIPELINE, fails
 from sinkql import ast, logical
-from sinkql.connector.plan import Planning, SourcePlan
-from sinkql.connector.registry import Registry, discover
-from sinkql.session import Session, inputs
+from sinkql.extension.plan import Planning, SourcePlan
+from sinkql.extension.registry import Registry, discover
+from sinkql.session import Session
+from sinkql.session.row import inputs
 
 _FILES = """
 CREATE SOURCE f (id bigint NOT NULL, at timestamp) FROM FILES (PATH = 'in', GLOB = '*.jsonl')
@@ -80,7 +81,7 @@ def test_a_source_whose_rows_are_overwritten_says_so(folder: Path) -> None:
 
 def _overwritten() -> Registry:
     registry = discover()
-    counter = registry.sources["LOAD GENERATOR"]
+    counter = registry.sources["LOAD GENERATOR COUNTER"]
 
     def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
         planned = counter.plan(statement, facts, planning)
@@ -115,6 +116,7 @@ def test_no_engine_starts_for_plain_statements(session: Session) -> None:
     assert session._spark is None
 
 
+@pytest.mark.spark
 def test_a_text_is_read_as_the_float_that_its_column_holds(session: Session) -> None:
     session.execute("CREATE TABLE t (r real, f double precision); INSERT INTO t VALUES (0.1, 0.1)")
     assert rows(session, "SELECT count(*) FROM t WHERE r = '0.1' AND f = '0.1'") == [(1,)]

@@ -50,7 +50,7 @@ def test_items_of_any_schema_are_there_in_the_next_session(session: Session) -> 
 
 def test_a_path_is_of_one_session(session: Session) -> None:
     session.execute(IN_SCHEMAS)
-    assert fails(Session(), "SHOW CREATE SOURCE n;").hint == 'There is "raw.n"; make another with CREATE SOURCE.'
+    assert fails(Session(), "SHOW CREATE SOURCE n;").hint == 'Use "raw.n", or create one with CREATE SOURCE.'
     assert session.execute("SHOW CREATE VIEW v;".replace("VIEW", "MATERIALIZED VIEW"))[0].rows[0][0] == "dev.public.v"
 
 

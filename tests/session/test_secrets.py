@@ -12,12 +12,14 @@ import sqlalchemy as sa
 import sinkql
 from session.script import fails
 from sinkql import ast
-from sinkql.catalog import schema
-from sinkql.catalog.secret import Given, SecretValue
-from sinkql.catalog.store import ChangedError
-from sinkql.errors import SinkqlError, as_data, render
-from sinkql.mask import mask
+from sinkql.catalog.catalog import ChangedError
+from sinkql.catalog.file import schema
+from sinkql.catalog.operation import redefining, rotating
+from sinkql.catalog.secret.value import Given, SecretValue
+from sinkql.errors import SinkqlError, as_data
+from sinkql.script.mask import mask
 from sinkql.session import Session
+from support.words import WORDS
 
 _CANARY = "canary-4b1d07e2"
 
@@ -31,7 +33,7 @@ def test_literal_is_in_no_file_of_the_catalog(session: Session, folder: Path) ->
     assert {"catalog.db", "catalog.db.key"} <= {path.name for path in files}
     for path in files:
         assert _CANARY.encode() not in path.read_bytes(), path
-    assert session.world.secret("materialize.public.b") == _CANARY
+    assert session.access.secret("materialize.public.b") == _CANARY
 
 
 def test_literal_is_not_shown(session: Session) -> None:
@@ -64,7 +66,7 @@ def test_errors_do_not_show_the_literal(session: Session, text: str) -> None:
     session.execute("CREATE SECRET there AS 'another value';")
     error = fails(session, text)
     for shown in (
-        render(error),
+        error.shown(),
         str(as_data(error)),
         repr(error),
         pickle.dumps(error).decode("latin1"),
@@ -79,12 +81,12 @@ def test_errors_do_not_show_the_literal(session: Session, text: str) -> None:
 def test_errors_of_compiling_do_not_show_the_literal(text: str) -> None:
     with pytest.raises(SinkqlError) as raised:
         sinkql.compile(text)
-    assert _CANARY not in render(raised.value) + str(as_data(raised.value))
+    assert _CANARY not in raised.value.shown() + str(as_data(raised.value))
 
 
 def test_masked_text_keeps_its_places() -> None:
     text = "SELECT 'kept'; CREATE SECRET a AS 'it''s'; -- CREATE SECRET b AS 'comment'\nSHOW x LIKE 'kept';"
-    masked = mask(text)
+    masked = mask(text, WORDS)
     assert masked.text == text.replace("it''s", "*****")
     assert len(text) == len(masked.text)
 
@@ -92,19 +94,19 @@ def test_masked_text_keeps_its_places() -> None:
 def test_value_of_a_stored_secret_is_compared(session: Session) -> None:
     session.execute("CREATE SECRET a AS 'one value';")
     assert [notice.code for notice in session.execute("CREATE SECRET a AS 'one value';")[0].notices] == ["SQ2012"]
-    assert fails(session, "CREATE SECRET a AS 'other value';").detail == "its value is another"
+    assert fails(session, "CREATE SECRET a AS 'other value';").detail == "its value changes"
 
 
 def test_references_are_stored_as_they_are(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     session.execute("CREATE SECRET a AS env_var('SINKQL_TEST_SECRET');")
     assert "env_var('SINKQL_TEST_SECRET')" in str(session.execute("SHOW CREATE SECRET a")[0].rows)
     monkeypatch.setenv("SINKQL_TEST_SECRET", _CANARY)
-    assert session.world.secret("materialize.public.a") == _CANARY
+    assert session.access.secret("materialize.public.a") == _CANARY
 
 
 def test_secret_that_is_not_there_is_an_error(session: Session) -> None:
     with pytest.raises(SinkqlError) as raised:
-        session.world.secret("materialize.public.nope")
+        session.access.secret("materialize.public.nope")
     assert raised.value.code == "SQ2001"
 
 
@@ -123,10 +125,10 @@ def test_rotated_secret_has_its_new_value_and_keeps_its_users(session: Session, 
         "CREATE CONNECTION w TO AWS (ACCESS KEY ID = SECRET a, SECRET ACCESS KEY = SECRET a);"
     )
     before = session.catalog.plans
-    session.catalog.rotate("materialize.public.a", Given("literal", SecretValue(_OTHER)))
-    assert session.world.secret("materialize.public.a") == _OTHER
+    session.catalog.change(rotating("materialize.public.a", Given("literal", SecretValue(_OTHER))))
+    assert session.access.secret("materialize.public.a") == _OTHER
     with Session(folder) as other:
-        assert other.world.secret("materialize.public.a") == _OTHER
+        assert other.access.secret("materialize.public.a") == _OTHER
         assert other.execute("SHOW CONNECTIONS")[0].rows[0][0] == "w"
     session.catalog.refresh()
     assert session.catalog.plans is not before
@@ -136,12 +138,12 @@ def test_rotated_secret_has_its_new_value_and_keeps_its_users(session: Session, 
 def test_rotation_may_change_the_kind(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SINKQL_TEST_SECRET", _OTHER)
     session.execute(f"CREATE SECRET a AS '{_CANARY}';")
-    session.catalog.rotate("materialize.public.a", Given("env_var", arguments=("SINKQL_TEST_SECRET",)))
+    session.catalog.change(rotating("materialize.public.a", Given("env_var", arguments=("SINKQL_TEST_SECRET",))))
     assert "env_var('SINKQL_TEST_SECRET')" in str(session.execute("SHOW CREATE SECRET a")[0].rows)
-    assert session.world.secret("materialize.public.a") == _OTHER
-    session.catalog.rotate("materialize.public.a", Given("literal", SecretValue("third")))
+    assert session.access.secret("materialize.public.a") == _OTHER
+    session.catalog.change(rotating("materialize.public.a", Given("literal", SecretValue("third"))))
     assert "'<redacted>'" in str(session.execute("SHOW CREATE SECRET a")[0].rows)
-    assert session.world.secret("materialize.public.a") == "third"
+    assert session.access.secret("materialize.public.a") == "third"
 
 
 def test_old_value_put_back_into_the_file_does_not_open(session: Session) -> None:
@@ -149,11 +151,11 @@ def test_old_value_put_back_into_the_file_does_not_open(session: Session) -> Non
     table = schema.secrets
     with session.catalog.database.read() as connection:
         old = connection.execute(sa.select(table)).one()
-    session.catalog.rotate("materialize.public.a", Given("literal", SecretValue(_OTHER)))
+    session.catalog.change(rotating("materialize.public.a", Given("literal", SecretValue(_OTHER))))
     with session.catalog.database.write() as connection:
         connection.execute(table.update().values(nonce=old.nonce, ciphertext=old.ciphertext))
     with pytest.raises(SinkqlError) as raised:
-        session.world.secret("materialize.public.a")
+        session.access.secret("materialize.public.a")
     assert raised.value.code == "SQ4108"
 
 
@@ -161,12 +163,12 @@ def test_rotation_is_refused_where_the_catalog_moved_or_the_secret_is_gone(sessi
     session.execute(f"CREATE SECRET a AS '{_CANARY}';")
     Session(folder).execute("CREATE SECRET b AS 'x';")
     with pytest.raises(ChangedError):
-        session.catalog.rotate("materialize.public.a", Given("literal", SecretValue(_OTHER)))
+        session.catalog.change(rotating("materialize.public.a", Given("literal", SecretValue(_OTHER))))
     session.catalog.refresh()
     with pytest.raises(SinkqlError) as raised:
-        session.catalog.rotate("materialize.public.nope", Given("literal", SecretValue(_OTHER)))
+        session.catalog.change(rotating("materialize.public.nope", Given("literal", SecretValue(_OTHER))))
     assert raised.value.code == "SQ2001"
-    assert session.world.secret("materialize.public.a") == _CANARY
+    assert session.access.secret("materialize.public.a") == _CANARY
 
 
 _WITH_LITERAL = (
@@ -180,7 +182,7 @@ def test_literal_of_an_option_is_in_no_file_and_comes_back(session: Session, fol
     for canary in (_CANARY, _CANARY.replace("-", "_")):
         assert all(canary.encode() not in path.read_bytes() for path in folder.rglob("*") if path.is_file())
     with Session(folder) as other:
-        properties = dict(other.world.store("materialize.public.w").properties())
+        properties = dict(other.access.store("materialize.public.w").properties())
         assert properties["s3.access-key-id"] == _CANARY
         assert properties["s3.session-token"] == _CANARY.replace("-", "_")
         assert [notice.code for result in other.execute(_WITH_LITERAL) for notice in result.notices] == ["SQ2012"] * 2
@@ -222,6 +224,6 @@ def test_hidden_literal_stays_through_a_rename(session: Session, folder: Path) -
     assert entry is not None
     assert isinstance(entry.statement, ast.CreateConnection)
     new = replace(entry.statement, name=ast.Name(tuple(map(ast.Ident, ("materialize", "public", "z")))))
-    session.catalog.update({entry.name: (new, {})})
+    session.catalog.change(redefining({entry.name: (new, {})}, session.catalog.reader()))
     assert all(_CANARY.encode() not in path.read_bytes() for path in folder.rglob("*") if path.is_file())
-    assert Session(folder).world.store("materialize.public.z").properties()["s3.access-key-id"] == _CANARY
+    assert Session(folder).access.store("materialize.public.z").properties()["s3.access-key-id"] == _CANARY

@@ -13,9 +13,9 @@ import pytest
 
 from session.script import COUNTER, LAKE, NAME, PIPELINE, SINK, fails, sink_id
 from sinkql import logical
-from sinkql.connector.plan import World
-from sinkql.connector.registry import discover
-from sinkql.errors import SinkqlError, render
+from sinkql.errors import SinkqlError
+from sinkql.extension.plan import Access
+from sinkql.extension.registry import discover
 from sinkql.session import Session
 from sinkql.session.session import catalog_file
 
@@ -153,7 +153,7 @@ def test_what_another_process_does_while_a_statement_asks_the_network_counts(fol
     registry = discover()
     kind = registry.connections["ICEBERG CATALOG"]
 
-    def meanwhile(connection: logical.Connection, world: World) -> None:
+    def meanwhile(connection: logical.Connection, access: Access) -> None:
         other.execute(LAKE)
 
     registry.connections["ICEBERG CATALOG"] = replace(kind, validate=meanwhile)
@@ -195,8 +195,8 @@ def test_item_that_plans_no_more_can_be_dropped_and_the_rest_used(session: Sessi
 def test_item_whose_text_is_not_sql_is_an_error(session: Session, folder: Path) -> None:
     session.execute(COUNTER)
     _change(folder, "UPDATE items SET create_sql = 'DROP SOURCE n;'")
-    with pytest.raises(SinkqlError) as raised:
-        Session()
+    with Session() as other, pytest.raises(SinkqlError) as raised:
+        other.execute("SHOW CREATE SOURCE n;")
     assert raised.value.code == "SQ4106"
 
 
@@ -217,9 +217,9 @@ def test_every_stage_is_explained(session: Session) -> None:
         "EXPLAIN MATERIALIZED VIEW m": "Map",
         "EXPLAIN OPTIMIZED PLAN FOR MATERIALIZED VIEW m": "View materialize.public.m",
         "EXPLAIN RAW PLAN FOR MATERIALIZED VIEW m": "CreateView",
-        "EXPLAIN SELECT counter FROM n": "Read LOAD GENERATOR: materialize.public.n",
+        "EXPLAIN SELECT counter FROM n": "Read LOAD GENERATOR COUNTER: materialize.public.n",
         "EXPLAIN OPTIMIZED PLAN FOR SELECT counter FROM n": "View materialize.public.explained_query",
-        "EXPLAIN SPARK SQL FOR SOURCE n": "-- Read LOAD GENERATOR: materialize.public.n",
+        "EXPLAIN SPARK SQL FOR SOURCE n": "-- Read LOAD GENERATOR COUNTER: materialize.public.n",
     }
     assert first == {text: session.execute(text)[0].rows[0][0] for text in first}
     new = SINK.replace("user_activity_iceberg", "other")
@@ -229,7 +229,7 @@ def test_every_stage_is_explained(session: Session) -> None:
 
 def test_errors_name_file_line_and_column(session: Session) -> None:
     error = fails(session, "SHOW SINKS;\n\nDROP SINK nope;")
-    assert render(error).startswith('script.sql:3:11: error[SQ2001]: sink "nope" does not exist\n3 | DROP SINK nope;')
+    assert error.shown().startswith('script.sql:3:11: error[SQ2001]: sink "nope" does not exist\n3 | DROP SINK nope;')
 
 
 def test_status_and_stop(session: Session) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session.script import NAME, PIPELINE, SINK, fails, sink_id
-from sinkql.errors import SinkqlError, render
+from sinkql.errors import SinkqlError
 from sinkql.session import Session
 
 _STATUS_QUERY = """
@@ -100,14 +100,14 @@ def test_history_is_of_the_sink(piped: Session) -> None:
 @pytest.mark.parametrize(
     ("query", "code", "under", "hint"),
     [
-        ("SELECT nam FROM mz_sinks", "SQ2283", "nam", 'Did you mean "name"?'),
-        ("SELECT s.nam FROM mz_sinks s", "SQ2283", "nam", 'Did you mean "name"?'),
-        ("SELECT z.name FROM mz_sinks s", "SQ2281", "z", "Use a name that FROM gives."),
-        ("SELECT 1 FROM mz_sinks ORDER BY nam", "SQ2283", "nam", 'Did you mean "name"?'),
-        ("SELECT id FROM mz_sinks a JOIN mz_sources b ON true", "SQ2285", "id", "Name the relation: mz_sinks.id."),
-        ("SELECT 1 FROM mz_sink", "SQ2281", "mz_sink", "Did you mean mz_catalog.mz_sinks?"),
-        ("SELECT 1 FROM mz_sink_statuses", "SQ2281", "mz_sink_statuses", "Write mz_internal.mz_sink_statuses."),
-        ("SELECT 1 FROM mz_internal.mz_sinks", "SQ2281", "mz_sinks", "Did you mean mz_catalog.mz_sinks?"),
+        ("SELECT nam FROM mz_sinks", "SQ2204", "nam", 'Did you mean "name"?'),
+        ("SELECT s.nam FROM mz_sinks s", "SQ2204", "nam", 'Did you mean "name"?'),
+        ("SELECT z.name FROM mz_sinks s", "SQ2202", "z", "Use a name that FROM gives."),
+        ("SELECT 1 FROM mz_sinks ORDER BY nam", "SQ2204", "nam", 'Did you mean "name"?'),
+        ("SELECT id FROM mz_sinks a JOIN mz_sources b ON true", "SQ2205", "id", "Name the relation: mz_sinks.id."),
+        ("SELECT 1 FROM mz_sink", "SQ2202", "mz_sink", "Did you mean mz_catalog.mz_sinks?"),
+        ("SELECT 1 FROM mz_sink_statuses", "SQ2202", "mz_sink_statuses", "Write mz_internal.mz_sink_statuses."),
+        ("SELECT 1 FROM mz_internal.mz_sinks", "SQ2202", "mz_sinks", "Did you mean mz_catalog.mz_sinks?"),
         ("SELECT 1 FROM n, mz_sinks", "SQ2640", None, None),
         ("SHOW SINKS WHERE name IN (SELECT counter FROM n)", "SQ2980", "n", None),
         ("SELECT 1 FROM secrets", "SQ2202", "secrets", None),
@@ -129,7 +129,7 @@ def test_mistakes_in_a_query_are_shown(
     assert (code, under or query) == (error.code, text[error.span.start : error.span.end])
     if hint is not None:
         assert hint == error.hint
-    assert "script.sql:1:" in render(error)
+    assert "script.sql:1:" in error.shown()
 
 
 def test_a_query_changes_nothing(piped: Session) -> None:
@@ -171,7 +171,7 @@ def test_show_filters(piped: Session) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "under"),
     [
-        ("SHOW SINKS WHERE nam = 'x';", "SQ2283", "nam"),
+        ("SHOW SINKS WHERE nam = 'x';", "SQ2204", "nam"),
         ("SHOW SINKS IN CLUSTER nope;", "SQ2313", "nope"),
         ("SHOW SINKS FROM nope;", "SQ2004", "nope"),
         ("SHOW CREATE SINK nope;", "SQ2001", "nope"),

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sinkql.shell.background import Background
-from sinkql.shell.notice import Notices
+from sinkql.shell.background import Background, Notices
 
 _SAYS = """
 import sys
@@ -80,7 +79,7 @@ def test_a_process_that_fails_is_told_with_its_error() -> None:
     _run(_background(told, code=4, error='{"error": {"code": "SQ4002", "message": "no Java", "hint": "Install it."}}'))
     assert told == [
         "the process that runs the sinks ended: SQ4002: no Java\nhint: Install it.\n"
-        "hint: Run \\start; it starts them again."
+        "hint: Run \\start to start them again."
     ]
 
 

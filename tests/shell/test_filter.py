@@ -12,10 +12,11 @@ import pytest
 
 from shell.conftest import ITEMS
 from sinkql.session import Session
-from sinkql.shell.history import may_be_kept
-from sinkql.shell.setting import Format
+from sinkql.shell.editor.history import may_be_kept
+from sinkql.shell.setting import RowFormat
 from sinkql.shell.terminal import run_shell
 from support.command import run
+from support.words import WORDS
 
 
 class Filtered:
@@ -26,7 +27,7 @@ class Filtered:
         self.code, self.errors = 0, ""
 
     def __call__(
-        self, *texts: str, path: str | None = None, format_: Format = "table", keep_going: bool = False
+        self, *texts: str, path: str | None = None, format_: RowFormat = "table", keep_going: bool = False
     ) -> list[str]:
         given: Sequence[tuple[str, str | None]] = [(text, path) for text in texts]
         self.code = run_shell(self._session, given, format=format_, keep_going=keep_going)
@@ -70,7 +71,7 @@ def test_the_first_error_ends_it_with_its_place_in_the_file(filtered: Filtered) 
     assert filtered(text, path="script.sql")[0] == "a"
     assert filtered.code == 1
     assert filtered.errors.splitlines()[:3] == [
-        'script.sql:3:8: error[SQ2283]: column "b" does not exist',
+        'script.sql:3:8: error[SQ2204]: column "b" does not exist',
         "3 | SELECT b",
         "           ^",
     ]
@@ -163,7 +164,7 @@ def test_timing_and_pset_and_set_are_kept(filtered: Filtered) -> None:
         ("\\f tabel", "hint: Did you mean table?"),
         ("\\h CREATE SINKK", "hint: Did you mean \\h CREATE SINK?"),
         ("SELECT 1 \\d", "hint: End it with ; or \\g."),
-        ("\\x maybe", "hint: Run \\?; it shows how commands are written."),
+        ("\\x maybe", "hint: Run \\? to see how commands are written."),
     ],
 )
 def test_a_wrong_command_is_told_what_is_right(filtered: Filtered, text: str, hint: str) -> None:
@@ -176,7 +177,7 @@ def test_a_sink_that_a_file_creates_is_said_not_to_run(folder: Path, capsys: pyt
     (folder / "orders").mkdir()
     with Session() as session:
         assert run_shell(session, [(ITEMS, None)]) == 0
-    assert "notice: the sink does not run yet\nhint: Run sinkql up" in capsys.readouterr().err
+    assert "notice: the sink is not running yet\nhint: Run sinkql up" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -192,16 +193,16 @@ def test_a_sink_that_a_file_creates_is_said_not_to_run(folder: Path, capsys: pyt
     ],
 )
 def test_what_may_hold_a_secret_is_not_kept(text: str, kept: bool) -> None:
-    assert may_be_kept(text) == kept
+    assert may_be_kept(text, WORDS) == kept
 
 
 def test_the_history_file_is_its_owners(tmp_path: Path) -> None:
-    from sinkql.shell.history import SafeHistory
+    from sinkql.shell.editor.history import SafeHistory
 
     path = tmp_path / "history"
     path.write_text("")
     path.chmod(0o644)
-    history = SafeHistory(path)
+    history = SafeHistory(path, WORDS)
     history.append_string("SELECT 1;")
     history.append_string("CREATE SECRET s AS 'hunter2';")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -7,18 +7,26 @@ import re
 import pytest
 
 from sinkql.errors import SinkqlError
+from sinkql.extension.option_help import offered
+from sinkql.extension.registry import discover
 from sinkql.parser import parse
-from sinkql.parser import syntax as grammar
-from sinkql.shell.help import Statement, statement, statements
+from sinkql.parser.assist import syntax as grammar
+from sinkql.shell.command.help import Topic, help_on_statement, topics
+
+_REGISTRY = discover()
 
 
-@pytest.mark.parametrize("entry", statements(), ids=lambda entry: str(entry.name))
-def test_the_example_of_a_statement_parses(entry: Statement) -> None:
+def _help(text: str) -> str:
+    return help_on_statement(text, _REGISTRY)
+
+
+@pytest.mark.parametrize("entry", topics(), ids=lambda entry: str(entry.name))
+def test_the_example_of_a_statement_parses(entry: Topic) -> None:
     assert len(parse(entry.example)) == 1
 
 
 def test_every_statement_of_the_grammar_has_help() -> None:
-    assert set(grammar.statements()) == {each.rule for each in statements()}
+    assert set(grammar.statements()) == {each.rule for each in topics()}
 
 
 @pytest.mark.parametrize("rule", grammar.statements())
@@ -35,32 +43,48 @@ def test_the_syntax_has_no_name_of_the_grammar_in_it_and_closes_its_brackets(rul
 
 
 def test_of_a_statement_of_many_forms_its_own_is_shown() -> None:
-    assert "ALTER SINK" in statement("ALTER SINK")
-    assert "ALTER SOURCE" not in statement("ALTER SINK")
+    assert "ALTER SINK" in _help("ALTER SINK")
+    assert "ALTER SOURCE" not in _help("ALTER SINK")
 
 
 def test_a_statement_that_is_not_run_says_what_to_use() -> None:
-    assert "CREATE INDEX is not supported yet. Use CREATE MATERIALIZED VIEW" in statement("CREATE INDEX")
+    assert "CREATE INDEX is not supported yet. Leave it out" in _help("CREATE INDEX")
 
 
 def test_the_syntax_of_a_sink_names_its_clauses() -> None:
-    text = statement("create sink")
+    text = _help("create sink")
     for part in ("CREATE SINK", "[ IN CLUSTER name ]", "KEY ( name [, …] )", "MODE { UPSERT | APPEND }"):
         assert part in text
 
 
 def test_more_words_than_the_name_has_find_it_and_fewer_list_what_begins_so() -> None:
-    assert statement("DROP SINK x").startswith("DROP\n")
-    assert {line.split("  ")[1] for line in statement("CREATE").splitlines()} >= {"CREATE SINK", "CREATE SOURCE"}
+    assert _help("DROP SINK x").startswith("DROP\n")
+    listed = _help("CREATE")
+    assert {line.split("  ")[1] for line in listed.splitlines()} >= {
+        "CREATE SINK",
+        "CREATE SOURCE",
+    }
 
 
 def test_a_misspelt_statement_is_told_the_nearest() -> None:
     with pytest.raises(SinkqlError) as raised:
-        statement("CREATE SINKK")
+        _help("CREATE SINKK")
     assert raised.value.hint == "Did you mean \\h CREATE SINK?"
 
 
 def test_of_two_statements_of_one_rule_each_shows_its_forms() -> None:
-    text = statement("CREATE MATERIALIZED VIEW")
+    text = _help("CREATE MATERIALIZED VIEW")
     assert "[ OR REPLACE ]\n      MATERIALIZED VIEW name" in text
-    assert "MATERIALIZED" not in statement("CREATE VIEW").partition("Syntax")[2]
+    assert "MATERIALIZED" not in _help("CREATE VIEW").partition("Syntax")[2]
+
+
+def test_a_statement_of_connectors_names_their_kinds_and_options() -> None:
+    whole = _help("CREATE CONNECTION")
+    for name, kind in _REGISTRY.connections.items():
+        described = whole.partition(f"\n  {name}\n")[2]
+        for option in offered(kind.options):
+            assert f"\n    {option.label} " in f"\n{described}", (name, option.label)
+    one = _help("create connection iceberg catalog")
+    assert "CATALOG TYPE" in one
+    assert "ACCESS KEY ID" not in one
+    assert "in WITH (…)\n      COMMIT INTERVAL " in _help("CREATE SINK")

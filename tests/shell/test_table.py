@@ -8,12 +8,12 @@ from decimal import Decimal
 
 import pytest
 
-from sinkql.shell.setting import FORMATS, Format, Settings
-from sinkql.shell.table import render
+from sinkql.shell.screen.table import render
+from sinkql.shell.setting import FORMATS, RowFormat, Settings
 
 _COLUMNS = ("name", "n", "amount", "at")
 _ROWS = [("a|b", 1, Decimal("1.50"), datetime(2026, 1, 2, 3, 4, 5)), (None, 20, None, None)]
-_SHOWN: dict[Format, str] = {
+_SHOWN: dict[RowFormat, str] = {
     "table": """\
 name    n   amount   at
 ────────────────────────────────────────
@@ -57,12 +57,12 @@ a|b,1,1.50,2026-01-02 03:04:05
 }
 
 
-def _render(format: Format, width: int = 80) -> str:  # noqa: A002 the setting's name
+def _render(format: RowFormat, width: int = 80) -> str:  # noqa: A002 the setting's name
     return render(_COLUMNS, _ROWS, Settings(format=format), width=width, colour=False)
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_rows_look_so(format: Format) -> None:  # noqa: A002 the setting's name
+def test_rows_look_so(format: RowFormat) -> None:  # noqa: A002 the setting's name
     assert _SHOWN[format] == _render(format)
 
 

@@ -6,8 +6,13 @@ import re
 import stat
 from pathlib import Path
 
+import pytest
+
 from shell.tmux import Terminal
+from sinkql.session import Session
 from sinkql.shell.terminal import _interrupted
+
+pytestmark = pytest.mark.long
 
 _HISTORY = Path(".sinkql") / "history"
 
@@ -72,7 +77,7 @@ def test_an_error_has_its_caret_under_the_mistake_and_a_hint(shell: Terminal) ->
     assert "\n".join(
         [
             "sinkql->   nam FROM mz_sinks;",
-            'error[SQ2283]: column "nam" does not exist',
+            'error[SQ2204]: column "nam" does not exist',
             "2 |   nam FROM mz_sinks;",
             "      ^^^",
             'hint: Did you mean "name"?',
@@ -86,7 +91,7 @@ def test_ctrl_c_leaves_the_statement_and_ctrl_d_the_shell(shell: Terminal) -> No
     shell.enter("SELECT 1 AS a \\watch 0.05")
     shell.wait_for("^\\(1 row\\)", times=2)
     shell.keys("C-c")
-    shell.wait_for("^Left the statement.")
+    shell.wait_for("^Canceled.")
     shell.enter("SELECT 'still' || ' here' AS b;")
     shell.wait_for("^still here")
     shell.keys("C-d")
@@ -101,6 +106,22 @@ def test_keys_pressed_while_a_statement_runs_are_there_afterwards(shell: Termina
     shell.enter("SELECT 'done' AS c;")
     screen = shell.wait_for("^done")
     assert len(re.findall("^typed ahead", screen, re.MULTILINE)) == 1
+
+
+def test_keys_pressed_while_the_shell_starts_are_typed_at_its_first_prompt(
+    session: Session, terminal: Terminal
+) -> None:
+    terminal.start("shell")
+    terminal.type("SELECT 'typed' || ' early' AS a;")
+    terminal.keys("Enter")
+    terminal.wait_for("^typed early")
+
+
+def test_words_that_people_know_need_no_backslash(shell: Terminal) -> None:
+    shell.enter("help begin;")
+    shell.wait_for("^Begin a transaction")
+    shell.enter("exit")
+    shell.wait_for("^exit=0")
 
 
 def test_history_recalls_what_was_typed_but_no_secret(shell: Terminal, folder: Path) -> None:
@@ -172,7 +193,7 @@ def test_a_failure_that_ctrl_c_caused_is_ctrl_c() -> None:
 
 
 def test_a_sink_that_does_not_run_is_told_at_the_start(shell: Terminal) -> None:
-    shell.wait_for(r"^daily_sink does not run\. \\start runs it\.")
+    shell.wait_for(r"^daily_sink is not running\. \\start starts it\.")
 
 
 def test_a_long_line_is_cut_around_the_mistake(shell: Terminal) -> None:

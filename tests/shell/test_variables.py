@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sinkql.errors import SinkqlError, Span
-from sinkql.variables import substitute
+from sinkql.script.variable import substitute
 
 
 def test_a_value_stands_as_it_is_as_a_string_and_as_a_name() -> None:

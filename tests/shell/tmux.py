@@ -11,7 +11,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-_PATIENCE_S = 60.0
+from support.patience import PATIENCE_S
+
 _BETWEEN_LOOKS_S = 0.05
 
 
@@ -58,9 +59,9 @@ class Terminal:
         """Return what is on the screen now."""
         return self._tmux("capture-pane", "-p", "-t", "0", *(("-e",) if colours else ()))
 
-    def wait_for(self, pattern: str, *, times: int = 1, patience: float = _PATIENCE_S) -> str:
+    def wait_for(self, pattern: str, *, times: int = 1) -> str:
         """Return the screen once the pattern is on it so many times; fails if it does not come."""
-        until = time.monotonic() + patience
+        until = time.monotonic() + PATIENCE_S
         while True:
             screen = self.screen()
             if len(re.findall(pattern, screen, re.MULTILINE)) >= times:

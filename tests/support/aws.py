@@ -10,6 +10,8 @@ from typing import Any
 import boto3
 import requests
 
+from support.patience import PATIENCE_S
+
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTKEY", "AWS_SECRET_ACCESS_KEY": "aws-key-81f2"}
 
 
@@ -34,7 +36,7 @@ class Aws:
 
     def check_keys(self, *, after: float) -> None:
         """Check keys and policies from so many requests on."""
-        requests.post(f"{self.address}/moto-api/reset-auth", data=str(after), timeout=10).raise_for_status()
+        requests.post(f"{self.address}/moto-api/reset-auth", data=str(after), timeout=PATIENCE_S).raise_for_status()
 
 
 @contextmanager

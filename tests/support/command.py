@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PATIENCE_S = 180.0
+from support.patience import PATIENCE_S
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from sinkql import physical
-from sinkql.connector.stream import Committed, Context, Marker, WriteResult, WriteTask
-from sinkql.connectors.iceberg.writer import IcebergWriter, open_writer
+from sinkql.connectors.iceberg.write.writer import IcebergWriter, open_writer
+from sinkql.extension.stream import Committed, Context, Marker, WriteResult, WriteTask
 from support.readers import Rows, duckdb_folder, duckdb_rest, pyiceberg_rows
 from support.seaweed import SECRET, Seaweed
 
@@ -106,7 +106,7 @@ class Sink:
 
     def __post_init__(self) -> None:
         self.planned = physical.Write(
-            input=physical.Read("numbers", "LOAD GENERATOR", {}, self.columns),
+            input=physical.Read("numbers", "LOAD GENERATOR COUNTER", {}, self.columns),
             connector="ICEBERG CATALOG",
             connection=self.lake.connection,
             columns=self.columns,
@@ -116,7 +116,7 @@ class Sink:
             key=("id",) if self.upsert else (),
             proven=False,
             options={"namespace": NAMESPACE, "table": self.table, **self.options},
-            aws_connection=physical.Connection("aws", "AWS", {}) if self.lake.server else None,
+            store=physical.Connection("aws", "AWS", {}) if self.lake.server else None,
         )
         folder = self.folder or self.lake.folder / "state" / self.id
         self.context = Context("s", self.id, folder, lambda _: SECRET, lambda _: _Store(self.lake))
@@ -146,7 +146,8 @@ class Sink:
         """Commit what `attempt` wrote."""
         marker, task, results = attempt
         end = {"numbers": {"batch": marker.end["numbers"]["batch"] + 1}}
-        return self.writer.commit(task, results, start=marker.end, end=end, state=None, plan="plan")
+        new = replace(marker, commit=task.commit, start=marker.end, end=end, plan="plan")
+        return self.writer.commit(task, results, new)
 
     def put(self, *rows: tuple[int, str | None]) -> Committed:
         """Write and commit one batch."""

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import load_catalog
 
+from expressions import vectors
 from sinkql import physical
-from sinkql.connector.stream import Context, JobOffsets
 from sinkql.errors import SinkqlError
-from sinkql.runtime.control import Desired, Status
+from sinkql.extension.stream import Context, JobOffsets
+from sinkql.runtime.batch.control import Desired, Status
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.sink.roster import Work
 from support.readers import Rows, duckdb_folder, pyiceberg_rows
 
 COUNTER = physical.Column("counter", "bigint", False)
@@ -40,7 +48,7 @@ def counter(
         "max_cardinality": cardinality,
         "first": 0,
     }
-    return physical.Read(name, "LOAD GENERATOR", options, (COUNTER,), "retract" if cardinality else "append")
+    return physical.Read(name, "LOAD GENERATOR COUNTER", options, (COUNTER,), "retract" if cardinality else "append")
 
 
 def csv_files(folder: Path) -> physical.Read:
@@ -58,7 +66,11 @@ def csv_files(folder: Path) -> physical.Read:
 
 
 def output(name: str, sql: str, type_: str = "bigint", *, origin: physical.Origin | None = None) -> physical.Output:
-    return physical.Output(name, sql, type_, True, origin)
+    """Return a column of a Map; names in backticks are columns of the type."""
+    names = re.findall(r"`(.+?)`", sql)
+    found = vectors.expression(sql.replace("`", '"'), dict.fromkeys(names, "bigint"))
+    assert str(found.type) == type_
+    return physical.Output(name, found, origin)
 
 
 def job(
@@ -100,11 +112,43 @@ def job(
         cluster,
         master,
         {},
-        interval_ms,
+        timedelta(milliseconds=interval_ms),
         max_rows,
         write,
         dict(texts or {}),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRoster:
+    """Keep jobs as they are given; a `Roster`."""
+
+    jobs: Sequence[physical.Job]
+
+    def now(self) -> Sequence[Work]:
+        """Return all of them."""
+        return [Work(job) for job in self.jobs]
+
+    def work(self, sink_id: str) -> Work | None:
+        """Return the job of that id."""
+        return next((Work(job) for job in self.jobs if job.sink_id == sink_id), None)
+
+
+def drain(loop: BatchLoop) -> int:
+    """Commit all that there is now, or up to the loop's targets; return how many batches. `start` came before."""
+    pacer = Pacer(loop.readers)
+    orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    batches = 0
+    if loop.owing():
+        loop.process(loop.marker.end, loop.marker.end)
+        batches += 1
+    while True:
+        start = loop.marker.end
+        end = pacer.offer(start, orders, time.time_ns() // 1_000_000)
+        if json.dumps(start, sort_keys=True) == json.dumps(end, sort_keys=True):
+            return batches
+        loop.process(start, end)
+        batches += 1
 
 
 def _iceberg(type_: str) -> str:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
+from support.patience import PATIENCE_S
+
 SECRET = "secretsecret"
 _ATTEMPTS = 4
 
@@ -87,10 +89,10 @@ def _list_namespaces(server: Seaweed) -> None:
     """Ask for the warehouse's namespaces; raises OSError while the server, or the warehouse, is not there."""
     endpoint = f"http://127.0.0.1:{server.rest}"
     form = {"grant_type": "client_credentials", "client_id": server.user, "client_secret": server.secret}
-    with urllib.request.urlopen(f"{endpoint}/v1/oauth/tokens", urlencode(form).encode(), timeout=5) as reply:
+    with urllib.request.urlopen(f"{endpoint}/v1/oauth/tokens", urlencode(form).encode(), timeout=PATIENCE_S) as reply:
         token = json.load(reply)["access_token"]
     request = urllib.request.Request(f"{endpoint}/v1/lake/namespaces", headers={"Authorization": f"Bearer {token}"})
-    with urllib.request.urlopen(request, timeout=5):
+    with urllib.request.urlopen(request, timeout=PATIENCE_S):
         pass
 
 

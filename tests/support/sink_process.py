@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sinkql.connector.stream import RedoBatchError
-from sinkql.faults import VARIABLE
+from sinkql.extension.stream import RedoBatchError
+from support.fault import armed
 from support.lake import Lake, Pairs, Sink
 
 BATCHES = 6
@@ -26,7 +26,7 @@ def expected(*, upsert: bool) -> list[tuple[int, str | None]]:
 
 def main(folder: Path, name: str, *, mode: str, faults: str) -> None:
     """Run to the end, with these fault points."""
-    os.environ[VARIABLE] = faults
+    os.environ.update(armed(faults))
     upsert = mode == "upsert"
     sink = Sink(Lake(folder), name, upsert=upsert, options={"retain_snapshots": 3})
     sink.start()

@@ -9,8 +9,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AssertTableUUID, SetSnapshotRefUpdate
 
-from sinkql.connectors.iceberg.datafile import for_tasks, write_data_file
-from sinkql.connectors.iceberg.snapshot import Change, Notes, prepare
+from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
+from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
 
 Pairs = Sequence[tuple[int, str | None]]
 
@@ -41,7 +41,7 @@ def compact(table: Table, *, by: str = "id") -> None:
     new = write_data_file(for_tasks(table), f"compacted-{head.snapshot_id}.parquet", rows)
     assert new is not None
     gone = frozenset(entry.data_file.file_path for entry in entries)
-    prepared = prepare(table, Change((new,), gone, Operation.REPLACE), lambda snapshot, sequence: Notes({}, {}))
+    prepared = prepare(table, FileChange((new,), gone, Operation.REPLACE), lambda snapshot, sequence: Notes({}, {}))
     table.catalog.commit_table(table, prepared.requirements, prepared.updates)
 
 

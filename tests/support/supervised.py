@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from pathlib import Path
 
-from sinkql.connector.registry import discover
-from sinkql.runtime import supervisor
-from sinkql.runtime.application import Wanted
-from sinkql.runtime.progress import Event
-from sinkql.runtime.roster import Fixed
-from support.running import MemoryControl, contexts, counter, job
+from sinkql.extension.registry import discover
+from sinkql.runtime.batch.progress import Event
+from sinkql.runtime.process import supervisor
+from sinkql.runtime.process.application import Workload
+from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 
 def main(folder: Path, *, once: bool, clusters: list[str]) -> int:
     """Run a sink a cluster, into the table of its name; print events' names, return the last exit code."""
 
+    telling = threading.Lock()
+
     def tell(event: Event) -> None:
-        print(type(event).__name__, getattr(event, "sink", ""), flush=True)
+        with telling:  # events come from several threads
+            print(type(event).__name__, getattr(event, "sink", ""), flush=True)
 
     up_to, pace = (50, 1000) if once else (None, 1000)
     jobs = [
@@ -25,8 +29,8 @@ def main(folder: Path, *, once: bool, clusters: list[str]) -> int:
         for cluster in clusters
     ]
     outcomes = supervisor.run(
-        Wanted(
-            Fixed(jobs),
+        Workload(
+            FixedRoster(jobs),
             lambda each: contexts(folder, each),
             discover(),
             MemoryControl(),
@@ -40,4 +44,5 @@ def main(folder: Path, *, once: bool, clusters: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who runs the tests may ignore it, as nohup does
     sys.exit(main(Path(sys.argv[1]), once=sys.argv[2] == "once", clusters=sys.argv[3:]))

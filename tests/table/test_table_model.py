@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from sinkql import logical, physical
-from sinkql.codegen import lower_relation
-from sinkql.connector.stream import Context, Tally
-from sinkql.connectors.table.reader import TableReader
 from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Context, Tally
+from sinkql.lowering.job import lower_relation
 from sinkql.session import Session
+from sinkql.table.reader import TableReader
 
 Row = tuple[int, str | None, Decimal | None]
 

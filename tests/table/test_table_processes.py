@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from sinkql import physical
-from sinkql.codegen import lower_relation
-from sinkql.connector.stream import Context, Tally
-from sinkql.connectors.table.reader import TableReader
+from sinkql import faults, physical
 from sinkql.errors import SinkqlError
-from sinkql.faults import VARIABLE
+from sinkql.extension.stream import Context, Tally
+from sinkql.lowering.job import lower_relation
 from sinkql.session import Session
+from sinkql.table.reader import TableReader
+from support.fault import armed
+
+pytestmark = pytest.mark.long
 
 _FORK = multiprocessing.get_context("fork")  # a process of its own, with all modules there already
 _MAKE = "CREATE TABLE t (id bigint PRIMARY KEY, name text NOT NULL)"
@@ -117,7 +119,8 @@ def killed(statement: str, point: str) -> int | None:
 
 
 def run(statement: str, point: str) -> None:
-    os.environ[VARIABLE] = f"{point}=kill"
+    os.environ.update(armed(f"{point}=kill"))
+    faults._passes.clear()  # the process that forked may have passed the point
     Session().execute(statement)
 
 

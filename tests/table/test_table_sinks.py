@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from local_engine import LocalEngine
-from sinkql.connector.stream import Limit
-from sinkql.runtime.batch import BatchLoop, drain
+from sinkql.extension.stream import Limit
+from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session import Session
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
-from support.running import MemoryControl
+from support.running import MemoryControl, drain
 
 _SETUP = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///catalog.db', WAREHOUSE = 'lake');
@@ -26,6 +26,9 @@ CREATE TABLE loose (id bigint, name text);
 CREATE MATERIALIZED VIEW many AS SELECT id, upper(name) AS name FROM t WHERE n >= 2;
 CREATE MATERIALIZED VIEW grouped AS
   SELECT g, count(*) AS rows, sum(n) AS total, max(n) AS most, count(DISTINCT name) AS names FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW whole AS SELECT count(*) AS rows, sum(n) AS total, min(name) AS least FROM t;
+CREATE MATERIALIZED VIEW wholes AS
+  SELECT 'all' AS name, count(*) AS rows FROM t UNION ALL SELECT 'many', count(*) FROM loose WHERE id > 5;
 CREATE MATERIALIZED VIEW both AS SELECT id, name FROM t WHERE n > 3 UNION ALL SELECT id, name FROM loose;
 """
 
@@ -53,6 +56,13 @@ KINDS = {
         "SELECT id, name FROM t WHERE n > 3 UNION ALL SELECT id, name FROM loose",
         changelog=True,
     ),
+    "whole": Kind("whole", "MODE APPEND", "SELECT count(*), sum(n), min(name) FROM t", changelog=True),
+    "wholes": Kind(
+        "wholes",
+        "MODE APPEND",
+        "SELECT 'all', count(*) FROM t UNION ALL SELECT 'many', count(*) FROM loose WHERE id > 5",
+        changelog=True,
+    ),
     "picked": Kind("loose", "KEY (id) NOT ENFORCED MODE UPSERT", "SELECT id, any_value(name) FROM loose GROUP BY id"),
 }
 
@@ -70,7 +80,7 @@ def loop(session: Session) -> BatchLoop:
     (job,) = session.jobs()
     context = session.context(job)
     registry = session.catalog.registry
-    readers = {read.source: registry.sources[read.connector].reader(read, context) for read in job.reads()}
+    readers = {read.source: registry.reader(read, context) for read in job.reads()}
     writer = registry.sinks[job.write.connector].writer(job.write, context)
     return BatchLoop(job, readers, writer, LocalEngine(), context.folder, MemoryControl())
 
@@ -144,6 +154,29 @@ def test_a_sink_holds_what_its_table_gives_after_every_batch(session: Session, k
     assert Counter(duckdb_folder(open_table(Path(), "n.s").location())) == Counter(
         pyiceberg_rows(open_table(Path(), "n.s"))
     )
+
+
+@pytest.mark.parametrize("kind", ["whole", "wholes"])
+def test_an_aggregate_without_groups_has_its_row_of_a_table_without_rows(session: Session, kind: str) -> None:
+    each = KINDS[kind]
+    session.execute(_SETUP)
+    running = sink(session, each)
+    running.start(epoch=1, once=True)
+    assert not running.caught_up()
+    assert drain(running) == 1
+    assert running.caught_up()
+    assert written(True) == expected(session, each.expected)
+    again = loop(session)
+    again.start(epoch=2, once=True)
+    assert again.caught_up()  # it is there once
+    session.execute("INSERT INTO t VALUES (1, 1, 1, 'a'); INSERT INTO loose VALUES (6, 'b')")
+    again = loop(session)
+    again.start(epoch=3)
+    drain(again)
+    assert written(True) == expected(session, each.expected)
+    session.execute("DELETE FROM t; DELETE FROM loose")
+    drain(again)
+    assert written(True) == expected(session, each.expected)
 
 
 def test_no_commit_holds_half_a_statement(session: Session) -> None:

@@ -17,11 +17,13 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
 from sinkql import physical
-from sinkql.connector.stream import WriteResult
-from sinkql.connectors.iceberg.index import Index
-from sinkql.connectors.iceberg.rebuild import catch_up, rebuild
-from sinkql.connectors.iceberg.snapshot import Change, Notes, prepare
-from sinkql.connectors.iceberg.upsert import UpsertTask, key_columns
+from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
+from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange
+from sinkql.connectors.iceberg.keyindex.key import key_columns
+from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
+from sinkql.connectors.iceberg.write.upsert import UpsertTask
+from sinkql.extension.stream import WriteResult
+from support.index import live_entries
 
 NAME = "5b1c6c1e-1f62-4f0e-9f3d-0c8f6c1a7b11"
 
@@ -33,6 +35,11 @@ def create_table(folder: Path, columns: Mapping[str, IcebergType], properties: d
     return catalog.create_table(
         "shop.orders", Schema(*fields), properties={"format-version": "2", **(properties or {})}
     )
+
+
+def changes(results: Iterable[WriteResult]) -> list[IndexChange]:
+    """Return what the results of a batch change in the index."""
+    return [result.data.change for result in results if result.data is not None]
 
 
 class Sink:
@@ -69,12 +76,12 @@ class Sink:
 
     def commit(self, task: UpsertTask, results: Iterable[WriteResult]) -> None:
         results = list(results)
-        index = self.index.after(results, epoch=self.epoch, commit=task.commit)
+        index = self.index.after(changes(results), epoch=self.epoch, commit=task.commit)
         self.name = index.save(self.folder)
         data = [result.data for result in results if result.data is not None]
-        self.merged += sum(bool(each.merged) for each in data)
+        self.merged += sum(bool(each.change.merged) for each in data)
         entries = tuple(entry for each in data for entry in each.entries)
-        prepared = prepare(self.table, Change(add=entries), lambda snapshot, sequence: Notes({}, {}))
+        prepared = prepare(self.table, FileChange(entries, index.leaving), lambda snapshot, sequence: Notes({}, {}))
         self.table.catalog.commit_table(self.table, prepared.requirements, prepared.updates)
         self.table.refresh()
         self.index = index
@@ -96,7 +103,7 @@ class Sink:
 
     def places(self) -> list[tuple[int, int, str, int]]:
         """Return the index's content: each live key's hash, and the path and position of its row."""
-        entries = self.index.entries(self.folder)
+        entries = live_entries(self.index, self.folder)
         paths = [self.index.files[int(file)].path for file in entries.file]
         return list(zip(entries.h1.tolist(), entries.h2.tolist(), paths, entries.pos.tolist(), strict=True))
 

@@ -1,7 +1,7 @@
 """The key index against its table: when it holds, when it is read anew, and when the sink must stop."""
 
-import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,15 +14,17 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, StringType
 
 from sinkql import faults
-from sinkql.connectors.iceberg import rebuild as rebuilding
-from sinkql.connectors.iceberg import run as runs
-from sinkql.connectors.iceberg.datafile import for_tasks, write_data_file
-from sinkql.connectors.iceberg.deletes import read_position_deletes
-from sinkql.connectors.iceberg.index import Index, sweep
-from sinkql.connectors.iceberg.snapshot import Change, Notes, prepare
-from sinkql.connectors.iceberg.upsert import UpsertTask, key_columns
+from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
+from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.delete import read_position_deletes
+from sinkql.connectors.iceberg.keyindex import rebuild as rebuilding
+from sinkql.connectors.iceberg.keyindex.index import Index, sweep
+from sinkql.connectors.iceberg.keyindex.key import key_columns
+from sinkql.connectors.iceberg.keyindex.run import TIERS
+from sinkql.connectors.iceberg.write.upsert import UpsertTask
 from sinkql.errors import SinkqlError
-from upsert.keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
+from support.fault import armed
+from upsert.keyed_sink import NAME, Sink, batch_of, changes, create_table, duckdb_rows, pyiceberg_rows
 
 TYPES = {"id": pa.int64(), "note": pa.string(), "$seq": pa.int64(), "$diff": pa.int64()}
 
@@ -103,7 +105,7 @@ def test_delete_file_names_old_versions_in_full(sink: Sink) -> None:
     task = sink.task()
     results = sink.run(task, _rows(range(0, 100, 3), "d"))
     for result in results:
-        (entry,) = result.data.deletes
+        (entry,) = (each for each in result.data.entries if each.content == "deletes")
         dead = read_position_deletes(sink.table.io, [entry.path])
         paths = sorted(dead)
         assert entry.rows == sum(len(positions) for positions in dead.values()) == result.rows
@@ -161,7 +163,8 @@ def test_index_of_another_key_is_not_used(sink: Sink) -> None:
 def test_attempt_that_was_not_committed_leaves_no_trace(sink: Sink) -> None:
     sink.apply(_rows(range(10)))
     abandoned = sink.task()
-    sink.index.after(sink.run(abandoned, _rows(range(20), "lost")), epoch=1, commit=abandoned.commit).save(sink.folder)
+    lost = changes(sink.run(abandoned, _rows(range(20), "lost")))
+    sink.index.after(lost, epoch=1, commit=abandoned.commit).save(sink.folder)
     sink.apply(_rows(range(5), "b"))
     assert {(id_, "b" if id_ < 5 else "a") for id_ in range(10)} == set(duckdb_rows(sink.table))
 
@@ -170,22 +173,20 @@ def test_results_on_another_index_are_refused(sink: Sink) -> None:
     task = sink.task()
     results = sink.run(task, _rows([1]))
     sink.apply(_rows([2]))
-    with pytest.raises(ValueError, match="a result on index"):
-        sink.index.after(results, epoch=1, commit=task.commit)
+    with pytest.raises(ValueError, match="a change of index"):
+        sink.index.after(changes(results), epoch=1, commit=task.commit)
 
 
 def test_saving_twice_is_once_and_never_replaces(sink: Sink) -> None:
     sink.apply(_rows([1]))
     assert sink.index.save(sink.folder) == sink.name
-    other = sink.index.after([], epoch=1, commit=sink.index.commit)
-    assert other == sink.index
     changed = Index(NAME, 1, sink.index.commit, sink.key)
     with pytest.raises(FileExistsError):
         changed.save(sink.folder)
 
 
 def test_merged_runs_stay_above_the_base(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "FAN", 2)
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=2))
     sink.apply(_rows(range(200)))
     sink.rebuild()
     (base,) = sink.index.runs
@@ -197,7 +198,7 @@ def test_merged_runs_stay_above_the_base(sink: Sink, monkeypatch: pytest.MonkeyP
 
 
 def test_merge_of_all_runs_forgets_keys_that_are_gone(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "FAN", 2)
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=2))
     sink.buckets, sink.change = 1, "retract"
     sink.apply(_rows([1, 2], last="$diff"))
     sink.apply(batch_of({"id": [1], "note": ["a"], "$diff": [-1]}, TYPES))
@@ -209,7 +210,7 @@ def test_merge_of_all_runs_forgets_keys_that_are_gone(sink: Sink, monkeypatch: p
 
 
 def test_merge_does_not_cross_a_foreign_run(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "FAN", 2)
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=2))
     sink.buckets, sink.change = 1, "retract"
     sink.apply(_rows([1, 2], last="$diff"))
     sink.apply(batch_of({"id": [1], "note": ["a"], "$diff": [-1]}, TYPES))
@@ -301,7 +302,7 @@ def test_equality_deletes_are_refused(sink: Sink) -> None:
 def _equality_delete(sink: Sink) -> None:
     from pyiceberg.manifest import DataFile, DataFileContent
 
-    from sinkql.connectors.iceberg import snapshot
+    from sinkql.connectors.iceberg.commit import snapshot
 
     entry = write_data_file(for_tasks(sink.table), f"equality-{uuid4()}.parquet", _rows([1]))
     assert entry is not None
@@ -313,7 +314,7 @@ def _equality_delete(sink: Sink) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshot, "as_data_file", as_equality)
-        change = Change(add=(entry,))
+        change = FileChange(add=(entry,))
         prepared = prepare(sink.table, change, lambda snapshot, sequence: Notes({}, {}))
     sink.table.catalog.commit_table(sink.table, prepared.requirements, prepared.updates)
 
@@ -330,21 +331,20 @@ def test_partitioned_table_is_refused(sink: Sink) -> None:
 
 def test_sweep_keeps_what_two_markers_reach(sink: Sink) -> None:
     names = []
-    for note in "abcd":
+    for note in "abcdefghijkl":
         sink.apply(_rows(range(10), note))
         names.append(sink.name)
-    sink.rebuild()
-    sink.index.save(sink.folder)
+    linked = {link.name for link in sink.index.older}
     (sink.folder / "b0-other-1-c-a.run").write_bytes(b"of another sink")
     (sink.folder / f"b0-{NAME}-9-c-a.run").write_bytes(b"of a later epoch")
     (sink.folder / f"b0-{NAME}-1-c-a.run").write_bytes(b"of an attempt that died")
-    assert sweep(sink.folder, sink=NAME, epoch=1, manifests=names[-2:]) == 0, "all are young"
-    deleted = sweep(sink.folder, sink=NAME, epoch=1, manifests=names[-2:], indexes=(sink.index,), age=0)
+    assert sweep(sink.folder, sink=NAME, epoch=2, manifests=names[-2:]) == 0, "all are young"
+    deleted = sweep(sink.folder, sink=NAME, epoch=1, manifests=names[-2:], indexes=(sink.index,))
     left = {path.name for path in sink.folder.iterdir()}
-    assert deleted == 4  # two manifests, the one of the empty table, and the attempt that died
-    assert {*names[-2:], sink.index.name, "b0-other-1-c-a.run", f"b0-{NAME}-9-c-a.run"} <= left
+    assert deleted > 6
+    assert {*names[-2:], *linked, "b0-other-1-c-a.run", f"b0-{NAME}-9-c-a.run"} <= left
     assert f"b0-{NAME}-1-c-a.run" not in left
-    assert all(Index.load(sink.folder, name, sink.key) is not None for name in [*names[-2:], sink.index.name])
+    assert all(Index.load(sink.folder, name, sink.key) is not None for name in names[-2:])
     assert Index.load(sink.folder, names[0], sink.key) is None
 
 
@@ -354,9 +354,9 @@ def test_failure_at_each_point_is_mended_by_trying_again(
 ) -> None:
     sink.apply(_rows(range(10)))
     faults._passes.clear()
-    monkeypatch.setenv(faults.VARIABLE, f"{point}=fail")
+    for name, value in armed(f"{point}=fail").items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(faults.FaultError, match=point):
         sink.apply(_rows(range(5), "lost"))
     sink.apply(_rows(range(8), "b"))
     assert {(id_, "b" if id_ < 8 else "a") for id_ in range(10)} == set(duckdb_rows(sink.table))
-    assert os.environ[faults.VARIABLE] == f"{point}=fail"

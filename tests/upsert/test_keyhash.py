@@ -31,7 +31,7 @@ from pyiceberg.types import (
 )  # fmt: skip
 from xxhash import xxh3_128_hexdigest
 
-from sinkql.connectors.iceberg.keyhash import hash_keys
+from sinkql.connectors.iceberg.keyindex.keyhash import hash_keys
 
 VECTORS = json.loads(Path(__file__).with_name("keyhash.json").read_text())
 

@@ -1,6 +1,7 @@
 """Random batches against a dict: the table holds what the dict holds, whatever happens to buckets and index."""
 
 import random
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import DecimalType, LongType, StringType
 
-from sinkql.connectors.iceberg import run
+from sinkql.connectors.iceberg.file.delete import live_files, read_position_deletes
+from sinkql.connectors.iceberg.keyindex.run import TIERS
+from support.index import live_entries
 from upsert.keyed_sink import Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
+
+pytestmark = pytest.mark.long
 
 COLUMNS = {"name": StringType(), "number": LongType(), "amount": DecimalType(38, 2), "note": StringType()}
 TYPES = {
@@ -67,7 +72,8 @@ def _sorted(rows: list[Row]) -> list[Row]:
 def test_table_holds_what_a_dict_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, granularity: str
 ) -> None:
-    monkeypatch.setattr(run, "FAN", 3)  # merges must happen between changes of the buckets
+    # merges must happen between changes of the buckets
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=3))
     rng = random.Random(f"{change} {granularity}")
     table = create_table(tmp_path, COLUMNS, {"write.delete.granularity": granularity})
     sink = Sink(table, ("name", "number"), tmp_path / "index", change=change)
@@ -96,8 +102,20 @@ def test_table_holds_what_a_dict_holds(
             expected = _sorted([(*key, *value) for key, value in model.items()])
             assert expected == _sorted(duckdb_rows(sink.table))
             assert expected == _sorted(pyiceberg_rows(sink.table))
-            assert len(model) == sink.index.entries(sink.folder).rows
+            assert len(model) == live_entries(sink.index, sink.folder).rows
+        _check_files(sink)
     assert sink.merged > 5
     assert lost > 0
-    rows, dead = (sum(getattr(file, name) for file in sink.index.files.values()) for name in ("rows", "dead"))
-    assert len(model) == rows - dead
+    assert len(model) == sum(file.rows - file.dead for file in sink.index.files.values())
+
+
+def _check_files(sink: Sink) -> None:
+    """Assert that the table has no file that holds nothing, but those that leave with the next commit."""
+    live = live_files(sink.table)
+    assert sink.index.paths() == {*live.data, *live.deletes}
+    assert all(file.dead < file.rows for file in sink.index.files.values())
+    there = {file.path for file in sink.index.files.values()}
+    deletes = {note.path: note for note in sink.index.deletes.values()}
+    for path, note in deletes.items():
+        assert note.targets == len(read_position_deletes(sink.table.io, [path]).keys() & there) > 0
+    assert live.deletes.keys() - deletes.keys() <= set(sink.index.idle)

@@ -6,19 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sinkql.connectors.iceberg.run import (
-    BASE_KEYS,
-    FAN,
+from sinkql.connectors.iceberg.keyindex.run import (
+    TIERS,
     TOMBSTONE,
     Entries,
     map_run,
     merge,
-    merge_length,
     probe,
     size_of,
     write_run,
 )
 from sinkql.errors import SinkqlError
+
+FAN, BASE_KEYS = TIERS.fan, 1 << 22
 
 
 def _entries(rows: dict[tuple[int, int], tuple[int, int]]) -> Entries:
@@ -60,7 +60,7 @@ def test_run_written_in_parts_is_the_run_written_at_once(tmp_path: Path) -> None
     write_run(tmp_path / "once.run", 100, [entries])
     write_run(tmp_path / "parts.run", 100, [entries.take(np.arange(0, 33)), entries.take(np.arange(33, 100))])
     assert (tmp_path / "once.run").read_bytes() == (tmp_path / "parts.run").read_bytes()
-    with pytest.raises(ValueError, match="33 entries where 100 were told"):
+    with pytest.raises(ValueError, match="33 entries, expected 100"):
         write_run(tmp_path / "short.run", 100, [entries.take(np.arange(0, 33))])
 
 
@@ -83,16 +83,16 @@ def test_runs_are_never_replaced(tmp_path: Path) -> None:
 
 
 def test_merges_wait_for_enough_runs_of_a_size() -> None:
-    assert merge_length([100] * (FAN - 1)) == 0
-    assert merge_length([100] * FAN) == FAN
-    assert merge_length([100_000] * FAN + [900_000]) == FAN
-    assert merge_length([100_000] * FAN + [700_000]) == FAN + 1
-    assert merge_length([100_000] * (FAN - 1) + [2_000_000] * 20) == 0
+    assert TIERS.due([100] * (FAN - 1)) == 0
+    assert TIERS.due([100] * FAN) == FAN
+    assert TIERS.due([100_000] * FAN + [900_000]) == FAN
+    assert TIERS.due([100_000] * FAN + [700_000]) == FAN + 1
+    assert TIERS.due([100_000] * (FAN - 1) + [2_000_000] * 20) == 0
 
 
 def test_merges_never_touch_a_base() -> None:
-    assert merge_length([1_000_000] * FAN + [BASE_KEYS]) == FAN
-    assert merge_length([1_000_000] * (FAN - 1) + [BASE_KEYS] * FAN) == 0
+    assert TIERS.due([1_000_000] * FAN + [BASE_KEYS]) == FAN
+    assert TIERS.due([1_000_000] * (FAN - 1) + [BASE_KEYS] * FAN) == 0
 
 
 @pytest.mark.parametrize(("batch", "keys"), [(10, 1 << 62), (50_000, 4_000_000), (50_000, 1 << 62)])
@@ -101,7 +101,7 @@ def test_runs_stay_few_and_entries_are_rewritten_few_times(batch: int, keys: int
     written = 0
     for _ in range(2000):
         sizes.insert(0, batch)
-        length = merge_length(sizes)
+        length = TIERS.due(sizes)
         if length:
             sizes[:length] = [min(keys, sum(sizes[:length]))]
             written += sizes[0]

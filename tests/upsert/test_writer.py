@@ -7,9 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.connector.stream import RedoBatchError
-from sinkql.connectors.iceberg.target import Target
+from sinkql.connectors.iceberg.keyindex.index import Index
+from sinkql.connectors.iceberg.keyindex.key import key_columns
+from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import SinkqlError
+from sinkql.extension.stream import RedoBatchError
 from support.lake import Lake, Sink
 
 
@@ -31,6 +33,15 @@ def _append(lake: Lake, ids: Sequence[int]) -> None:
     lake.table("orders").append(pa.table({"id": list(ids), "name": ["foreign"] * len(ids)}, schema=schema))
 
 
+def _index(sink: Sink) -> Index:
+    marker = sink.writer.marker()
+    assert marker is not None
+    assert marker.index is not None
+    found = Index.load(sink.context.folder / "index", marker.index, key_columns(sink.lake.table("orders"), ("id",)))
+    assert found is not None
+    return found
+
+
 def _rows(lake: Lake) -> dict[int, str | None]:
     rows = lake.rows("orders")
     assert len(rows) == len(dict(rows))
@@ -40,14 +51,14 @@ def _rows(lake: Lake) -> dict[int, str | None]:
 def test_foreign_append_right_after_a_commit_is_not_missed(
     lake: Lake, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    post = Target.post
+    post = TargetTable.post
 
-    def crowded(self: Target, *arguments: Any) -> None:
+    def crowded(self: TargetTable, *arguments: Any) -> None:
         post(self, *arguments)
         _append(lake, [3])
 
     with monkeypatch.context() as patch:
-        patch.setattr(Target, "post", crowded)
+        patch.setattr(TargetTable, "post", crowded)
         sink.put((1, "a"), (2, "a"))
     sink.put((3, "b"))
     assert _rows(lake) == {1: "a", 2: "a", 3: "b"}
@@ -87,6 +98,18 @@ def test_foreign_duplicate_stalls_the_sink(lake: Lake, sink: Sink) -> None:
     _append(lake, [1])
     with pytest.raises(SinkqlError, match=r"two rows with the key \(id = 1\)"):
         sink.put((2, "b"))
+
+
+def test_numbers_of_files_begin_anew_before_they_run_out(
+    lake: Lake, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.LAST_ID", 14)
+    numbers = []
+    for batch in range(24):
+        sink.put((batch % 4, f"{batch}"), (batch % 5 + 4, f"{batch}"))
+        numbers.append(_index(sink).next_file_id)
+    assert max(numbers) <= 14 + 2
+    assert _rows(lake) == {0: "20", 1: "21", 2: "22", 3: "23", 4: "20", 5: "21", 6: "22", 7: "23", 8: "19"}
 
 
 def test_start_without_the_state_folder_goes_on(lake: Lake, sink: Sink, tmp_path: Path) -> None:

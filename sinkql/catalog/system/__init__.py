@@ -1,10 +1,13 @@
 """The system relations: views of the catalog file that answer for the dialect's mz_*, pg_* and information_schema.
 
-* `relation`: one relation, its columns and the SQL behind them.
-* `types`: the dialect's types as clients know them.
+* `relation`: one relation, its columns and the SQL behind them; `types`: the dialect's types as clients know them.
+* `namespace`: databases, schemas and owners as SQL.
+* `mz_catalog`, `mz_internal`, `pg_catalog`, `information_schema`: the relations of each schema.
 * `audit`: what writes down every change of items.
-* `place`: databases, schemas and owners as SQL.
-* `items`: mz_catalog. `internal`: mz_internal. `postgres`: pg_catalog. `information`: information_schema.
+* `properties`: what of a planned item is written into the file for the relations to show.
+* `named`: whether a query is over system relations.
+* `query`: SELECT over system relations; `postgres_query`: what Postgres's tools write, for SQLite; `sqlite_function`:
+  the functions that such queries call.
 """
 
 from __future__ import annotations
@@ -13,15 +16,14 @@ import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from sqlalchemy.engine import Connection
-
+from sinkql.catalog.file.layout import Layout
 from sinkql.catalog.system.audit import TRIGGERS
-from sinkql.catalog.system.information import INFORMATION
-from sinkql.catalog.system.internal import INTERNAL
-from sinkql.catalog.system.items import ITEMS
-from sinkql.catalog.system.place import SYSTEM_ITEMS, SYSTEM_SCHEMAS
-from sinkql.catalog.system.postgres import POSTGRES
-from sinkql.catalog.system.relation import Relation, text
+from sinkql.catalog.system.information_schema import INFORMATION
+from sinkql.catalog.system.mz_catalog import ITEMS
+from sinkql.catalog.system.mz_internal import INTERNAL
+from sinkql.catalog.system.namespace import SYSTEM_ITEMS, SYSTEM_SCHEMAS
+from sinkql.catalog.system.pg_catalog import POSTGRES
+from sinkql.catalog.system.relation import Relation, literal
 
 _FIRST_OID = 30_000
 
@@ -29,18 +31,6 @@ RELATIONS: Mapping[tuple[str, str], Relation] = MappingProxyType(
     {(each.schema, each.name): each for each in (*ITEMS, *INTERNAL, *POSTGRES, *INFORMATION)}
 )
 """All system relations by schema and name."""
-
-
-def create_views(connection: Connection) -> None:
-    """Make the system relations anew in a catalog file, and what keeps the record of changes."""
-    for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'view'").all():
-        connection.exec_driver_sql(f'DROP VIEW "{name}"')
-    connection.exec_driver_sql(_relations_themselves())
-    for relation in RELATIONS.values():
-        connection.exec_driver_sql(relation.create())
-    for name, trigger in TRIGGERS.items():
-        connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
-        connection.exec_driver_sql(trigger)
 
 
 def relation_id(relation: Relation) -> str:
@@ -61,4 +51,14 @@ def _relations_themselves() -> str:
     ]
     names = ("id", "oid", "schema_id", "name", "columns")
     outputs = ", ".join(f"json_extract(r.value, '$[{place}]') AS {name}" for place, name in enumerate(names))
-    return f"CREATE VIEW {SYSTEM_ITEMS} AS\nSELECT {outputs}\nFROM json_each({text(json.dumps(rows))}) AS r"
+    return f"CREATE VIEW {SYSTEM_ITEMS} AS\nSELECT {outputs}\nFROM json_each({literal(json.dumps(rows))}) AS r"
+
+
+LAYOUT = Layout(
+    {
+        SYSTEM_ITEMS.strip('"'): _relations_themselves(),
+        **{relation.view: relation.create() for relation in RELATIONS.values()},
+        **TRIGGERS,
+    }
+)
+"""What this release gives to a catalog file: its tables, the system relations, and what keeps the record of changes."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Hold a column: its type is that of the dialect, its expression is SQLite's."""
+    """A column: its type is that of the dialect, its expression is SQLite's."""
 
     name: str
     type: str
@@ -16,6 +16,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
+    """A system relation; `source` is the FROM clause, and what follows it, of the view in the catalog file."""
+
     schema: str
     name: str
     columns: tuple[Column, ...]
@@ -45,7 +47,7 @@ def relation(full_name: str, columns: str, source: str) -> Relation:
     """Return the relation of a list of columns, one a line: name, type (blanks as `_`), expression.
 
     Without an expression it is `i.` and the name; `-` is NULL, for columns that nothing here fills. A line that begins
-    with a blank goes on with the one before it.
+    with a blank continues the one before it.
     """
     schema, name = full_name.split(".")
     lines = [line for line in columns.replace("\n ", " ").splitlines() if line]
@@ -59,6 +61,6 @@ def _column(line: str) -> Column:
     return Column(name, type_, "NULL" if expression == "-" else expression)
 
 
-def text(value: str) -> str:
-    """Return a text as SQL."""
+def literal(value: str) -> str:
+    """Return a text as a literal of SQL."""
     return "'" + value.replace("'", "''") + "'"

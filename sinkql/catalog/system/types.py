@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql.catalog.system.relation import text
+from sinkql.catalog.system.relation import literal
 
 
 @dataclass(frozen=True, slots=True)
 class ClientType:
-    """Hold a type: `name` as the dialect writes it, `short` as pg_type does; `length` in bytes, -1 if it varies."""
+    """A type: `name` as the dialect writes it, `short` as pg_type does; `length` in bytes, -1 if it varies."""
 
     name: str
     short: str
@@ -55,13 +55,13 @@ def base(type_sql: str) -> str:
 
 def oid(type_sql: str) -> str:
     """Return SQL for the oid of a type by its text."""
-    cases = " ".join(f"WHEN {text(each.name)} THEN {each.oid}" for each in TYPES)
+    cases = " ".join(f"WHEN {literal(each.name)} THEN {each.oid}" for each in TYPES)
     return f"CASE {base(type_sql)} {cases} END"
 
 
 def short_name(type_sql: str) -> str:
     """Return SQL for the short name of a type by its text."""
-    cases = " ".join(f"WHEN {text(each.name)} THEN {text(each.short)}" for each in TYPES)
+    cases = " ".join(f"WHEN {literal(each.name)} THEN {literal(each.short)}" for each in TYPES)
     return f"CASE {base(type_sql)} {cases} ELSE {type_sql} END"
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sinkql.connector.secret import reveal
-from sinkql.connector.store import ObjectStore, Options, RevealSecret
-from sinkql.errors import SinkqlError
+from sinkql.extension.secret import reveal
+from sinkql.extension.store import ObjectStore, Options, RevealSecret
 
 _ANY_REGION = "us-east-1"
 """What servers other than AWS's own expect where no region is given."""
@@ -15,7 +14,7 @@ _ANY_REGION = "us-east-1"
 
 @dataclass(frozen=True, slots=True)
 class S3:
-    """Hold access to S3 by keys that do not change; its text shows none of them."""
+    """Access to S3 by keys that do not change; its text shows none of them."""
 
     known: Mapping[str, str] = field(repr=False)
 
@@ -24,13 +23,7 @@ class S3:
 
 
 def open_store(options: Options, secret: RevealSecret) -> ObjectStore:
-    """Return the store of a planned connection; SQ2912 for one that assumes a role."""
-    if "assume_role_arn" in options:
-        raise SinkqlError(
-            "SQ2912",
-            "AWS connections that assume a role are not supported yet",
-            hint="Make one with ACCESS KEY ID = '…', SECRET ACCESS KEY = SECRET name.",
-        )
+    """Return the store of a planned connection."""
     endpoint = options.get("endpoint")
     region = options.get("region") or (_ANY_REGION if endpoint else None)
     found = {

@@ -1,15 +1,33 @@
 """FILES sources: a folder of JSON lines or CSV, each file once, by name; new files are picked up as they come.
 
 * `plan`: the statement → typed columns and the reader's options.
-* `listing`: a folder → its files, and the durable log of those that were read.
+* `infer`: files → the columns of a source that declares none.
+* `folder`, `watch`: a folder → its files, what is new in it look by look, and what changed.
+* `content`: a file → parts with digests, and its bytes only as they were when it was listed.
+* `listing`: the durable log of the files that were read, in segments that are merged and swept.
 * `reader`: offsets → splits → rows.
-* `json_lines`, `csv_rows`, `convert`: bytes → Arrow columns, with the rows that do not decode told apart.
+* `scan`: files that a query names → rows.
+* `json_lines`, `json_array`, `csv_records`, `csv_rows`: bytes → records → texts of columns; those that fail apart.
+* `convert`, `value`: texts of a column → an Arrow array; one text → a value.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 from sinkql import physical
-from sinkql.connector.plan import Connector, SourceKind
-from sinkql.connector.stream import Context, Reader
-from sinkql.connectors.files.plan import FilesOptions, FilesSourceOptions, plan
+from sinkql.connectors.files.plan import (
+    CsvOptions,
+    FilesOptions,
+    FilesSourceOptions,
+    plan,
+    plan_csv,
+    plan_json,
+    sample,
+)
+from sinkql.extension.plan import Connector, FormatKind, Later, Scan, ScanKind, SourceKind
+from sinkql.extension.stream import Context, Decoder, Decoding, Reader
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:
@@ -18,6 +36,61 @@ def _open_reader(read: physical.Read, context: Context) -> Reader:
     return FilesReader.of(read, context)
 
 
+def _open_json(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Decoder:
+    from sinkql.connectors.files.json_array import JsonArray
+    from sinkql.connectors.files.json_lines import JsonDecoder
+
+    return (JsonArray if options.get("array") else JsonDecoder)(columns, whole=options["whole"])
+
+
+def _lines_of_json(options: Mapping[str, Any]) -> bool:
+    return not options.get("array")
+
+
+def _open_csv(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Decoder:
+    from sinkql.connectors.files.csv_rows import CsvRows
+
+    return CsvRows.of(options, columns)
+
+
+def _scan(format_: str) -> Callable[[str, Mapping[str, Decoding]], Scan]:
+    def open_scan(path: str, formats: Mapping[str, Decoding]) -> Scan:
+        from sinkql.connectors.files.scan import scan
+
+        return scan(path, format_, formats)
+
+    return open_scan
+
+
+_ABOUT = """`FORMAT JSON`: one object a line; members that are not columns are left out, a missing one is NULL.
+`FORMAT JSON ARRAY`: a file is one array of such objects. `FORMAT CSV WITH HEADER`: columns go by name, and others in
+the file are left out; `WITH HEADER ("Order Id", "Name")` names the header's field of each column. `FORMAT CSV WITH n
+COLUMNS` or declared columns without a header: by place. Options of CSV follow in brackets, as in
+`FORMAT CSV WITH HEADER (DELIMITED BY ';', NULL AS 'NA')`. Files that end in `.gz`, `.bz2`, `.zst` or `.lz4` are read
+compressed.
+Without columns, those of `FORMAT JSON` and `FORMAT CSV WITH HEADER` are found in a sample of the files when the source
+is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where there is no file yet, a JSON
+object is one column `data` of type `jsonb`.
+Types: `boolean`, `smallint`, `integer`, `bigint`, `real`, `double precision`, `numeric(p, s)`, `date`, `timestamp`,
+`timestamptz`, `text`, `bytea`, `uuid`, `jsonb`."""
+
 connector = Connector(
-    "files", sources=(SourceKind("FILES", plan, _open_reader, takes=FilesOptions, takes_with=FilesSourceOptions),)
+    "files",
+    sources=(SourceKind("FILES", plan, _open_reader, FilesOptions, FilesSourceOptions, sample=sample, about=_ABOUT),),
+    formats=(
+        FormatKind("JSON", plan_json, Decoding(_open_json, _lines_of_json)),
+        FormatKind("CSV", plan_csv, Decoding(_open_csv), CsvOptions),
+    ),
+    scans=(
+        ScanKind("read_json", (".json", ".jsonl", ".ndjson"), _scan("JSON")),
+        ScanKind("read_csv", (".csv",), _scan("CSV")),
+        ScanKind("read_parquet", (".parquet",), _scan("PARQUET")),
+    ),
+    later=tuple(Later("FORMAT", name) for name in ("BYTES", "PARQUET", "REGEX", "TEXT")),
+    tasks=(
+        "sinkql.connectors.files.reader",
+        "sinkql.connectors.files.json_array",
+        "sinkql.connectors.files.json_lines",
+        "sinkql.connectors.files.csv_rows",
+    ),
 )

@@ -1,124 +1,287 @@
-"""A CSV stream → Arrow rows of declared columns, and the records that do not decode, by their number in the file.
+"""A CSV stream → Arrow rows of declared columns, and the records that do not decode, by the lines they begin in.
 
-As in Postgres, an empty field is NULL and a quoted empty one is an empty text.
+Records mean what they mean to Postgres's COPY: an empty field is NULL and a quoted empty one is an empty text. Those in
+plain form go through Arrow's parser a block at a time; a block with others is halved, and the last few are read one by
+one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
 
 from sinkql import physical
-from sinkql.connectors.files.convert import Failures, from_text
+from sinkql.connectors.files.convert import Failures, WideError, from_text
+from sinkql.connectors.files.csv_records import Form, Records, Splitter, inside
 from sinkql.connectors.files.json_lines import without
+from sinkql.extension.stream import Decoded, Failure, UndecodableError
 
-_BLOCK = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """Hold a block's rows, how many records it had, and what failed: record number in the file → (why, the text)."""
-
-    batch: pa.RecordBatch
-    records: int
-    failures: dict[int, tuple[str, str]]
+_FEW = 32
+_FORM = {field.name for field in fields(Form)}
 
 
-class HeaderError(ValueError):
-    """Say that a header has not the declared columns."""
-
-
-@dataclass(frozen=True, slots=True)
 class CsvRows:
-    """Decode one CSV stream into `columns`. With a header, columns go by name, and others in the file are left out."""
+    """Decode CSV streams into `columns`.
 
-    columns: Sequence[physical.Column]
-    header: bool
-    delimiter: str = ","
+    With a header, columns go by name, the one in `names` if that is given, and others in the file are left out.
+    """
 
-    def decode(self, stream: Any) -> Iterator[Decoded]:
-        """Yield the stream's rows by blocks; raises HeaderError, pa.ArrowInvalid where it is no CSV at all."""
-        invalid: list[tuple[int, str, str]] = []
+    def __init__(
+        self, columns: Sequence[physical.Column], form: Form, *, header: bool, names: Sequence[str] = ()
+    ) -> None:
+        self._columns = columns
+        self._names = list(names) or [column.name for column in columns]
+        self._form, self._header = form, header
+        self._splitter, self._fields = Splitter(form), Fields(form)
 
-        def skip(row: pc.InvalidRow) -> str:
-            message = f"expected {row.expected_columns} fields, found {row.actual_columns}"
-            invalid.append((row.number, message, row.text))
-            return "skip"
+    @classmethod
+    def of(cls, options: Mapping[str, Any], columns: Sequence[physical.Column]) -> CsvRows:
+        """Return the decoder of a planned format, whose options leave out what is as in `Form`."""
+        form = Form(**{name: value for name, value in options.items() if name in _FORM})
+        return cls(columns, form, header=options["header"], names=options.get("names", ()))
 
-        try:
-            reader = self._open(stream, skip)
-        except pa.ArrowInvalid as error:
-            if "Empty CSV" in str(error):
-                return
-            raise
-        self._check(reader.schema.names)
-        at = 2 if self.header else 1
-        for batch in reader:
-            bad, invalid[:] = list(invalid), []
-            numbers = _numbers(at, batch.num_rows, [number for number, _, _ in bad])
-            decoded = self._typed(batch, numbers)
-            failures = decoded.failures | {number: (message, text) for number, message, text in bad}
-            records = batch.num_rows + len(bad)
-            at += records
-            yield Decoded(decoded.batch, records, failures)
-        if invalid:
-            yield Decoded(self._none(), len(invalid), {number: (why, text) for number, why, text in invalid})
+    def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
+        """Yield the stream's rows by blocks; raises UndecodableError where its header lacks columns."""
+        table = None if self._header else _Layout(len(self._columns), tuple(range(len(self._columns))))
+        for records in self._splitter.blocks(stream):
+            if table is None:
+                table, body = self._layout(records), records.part(1, len(records))
+            else:
+                body = records
+            if records.error is not None:
+                yield self._decoded([self._nulls(1)] * len(self._columns), body, {0: records.error})
+            elif len(body):
+                failures: Failures = {}
+                yield from self._parts(self._texts(body, table, 0, failures), body, failures)
 
-    def _open(self, stream: Any, skip: Any) -> pc.CSVStreamingReader:
-        names = None if self.header else [column.name for column in self.columns]
-        return pc.open_csv(
-            stream,
-            read_options=pc.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=names),
-            parse_options=pc.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=skip),
-            convert_options=pc.ConvertOptions(
-                column_types={column.name: pa.string() for column in self.columns},
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
+    def names(self, stream: BinaryIO) -> list[str]:
+        """Return the fields of a stream's header, none where there is no line; raises UndecodableError."""
+        records = next(self._splitter.blocks(stream), None)
+        return self._header_of(records) if records is not None else []
 
-    def _check(self, names: list[str]) -> None:
-        missing = [column.name for column in self.columns if column.name not in names]
+    def _header_of(self, records: Records) -> list[str]:
+        found = records.error or self._fields.of(records, 0)
+        if isinstance(found, str):
+            raise UndecodableError(f"its header cannot be read: {found}")
+        return ["" if name is None else name for name in found]
+
+    def _layout(self, records: Records) -> _Layout:
+        """Return where the header has the columns; raises UndecodableError."""
+        names = self._header_of(records)
+        missing = [name for name in self._names if name not in names]
         if missing:
-            raise HeaderError(f"its header has no column {', '.join(missing)}; it has {', '.join(names)}")
-        twice = sorted({column.name for column in self.columns if names.count(column.name) > 1})
+            raise UndecodableError(f"its header has no column {', '.join(missing)}; it has {', '.join(names)}")
+        twice = sorted({name for name in self._names if names.count(name) > 1})
         if twice:
-            raise HeaderError(f"its header has {', '.join(twice)} more than once")
+            raise UndecodableError(f"its header has {', '.join(twice)} more than once")
+        return _Layout(len(names), tuple(names.index(name) for name in self._names))
 
-    def _typed(self, batch: pa.RecordBatch, numbers: Sequence[int]) -> Decoded:
-        failures: Failures = {}
+    # --- fields ------------------------------------------------------------------------------------------------------
+
+    def _texts(self, records: Records, table: _Layout, first: int, failures: Failures) -> list[pa.StringArray]:
+        """Return the columns' texts, with NULLs for a record that has failed."""
+        found = self._plain(records, table)
+        if found is not None:
+            return found
+        if len(records) <= _FEW:
+            return self._one_by_one(records, table, first, failures)
+        middle = len(records) // 2
+        before = self._texts(records.part(0, middle), table, first, failures)
+        after = self._texts(records.part(middle, len(records)), table, first + middle, failures)
+        return [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]
+
+    def _plain(self, records: Records, table: _Layout) -> list[pa.StringArray] | None:
+        """Return the texts of records that Arrow reads as Postgres does, None for others."""
+        if not bool((records.begins[1:] == records.ends[:-1] + 1).all()):
+            return None
+        if table.width > 1 and int((records.ends - records.begins).min()) < len(records.line_end):
+            return None  # of a blank line Arrow makes a row of NULLs
+        data = records.data[records.begins[0] : records.ends[-1]]
+        if not self._fields.plain(data, records):
+            return None
+        names = [f"f{place}" for place in range(table.width)]
+        try:
+            found = pc.read_csv(
+                pa.BufferReader(data + b"\n"),
+                read_options=pc.ReadOptions(use_threads=False, block_size=len(data) + 2, column_names=names),
+                parse_options=pc.ParseOptions(
+                    delimiter=self._form.delimiter,
+                    quote_char=self._form.quote,
+                    double_quote=self._form.quote == self._form.escape,
+                    newlines_in_values=True,
+                    ignore_empty_lines=False,
+                ),
+                convert_options=pc.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    include_columns=[names[place] for place in table.places],
+                    null_values=[self._form.null],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if found.num_rows != len(records):
+            return None
+        return [_whole(column) for column in found.itercolumns()]
+
+    def _one_by_one(self, records: Records, table: _Layout, first: int, failures: Failures) -> list[pa.StringArray]:
+        rows: list[list[str | None]] = []
+        nothing: list[str | None] = [None] * table.width
+        for record in range(len(records)):
+            found = self._fields.of(records, record)
+            if not isinstance(found, str) and len(found) != table.width:
+                shown = str(len(found)) if records.raw(record) else "a blank line"
+                found = f"expected {table.width} fields, found {shown}"
+            if isinstance(found, str):
+                failures[first + record] = found
+                found = nothing
+            rows.append(found)
+        return [pa.array([row[place] for row in rows], pa.string()) for place in table.places]
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def _parts(self, texts: list[pa.StringArray], records: Records, failures: Failures) -> Iterator[Decoded]:
+        """Yield the rows of texts, in several parts where the values are much larger than their texts."""
+        try:
+            yield self._decoded(texts, records, failures)
+        except WideError:
+            middle = len(records) // 2
+            before = {row: why for row, why in failures.items() if row < middle}
+            after = {row - middle: why for row, why in failures.items() if row >= middle}
+            yield from self._parts([text[:middle] for text in texts], records.part(0, middle), before)
+            yield from self._parts([text[middle:] for text in texts], records.part(middle, len(records)), after)
+
+    def _decoded(self, texts: list[pa.StringArray], records: Records, known: Failures) -> Decoded:
+        failures = dict(known)
         arrays = []
-        for column in self.columns:
-            texts = batch.column(batch.schema.get_field_index(column.name))
+        for column, text in zip(self._columns, texts, strict=True):
             found: Failures = {}
-            arrays.append(from_text(texts, column.type, found))
+            arrays.append(from_text(text, column.type, found))
             for row, message in found.items():
                 failures.setdefault(row, f'column "{column.name}": {message}')
-            if not column.nullable and texts.null_count:
-                for row, value in enumerate(texts.is_null().to_pylist()):
-                    if value:
-                        failures.setdefault(row, f'column "{column.name}" is NULL, and it is NOT NULL')
-        typed = pa.record_batch(arrays, names=[column.name for column in self.columns])
-        located = {numbers[row]: (message, self._text(batch, row)) for row, message in failures.items()}
-        return Decoded(without(typed, failures), batch.num_rows, located)
+            if not column.nullable and text.null_count:
+                for row in np.flatnonzero(text.is_null().to_numpy(zero_copy_only=False)).tolist():
+                    failures.setdefault(row, f'null value in column "{column.name}", which is NOT NULL')
+        typed = pa.record_batch(arrays, names=[column.name for column in self._columns])
+        failed = [Failure(records.line(row), failures[row], records.raw(row)) for row in sorted(failures)]
+        return Decoded(without(typed, failures), len(records), failed)
 
-    def _text(self, batch: pa.RecordBatch, row: int) -> str:
-        return self.delimiter.join(str(column[row].as_py() or "") for column in batch.columns)
-
-    def _none(self) -> pa.RecordBatch:
-        empty: Failures = {}
-        arrays = [from_text(pa.array([], pa.string()), column.type, empty) for column in self.columns]
-        return pa.record_batch(arrays, names=[column.name for column in self.columns])
+    def _nulls(self, rows: int) -> pa.StringArray:
+        return pa.nulls(rows, pa.string())
 
 
-def _numbers(at: int, rows: int, invalid: list[int]) -> Sequence[int]:
-    """Return the record numbers of a block's good rows, given those of its bad ones."""
-    if not invalid:
-        return range(at, at + rows)
-    bad = set(invalid)
-    return [number for number in range(at, at + rows + len(invalid)) if number not in bad]
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How many fields a record has, and the place of each column's."""
+
+    width: int
+    places: tuple[int, ...]
+
+
+class Fields:
+    """Records of one form → their fields."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        q, e, d = (re.escape(each) for each in (form.quote, form.escape, form.delimiter))
+        quoted = rf"{q}({inside(q.encode(), e.encode()).decode()}){q}"
+        self._quoted = re.compile(quoted, re.DOTALL)
+        self._field = re.compile(rf"(?:[^{q}{d}]++|{quoted})*+", re.DOTALL)
+        self._escaped = re.compile(rf"{e}([{q}{e}])")
+
+    def of(self, records: Records, record: int) -> list[str | None] | str:
+        """Return a record's fields, or why it has none; a field is None where it is the text of NULL, unquoted."""
+        raw = records.raw(record)
+        if records.line_end == b"\r\n" and records.terminated(record) and not records.returned(record):
+            return "its line ends with a newline alone, unlike the first line of the file"
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            return f"invalid UTF-8: 0x{raw[error.start]:02x} at byte {error.start + 1}"
+        if "\0" in text:
+            return "invalid character U+0000"
+        stray = "\n" if records.line_end == b"\r" else "\r"
+        if stray in text and stray in self._quoted.sub("", text):
+            shown = "newline" if stray == "\n" else "carriage return"
+            return f"a {shown} outside of quotes, unlike the end of the first line of the file"
+        return self._split(text)
+
+    def _split(self, text: str) -> list[str | None]:
+        form = self._form
+        if form.quote not in text:
+            return [None if field == form.null else field for field in text.split(form.delimiter)]
+        found: list[str | None] = []
+        at = 0
+        while True:
+            match = self._field.match(text, at)
+            assert match is not None  # it matches nothing, too
+            field = match[0]
+            if form.quote in field:
+                found.append(self._quoted.sub(lambda quoted: self._escaped.sub(r"\1", quoted[1]), field))
+            else:
+                found.append(None if field == form.null else field)
+            if match.end() == len(text):
+                return found
+            at = match.end() + 1
+
+    def plain(self, data: bytes, records: Records) -> bool:
+        """Return whether records that lie one after the other mean to Arrow what they mean to Postgres.
+
+        What is left to Arrow: that each has as many fields as expected.
+        """
+        form = self._form
+        if b"\0" in data or records.line_end == b"\r":
+            return False
+        if form.escape != form.quote and form.escape.encode() in data:
+            return False
+        try:
+            data.isascii() or data.decode()
+        except UnicodeDecodeError:
+            return False
+        characters = np.frombuffer(data, np.uint8)
+        ends = records.ends - records.begins[0]
+        quotes = np.flatnonzero(characters == ord(form.quote)) if form.quote.encode() in data else None
+        return self._plain_ends(characters, ends, quotes, records) and (
+            quotes is None or self._plain_quotes(characters, quotes)
+        )
+
+    def _plain_ends(
+        self, characters: np.ndarray, ends: np.ndarray, quotes: np.ndarray | None, records: Records
+    ) -> bool:
+        """Return whether all line ends are those of the first line, and no carriage return stands elsewhere."""
+        returns = np.flatnonzero(characters == ord("\r"))
+        if quotes is not None:
+            returns = returns[np.searchsorted(quotes, returns) % 2 == 0]
+        if records.line_end != b"\r\n":
+            return not len(returns)
+        closed = ends if records.terminated(len(records) - 1) else ends[:-1]
+        return len(returns) == len(closed) and bool((returns + 1 == closed).all())
+
+    def _plain_quotes(self, characters: np.ndarray, quotes: np.ndarray) -> bool:
+        """Return whether quotes stand only around whole fields, and doubled in them."""
+        if len(quotes) % 2:
+            return False
+        around = np.zeros(256, bool)
+        around[[ord(self._form.delimiter), ord("\n"), ord("\r")]] = True
+        opening, closing = quotes[::2], quotes[1::2]
+        before = np.where(opening > 0, characters[opening - 1], ord("\n"))
+        after = np.where(
+            closing < len(characters) - 1, characters[np.minimum(closing + 1, len(characters) - 1)], ord("\n")
+        )
+        opens, closes = around[before], around[after]
+        if self._form.quote == self._form.escape:  # two in a row close and open again: a quote in the field
+            doubled = closing[:-1] + 1 == opening[1:]
+            opens[1:] |= doubled
+            closes[:-1] |= doubled
+        return bool(opens.all() and closes.all())
+
+
+def _whole(column: pa.ChunkedArray) -> pa.StringArray:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,160 +1,276 @@
 """Bytes of JSON lines → Arrow rows of declared columns, and the lines that do not decode.
 
-Whole blocks go through Arrow's own parser where every column has a type that it reads exactly; a block that it does not
-take, and any block with other types, is decoded line by line, so that one bad line is one row error.
+Blocks go through Arrow's own parser where every column has a type that it reads exactly; a block that it does not take
+is halved until a few lines are left. Those, and lines with other types, are decoded one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from sinkql import physical
-from sinkql.connector.types import arrow_type, parse_type
-from sinkql.connectors.files.convert import Failures, from_text, from_values, jsonb
+from sinkql.connectors.files.convert import Failures, WideError, from_text
+from sinkql.connectors.files.csv_records import Records
+from sinkql.connectors.files.value import wanted
+from sinkql.extension.jsonb import MOST_LEVELS, nested_deeply
+from sinkql.extension.stream import Decoded, Failure
+from sinkql.extension.types import arrow_type, parse_type
 
-_FAST = {
-    "boolean": pa.bool_(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(), "text": pa.string(),
-    "real": pa.float64(), "double precision": pa.float64(),
-    "date": pa.string(), "timestamp": pa.string(), "timestamptz": pa.string(),
-}  # fmt: skip
-_VALUES: dict[str, Any] = {
-    "boolean": bool, "smallint": int, "integer": int, "bigint": int, "real": float, "double precision": float,
-    "numeric": Decimal,
-}  # fmt: skip
+_FEW = 32
+_AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "uuid", "bytea")
+_NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric")
+_KINDS = {b'"': "str", b"t": "bool", b"f": "bool", b"[": "array", b"{": "object"}
+_BLANK = b" \t\r"
+_SMALL = (b"e-", b"E-", b"0" * 40)  # what a number that is not zero may have where it is read as zero
 
 
-@dataclass(slots=True)
-class JsonLines:
-    """Decode blocks of whole lines into `columns`; `whole` puts each line into one jsonb column."""
+class JsonDecoder:
+    """Decode streams of whole JSON lines; `whole` puts each line into one jsonb column. Blank lines are no records."""
 
-    columns: Sequence[physical.Column]
-    whole: bool = False
-    _fast: pj.ParseOptions | None = field(init=False, default=None)
-    _decoder: Any = field(init=False, default=None)
-    _getters: tuple[Any, ...] = field(init=False, default=())
+    def __init__(self, columns: Sequence[physical.Column], *, whole: bool = False) -> None:
+        self._columns = columns
+        self._whole = whole
+        self._names = [parse_type(column.type).name for column in columns]
+        self._schema = None if whole or "jsonb" in self._names else self._arrow_schema()
+        fields = [(f"f{i}", _decoded_as(name), None) for i, name in enumerate(self._names)]
+        renamed = {f"f{i}": column.name for i, column in enumerate(columns)}
+        self._decode = msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=renamed, gc=False)).decode
+        self._getters = tuple(attrgetter(f"f{i}") for i in range(len(columns)))
 
-    def __post_init__(self) -> None:
-        names = [parse_type(column.type).name for column in self.columns]
-        if not self.whole and all(name in _FAST for name in names):
-            schema = pa.schema([(column.name, _FAST[name]) for column, name in zip(self.columns, names, strict=True)])
-            self._fast = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        fields = [
-            (f"f{i}", msgspec.Raw if name == "jsonb" else _VALUES.get(name, str) | None, None)
-            for i, name in enumerate(names)
-        ]
-        renamed = {f"f{i}": column.name for i, column in enumerate(self.columns)}
-        row = msgspec.defstruct("Row", fields, rename=renamed, gc=False)
-        self._decoder = msgspec.json.Decoder(row)
-        self._getters = tuple(attrgetter(f"f{i}") for i in range(len(self.columns)))
+    def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
+        """Yield the rows of a stream, in several parts where the values are much larger than their texts."""
+        yield from self._parts(_lines(stream.read()))
 
-    def decode(self, block: bytes) -> tuple[pa.RecordBatch, dict[int, str], list[bytes]]:
-        """Return the rows of a block, the failures by line of the block (blank lines not counted), and the lines.
+    def decode_lines(self, lines: Sequence[bytes]) -> Iterator[Decoded]:
+        """Yield the rows of lines as `decode` does; none of them has a newline in it or is blank."""
+        ends = np.cumsum([len(line) + 1 for line in lines]) - 1
+        begins = np.concatenate(([0], ends[:-1] + 1))
+        yield from self._parts(Records(b"\n".join(lines), begins, ends, 1, b"\n"))
 
-        The list of lines is empty where nothing failed.
-        """
-        if self._fast is not None:
-            batch = self._decode_fast(block)
-            if batch is not None:
-                return batch, {}, []
-        return self._decode_lines([line for line in block.split(b"\n") if line.strip()])
-
-    def _decode_fast(self, block: bytes) -> pa.RecordBatch | None:
-        """Return the block's rows, or None where the line-by-line way must decide."""
-        lines = block.count(b"\n") + (0 if block.endswith(b"\n") else 1)
-        read = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
+    def _parts(self, lines: Records) -> Iterator[Decoded]:
+        failures: Failures = {}
         try:
-            block.decode()
-            table = pj.read_json(pa.BufferReader(block), read_options=read, parse_options=self._fast)
-        except (pa.ArrowInvalid, UnicodeDecodeError):
-            return None
-        if table.num_rows != lines:
-            return None
-        failures: Failures = {}
-        arrays = []
-        for column, array in zip(self.columns, table.itercolumns(), strict=True):
-            chunk = array.combine_chunks()
-            whole = chunk.chunk(0) if isinstance(chunk, pa.ChunkedArray) else chunk
-            if pa.types.is_floating(whole.type) and pc.all(pc.is_finite(whole)).as_py() is False:
-                return None
-            if not column.nullable and whole.null_count:
-                return None
-            declared = arrow_type(column.type)
-            if pa.types.is_string(whole.type) and not pa.types.is_string(declared):
-                whole = from_text(whole, column.type, failures)
-            arrays.append(whole if whole.type == declared else whole.cast(declared))
-        return None if failures else pa.record_batch(arrays, names=[column.name for column in self.columns])
+            arrays = self._arrays(lines, 0, failures)
+        except WideError:
+            middle = len(lines) // 2
+            yield from self._parts(lines.part(0, middle))
+            yield from self._parts(lines.part(middle, len(lines)))
+            return
+        batch = pa.record_batch(arrays, names=[column.name for column in self._columns])
+        failed = [Failure(lines.line(row), failures[row], lines.raw(row)) for row in sorted(failures)]
+        yield Decoded(without(batch, failures), len(lines), failed)
 
-    def _decode_lines(self, lines: list[bytes]) -> tuple[pa.RecordBatch, dict[int, str], list[bytes]]:
-        if self.whole:
-            return self._decode_whole(lines)
+    def _arrays(self, lines: Records, first: int, failures: Failures) -> list[pa.Array]:
+        """Return the columns, with NULLs for a line that has failed."""
+        found = self._at_once(lines) if self._schema is not None and len(lines) else None
+        if found is not None:
+            return found
+        if self._schema is None or len(lines) <= _FEW:
+            return self._one_by_one(lines, first, failures)
+        middle = len(lines) // 2
+        before = self._arrays(lines.part(0, middle), first, failures)
+        after = self._arrays(lines.part(middle, len(lines)), first + middle, failures)
+        return [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]
+
+    # --- through Arrow -----------------------------------------------------------------------------------------------
+
+    def _arrow_schema(self) -> pa.Schema:
+        fields = []
+        for column, name in zip(self._columns, self._names, strict=True):
+            type_ = pa.string() if name in _AS_STRING else arrow_type(column.type)
+            if name == "numeric":  # Arrow scales a number before it looks whether it fits: it must have room for that
+                type_ = pa.decimal256(38, type_.scale)
+            fields.append((column.name, type_))
+        return pa.schema(fields)
+
+    def _at_once(self, lines: Records) -> list[pa.Array] | None:
+        """Return the columns where all lines are objects that Arrow reads as `_one_by_one` does, else None."""
+        block = lines.data[lines.begins[0] : lines.ends[-1]]
+        if not _objects(block, lines):
+            return None
+        read = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
+        parse = pj.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="ignore")
+        try:
+            table = pj.read_json(pa.BufferReader(block), read_options=read, parse_options=parse)
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != len(lines):
+            return None
         failures: Failures = {}
-        rows = [self._row(line, number, failures) for number, line in enumerate(lines)]
         arrays = []
-        for column, getter in zip(self.columns, self._getters, strict=True):
-            values = [None if row is None else getter(row) for row in rows]
-            found: Failures = {}
-            if parse_type(column.type).name == "jsonb":
-                array = _documents(values, found)
-            else:
-                array = from_values(values, column.type, found)
-            for number, message in found.items():
-                failures.setdefault(number, f'column "{column.name}": {message}')
-            if not column.nullable:
-                missing = [number for number, value in enumerate(values) if value is None]
-                for number in missing:
-                    failures.setdefault(number, f'column "{column.name}" is NULL, and it is NOT NULL')
+        for column, chunks in zip(self._columns, table.itercolumns(), strict=True):
+            array = self._exactly(column, pa.concat_arrays(chunks.chunks), block, failures)
+            if array is None or failures or (array.null_count and not column.nullable):
+                return None
             arrays.append(array)
-        batch = pa.record_batch(arrays, names=[column.name for column in self.columns])
-        return without(batch, failures), failures, lines if failures else []
+        return arrays
 
-    def _decode_whole(self, lines: list[bytes]) -> tuple[pa.RecordBatch, dict[int, str], list[bytes]]:
-        failures: Failures = {}
-        array = _documents(lines, failures)
-        batch = pa.record_batch([array], names=[self.columns[0].name])
-        return without(batch, failures), failures, lines if failures else []
+    def _exactly(self, column: physical.Column, array: pa.Array, block: bytes, failures: Failures) -> pa.Array | None:
+        """Return an array of Arrow's parser in the column's type; None where it may not be what the text says."""
+        if pa.types.is_string(array.type):
+            return from_text(array, column.type, failures)
+        if pa.types.is_floating(array.type):
+            zero = pc.any(pc.equal(array, pa.scalar(0, array.type))).as_py()
+            if pc.all(pc.is_finite(array)).as_py() is False or (zero and any(each in block for each in _SMALL)):
+                return None
+            return array
+        try:
+            return array.cast(arrow_type(column.type))
+        except pa.ArrowInvalid:
+            return None
+
+    # --- one by one --------------------------------------------------------------------------------------------------
+
+    def _one_by_one(self, lines: Records, first: int, failures: Failures) -> list[pa.Array]:
+        own: Failures = {}
+        if self._whole:
+            texts = [self._text(line, number, own) for number, line in enumerate(lines.whole())]
+            arrays = [from_text(pa.array(texts, pa.string()), "jsonb", own)]
+        else:
+            rows = [self._row(line, number, own) for number, line in enumerate(lines.whole())]
+            arrays = [self._column(place, rows, own) for place in range(len(self._columns))]
+        failures |= {first + line: message for line, message in own.items()}
+        return arrays
+
+    def _text(self, line: bytes, number: int, failures: Failures) -> str | None:
+        try:
+            return line.decode()
+        except UnicodeDecodeError as error:
+            failures[number] = _invalid(line, error)
+            return None
 
     def _row(self, line: bytes, number: int, failures: Failures) -> Any:
+        if not line.isascii() and self._text(line, number, failures) is None:
+            return None
+        if line.count(b"[") + line.count(b"{") > MOST_LEVELS and nested_deeply(line.decode()):
+            failures[number] = f"it is nested more than {MOST_LEVELS} levels deep"
+            return None
         try:
-            return self._decoder.decode(line)
+            return self._decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             failures[number] = self._reason(error)
             return None
+
+    def _column(self, place: int, rows: Sequence[Any], failures: Failures) -> pa.Array:
+        column, name, getter = self._columns[place], self._names[place], self._getters[place]
+        values = [None if row is None else getter(row) for row in rows]
+        found: Failures = {}
+        if name in _NUMBERS:
+            texts = _strings([_number(raw, row, column.type, found) for row, raw in enumerate(_raws(values))])
+            wrong: Failures = {}
+            array = from_text(texts, column.type, wrong)
+            found |= {row: wanted(column.type, texts[row].as_py(), quoted=False) for row in wrong}
+        elif name == "boolean":
+            array = pa.array(values, pa.bool_())
+        else:
+            texts = _strings(_raws(values)) if name == "jsonb" else pa.array(values, pa.string())
+            array = from_text(texts, column.type, found)
+        for row, message in found.items():
+            failures.setdefault(row, f'column "{column.name}": {message}')
+        if not column.nullable and array.null_count:
+            for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+                failures.setdefault(row, f'null value in column "{column.name}", which is NOT NULL')
+        return array
 
     def _reason(self, error: Exception) -> str:
         """Return a decoder's message with the user's column names and types."""
         message, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
-        column = next((column for column in self.columns if column.name == name), None)
-        if column is None:
+        column = next((column for column in self._columns if column.name == name), None)
+        if column is None or "got " not in message:
             return f"it is not a JSON object: {message[0].lower()}{message[1:]}"
-        other = "a text that is no number" if "decimal" in message else "a number out of range"
-        got = message.rpartition("got ")[2].strip("`") if "got " in message else other
-        return f'column "{name}": expected {column.type}, got {got}'
+        return f'column "{name}": expected {column.type}, got {message.rpartition("got ")[2].strip("`")}'
 
 
-def _documents(values: Sequence[Any], failures: Failures) -> pa.Array:
-    found: list[str | None] = []
-    for number, value in enumerate(values):
-        try:
-            text = None if value is None else jsonb(bytes(value).decode())
-            found.append(None if text == "null" else text)
-        except ValueError as error:
-            failures[number] = f"not JSON: {error}"
-            found.append(None)
-    return pa.array(found, pa.string())
+def _decoded_as(name: str) -> Any:
+    """Return what a member is decoded as: numbers by their text, which the types of columns read exactly."""
+    if name in _NUMBERS or name == "jsonb":
+        return msgspec.Raw
+    return bool | None if name == "boolean" else str | None
+
+
+def _number(raw: bytes | None, row: int, type_: str, failures: Failures) -> bytes | None:
+    """Return a number's text; a numeric may also be a string."""
+    kind = None if raw is None else _KINDS.get(raw[:1])
+    if raw is None or kind is None:
+        return raw
+    if kind == "str" and type_.startswith("numeric"):
+        return str(msgspec.json.decode(raw)).encode()
+    failures[row] = f"expected {type_}, got {kind}"
+    return None
+
+
+def _raws(values: Sequence[Any]) -> list[bytes | None]:
+    """Return the texts of members; JSON's null is NULL, as a member that is not there."""
+    raws = [None if value is None else bytes(value) for value in values]
+    return [None if raw == b"null" else raw for raw in raws]
+
+
+def _strings(texts: Sequence[bytes | None]) -> pa.StringArray:
+    return pa.array(texts, pa.binary()).cast(pa.string())
+
+
+def _invalid(line: bytes, error: UnicodeDecodeError) -> str:
+    return f"invalid UTF-8: 0x{line[error.start]:02x} at byte {error.start + 1}"
+
+
+def _lines(block: bytes) -> Records:
+    """Return the lines of a block that are not blank."""
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    if block and not block.endswith(b"\n"):
+        ends = np.append(ends, len(block))
+    begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    first = np.frombuffer(block + b" ", np.uint8)[begins]
+    others = np.flatnonzero(first != ord("{")).tolist()
+    blank = [line for line in others if not block[begins[line] : ends[line]].strip(_BLANK)]
+    return Records(block, np.delete(begins, blank), np.delete(ends, blank), 1, b"\n")
+
+
+def _objects(block: bytes, lines: Records) -> bool:
+    """Return whether each line can be just one object, given that a parser finds as many objects as there are lines.
+
+    No object goes over a line's end then: after a `}` and a newline, a `{` would have to follow a comma.
+    """
+    if b"\0" in block:
+        return False
+    try:
+        block.isascii() or block.decode()
+    except UnicodeDecodeError:
+        return False
+    if not bool((lines.begins[1:] == lines.ends[:-1] + 1).all()):
+        return False
+    characters = np.frombuffer(lines.data, np.uint8)
+    last = characters[lines.ends - 1]
+    if b"\r" in block:
+        last = np.where(last == ord("\r"), characters[np.maximum(lines.ends - 2, 0)], last)
+    opened = characters[lines.begins]
+    return bool((opened == ord("{")).all() and (last == ord("}")).all()) and _shallow(block, len(lines))
+
+
+def _shallow(block: bytes, lines: int) -> bool:
+    """Return whether no line can be nested too deeply."""
+    if block.count(b"[") + block.count(b"{") - lines < MOST_LEVELS:
+        return True
+    steps = _STEPS[np.frombuffer(block, np.uint8)]
+    return int(np.cumsum(steps, dtype=np.int32).max()) <= MOST_LEVELS
+
+
+_STEPS = np.zeros(256, np.int8)
+_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
 
 def without(batch: pa.RecordBatch, failures: Failures) -> pa.RecordBatch:
     """Return the batch less the rows that failed."""
     if not failures:
         return batch
-    return batch.take(pa.array([row for row in range(batch.num_rows) if row not in failures], pa.int64()))
+    kept = np.ones(batch.num_rows, bool)
+    kept[list(failures)] = False
+    return batch.filter(pa.array(kept))

@@ -1,147 +1,209 @@
-"""A folder → its files, and the log of those that were seen: immutable segments named by their hash."""
+"""The files that a source has read → a durable log of them, as immutable segments that are named by their hash.
+
+The newest segment, the head, names those that it builds on and the head before it, so that a marker holds one name. As
+in a log-structured merge tree, segments of about a size are merged when there are eight: a commit writes little more
+than its own files, and the segments that no marker needs any more are swept.
+"""
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
-import json
-import os
-import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
+from sinkql import durable, faults
+from sinkql.connectors.files.content import SeenFile
 from sinkql.errors import SinkqlError
 
-_SETTLE_NS = 1_000_000_000
-_EDGE = 4096
+_MERGED = 8
+_HEADS = 64
+_STEPS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class SeenFile:
-    """Hold a file as it was when it was listed: its name below the source's folder, size, time and fingerprint."""
+class Segment(msgspec.Struct, frozen=True, array_like=True):
+    """Some files of the log. `again` are files seen before that have another stamp now and the same content.
 
-    name: str
-    size: int
-    mtime_ns: int
-    fingerprint: str
+    A head has the name of the head `before` it, and the `older` segments with their numbers of files.
+    """
+
+    files: tuple[SeenFile, ...]
+    again: tuple[SeenFile, ...] = ()
+    before: str | None = None
+    older: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """List the files of one source. `path` may be a single file; names that begin with . or _ are left out."""
+class Log:
+    """Keep the log of one source in a folder, and in memory what the last heads say. Heads are None before the first.
 
-    path: Path
-    pattern: str
-    recursive: bool
+    Methods raise SQ3303 where a segment is missing or damaged, SQ3306 where none can be written.
+    """
 
-    def file(self, name: str) -> Path:
-        """Return where a listed file lies."""
-        return self.path if self.path.is_file() else self.path / name
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._heads: dict[str, Segment] = {}
+        self._seen: dict[str, SeenFile] = {}
+        self._at: str | None = None
+        self._whole: set[str] = set()
 
-    def names(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield every file with its status; raises SQ3304 where the folder cannot be listed."""
+    def __reduce__(self) -> tuple[type[Log], tuple[Path]]:
+        return Log, (self.folder,)
+
+    def seen(self, head: str | None) -> Mapping[str, SeenFile]:
+        """Return the files of the log by name; what comes after the last head asked for is added to what is known."""
+        if head != self._at:
+            news = self._since(head, self._at)
+            if news is None:
+                self._seen, news = {}, list(self._all(head))
+            for segment in news:
+                self._seen.update((file.name, file) for file in (*segment.again, *segment.files))
+            self._at = head
+        return self._seen
+
+    def added(self, start: str | None, end: str | None) -> list[SeenFile]:
+        """Return the files that `end` has and `start` has not."""
+        if start == end:
+            return []
+        news = self._since(end, start)
+        if news is not None:
+            return [file for segment in news for file in segment.files]
+        before = self.seen(start)
+        found = {file.name: file for segment in self._all(end) for file in segment.files if file.name not in before}
+        return list(found.values())
+
+    def append(self, head: str | None, files: Sequence[SeenFile], again: Sequence[SeenFile] = ()) -> str:
+        """Write a head with more files durably, and return its name; the same files give the same name."""
+        older: list[tuple[str, int]] = []
+        if head is not None:
+            last = self._head(head)
+            older = [*last.older, (head, len(last.files) + len(last.again))]
+        while group := _to_merge(older):
+            older[older.index(group[0])] = self._merge(group)
+            older = [each for each in older if each not in group]
+        segment = Segment(tuple(files), tuple(again), head, tuple(older))
+        name = self._write(segment)
+        self._keep(name, segment)
+        return name
+
+    def names(self, head: str | None) -> tuple[str, ...]:
+        """Return the segments that a head needs, itself first; of a head that is missing or damaged only itself.
+
+        What is damaged is removed, so that it is missed and restored.
+        """
+        if head is None:
+            return ()
+        self._check(head)
+        found = self._needed(head) if (self.folder / head).exists() else (head,)
+        for name in found:
+            self._check(name)
+        return found
+
+    def unneeded(self, heads: Collection[str | None], *, before: float) -> tuple[str, ...]:
+        """Return the segments in the folder that none of the heads needs and that were written before that time."""
+        needed = {name for head in heads if head is not None for name in self._needed(head)}
+        return tuple(
+            sorted(
+                path.name
+                for path in self.folder.glob("files-*.json")
+                if path.name not in needed and path.stat().st_mtime < before
+            )
+        )
+
+    def _needed(self, head: str) -> tuple[str, ...]:
+        return head, *(name for name, _ in self._head(head).older)
+
+    def _check(self, name: str) -> None:
+        path = self.folder / name
+        if name in self._whole or not path.exists():
+            return
+        if name == _name(path.read_bytes()):
+            self._whole.add(name)
+            return
+        self._heads.pop(name, None)
+        path.unlink()
+
+    def _since(self, head: str | None, start: str | None) -> list[Segment] | None:
+        """Return the heads after `start` up to `head`, oldest first; None where that is a long or another way."""
+        found: list[Segment] = []
+        while head != start:
+            if head is None or len(found) == _STEPS or not (head in self._heads or (self.folder / head).exists()):
+                return None
+            found.append(self._head(head))
+            head = found[-1].before
+        return found[::-1]
+
+    def _all(self, head: str | None) -> Iterator[Segment]:
+        """Yield the segments of a head, older ones first."""
+        if head is None:
+            return
+        last = self._head(head)
+        for name, _ in last.older:
+            yield self._read(name)
+        yield last
+
+    def _head(self, name: str) -> Segment:
+        if name not in self._heads:
+            self._keep(name, self._read(name))
+        return self._heads[name]
+
+    def _keep(self, name: str, head: Segment) -> None:
+        self._heads[name] = head
+        if len(self._heads) > _HEADS:
+            del self._heads[next(iter(self._heads))]
+
+    def _merge(self, group: Sequence[tuple[str, int]]) -> tuple[str, int]:
+        files: dict[str, SeenFile] = {}
+        for name, _ in group:
+            segment = self._read(name)
+            files |= {file.name: file for file in (*segment.files, *segment.again)}
+        faults.point("files-merge")
+        return self._write(Segment(tuple(files.values()))), len(files)
+
+    def _write(self, segment: Segment) -> str:
+        data = msgspec.json.encode(segment)
+        name = _name(data)
+        faults.point("files-listed")
         try:
-            if self.path.is_file():
-                yield self.path.name, self.path.stat()
-                return
-            yield from self._below(self.path, "")
+            if not (self.folder / name).exists():
+                durable.write(self.folder / name, data)
         except OSError as error:
             raise SinkqlError(
-                "SQ3304",
-                f'cannot list "{self.path}": {error.strerror}',
-                hint="Create the folder, or mend its permissions; the sink goes on where it stopped.",
+                "SQ3306",
+                f'cannot write the list of read files to "{self.folder}": {error.strerror}',
+                hint="Free space there or correct its permissions; the sink continues where it stopped.",
             ) from error
-
-    def _below(self, folder: Path, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith((".", "_")):
-                    continue
-                if entry.is_dir():
-                    if self.recursive:
-                        yield from self._below(Path(entry.path), f"{prefix}{entry.name}/")
-                elif fnmatch.fnmatchcase(entry.name, self.pattern):
-                    yield prefix + entry.name, entry.stat()
-
-    def new(self, seen: dict[str, SeenFile], *, settled: bool) -> list[SeenFile]:
-        """Return the files that were not seen yet, by name; with `settled` only those that nobody just wrote to.
-
-        Raises SQ3301 for a file that changed since it was seen.
-        """
-        before = time.time_ns() - _SETTLE_NS
-        found = []
-        for name, status in self.names():
-            known = seen.get(name)
-            if known is None:
-                if not settled or status.st_mtime_ns < before:
-                    found.append(SeenFile(name, status.st_size, status.st_mtime_ns, fingerprint(self.file(name))))
-            elif (status.st_size, status.st_mtime_ns) != (known.size, known.mtime_ns):
-                self.check(known)
-        return sorted(found, key=lambda file: file.name)
-
-    def check(self, file: SeenFile) -> Path:
-        """Return where a seen file lies; raises SQ3301 if it is another now, SQ3302 if it is gone."""
-        path = self.file(file.name)
-        try:
-            same = path.stat().st_size == file.size and fingerprint(path) == file.fingerprint
-        except FileNotFoundError as error:
-            raise SinkqlError(
-                "SQ3302", f'file "{path}" is gone before it was read', hint="Put it back; the sink goes on."
-            ) from error
-        if not same:
-            raise SinkqlError(
-                "SQ3301",
-                f'file "{path}" changed after it was listed',
-                detail=f"It had {file.size} bytes, and has {path.stat().st_size} now.",
-                hint="A file's name stands for its content: put the old file back, and the new rows into a new file.",
-            )
-        return path
-
-
-def fingerprint(path: Path) -> str:
-    """Return a hash of a file's first and last 4 KiB and its size: a cheap witness that it is the same file."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        digest = hashlib.sha256(file.read(_EDGE))
-        if size > _EDGE:
-            file.seek(max(_EDGE, size - _EDGE))
-            digest.update(file.read(_EDGE))
-    digest.update(str(size).encode())
-    return digest.hexdigest()[:16]
-
-
-def write_segment(folder: Path, files: Iterable[SeenFile]) -> str:
-    """Keep a segment of the log durably and return its name; the same files give the same name."""
-    data = "".join(json.dumps(asdict(file), sort_keys=True) + "\n" for file in files).encode()
-    name = f"files-{hashlib.sha256(data).hexdigest()[:24]}.jsonl"
-    path = folder / name
-    if path.exists():
+        self._whole.add(name)
         return name
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{name}.{os.getpid()}"
-    with partial.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    partial.replace(path)
-    return name
+
+    def _read(self, name: str) -> Segment:
+        try:
+            data = (self.folder / name).read_bytes()
+        except OSError as error:
+            raise _lost(name) from error
+        if name != _name(data):
+            raise _lost(name)
+        return msgspec.json.decode(data, type=Segment)
 
 
-def read_segment(folder: Path, name: str) -> list[SeenFile]:
-    """Return a segment's files; raises SQ3303 where it is missing or not what its name says."""
-    try:
-        data = (folder / name).read_bytes()
-    except OSError as error:
-        raise _lost(name) from error
-    if name != f"files-{hashlib.sha256(data).hexdigest()[:24]}.jsonl":
-        raise _lost(name)
-    return [SeenFile(**json.loads(line)) for line in data.splitlines()]
+def _to_merge(older: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+    """Return eight segments whose numbers of files are of the same power of eight, or none."""
+    levels: dict[int, list[tuple[str, int]]] = {}
+    for each in older:
+        level = levels.setdefault(max(1, each[1]).bit_length() // 3, [])
+        level.append(each)
+        if len(level) == _MERGED:
+            return level
+    return ()
+
+
+def _name(data: bytes) -> str:
+    return f"files-{hashlib.sha256(data).hexdigest()[:24]}.json"
 
 
 def _lost(name: str) -> SinkqlError:
     return SinkqlError(
         "SQ3303",
-        f'the list of files that were read, "{name}", is missing or damaged',
+        f'the list of files already read, "{name}", is missing or damaged',
         hint="Put the sink's state folder or the table's folder back; both hold a copy.",
     )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from sinkql import ast, logical
-from sinkql.connector.options import bind, option_span
-from sinkql.connector.plan import Planning, SourcePlan
-from sinkql.connector.type_hint import type_hint
-from sinkql.connector.types import column_type
+from sinkql.connectors.files.folder import Folder
 from sinkql.errors import SinkqlError, Span
+from sinkql.extension.options import bind, described, option_span
+from sinkql.extension.plan import FormatPlan, Planning, SourcePlan
+from sinkql.extension.type_hint import later_type, type_hint
+from sinkql.extension.types import column_type, length_hint
 
-_LATER = ("PARQUET", "AVRO")
 _DATA = logical.Column("data", logical.Type("jsonb"))
 
 
@@ -21,34 +22,44 @@ _DATA = logical.Column("data", logical.Type("jsonb"))
 class FilesOptions:
     """The options of FROM FILES: `path` is a folder or a file, `glob` a pattern of the names in it."""
 
-    path: str
-    glob: str = "*"
-    recursive: bool = False
-    follow: bool = True
-    max_files_per_commit: int | None = None
+    path: str = described("a folder or a file, relative to the working folder", local_path=True)
+    glob: str = described("a pattern of file names, without slashes", default="*")
+    recursive: bool = described("read subfolders too", default=False)
+    follow: bool = described("wait for new files", default=True)
+    infer: bool = described("find the columns in a sample of the files where none are declared", default=True)
+    max_files_per_commit: int | None = described("how many files one commit takes at most", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class FilesSourceOptions:
     """The options of WITH (…)."""
 
-    on_error: Literal["FAIL", "SKIP"] = "FAIL"
+    on_error: Literal["FAIL", "SKIP"] = described("what to do with a row that does not decode", default="FAIL")
 
 
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
     """Plan a FILES source: append-only rows of the declared columns."""
     if statement.connection is not None:
         raise _later("files on a connection are", statement.connection.span, "Leave out CONNECTION: PATH is local.")
-    options = bind(statement.options, FilesOptions, owner="files sources", span=statement.kind_span)
+    options = bind(statement.options, FilesOptions, owner="sources from files", span=statement.kind_span)
     for option in statement.with_options:
         if option.name == "ON ERROR" and isinstance(option.value, ast.Text) and option.value.value == "DEAD LETTER":
             hint = "Use ON ERROR = SKIP, which counts the rows, or FAIL."
             raise _later("ON ERROR = DEAD LETTER is", option.span, hint)
-    source_options = bind(statement.with_options, FilesSourceOptions, owner="files sources", span=statement.kind_span)
+    source_options = bind(
+        statement.with_options, FilesSourceOptions, owner="sources from files", span=statement.kind_span
+    )
+    if "/" in options.glob:
+        raise SinkqlError(
+            "SQ2327",
+            "GLOB is a pattern of file names and cannot contain a slash",
+            option_span(statement.options, "GLOB", statement.kind_span),
+            hint=f"Write RECURSIVE = true, GLOB = '{options.glob.rpartition('/')[2] or '*'}' to read subfolders too.",
+        )
     if options.max_files_per_commit == 0:
         raise SinkqlError(
-            "SQ2403",
-            "MAX FILES PER COMMIT is 0",
+            "SQ2326",
+            "MAX FILES PER COMMIT must be at least 1",
             option_span(statement.options, "MAX FILES PER COMMIT", statement.kind_span),
             hint="Write MAX FILES PER COMMIT 1 or more.",
         )
@@ -56,15 +67,23 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
         raise _later("INCLUDE for files is", statement.include[0].span, "Leave out INCLUDE.")
     if statement.envelope not in (None, "NONE"):
         raise _later(f"ENVELOPE {statement.envelope} for files is", statement.kind_span, "Leave out ENVELOPE.")
-    format_ = _format(statement)
-    columns = _columns(statement, format_)
+    if statement.format is None:
+        raise SinkqlError(
+            "SQ2410",
+            "sources from files require a FORMAT",
+            statement.kind_span,
+            hint="Add FORMAT JSON or FORMAT CSV WITH HEADER.",
+        )
+    format_ = planning.format(statement.format)
+    planned = format_.plan(statement, statement.format)
+    columns = planned.columns if planned.columns is not None else _declared(statement)
     names = [column.name for column in columns]
     keys = (frozenset(ident.value for ident in statement.primary_key),) if statement.primary_key else ()
     for ident in statement.primary_key:
         if ident.value not in names:
             raise SinkqlError(
-                "SQ2415",
-                f'source "{statement.name.text}" has no column "{ident.value}"',
+                "SQ2204",
+                f'column "{ident.value}" of source "{statement.name.text}" does not exist',
                 ident.span,
                 hint=f"Its columns are {', '.join(names)}.",
             )
@@ -76,61 +95,145 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
             "recursive": options.recursive,
             "follow": options.follow,
             "on_error": source_options.on_error.lower(),
-            "format": format_,
+            "format": {"name": format_.name, **planned.options},
             "tuning": tuning,
         },
         logical.Shape(columns, keys, logical.Change.APPEND),
     )
 
 
-def _format(statement: ast.CreateSource) -> dict[str, Any]:
+def sample(statement: ast.CreateSource, planning: Planning) -> logical.Facts:
+    """Return the columns of a sample of the files, where the statement declares none and its format can tell.
+
+    Raises what `plan` raises for all but the columns, and what reading the files raises.
+    """
     format_ = statement.format
-    if format_ is None:
-        raise SinkqlError(
-            "SQ2410",
-            "files sources need a FORMAT",
-            statement.kind_span,
-            hint="Add FORMAT JSON or FORMAT CSV WITH HEADER.",
+    if (
+        statement.columns
+        or format_ is None
+        or format_.names
+        or not (format_.name == "JSON" or (format_.name, format_.header) == ("CSV", True))
+    ):
+        return {}
+    column = ast.ColumnDef(ast.Ident("column"), ast.TypeName("text"))
+    planned = plan(replace(statement, columns=(column,), primary_key=()), {}, planning)
+    path = Path(planned.options["path"]).absolute()
+    if not path.exists() or not bind(statement.options, FilesOptions, owner="", span=statement.kind_span).infer:
+        return {}
+    from sinkql.connectors.files.infer import infer  # pyarrow, only where a sample is taken
+
+    folder = Folder(path, planned.options["glob"], planned.options["recursive"])
+    try:
+        names = sorted(name for name, _ in folder.names() if folder.status(name) is not None)
+        found = infer(
+            [folder.file(name) for name in names], planning.format(format_).decoding, planned.options["format"]
         )
-    if format_.name in _LATER:
-        raise _later(f"FORMAT {format_.name} for files is", format_.span, "Use FORMAT JSON or FORMAT CSV.")
-    if format_.name not in ("JSON", "CSV"):
-        raise SinkqlError(
-            "SQ2411",
-            f"files sources have no FORMAT {format_.name}",
-            format_.span,
-            hint="Use FORMAT JSON or FORMAT CSV.",
-        )
-    if format_.array:
-        raise _later("FORMAT JSON ARRAY for files is", format_.span, "Use FORMAT JSON: one object a line.")
-    if format_.name == "JSON":
-        return {"name": "JSON", "whole": not statement.columns}
-    delimiter = format_.delimiter or ","
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-        raise SinkqlError(
-            "SQ2412",
-            "DELIMITED BY takes an ASCII character, no quote or line end",
-            format_.span,
-            hint="Write DELIMITED BY ';'.",
-        )
-    return {"name": "CSV", "header": format_.header, "delimiter": delimiter}
+    except SinkqlError as error:
+        if error.span is None:
+            error.span = statement.kind_span
+        raise
+    return {"columns": [list(column) for column in found]}
 
 
-def _columns(statement: ast.CreateSource, format_: dict[str, Any]) -> tuple[logical.Column, ...]:
-    written = statement.format
-    if not statement.columns and format_["name"] == "JSON":
-        return (_DATA,)
-    if not statement.columns and written is not None:
-        names = [ident.value for ident in written.names] or [f"column{i + 1}" for i in range(written.column_count or 0)]
-        if not names:
+def plan_json(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
+    """Plan FORMAT JSON: members by name, or without columns each object whole; with ARRAY the file is one array."""
+    options = {"whole": not statement.columns} | ({"array": True} if format_.array else {})
+    return FormatPlan(options, None if statement.columns else (_DATA,))
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    """The options of FORMAT CSV; their words are those of Postgres's COPY, but for comments."""
+
+    delimited_by: str | None = described("the character between fields, in place of a comma", default=None)
+    quote: str = described("the character around a field that has delimiters, quotes or line ends in it", default='"')
+    escape: str | None = described(
+        "the character before a quote in a quoted field; if left out, the quote itself", default=None
+    )
+    null_as: str = described("the text that stands for NULL where it is not quoted", default="")
+    comment: str | None = described("the character that a line of comment begins with", default=None)
+
+
+def plan_csv(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
+    """Plan FORMAT CSV: columns by name with a header, by place without one."""
+    options = {"header": format_.header, **_form(format_)}
+    if statement.columns:
+        if format_.names and len(format_.names) != len(statement.columns):
             raise SinkqlError(
-                "SQ2413",
-                "a CSV source needs columns",
-                written.span,
-                hint=f"Write CREATE SOURCE {statement.name.text} (id bigint, name text) FROM FILES ….",
+                "SQ2416",
+                f"expected a name in HEADER for each of {len(statement.columns)} columns, found {len(format_.names)}",
+                format_.names[-1].span,
+                hint="Name the header's field of each column, in the order of the columns.",
             )
-        _check_names(written.names)
-        return tuple(logical.Column(name, logical.Type("text")) for name in names)
+        names = [ident.value for ident in format_.names]
+        return FormatPlan({**options, "names": names} if names else options)
+    names = [ident.value for ident in format_.names] or [f"column{i + 1}" for i in range(format_.column_count or 0)]
+    if not names:
+        raise SinkqlError(
+            "SQ2413",
+            "a CSV source requires a list of columns",
+            format_.span,
+            hint=f"Write CREATE SOURCE {statement.name.text} (id bigint, name text) FROM FILES ….",
+        )
+    _check_names(format_.names)
+    return FormatPlan(options, tuple(logical.Column(name, logical.Type("text")) for name in names))
+
+
+def _form(format_: ast.Format) -> dict[str, str]:
+    """Return how the files are written, less what is as always; raises SQ2412 and SQ2414 as Postgres refuses it."""
+    given = bind(format_.options, CsvOptions, owner="CSV files", span=format_.span)
+    if format_.delimiter is not None and given.delimited_by is not None:
+        span = option_span(format_.options, "DELIMITED BY", format_.span)
+        raise SinkqlError("SQ2102", "option DELIMITED BY is given twice", span, hint="Keep one of them.")
+    form = {
+        "delimiter": format_.delimiter or (given.delimited_by if given.delimited_by is not None else ","),
+        "quote": given.quote,
+        "escape": given.escape if given.escape is not None else given.quote,
+        "null": given.null_as,
+    }
+    if given.comment is not None:
+        form["comment"] = given.comment
+    for name, label in _CHARACTERS.items():
+        character = form.get(name, " ")
+        if len(character) != 1 or not character.isascii() or character in "\r\n\0":
+            raise SinkqlError(
+                "SQ2412",
+                f"{label} must be a single ASCII character other than a line break",
+                option_span(format_.options, label, format_.span),
+                hint=f"Write {label}{_EXAMPLES[name]}.",
+            )
+    _check_distinct(format_, form)
+    usual = {"quote": '"', "escape": '"', "null": ""}
+    return {name: text for name, text in form.items() if usual.get(name) != text}
+
+
+_CHARACTERS = {"delimiter": "DELIMITED BY", "quote": "QUOTE", "escape": "ESCAPE", "comment": "COMMENT"}
+_EXAMPLES = {"delimiter": " ';'", "quote": """ = '"'""", "escape": " = '\\'", "comment": " = '#'"}
+
+
+def _check_distinct(format_: ast.Format, form: dict[str, str]) -> None:
+    """Raise SQ2414 for characters of which one would be read as another."""
+    labels = [name for name in ("delimiter", "quote", "comment") if name in form]
+    for place, name in enumerate(labels):
+        for other in labels[place + 1 :]:
+            if form[name] == form[other]:
+                raise SinkqlError(
+                    "SQ2414",
+                    f"{_CHARACTERS[name]} and {_CHARACTERS[other]} must be different characters",
+                    option_span(format_.options, _CHARACTERS[other], format_.span),
+                    hint=f"Choose another character for {_CHARACTERS[other]}.",
+                )
+    for name in ("delimiter", "quote"):
+        if form[name] in form["null"] or "\n" in form["null"] or "\r" in form["null"]:
+            raise SinkqlError(
+                "SQ2414",
+                f"NULL AS must not contain a line break, nor the character of {_CHARACTERS[name]}",
+                option_span(format_.options, "NULL AS", format_.span),
+                hint="Write NULL AS = 'NA', or what else stands for NULL in the files.",
+            )
+
+
+def _declared(statement: ast.CreateSource) -> tuple[logical.Column, ...]:
     _check_names(tuple(column.name for column in statement.columns))
     return tuple(_column(column) for column in statement.columns)
 
@@ -139,10 +242,15 @@ def _check_names(names: tuple[ast.Ident, ...]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.value in seen:
-            raise SinkqlError("SQ2414", f'column "{name.value}" is given twice', name.span, hint="Rename one of them.")
+            raise SinkqlError(
+                "SQ2008", f'column "{name.value}" is specified more than once', name.span, hint="Rename one of them."
+            )
         if name.value.startswith("$"):
             raise SinkqlError(
-                "SQ2416", f'column "{name.value}" begins with $', name.span, hint="Names with $ at the start are taken."
+                "SQ2009",
+                f'column name "{name.value}" is reserved',
+                name.span,
+                hint="Choose a name that does not begin with $.",
             )
         seen.add(name.value)
 
@@ -158,12 +266,21 @@ def _column(column: ast.ColumnDef) -> logical.Column:
     if column.type is None:
         return logical.Column(name, logical.Type("text"), not column.not_null)
     type_ = column_type(re.sub(r"\s+", " ", column.type.text.strip().lower()))
+    later = later_type(column.type.text)
+    if type_ is None and later is not None:
+        raise SinkqlError(
+            "SQ2935",
+            f'column "{name}" has type {column.type.text}, which sources from files do not support yet',
+            column.type.span,
+            hint=later,
+        )
     if type_ is None:
         raise SinkqlError(
             "SQ2417",
-            f'column "{name}" has a type that files sources do not have: {column.type.text}',
+            f'column "{name}" has a type that sources from files do not support: {column.type.text}',
             column.type.span,
-            hint=type_hint(column.type.text, lambda text: column_type(text) is not None, _TYPES),
+            hint=length_hint(column.type.text)
+            or type_hint(column.type.text, lambda text: column_type(text) is not None, _TYPES),
         )
     return logical.Column(name, type_, not column.not_null)
 

@@ -1,46 +1,91 @@
 """Files → splits → Arrow rows: each file once, by name, whatever happens in between.
 
-Offsets: `segments`, the log of files that were read whole; `partial`, a file of JSON lines that was read up to byte
-`at`, or None. A batch takes new files by name, in parts where one is longer than a batch may be.
+Offsets: `log`, the head of the log of files that were read whole; `partial`, a file of JSON lines that was read up to
+byte `at`, or None. A batch takes new files by name, in parts where one is longer than a batch may be. A file is listed
+with digests of what a batch reads of it, and its rows come only of bytes that have these digests.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector.stream import Context, Limit, Offsets, RowError, Split, Tally
-from sinkql.connectors.files.csv_rows import CsvRows, HeaderError
-from sinkql.connectors.files.json_lines import JsonLines
-from sinkql.connectors.files.listing import Folder, SeenFile, read_segment, write_segment
+from sinkql.connectors.files.content import (
+    COMPRESSED,
+    GoneError,
+    ListedStream,
+    Part,
+    SeenFile,
+    changed,
+    digest,
+    from_data,
+    listed,
+    measure,
+    open_file,
+    seen_file,
+    whole_parts,
+)
+from sinkql.connectors.files.folder import Folder
+from sinkql.connectors.files.listing import Log
+from sinkql.connectors.files.watch import Watch
 from sinkql.errors import SinkqlError
+from sinkql.extension.stream import (
+    Context,
+    Decoder,
+    Decoding,
+    Limit,
+    Offsets,
+    Reader,
+    RowError,
+    Split,
+    Tally,
+    UndecodableError,
+)
 
 _SPLIT_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 20
-_MOST_SEGMENTS = 16
 _MOST_ERRORS = 20
 _GUESSED_ROW_BYTES = 20
-_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+_TRIES = 3
+_BOM = b"\xef\xbb\xbf"
+
+
+class _MovedError(Exception):
+    """Say that a file was written to while it was listed."""
 
 
 @dataclass(frozen=True, slots=True)
-class FilesReader:
-    """Read one FILES source; `log` is the folder of the segments."""
+class FilesReader(Reader):
+    """Read one FILES source; `home` is the folder of its log, below `state`, that of the sink."""
 
     source: str
     folder: Folder
-    log: Path
+    state: Path
+    home: str
     columns: tuple[physical.Column, ...]
     format: dict[str, Any]
+    decoding: Decoding
     follow: bool
     skip_errors: bool
     max_files: int | None
+    log: Log = field(init=False, repr=False, compare=False)
+    watch: Watch = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "log", Log(self.state / self.home))
+        object.__setattr__(self, "watch", Watch(self.folder))
 
     @classmethod
     def of(cls, read: physical.Read, context: Context) -> FilesReader:
@@ -49,9 +94,11 @@ class FilesReader:
         return cls(
             read.name,
             Folder(Path(options["path"]).absolute(), options["glob"], options["recursive"]),
-            context.folder / "files",
+            context.folder,
+            f"files/{hashlib.sha256(read.source.encode()).hexdigest()[:12]}",
             read.columns,
             options["format"],
+            context.formats[options["format"]["name"]],
             options["follow"],
             options["on_error"] == "skip",
             options["tuning"]["max_files_per_commit"],
@@ -61,220 +108,311 @@ class FilesReader:
 
     def initial(self, *, at_end: bool) -> Offsets:
         """Return no file yet, or with `at_end` every file that is there now."""
-        start: Offsets = {"segments": [], "partial": None}
+        start: Offsets = {"log": None, "partial": None}
         return self.target(start) if at_end else start
 
     def target(self, start: Offsets) -> Offsets:
         """Return all files that are there now."""
-        new = self.folder.new(self._seen(start), settled=False)
-        return {"segments": self._with(start["segments"], new), "partial": None}
+        partial, _ = _partial(start)
+        files = [self.watch.still(partial)] if partial is not None else []
+        new = self.watch.new(self.log.seen(start["log"]), settled=False)
+        files += [file for file in new if partial is None or file.name != partial.name]
+        measured = [found for file in files if (found := self._measured(file)) is not None]
+        return self._moved(start, measured, None) if measured else start
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         """Return `start` and as many new files as the limit lets in; a CSV or compressed file is never divided."""
-        seen = self._seen(start)
-        if until is not None:
-            new = [file for file in self._files(until) if file.name not in seen]
-        else:
-            new = self.folder.new(seen, settled=True)
-        partial = start["partial"]
-        if partial is not None:
-            new = [SeenFile(**partial["file"])] + [file for file in new if file.name != partial["file"]["name"]]
-        end = self._within(start, new, limit)
-        if until is not None and end["partial"] is None and self._seen(end).keys() >= self._seen(until).keys():
-            return until  # the same files in other segments: who waits for the target compares offsets
-        return end
-
-    def _within(self, start: Offsets, new: list[SeenFile], limit: Limit) -> Offsets:
+        partial, at = _partial(start)
+        waiting = self._new(start) if until is None else self._known(start, until)
         taken: list[SeenFile] = []
         rows, size = limit.rows, limit.bytes
-        for file in new:
-            if self.max_files is not None and len(taken) == self.max_files:
-                break
-            partial = start["partial"]
-            at = partial["at"] if partial is not None and partial["file"]["name"] == file.name else 0
-            cut, count = self._cut(file, at, rows, size)
-            if cut is not None:
-                return self._moved(start, taken, {"file": asdict(file), "at": cut})
+        for number, file in enumerate(waiting, 1):
+            begin = at if partial is not None and file.name == partial.name else 0
+            try:
+                found, to, count = self._take(file, begin, rows, size, known=until is not None)
+            except _MovedError:
+                if begin:
+                    break
+                continue
+            if to < found.size:
+                cut = {"file": found.data(), "at": to}
+                if until is not None and number == len(waiting) and cut == until["partial"]:
+                    return until
+                return self._moved(start, taken, cut)
             if taken and not self._divisible(file) and (count > rows or file.size > size):
                 break
-            taken.append(file)
-            rows, size = rows - count, size - (file.size - at)
-            if rows <= 0 or size <= 0:
+            taken.append(found)
+            if until is not None and number == len(waiting):
+                return until  # the same files by another head: who waits for the target compares offsets
+            rows, size = rows - count, size - (file.size - begin)
+            if rows <= 0 or size <= 0 or len(taken) == self.max_files:
                 break
-        if not taken:
-            return start
-        return self._moved(start, taken, None)
+        return self._moved(start, taken, None) if taken else start
+
+    def _new(self, start: Offsets) -> Sequence[SeenFile]:
+        """Return the files to go on with, by name, after the one that was read in part."""
+        partial, _ = _partial(start)
+        new = self.watch.new(self.log.seen(start["log"]), settled=True)
+        if partial is None:
+            return new
+        return [self.watch.still(partial), *(file for file in new if file.name != partial.name)]
+
+    def _known(self, start: Offsets, until: Offsets) -> Sequence[SeenFile]:
+        """Return the files that lie between two offsets, with their parts."""
+        partial, _ = _partial(start)
+        last, _ = _partial(until)
+        files = self.log.added(start["log"], until["log"])
+        if last is not None:
+            files.append(last)
+        if partial is None:
+            return files
+        return sorted(files, key=lambda file: file.name != partial.name)
 
     def _moved(self, start: Offsets, taken: list[SeenFile], partial: dict[str, Any] | None) -> Offsets:
-        return {"segments": self._with(start["segments"], taken), "partial": partial}
+        head = self.log.append(start["log"], taken, self.watch.again()) if taken else start["log"]
+        return {"log": head, "partial": partial}
 
-    def _cut(self, file: SeenFile, at: int, rows: int, size: int) -> tuple[int | None, int]:
-        """Return the byte up to which `rows` and `size` let the file be read from `at`, None for its end; and its rows.
+    def _take(self, file: SeenFile, begin: int, rows: int, size: int, *, known: bool) -> tuple[SeenFile, int, int]:
+        """Return the file with parts up to where `rows` and `size` let it be read from `begin`, that place, its rows.
 
-        The rows of a compressed file are only guessed.
+        Of a `known` file the parts are given; otherwise it is measured as far as needed. The rows of a compressed file
+        are only guessed.
         """
-        path = self.folder.check(file)
-        if file.name.endswith(_COMPRESSED):
-            return None, file.size // _GUESSED_ROW_BYTES
-        count, position = 0, at
-        with path.open("rb") as lines:
-            lines.seek(at)
-            while block := lines.read(_BLOCK_BYTES):
-                here = block.count(b"\n")
-                full, over = count + here >= rows, position + len(block) - at > size
-                if self._divisible(file) and (full or over):
-                    cut = position + _after_lines(block, max(1, rows - count) if full else here)
-                    if at < cut < file.size:
-                        return cut, rows if full else count + here
-                count += here
-                position += len(block)
-        return None, count
+        if not self._divisible(file):
+            whole = file if known else self._measured(file)
+            if whole is None:
+                raise _MovedError
+            return whole, whole.size, whole.size // _GUESSED_ROW_BYTES if _codec(file) else whole.lines
+        parts: list[Part] = []
+        to, count = begin, 0
+        with nullcontext() if known else self._open(file) as stream:
+            for part, data in self._parts(file, stream):
+                base, end = (parts[-1][0] if parts else 0), part[0]
+                if end <= begin:
+                    parts.append(part)
+                    continue
+                if base < begin or count + part[1] > rows or end - begin > size:
+                    text = data if data is not None else self._bytes(file, base, part)
+                    skip = max(0, begin - base)
+                    cut = _cut(text, skip, rows - count, size - (to - begin), first=to == begin)
+                    count, to = count + text.count(b"\n", skip, cut), base + cut
+                    if cut < len(text):
+                        parts += [(to, text.count(b"\n", 0, cut), digest(text[:cut]))] if cut else []
+                        break
+                else:
+                    count, to = count + part[1], end
+                parts.append(part)
+                if count >= rows or to - begin >= size:
+                    break
+            if stream is not None and seen_file(file.name, os.fstat(stream.fileno())).stamp != file.stamp:
+                raise _MovedError
+        return msgspec.structs.replace(file, parts=tuple(parts)), to, count
+
+    def _open(self, file: SeenFile) -> BinaryIO:
+        try:
+            return open_file(self.folder.file(file.name))
+        except GoneError as error:
+            if file.parts:
+                raise
+            raise _MovedError from error
+
+    def _parts(self, file: SeenFile, stream: BinaryIO | None) -> Iterator[tuple[Part, bytes | None]]:
+        if stream is None:
+            for part in file.parts:
+                yield part, None
+            return
+        path = self.folder.file(file.name)
+        for part in whole_parts(file):
+            yield part, None
+        yield from measure(stream, path, file, lines=True)
+
+    def _bytes(self, file: SeenFile, base: int, part: Part) -> bytes:
+        path = self.folder.file(file.name)
+        with open_file(path) as stream:
+            return next(listed(stream, path, file, base, [part]))
+
+    def _measured(self, file: SeenFile) -> SeenFile | None:
+        """Return the file with all its parts, None where it is gone; SQ3301 where it is written to all the time."""
+        path = self.folder.file(file.name)
+        for _ in range(_TRIES):
+            try:
+                with self._open(file) as stream:
+                    now = seen_file(file.name, os.fstat(stream.fileno()), file.parts)
+                    new = tuple(part for part, _ in measure(stream, path, now, lines=self._divisible(file)))
+                    if seen_file(file.name, os.fstat(stream.fileno())).stamp == now.stamp:
+                        return msgspec.structs.replace(now, parts=whole_parts(now) + new)
+            except _MovedError:
+                return None
+        raise changed(path, file)
 
     def _divisible(self, file: SeenFile) -> bool:
-        return self.format["name"] == "JSON" and not file.name.endswith(_COMPRESSED)
-
-    def _with(self, segments: list[str], files: list[SeenFile]) -> list[str]:
-        if not files:
-            return list(segments)
-        if len(segments) < _MOST_SEGMENTS:
-            return [*segments, write_segment(self.log, files)]
-        whole = [file for name in segments for file in read_segment(self.log, name)]
-        return [write_segment(self.log, [*whole, *files])]
-
-    def _files(self, offsets: Offsets) -> list[SeenFile]:
-        return [file for name in offsets["segments"] for file in read_segment(self.log, name)]
-
-    def _seen(self, offsets: Offsets) -> dict[str, SeenFile]:
-        return {file.name: file for file in self._files(offsets)}
+        return self.decoding.lines(self.format) and _codec(file) is None
 
     def attachments(self, offsets: Offsets) -> tuple[str, ...]:
         """Return the log's segments, as paths below the sink's state folder."""
-        return tuple(f"files/{name}" for name in offsets["segments"])
+        return tuple(f"{self.home}/{name}" for name in self.log.names(offsets["log"]))
 
-    def committed(self, end: Offsets) -> None:
-        """Do nothing: files stay where they are."""
+    def unneeded(self, kept: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
+        """Return the log's segments that none of the offsets needs."""
+        names = self.log.unneeded([offsets["log"] for offsets in kept], before=before)
+        return tuple(f"{self.home}/{name}" for name in names)
 
     def lag(self, offsets: Offsets) -> float:
         """Return the age of the oldest file that was not read to its end, by the time it was written."""
-        seen = self._seen(offsets)
-        times = [status.st_mtime for name, status in self.folder.names() if name not in seen]
-        return max(0.0, time.time() - min(times)) if times else 0.0
-
-    def finished(self, offsets: Offsets) -> bool:
-        """Tell whether a source with FOLLOW = false has no file left to read."""
-        return (
-            not self.follow and offsets["partial"] is None and not self.folder.new(self._seen(offsets), settled=False)
-        )
+        oldest = self.watch.oldest(self.log.seen(offsets["log"]))
+        return max(0.0, time.time() - oldest) if oldest is not None else 0.0
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return the files between two offsets; long ones of JSON lines in ranges of 64 MiB."""
-        before = self._seen(start)
-        files = [(file, file.size) for file in self._files(end) if file.name not in before]
-        if end["partial"] is not None:
-            files.append((SeenFile(**end["partial"]["file"]), end["partial"]["at"]))
-        found: list[Split] = []
-        for file, stop in files:
-            partial = start["partial"]
-            at = partial["at"] if partial is not None and partial["file"]["name"] == file.name else 0
-            step = _SPLIT_BYTES if self._divisible(file) else max(1, stop - at)
-            found.extend(
-                {"file": asdict(file), "from": begin, "to": min(begin + step, stop)}
-                for begin in range(at, max(stop, at + 1), step)
-            )
-        return found
+        """Return the files between two offsets; long ones of JSON lines in ranges of about 64 MiB."""
+        partial, at = _partial(start)
+        files = self._known({**start, "partial": None}, end)
+        return [
+            split
+            for file in files
+            for split in self._ranges(file, at if partial is not None and file.name == partial.name else 0)
+        ]
+
+    def _ranges(self, file: SeenFile, begin: int) -> Iterator[Split]:
+        base = lines = 0
+        parts: list[Part] = []
+        name = msgspec.structs.replace(file, parts=()).data()
+        for part in file.parts:
+            if part[0] <= begin:
+                base, lines = part[0], lines + part[1]
+                continue
+            parts.append(part)
+            if self._divisible(file) and part[0] - base >= _SPLIT_BYTES:
+                yield {"file": name, "base": base, "from": max(begin, base), "lines": lines, "parts": parts}
+                base, lines, parts = part[0], lines + sum(each[1] for each in parts), []
+        if parts or not file.parts:
+            yield {"file": name, "base": base, "from": max(begin, base), "lines": lines, "parts": parts}
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split, less those that do not decode; raises SQ3101 for the first one unless skipping."""
-        file = SeenFile(**split["file"])
-        path = self.folder.check(file)
-        tally.bytes += split["to"] - split["from"]
-        if self.format["name"] == "CSV":
-            yield from self._read_csv(path, file, tally)
-        else:
-            yield from self._read_json(path, file, split, tally)
+        """Yield the rows of a split, less those that do not decode; raises SQ3101 for the first one unless skipping.
 
-    def _read_csv(self, path: Path, file: SeenFile, tally: Tally) -> Iterator[pa.RecordBatch]:
-        rows = CsvRows(self.columns, self.format["header"], self.format["delimiter"])
-        with pa.input_stream(str(path), compression="detect") as stream:
-            try:
-                for decoded in rows.decode(stream):
-                    tally.rows += decoded.records
-                    for number, (message, text) in sorted(decoded.failures.items()):
-                        self._failed(f"{file.name}:{number}", message, text.encode(), tally)
-                    yield decoded.batch
-            except (HeaderError, pa.ArrowInvalid) as error:
-                raise SinkqlError(
-                    "SQ3102", f'file "{path}" cannot be read as CSV: {error}', hint="Mend the file, or take it away."
-                ) from error
+        Raises SQ3301 before a row comes of bytes that are not as they were listed.
+        """
+        file = from_data(split["file"])
+        path = self.folder.file(file.name)
+        with open_file(path) as stream:
+            chunks = listed(stream, path, file, split["base"], split["parts"])
+            if self._divisible(file):
+                yield from self._read_lines(path, file, split, chunks, tally)
+            else:
+                yield from self._read_whole(path, file, chunks, tally)
+        if split["parts"]:
+            tally.bytes += split["parts"][-1][0] - split["from"]
 
-    def _read_json(self, path: Path, file: SeenFile, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        decoder = JsonLines(self.columns, whole=self.format["whole"])
-        number = 0
-        for block in self._blocks(path, file, split):
-            batch, failures, lines = decoder.decode(block)
-            tally.rows += batch.num_rows + len(failures)
-            if failures:
-                before = number + _lines_before(path, split["from"])
-                places = [place for place, line in enumerate(block.split(b"\n"), 1) if line.strip()]
-                for row, message in sorted(failures.items()):
-                    self._failed(f"{file.name}:{before + places[row]}", message, lines[row], tally)
-            number += block.count(b"\n")
-            yield batch
+    def _read_lines(
+        self, path: Path, file: SeenFile, split: Split, chunks: Iterator[bytes], tally: Tally
+    ) -> Iterator[pa.RecordBatch]:
+        decoder = self.decoding.open(self.format, self.columns)
+        skip, before = split["from"] - split["base"], split["lines"]
+        for data in chunks:
+            before += data.count(b"\n", 0, skip)
+            for block in _blocks(data, skip):
+                yield from self._decoded(path, file, decoder, text_of(block, before), tally, before=before)
+                before += block.count(b"\n")
+            skip = 0
 
-    def _blocks(self, path: Path, file: SeenFile, split: Split) -> Iterator[bytes]:
-        """Yield whole lines, about a megabyte at a time: those that begin in the split's range."""
-        if not self._divisible(file):
-            with pa.input_stream(str(path), compression="detect") as stream:
-                yield from _whole_lines(stream, None)
-            return
-        with path.open("rb") as stream:
-            begin = split["from"]
-            if begin > 0:
-                stream.seek(begin - 1)
-                begin = begin - 1 + len(stream.readline())
-            yield from _whole_lines(stream, split["to"] - begin)
+    def _read_whole(
+        self, path: Path, file: SeenFile, chunks: Iterator[bytes], tally: Tally
+    ) -> Iterator[pa.RecordBatch]:
+        decoder = self.decoding.open(self.format, self.columns)
+        source = ListedStream(chunks)
+        try:
+            codec, plain = _codec(file), BufferedReader(source, _BLOCK_BYTES)
+            with plain if codec is None else pa.input_stream(plain, compression=codec) as stream:
+                if not self.decoding.lines(self.format):
+                    yield from self._decoded(path, file, decoder, stream, tally, before=0)
+                    return
+                before = 0
+                for block in whole_lines(stream):
+                    yield from self._decoded(path, file, decoder, text_of(block, before), tally, before=before)
+                    before += block.count(b"\n")
+        except (OSError, pa.ArrowInvalid) as error:
+            if source.error is not None:
+                raise source.error from error
+            raise self._invalid(path, error) from error
+
+    def _decoded(
+        self, path: Path, file: SeenFile, decoder: Decoder, stream: Any, tally: Tally, *, before: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a stream, before which the file has so many lines."""
+        try:
+            for decoded in decoder.decode(stream):
+                tally.rows += decoded.records
+                for failure in decoded.failures:
+                    self._failed(f"{file.name}:{before + failure.line}", failure.message, failure.raw, tally)
+                yield decoded.batch
+        except UndecodableError as error:
+            raise self._invalid(path, error) from error
+
+    def _invalid(self, path: Path, error: Exception) -> SinkqlError:
+        return SinkqlError(
+            "SQ3102",
+            f'file "{path}" cannot be read as {self.format["name"]}: {error}',
+            hint="Correct the file or remove it.",
+        )
 
     def _failed(self, position: str, message: str, raw: bytes, tally: Tally) -> None:
         if not self.skip_errors:
             shown = raw[:200].decode(errors="replace")
             raise SinkqlError(
                 "SQ3101",
-                f'source "{self.source}" has a row that does not decode at {position}: {message}',
+                f'invalid row of source "{self.source}" at {position}: {message}',
                 detail=f"The row is {shown}",
-                hint="Mend the file, or create the source WITH (ON ERROR = SKIP); the sink goes on where it stopped.",
+                hint="Correct the file, or create the source WITH (ON ERROR = SKIP); the sink then continues.",
             )
         tally.failed += 1
         if len(tally.errors) < _MOST_ERRORS:
             tally.errors.append(RowError(position, "SQ3101", message, raw[:1000]))
 
 
-def _after_lines(block: bytes, lines: int) -> int:
-    """Return the place just after so many lines of a block."""
-    at = 0
-    for _ in range(lines):
-        at = block.find(b"\n", at) + 1
-    return at
+def _partial(offsets: Offsets) -> tuple[SeenFile | None, int]:
+    """Return the file that was read in part, and up to where."""
+    partial = offsets["partial"]
+    return (None, 0) if partial is None else (from_data(partial["file"]), partial["at"])
 
 
-def _lines_before(path: Path, position: int) -> int:
-    with path.open("rb") as stream:
-        return stream.read(position).count(b"\n")
+def _codec(file: SeenFile) -> str | None:
+    return COMPRESSED.get(Path(file.name).suffix)
 
 
-def _whole_lines(stream: Any, size: int | None) -> Iterator[bytes]:
-    """Yield blocks of whole lines until those that begin within `size` bytes are all there."""
-    left = size
+def _cut(data: bytes, skip: int, rows: int, size: int, *, first: bool) -> int:
+    """Return where a part is cut that is read from `skip`: after a line, at least one if it is the `first`."""
+    cut = len(data)
+    if data.count(b"\n", skip) > rows:
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8, offset=skip) == ord("\n"))
+        cut = skip + int(ends[max(1, rows) - 1]) + 1
+    if cut - skip > size:
+        cut = data.rfind(b"\n", skip, skip + max(0, size)) + 1 or skip
+    if cut == skip and first:
+        cut = data.find(b"\n", skip) + 1 or len(data)
+    return cut
+
+
+def _blocks(data: bytes, at: int) -> Iterator[bytes]:
+    """Yield whole lines from there, about a megabyte at a time."""
+    while at < len(data):
+        end = len(data)
+        if at + _BLOCK_BYTES < end:
+            end = data.rfind(b"\n", at, at + _BLOCK_BYTES) + 1 or data.find(b"\n", at + _BLOCK_BYTES) + 1 or end
+        yield data[at:end]
+        at = end
+
+
+def text_of(block: bytes, before: int) -> BytesIO:
+    """Return a block as a stream; what is before the first line of a file is no part of it."""
+    return BytesIO(block if before else block.removeprefix(_BOM))
+
+
+def whole_lines(stream: Any) -> Iterator[bytes]:
+    """Yield a stream in blocks of whole lines."""
     rest = b""
-    while left is None or left > 0:
-        block = stream.read(_BLOCK_BYTES if left is None else min(_BLOCK_BYTES, left))
-        if not block:
-            break
-        if left is not None:
-            left -= len(block)
-            if left == 0 and not block.endswith(b"\n"):
-                block += stream.readline()
+    while block := stream.read(_BLOCK_BYTES):
         end = block.rfind(b"\n") + 1
         if end:
             yield rest + block[:end]

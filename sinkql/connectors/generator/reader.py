@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connector.stream import Limit, Offsets, Split, Tally
-from sinkql.errors import SinkqlError
+from sinkql.errors import EndlessError
+from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally
 
 _BATCH_ROWS = 1 << 16
 _SPLIT_ROWS = 1 << 20
@@ -20,7 +20,7 @@ _ROW_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class CounterReader:
+class CounterReader(Reader):
     """Read a counter. Offsets: `count`, the ticks that were read, and `since`, the ms at which the first one came.
 
     The row of tick i is first + i + 1. With a cardinality of m, tick i ≥ m takes back the row of tick i − m.
@@ -53,7 +53,7 @@ class CounterReader:
     def target(self, start: Offsets) -> Offsets:
         """Return the last tick; raises SQ2405 for a counter that never ends."""
         if self.up_to is None:
-            raise SinkqlError(
+            raise EndlessError(
                 "SQ2405",
                 f'source "{self.source}" never ends, so it cannot be read once',
                 hint="Give the load generator an UP TO, or run without --once.",
@@ -72,35 +72,38 @@ class CounterReader:
         ticks = elapsed * self.rows_per_second // 1000 if self.rows_per_second else elapsed // self.tick_ms
         return ticks if self.up_to is None else min(ticks, self.up_to)
 
+    def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
+        """Return the last tick that the clock has made, or `until`, for a counter that takes rows back."""
+        return end if self.max_cardinality is None else self.latest(end, Limit(1 << 62, 1 << 62), until)
+
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return ranges of ticks, a million each at most."""
         return [
-            {"from": at, "to": min(at + _SPLIT_ROWS, end["count"])}
+            {
+                "from": at,
+                "to": min(at + _SPLIT_ROWS, end["count"]),
+                "start": start["count"],
+                "end": end["count"],
+            }
             for at in range(start["count"], end["count"], _SPLIT_ROWS)
         ]
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range of ticks."""
+        """Yield the rows of a range of ticks, less those that come and go in the batch."""
         for at in range(split["from"], split["to"], _BATCH_ROWS):
             ticks = np.arange(at, min(at + _BATCH_ROWS, split["to"]), dtype=np.int64)
             tally.rows += len(ticks)
             tally.bytes += len(ticks) * _ROW_BYTES
-            yield self._rows(ticks)
+            yield self._rows(ticks, split["start"], split["end"])
 
-    def _rows(self, ticks: np.ndarray[Any, Any]) -> pa.RecordBatch:
-        come = ticks + (self.first + 1)
-        if self.max_cardinality is None:
-            return pa.record_batch([pa.array(come)], names=["counter"])
-        go = come[ticks >= self.max_cardinality] - self.max_cardinality
+    def _rows(self, ticks: np.ndarray[Any, Any], start: int, end: int) -> pa.RecordBatch:
+        first, most = self.first + 1, self.max_cardinality
+        if most is None:
+            return pa.record_batch([pa.array(ticks + first)], names=["counter"])
+        come = ticks[ticks + most >= end] + first
+        go = ticks[(ticks >= most) & (ticks - most < start)] - most + first
         diff = np.concatenate([np.ones(len(come), np.int64), np.full(len(go), -1, np.int64)])
         return pa.record_batch([pa.array(np.concatenate([come, go])), pa.array(diff)], names=["counter", "$diff"])
-
-    def committed(self, end: Offsets) -> None:
-        """Do nothing: there is nothing upstream."""
-
-    def attachments(self, offsets: Offsets) -> tuple[str, ...]:
-        """Return nothing: the offsets are all there is."""
-        return ()
 
     def lag(self, offsets: Offsets) -> float:
         """Return how long ago the first tick that was not read came."""
@@ -110,10 +113,6 @@ class CounterReader:
         ms: int = count * 1000 // self.rows_per_second if self.rows_per_second else (count + 1) * self.tick_ms
         since: int = offsets["since"]
         return max(0.0, (_now_ms() - since - ms) / 1000)
-
-    def finished(self, offsets: Offsets) -> bool:
-        """Tell whether the last tick was read."""
-        return self.up_to is not None and offsets["count"] >= self.up_to
 
 
 def _now_ms() -> int:

@@ -1,13 +1,13 @@
 """Scripts that describe a catalog → the steps that make it so, explained, saved and run.
 
-* `wanted`: scripts to the catalog as they want it.
-* `inplace`: two definitions of one item to the ALTER statements between them, or what hinders.
-* `comment`: comments as they are and as they are wanted to steps.
-* `difference`: the catalog as it is and as it is wanted to steps.
+* `deployment`: scripts and a catalog to a deployment; it goes through the modules below.
+* `script_catalog`: scripts to the catalog that they describe.
+* `difference`: the catalog as it is and as it is described to steps; `step`: what a step is.
+* `alteration`: two definitions of one item to the ALTER statements between them, or what hinders.
 * `trial`: steps tried in memory, so that running them does what they say.
-* `effect`: a step to what it does to data.
-* `deployment`: all of these together, for a catalog.
-* `apply`: steps to effects.
+* `comment`: comments as they are and as they are described to steps.
+* `refusal`: a step to what refuses it outside of the catalog, such as a table of other columns.
+* `effect`: a step to what it does to data, or why it is refused.
+* `apply`: a deployment to its effects on the catalog.
 * `saved`: a deployment to a file, and back.
-* `step`: what a step is.
 """

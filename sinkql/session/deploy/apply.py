@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
-from sinkql.catalog.store import Catalog, ChangedError
-from sinkql.planner.name import split_name
+from sinkql.catalog.catalog import Catalog, ChangedError
+from sinkql.catalog.operation import redefining
+from sinkql.planner.name import as_name
+from sinkql.session.deploy.alteration import alterations
 from sinkql.session.deploy.deployment import Deployment, check_fresh
-from sinkql.session.deploy.inplace import alterations
 from sinkql.session.deploy.step import Step, dropped_first, redefined
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def apply(deployment: Deployment, session: Session) -> None:
 
 class _Doing:
     def __init__(self, deployment: Deployment, catalog: Catalog, run: Callable[[ast.Statement], object]) -> None:
-        self._after = deployment.wanted.catalog
+        self._after = deployment.described.catalog
         self._steps = deployment.steps
         self._catalog = catalog
         self._run = run
@@ -45,7 +46,7 @@ class _Doing:
         """Drop what is there under the step's name."""
         entry = self._catalog.reader().entry(step.name)
         assert entry is not None
-        self._run(ast.Drop(entry.kind, (_name(step.name),)))
+        self._run(ast.Drop(entry.kind, (as_name(step.name),)))
 
     def make(self, step: Step) -> None:
         """Do what is left of a step after the early drops."""
@@ -72,7 +73,7 @@ class _Doing:
                 assert step.value is not None
                 self._run(ast.AlterSystem(ast.Ident(step.name), ast.Text(step.value)))
             case ast.CreateSecret(value=value):
-                self._run(ast.Alter("SECRET", _name(step.name), ast.SetSecret(value)))
+                self._run(ast.Alter("SECRET", as_name(step.name), ast.SetSecret(value)))
             case ast.CreateConnection() | ast.CreateCluster() | ast.CreateSink():
                 entry = self._catalog.plans.entry(step.name)
                 assert entry is not None
@@ -90,7 +91,8 @@ class _Doing:
         while True:
             self._catalog.refresh()
             try:
-                self._catalog.update({step.name: (self._planned(step), self._facts(step.name)) for step in steps})
+                definitions = {step.name: (self._planned(step), self._facts(step.name)) for step in steps}
+                self._catalog.change(redefining(definitions, self._catalog.reader()))
             except ChangedError:
                 continue
             return
@@ -106,7 +108,3 @@ def _with_value(planned: ast.Create, step: Step) -> ast.Create:
     if isinstance(planned, ast.CreateSecret) and isinstance(step.statement, ast.CreateSecret):
         return replace(planned, value=step.statement.value)
     return planned
-
-
-def _name(full_name: str) -> ast.Name:
-    return ast.Name(tuple(ast.Ident(part) for part in split_name(full_name)))

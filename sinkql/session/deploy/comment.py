@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-import sqlalchemy as sa
-
 from sinkql import ast, logical
-from sinkql.catalog import schema
+from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.catalog.store import Catalog
-from sinkql.planner.name import join_name, split_name
+from sinkql.planner.name import as_name, join_name
 from sinkql.session.deploy.step import Step
 
 Place = tuple[str, str | None]
@@ -31,12 +28,11 @@ def stored_comments(catalog: Catalog) -> dict[Place, str]:
     """Return the comments of a catalog."""
     entries = {entry.id: entry for entry in catalog.entries().values()}
     found: dict[Place, str] = {}
-    with catalog.database.read() as connection:
-        for row in connection.execute(sa.select(schema.comments)):
-            entry = entries.get(row.item_id)
-            place = place_of(catalog.plans, entry, row.sub_id) if entry is not None else None
-            if place is not None:
-                found[place] = row.comment
+    for (item_id, column), comment in catalog.comments().items():
+        entry = entries.get(item_id)
+        place = place_of(catalog.plans, entry, column) if entry is not None else None
+        if place is not None:
+            found[place] = comment
     return found
 
 
@@ -52,9 +48,9 @@ def comment_steps(
             continue
         lines = [f"{mark} {each!r}" for mark, each in (("-", present), ("+", text)) if each is not None]
         name = _name(place)
-        full = ast.Name(tuple(ast.Ident(part, statement.name.span) for part in split_name(name)), statement.name.span)
+        full = as_name(name, statement.name.span)
         yield Step(
-            "alter", "COMMENT", name, "it is another" if present is not None else "there is none", changes=tuple(lines),
+            "alter", "COMMENT", name, "it changes" if present is not None else "it is new", changes=tuple(lines),
             comment=replace(statement, name=full),
         )  # fmt: skip
 

@@ -7,18 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
+from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.catalog.secret import given
-from sinkql.catalog.store import Catalog
-from sinkql.codegen import lower
+from sinkql.catalog.secret.value import given
 from sinkql.errors import Notice, SinkqlError
-from sinkql.planner.setting import DEFAULTS
+from sinkql.lowering.job import lower
+from sinkql.planner.item.setting import DEFAULTS
 from sinkql.session.deploy.comment import comment_steps, stored_comments
 from sinkql.session.deploy.difference import difference
-from sinkql.session.deploy.effect import CountRows, effect
+from sinkql.session.deploy.effect import CountRows, told
+from sinkql.session.deploy.refusal import Outside
+from sinkql.session.deploy.script_catalog import Script, ScriptCatalog, read_scripts
 from sinkql.session.deploy.step import Step
-from sinkql.session.deploy.wanted import Script, Wanted, wanted
-from sinkql.session.inputs import table_file
+from sinkql.session.row.inputs import table_file
 
 if TYPE_CHECKING:
     from sinkql.session.session import Session
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Hold the steps from a catalog, at a generation, to what scripts describe."""
+    """The steps from a catalog, at a generation, to what scripts describe."""
 
     steps: tuple[Step, ...]
     scripts: tuple[Script, ...]
     keep: bool
     catalog_id: str
     generation: int
-    wanted: Wanted = field(repr=False, compare=False)
+    described: ScriptCatalog = field(repr=False, compare=False)
 
     @property
     def notices(self) -> tuple[Notice, ...]:
         """Return what the user should know about the scripts."""
-        return tuple(self.wanted.notices)
+        return tuple(self.described.notices)
 
 
 def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = False) -> Deployment:
@@ -54,7 +55,7 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
     before = catalog.plans.copy()
     present = [*before.entries(), *broken.values()]
     settings = {name: before.setting(name) for name in DEFAULTS}
-    found = wanted(texts, catalog.registry, present=present, settings=settings, keep=keep)
+    found = read_scripts(texts, catalog.registry, present=present, settings=settings, keep=keep)
 
     def other_value(name: str, statement: ast.CreateSecret) -> bool:
         if name in found.kept:
@@ -66,8 +67,18 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
     steps = (*steps, *comment_steps(stored_comments(catalog), found.comments, steps))
     ended = {step.name for step in steps if step.action in ("replace", "drop")}
     stay = frozenset(name for name in before.names("SINK") if name not in ended)
-    told = tuple(replace(step, effect=effect(step, before, found.catalog, count, stay=stay)) for step in steps)
-    return Deployment(told, tuple(texts), keep, catalog.identity, catalog.generation, found)
+    gone = frozenset(step.name for step in steps if step.action == "replace" or step.early)
+    secrets = {
+        name: statement
+        for name, statement in found.statements.items()
+        if isinstance(statement, ast.CreateSecret) and name not in found.kept
+    }
+    outside = Outside(catalog, before, found.catalog, secrets, gone)
+    told_steps = tuple(
+        replace(step, effect=told(step, before, found.catalog, count, stay=stay, refusal=outside.refusal(step)))
+        for step in steps
+    )
+    return Deployment(told_steps, tuple(texts), keep, catalog.catalog_id(), catalog.generation, found)
 
 
 def _counting(session: Session) -> CountRows:
@@ -95,8 +106,8 @@ def _counting(session: Session) -> CountRows:
 def check_fresh(deployment: Deployment, catalog: Catalog) -> None:
     """Raise SQ5209 if the catalog is another one, or has moved since the deployment was planned."""
     catalog.refresh()
-    if deployment.catalog_id != catalog.identity:
-        raise SinkqlError("SQ5209", "the plan is of another catalog", hint="Plan again with sinkql plan.")
+    if deployment.catalog_id != catalog.catalog_id():
+        raise SinkqlError("SQ5209", "the plan was made for another catalog", hint="Plan again with sinkql plan.")
     if deployment.generation != catalog.generation:
         raise SinkqlError(
             "SQ5209", "the catalog has changed since the plan was made", hint="Plan again with sinkql plan."

@@ -1,4 +1,4 @@
-"""The catalog as it is and as it is wanted → the steps from one to the other. Pure, and explains every step."""
+"""The catalog as it is and as scripts describe it → the steps from one to the other, each with its reason. Pure."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from dataclasses import dataclass, field
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.codegen import lower
-from sinkql.connector.registry import Registry
-from sinkql.mask import without_literal
+from sinkql.extension.registry import Registry
+from sinkql.lowering.job import lower
 from sinkql.planner.name import short_name
+from sinkql.planner.order import in_order
 from sinkql.printer import to_sql
-from sinkql.session.deploy.inplace import obstacle
+from sinkql.script.mask import without_literal
+from sinkql.session.deploy.alteration import obstacle
+from sinkql.session.deploy.script_catalog import ScriptCatalog
 from sinkql.session.deploy.step import Action, Step
 from sinkql.session.deploy.trial import trial
-from sinkql.session.deploy.wanted import Wanted
+from sinkql.vocabulary import Vocabulary
 
+Entries = Mapping[str, logical.Entry]
 OtherValue = Callable[[str, ast.CreateSecret], bool]
 """Tell whether a secret's value, by its full name, is another than the statement gives."""
 
 
 @dataclass(slots=True)
 class _Fate:
-    """Hold what becomes of an item, and why."""
+    """What becomes of an item, and why."""
 
     action: Action
     reason: str
@@ -39,10 +42,10 @@ class _Difference:
     fates: dict[str, _Fate] = field(default_factory=dict)
 
     def find(self, other_value: OtherValue, statements: Mapping[str, ast.Create]) -> None:
-        """Decide over every item by itself, then over those that depend on what is made anew, until nothing moves."""
+        """Decide on every item by itself, then on those that depend on what is created again, until nothing changes."""
         old, new = _names(self.before) | self.broken, _names(self.after)
         for name in sorted(old - new):
-            self.fates[name] = _Fate("drop", "no script has it")
+            self.fates[name] = _Fate("drop", "it is in no script")
         for name in sorted(new - old):
             self.fates[name] = _Fate("create", "it is new")
         for name in sorted(old & new):
@@ -56,7 +59,7 @@ class _Difference:
 
     def _changed(self, name: str, other_value: OtherValue, written: ast.Create) -> None:
         if name in self.broken:
-            self.fates[name] = _Fate("replace", "it does not plan any more as it is")
+            self.fates[name] = _Fate("replace", "it is no longer valid as it is")
             return
         old, new = self._entry(self.before, name), self._entry(self.after, name)
         same = _text(old.statement) == _text(new.statement)
@@ -64,7 +67,7 @@ class _Difference:
             return
         hindrance = obstacle(old, new, self.before, self.after)
         if hindrance is None:
-            self.fates[name] = _Fate("alter", "its value is another" if same else "its definition is another")
+            self.fates[name] = _Fate("alter", "its value changes" if same else "its definition changes")
         else:
             self.fates[name] = _Fate("replace", hindrance)
 
@@ -78,15 +81,15 @@ class _Difference:
         return self._stale_sinks() or self._entangled()
 
     def _entangled(self) -> bool:
-        """Make those views anew that read something new which itself reads what changes: no order would do."""
+        """Create those views again that read something new which itself reads what changes: no order would do."""
         for name in sorted(self.fates):
             if not self.redefined(name):
                 continue
-            for used in _closure(name, self.after):
+            for used in self.after.all_used(name):
                 fate = self.fates.get(used)
                 if fate is not None and fate.action in ("create", "replace") and self.reads_redefined(used):
                     what = f'{self._entry(self.after, used).kind.lower()} "{short_name(used)}"'
-                    self.fates[name] = _Fate("replace", f"{what}, which it reads, is made after it")
+                    self.fates[name] = _Fate("replace", f"it reads {what}, which is created after it")
                     return True
         return False
 
@@ -97,7 +100,7 @@ class _Difference:
 
     def reads_redefined(self, name: str) -> bool:
         """Tell whether an item uses one that gets a new definition in place."""
-        return any(self.redefined(used) for used in _closure(name, self.after))
+        return any(self.redefined(used) for used in self.after.all_used(name))
 
     def _carried(self, name: str, fate: _Fate | None, user: str) -> bool:
         theirs = self.fates.get(user)
@@ -108,7 +111,7 @@ class _Difference:
             theirs.early = True
             return True
         if gone_early and (theirs is None or theirs.action == "alter"):
-            self.fates[user] = _Fate("replace", f"{what} is made anew")
+            self.fates[user] = _Fate("replace", f"{what} is created again")
             return True
         if reshaped and theirs is not None and theirs.action == "drop" and not theirs.early:
             theirs.early = True
@@ -132,14 +135,14 @@ class _Difference:
             assert isinstance(old, logical.Sink)
             assert isinstance(new, logical.Sink)
             if old.relation == new.relation and lower(name, self.before).plan != lower(name, self.after).plan:
-                self.fates[name] = _Fate("replace", f"its rows come about in another way: {self._culprits(name)}")
+                self.fates[name] = _Fate("replace", f"its rows are computed differently: {self._culprits(name)}")
                 return True
         return False
 
     def _culprits(self, sink: str) -> str:
         changed = [
             f'{self._entry(self.after, each).kind.lower()} "{short_name(each)}" changes'
-            for each in _closure(sink, self.after)
+            for each in self.after.all_used(sink)
             if each in self.fates
         ]
         return ", ".join(changed) or "what it reads changes"
@@ -152,7 +155,7 @@ class _Difference:
 
 def difference(
     before: MemoryCatalog,
-    wanted: Wanted,
+    described: ScriptCatalog,
     registry: Registry,
     *,
     broken: Mapping[str, logical.Entry],
@@ -160,14 +163,14 @@ def difference(
 ) -> tuple[Step, ...]:
     """Return the steps in the order in which they are run: early drops, what is made or changed, late drops.
 
-    All are tried in memory, and what cannot be altered is made anew; so that running them does what they say.
+    All are tried in memory, and what cannot be altered is created again; so that running them does what they say.
     """
-    found = _Difference(before, wanted.catalog, frozenset(broken))
-    found.find(other_value, wanted.statements)
+    found = _Difference(before, described.catalog, frozenset(broken))
+    found.find(other_value, described.statements)
     while True:
-        items = (_step(name, fate, found, wanted, broken) for name, fate in _ordered(found))
-        steps = (*_settings(before, wanted), *items)
-        failure = trial(steps, before, wanted.catalog, registry)
+        items = (_step(name, fate, found, described, broken) for name, fate in _ordered(found))
+        steps = (*_settings(before, described), *items)
+        failure = trial(steps, before, described.catalog, registry)
         if failure is None:
             return steps
         for name in failure.names:
@@ -190,22 +193,14 @@ def _ordered(found: _Difference) -> Iterator[tuple[str, _Fate]]:
 
 def _in_order(names: Iterable[str], catalog: MemoryCatalog) -> list[str]:
     """Return names as they stand in the scripts, each after those that it uses; those that do not plan come last."""
-    wanted, order = set(names), dict[str, None]()
-
-    def visit(name: str) -> None:
-        if name in order or catalog.entry(name) is None:
-            return
-        for used in catalog.dependencies(name):
-            visit(used)
-        order[name] = None
-
-    for entry in catalog.entries():
-        if entry.name in wanted:
-            visit(entry.name)
-    return [*(name for name in order if name in wanted), *sorted(wanted - order.keys())]
+    wanted = set(names)
+    order = in_order({entry.name: catalog.dependencies(entry.name) for entry in catalog.entries()})
+    return [*(name for name in order if name in wanted), *sorted(wanted - set(order))]
 
 
-def _step(name: str, fate: _Fate, found: _Difference, wanted: Wanted, broken: Mapping[str, logical.Entry]) -> Step:
+def _step(
+    name: str, fate: _Fate, found: _Difference, described: ScriptCatalog, broken: Mapping[str, logical.Entry]
+) -> Step:
     old, new = found.before.entry(name) or broken.get(name), found.after.entry(name)
     entry = new or old
     assert entry is not None
@@ -214,14 +209,14 @@ def _step(name: str, fate: _Fate, found: _Difference, wanted: Wanted, broken: Ma
         entry.kind if fate.action != "drop" or old is None else old.kind,
         name,
         fate.reason,
-        changes=tuple(_lines(old, new)),
+        changes=tuple(_lines(old, new, found.after.words)),
         early=fate.early,
-        statement=wanted.statements.get(name),
+        statement=described.statements.get(name),
     )
 
 
-def _settings(before: MemoryCatalog, wanted: Wanted) -> Iterator[Step]:
-    for name, value in sorted(wanted.settings.items()):
+def _settings(before: MemoryCatalog, described: ScriptCatalog) -> Iterator[Step]:
+    for name, value in sorted(described.settings.items()):
         present = before.setting(name)
         if present != value:
             yield Step(
@@ -229,9 +224,9 @@ def _settings(before: MemoryCatalog, wanted: Wanted) -> Iterator[Step]:
             )
 
 
-def _lines(old: logical.Entry | None, new: logical.Entry | None) -> Iterator[str]:
-    before = to_sql(old.statement, redacted=True).splitlines() if old is not None else []
-    after = to_sql(new.statement, redacted=True).splitlines() if new is not None else []
+def _lines(old: logical.Entry | None, new: logical.Entry | None, words: Vocabulary) -> Iterator[str]:
+    before = to_sql(old.statement, redacted=words).splitlines() if old is not None else []
+    after = to_sql(new.statement, redacted=words).splitlines() if new is not None else []
     for line in list(difflib.unified_diff(before, after, lineterm="", n=0))[2:]:
         if not line.startswith("@@"):
             yield f"{line[0]} {line[1:].strip()}"
@@ -239,17 +234,6 @@ def _lines(old: logical.Entry | None, new: logical.Entry | None) -> Iterator[str
 
 def _names(catalog: MemoryCatalog) -> set[str]:
     return {entry.name for entry in catalog.entries() if entry.id.startswith("u")}
-
-
-def _closure(name: str, catalog: MemoryCatalog) -> list[str]:
-    found: dict[str, None] = {}
-    waiting = list(catalog.dependencies(name))
-    while waiting:
-        each = waiting.pop()
-        if each not in found and catalog.entry(each) is not None:
-            found[each] = None
-            waiting.extend(catalog.dependencies(each))
-    return sorted(found)
 
 
 def _text(statement: ast.Create) -> str:

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from sinkql import logical
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.extension.plan import Destination
 from sinkql.planner.name import short_name
+from sinkql.session.deploy.refusal import Refusal
 from sinkql.session.deploy.step import Step
 
 CountRows = Callable[[str, MemoryCatalog], int | None]
@@ -16,8 +18,30 @@ CountRows = Callable[[str, MemoryCatalog], int | None]
 _READ = ("SOURCE", "TABLE")
 
 
+def told(
+    step: Step,
+    before: MemoryCatalog,
+    after: MemoryCatalog,
+    count: CountRows,
+    *,
+    stay: frozenset[str],
+    refusal: Refusal | None,
+) -> str:
+    """Return what a step does to data, or why it is refused as things are."""
+    found = effect(step, before, after, count, stay=stay)
+    if refusal is None:
+        return found
+    if not refusal.rows:
+        return "; ".join(part for part in (found, f"this is refused as things are: {refusal.reason}") if part)
+    if step.action == "replace" and count(step.name, after):
+        return found  # which says so
+    destination = _destination(step.name, after)
+    way = destination.refused if destination is not None else None
+    return f"{found}; the sink is refused while others' rows are there{f': {way}' if way else ''}"
+
+
 def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: CountRows, *, stay: frozenset[str]) -> str:
-    """Return what a step does to data; empty where it touches none. `stay` are the sinks that are not made anew."""
+    """Return what a step does to data; empty where it touches none. `stay` are the sinks that are not created again."""
     if step.action == "replace" and _kind(step.name, before) not in ("", step.kind):
         gone = effect(replace(step, kind=_kind(step.name, before), action="drop"), before, after, count, stay=stay)
         made = effect(replace(step, action="create"), before, after, count, stay=stay)
@@ -38,57 +62,73 @@ def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: Count
         case "SECRET", "alter":
             return "running sinks use the new value from their next commit on"
         case "CLUSTER", "alter":
-            return "its sinks start again, and go on where they are"
+            return "its sinks restart, and continue where they are"
         case "CONNECTION", "alter":
-            return "its sinks go on where they are"
+            return "its sinks continue where they are"
         case (("VIEW" | "MATERIALIZED VIEW" | "SOURCE"), "alter"):
             sinks = _sinks(step.name, before)
-            return "its sinks go on where they are" if sinks and sinks <= stay else ""
+            return "its sinks continue where they are" if sinks and sinks <= stay else ""
         case _:
             return ""
 
 
 def _created(name: str, after: MemoryCatalog, count: CountRows) -> str:
-    rows = count(name, after)
-    there = f"; table {_table(name, after)} is there, with {_rows(rows)}" if rows is not None else ""
-    return f"{_sources(name, after)}, into table {_table(name, after)}{there}"
+    destination, rows = _destination(name, after), count(name, after)
+    if destination is None:
+        return _sources(name, after)
+    there = f"; {_named(destination)} exists, with {_rows(rows)}" if rows is not None else ""
+    return f"{_sources(name, after)}, into {_named(destination)}{there}"
 
 
 def _sources(name: str, catalog: MemoryCatalog) -> str:
-    """Say what a sink that begins anew reads."""
-    sources = sorted(f'"{short_name(each)}"' for each in _closure(name, catalog) if _kind(each, catalog) in _READ)
+    """Say what a sink that starts from the beginning reads."""
+    sources = sorted(f'"{short_name(each)}"' for each in catalog.all_used(name) if _kind(each, catalog) in _READ)
     sink = catalog.item(name)
     assert isinstance(sink, logical.Sink)
     listed = f"{'source' if len(sources) == 1 else 'sources'} {', '.join(sources)}"
-    if not sink.options.get("snapshot", True):
-        return f"reads what comes to {listed} from now on"
+    if not sink.snapshot:
+        return f"reads new rows of {listed} from now on"
     return f"re-reads {listed} from the start"
 
 
 def _kept(name: str, catalog: MemoryCatalog, count: CountRows) -> str:
-    rows = count(name, catalog)
-    return "the table keeps its rows" if rows is None else f"the table keeps its {_rows(rows)}"
+    destination, rows = _destination(name, catalog), count(name, catalog)
+    if destination is None:
+        return "what it wrote stays"
+    return f"the {destination.kind} keeps its {'rows' if rows is None else _rows(rows)}"
 
 
 def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountRows) -> str:
-    """Say what the new sink makes of rows that are in its table already, which may be another than before."""
-    sink, rows = after.item(name), count(name, after)
-    assert isinstance(sink, logical.Sink)
-    if not rows:
+    """Say what the new sink makes of rows that are in its destination already, which may be another than before."""
+    destination, rows = _destination(name, after), count(name, after)
+    if destination is None or not rows:
         return ""
-    other = "" if _target(name, before) == _target(name, after) else f"table {_table(name, after)} has {_rows(rows)}"
-    if sink.options.get("existing_rows") == "keep":
-        return f", and {other}, on top of which the new ones come" if other else ", and the new ones come on top"
-    refused = "the new sink is refused while it has them: name a new TABLE, or say EXISTING ROWS = KEEP"
+    other = "" if _place(name, before) == _place(name, after) else f"{_named(destination)} has {_rows(rows)}"
+    if destination.refused is None:
+        return f", and {other}, to which new rows are added" if other else ", and new rows are added to them"
+    refused = f"the new sink is refused while it has them: {destination.refused}"
     return f", and {other}: {refused}" if other else f", and {refused}"
 
 
-def _target(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
+def _destination(name: str, catalog: MemoryCatalog) -> Destination | None:
+    """Return what a sink writes to; None where its connector has no name for it."""
     sink = catalog.item(name)
+    assert isinstance(sink, logical.Sink)
+    find = catalog.registry.sinks[sink.kind].destination
+    return find(sink) if find is not None else None
+
+
+def _place(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
+    """Return what tells the destination of a sink from all others."""
+    sink, found = catalog.item(name), _destination(name, catalog)
     assert isinstance(sink, logical.Sink)
     connection = catalog.item(sink.connection)
     assert isinstance(connection, logical.Connection)
-    return connection.options, sink.options.get("namespace"), sink.options.get("table")
+    return connection.options, found and (found.kind, found.name)
+
+
+def _named(destination: Destination) -> str:
+    return f'{destination.kind} "{destination.name}"'
 
 
 def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
@@ -96,16 +136,10 @@ def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
     assert isinstance(old, logical.Sink)
     assert isinstance(new, logical.Sink)
     if old.relation != new.relation:
-        return f'it goes on from what comes to "{short_name(new.relation)}"; nothing is read again'
+        return f'it continues with new rows of "{short_name(new.relation)}"; nothing is read again'
     if old.cluster != new.cluster:
-        return f'it starts again in cluster "{new.cluster}", and goes on where it is'
-    return "it goes on where it is"
-
-
-def _table(name: str, catalog: MemoryCatalog) -> str:
-    sink = catalog.item(name)
-    assert isinstance(sink, logical.Sink)
-    return f'"{sink.options.get("namespace")}.{sink.options.get("table")}"'
+        return f'it restarts in cluster "{new.cluster}", and continues where it is'
+    return "it continues where it is"
 
 
 def _rows(count: int) -> str:
@@ -114,23 +148,7 @@ def _rows(count: int) -> str:
 
 def _sinks(name: str, catalog: MemoryCatalog) -> frozenset[str]:
     """Return the sinks that read an item, through views or not."""
-    seen, waiting = {name}, [name]
-    while waiting:
-        for user in catalog.dependents(waiting.pop()):
-            if user not in seen:
-                seen.add(user)
-                waiting.append(user)
-    return frozenset(each for each in seen if _kind(each, catalog) == "SINK")
-
-
-def _closure(name: str, catalog: MemoryCatalog) -> set[str]:
-    found, waiting = set[str](), [name]
-    while waiting:
-        for used in catalog.dependencies(waiting.pop()):
-            if used not in found and catalog.entry(used) is not None:
-                found.add(used)
-                waiting.append(used)
-    return found
+    return frozenset(each for each in catalog.all_users(name) if _kind(each, catalog) == "SINK")
 
 
 def _kind(name: str, catalog: MemoryCatalog) -> str:

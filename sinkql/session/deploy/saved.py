@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sinkql.errors import SinkqlError
-from sinkql.parser.secret import holds_secret
 from sinkql.planner.name import short_name
+from sinkql.script.mask import holds_secret
 from sinkql.session.deploy.deployment import Deployment, plan_deployment
-from sinkql.session.deploy.wanted import Script
+from sinkql.session.deploy.script_catalog import Script
+from sinkql.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from sinkql.session.session import Session
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _SavedStep(msgspec.Struct, frozen=True):
     action: str
     kind: str
     name: str
@@ -26,7 +27,7 @@ class _Step(msgspec.Struct, frozen=True):
     effect: str
 
 
-class _Script(msgspec.Struct, frozen=True):
+class _SavedScript(msgspec.Struct, frozen=True):
     path: str
     text: str
 
@@ -36,21 +37,21 @@ class _File(msgspec.Struct, frozen=True):
     catalog: str
     generation: int
     keep: bool
-    steps: tuple[_Step, ...]
-    scripts: tuple[_Script, ...]
+    steps: tuple[_SavedStep, ...]
+    scripts: tuple[_SavedScript, ...]
 
 
-def encode(deployment: Deployment) -> bytes:
+def encode(deployment: Deployment, words: Vocabulary) -> bytes:
     """Return the deployment as JSON; raises SQ4018 if its scripts hold a secret in the clear."""
     for script in deployment.scripts:
-        if holds_secret(script.text):
+        if holds_secret(script.text, words):
             raise SinkqlError(
                 "SQ4018",
-                f'a plan with a secret in it is not saved: "{script.path}" has one in the clear',
+                f'cannot save a plan that contains a secret: "{script.path}" has one in the clear',
                 hint="Write CREATE SECRET … AS env_var('NAME'), and SECRET name in options.",
             )
-    steps = tuple(_Step(each.action, each.kind, each.name, each.reason, each.effect) for each in deployment.steps)
-    scripts = tuple(_Script(each.path, each.text) for each in deployment.scripts)
+    steps = tuple(_SavedStep(each.action, each.kind, each.name, each.reason, each.effect) for each in deployment.steps)
+    scripts = tuple(_SavedScript(each.path, each.text) for each in deployment.scripts)
     file = _File(FORMAT, deployment.catalog_id, deployment.generation, deployment.keep, steps, scripts)
     return msgspec.json.format(msgspec.json.encode(file), indent=2)
 
@@ -58,7 +59,7 @@ def encode(deployment: Deployment) -> bytes:
 def decode(data: bytes, session: Session) -> Deployment:
     """Return a saved deployment, planned again: while the catalog has not moved, its steps are the same.
 
-    Raises SQ4019 for what is no saved plan, SQ5209 if the catalog is another or has moved.
+    Raises SQ4019 for what is not a saved plan, SQ5209 if the catalog is another or has moved.
     """
     try:
         file = msgspec.json.decode(data, type=_File)
@@ -68,9 +69,9 @@ def decode(data: bytes, session: Session) -> Deployment:
         raise _no_plan(f"it has format {file.sinkql_plan}, not {FORMAT}")
     catalog = session.catalog
     catalog.refresh()
-    if (file.catalog, file.generation) != (catalog.identity, catalog.generation):
+    if (file.catalog, file.generation) != (catalog.catalog_id(), catalog.generation):
         what = "the catalog has changed since the plan was made"
-        message = what if file.catalog == catalog.identity else "the plan is of another catalog"
+        message = what if file.catalog == catalog.catalog_id() else "the plan was made for another catalog"
         raise SinkqlError("SQ5209", message, hint="Plan again with sinkql plan.")
     texts = tuple(Script(each.path, each.text) for each in file.scripts)
     return plan_deployment(texts, session, keep=file.keep)
@@ -78,7 +79,7 @@ def decode(data: bytes, session: Session) -> Deployment:
 
 def _no_plan(reason: str) -> SinkqlError:
     return SinkqlError(
-        "SQ4019", "the file is no saved plan", detail=reason, hint="Make one with sinkql plan --out FILE."
+        "SQ4019", "the file is not a saved plan", detail=reason, hint="Make one with sinkql plan --out FILE."
     )
 
 

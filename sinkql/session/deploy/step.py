@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sinkql import ast
+from sinkql.planner.order import in_order
 
 Action = Literal["create", "alter", "replace", "drop"]
 
@@ -16,11 +17,11 @@ MARKS: dict[Action, str] = {"create": "+", "alter": "~", "replace": "-/+", "drop
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Hold what becomes of one item: its kind as in DROP and its full name; settings are of the kind SETTING, and
+    """What becomes of one item: its kind as in DROP and its full name; settings are of the kind SETTING, and
     comments of the kind COMMENT, with the name of what they are on.
 
     `reason` says why, `effect` what that does to data. `changes` are lines of a difference. `early` drops come before
-    all else, since something they use is made anew. `statement` is the item's CREATE as the scripts have it.
+    all else, since something they use is created again. `statement` is the item's CREATE as the scripts have it.
     """
 
     action: Action
@@ -47,17 +48,5 @@ def redefined(steps: Iterable[Step]) -> list[Step]:
 
 def dropped_first(steps: Iterable[Step], dependents: Callable[[str], Iterable[str]]) -> list[Step]:
     """Return the steps whose items go before anything else is done, what uses an item before the item."""
-    left = {step.name: step for step in steps if step.action == "replace" or (step.action == "drop" and step.early)}
-    order: list[Step] = []
-
-    def visit(name: str) -> None:
-        step = left.pop(name, None)
-        if step is None:
-            return
-        for user in dependents(name):
-            visit(user)
-        order.append(step)
-
-    for name in list(left):
-        visit(name)
-    return order
+    gone = {step.name: step for step in steps if step.action == "replace" or (step.action == "drop" and step.early)}
+    return [gone[name] for name in in_order({name: dependents(name) for name in gone})]

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 from sinkql import ast
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.connector.registry import Registry
+from sinkql.catalog.replan import redefine
 from sinkql.errors import SinkqlError
-from sinkql.planner.alter import plan_alter
-from sinkql.session.deploy.inplace import alterations
+from sinkql.extension.registry import Registry
+from sinkql.planner.edit.alter import plan_alter
+from sinkql.session.deploy.alteration import alterations
 from sinkql.session.deploy.step import Step, dropped_first, redefined
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Hold the names of items that cannot be altered in place, and why."""
+    """The full names of items that cannot be altered in place, and why."""
 
     names: tuple[str, ...]
     reason: str
@@ -66,7 +67,7 @@ def _redefine(steps: list[Step], plans: MemoryCatalog, after: MemoryCatalog) -> 
         assert present is not None
         changes[step.name] = (wanted.statement, present.facts)
     try:
-        plans.update(changes)
+        redefine(plans, changes)
     except SinkqlError as error:
         return Failure(tuple(changes), error.detail or error.message)
     return None
@@ -79,4 +80,4 @@ def _alter(step: Step, plans: MemoryCatalog, after: MemoryCatalog, registry: Reg
     if isinstance(wanted.statement, ast.CreateSecret):
         return
     for statement in alterations(present.statement, wanted.statement):
-        plans.update(plan_alter(statement, plans, registry).changes)
+        redefine(plans, plan_alter(statement, plans, registry).changes)

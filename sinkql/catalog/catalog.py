@@ -1,0 +1,280 @@
+"""The items of a catalog file ↔ their plans in memory: what is stored is SQL and facts, planned when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from sinkql import logical
+from sinkql.catalog.file import schema
+from sinkql.catalog.file.control import Control
+from sinkql.catalog.file.database import Database
+from sinkql.catalog.file.journal import Journal
+from sinkql.catalog.memory import IDENTITY, Broken, Entries, MemoryCatalog, Waiting, WithBroken
+from sinkql.catalog.replan import Replanned
+from sinkql.catalog.row import (
+    Sealing,
+    Stamp,
+    Stored,
+    facts_of,
+    generation_of,
+    opened,
+    opened_sql,
+    parsed,
+    rows_in_order,
+    secret_row,
+    stamp,
+    stamps,
+    write_details,
+)
+from sinkql.catalog.secret.cipher import Cipher, Sealed
+from sinkql.catalog.secret.value import SecretValue
+from sinkql.catalog.system import LAYOUT
+from sinkql.extension.registry import Registry
+from sinkql.planner.name import inside, split_name
+
+_T = TypeVar("_T")
+Operation = Callable[["Catalog", Connection], _T]
+"""Changes a catalog's plans and, within a transaction, its file alike. It may be done again in a catalog that moved."""
+_DECIDING = ("enable_iceberg_sink",)  # settings without which stored items would plan otherwise
+
+
+class ChangedError(Exception):
+    """Another process changed the catalog after it was read: it must be read and planned with again."""
+
+
+class Catalog:
+    """An open catalog: `plans` has its items as of the last `refresh`, each planned when it is asked for.
+
+    What changes it is an operation (`sinkql.catalog.operation`), done by `change`.
+    """
+
+    def __init__(self, file: Path | Database, registry: Registry) -> None:
+        self.registry = registry
+        self.database = Database(file, LAYOUT) if isinstance(file, Path) else file
+        self.control = Control(self.database)
+        self.journal = Journal(self.database)
+        self.cipher = Cipher(self.database.path, self.catalog_id)
+        self.plans = MemoryCatalog(registry)
+        self.variables: dict[str, str] = {}
+        self._generation = -1
+        self._read: dict[str, Stamp] = {}
+        self._settings: dict[str, str] = {}
+        self._stale: set[str] = set()
+        self._id: str | None = None
+        self.refresh()
+        self._write_details()
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read what other processes changed.
+
+        Plans are forgotten if their items or what these use changed, or if a setting did that plans depend on. Items
+        without a plan get one when they are asked for, which raises SQ4106 for a text that does not parse.
+        """
+        with self.database.read() as connection:
+            generation = generation_of(connection)
+            if generation == self._generation:
+                return
+            rows, uses = rows_in_order(connection)
+            settings = {row.name: row.value for row in connection.execute(sa.select(schema.settings))}
+        plans = self._kept(rows, uses, settings)
+        names = {row.id: row.full_name for row in rows}
+        new = (row for row in rows if not plans.has(row.full_name))
+        plans.wait(self._waiting(row, tuple(names[used] for used in uses[row.id] if used in names)) for row in new)
+        self.plans, self._generation = plans, generation
+        self._read, self._settings = {row.id: stamp(row) for row in rows}, settings
+
+    def _waiting(self, row: Row[Any], uses: tuple[str, ...]) -> Waiting:
+        identity = facts_of(row).get(IDENTITY) if f'"{IDENTITY}"' in row.facts else None
+        used = tuple(name for name in uses if not name.endswith("."))
+        return Waiting(
+            row.id, row.full_name, row.kind, used, identity,
+            read=partial(parsed, row), facts=partial(facts_of, row), open=partial(opened, row, cipher=self.cipher),
+        )  # fmt: skip
+
+    def _write_details(self) -> None:
+        """Write the items' details again, if those in the file were written for other views than it has now."""
+        with self.database.read() as connection:
+            if connection.scalar(sa.select(schema.identity.c.detailed_for)) == LAYOUT.digest:
+                return
+        while True:
+            with self.database.write() as connection:
+                if generation_of(connection) == self._generation:
+                    planned = ((entry, self.plans.item(entry.name)) for entry in self.plans.entries())
+                    write_details(connection, ((entry, item) for entry, item in planned if item is not None))
+                    connection.execute(schema.identity.update().values(detailed_for=LAYOUT.digest))
+                    return
+            self.refresh()
+
+    def _kept(
+        self, rows: Iterable[Row[Any]], uses: Mapping[str, Iterable[str]], settings: Mapping[str, str]
+    ) -> MemoryCatalog:
+        """Return the plans that are still valid under the present settings."""
+        names = {each.id: each.name for each in self.plans.present().values()}
+        kept: set[str] = set()
+        if all(self._settings.get(name) == settings.get(name) for name in _DECIDING):
+            for row in rows:
+                same = self._read.get(row.id) == stamp(row) and names.get(row.id) == row.full_name
+                if same and kept.issuperset(uses[row.id]):
+                    kept.add(row.id)
+        plans = self.plans.copy() if kept else MemoryCatalog(self.registry)
+        plans.keep_only(kept)
+        plans.reset({**settings, **self.variables})
+        return plans
+
+    @property
+    def generation(self) -> int:
+        """Return the number of the state that `refresh` read; every change of an item increases it."""
+        return self._generation
+
+    @property
+    def sealing(self) -> Sealing:
+        """Return what encrypts the literals of secrets in the text of items."""
+        return Sealing(self.registry.vocabulary, self.cipher)
+
+    def reader(self) -> WithBroken:
+        """Return the catalog as DROP sees it: with the items that can no longer be planned."""
+        return WithBroken(self.plans)
+
+    def entries(self) -> Mapping[str, logical.Entry]:
+        """Return all items by full name, also those that can no longer be planned; each is planned as it is read."""
+        return Entries(self.plans)
+
+    def names_by_id(self) -> dict[str, str]:
+        """Return the full names of all items by their ids."""
+        broken = {each.entry.id: name for name, each in self.plans.broken.items()}
+        return broken | {each.id: name for name, each in self.plans.present().items()}
+
+    @property
+    def broken(self) -> Mapping[str, Broken]:
+        """Return the items that can no longer be planned; all are planned to find out."""
+        self.plans.plan_all()
+        return self.plans.broken
+
+    def stored(self, full_name: str) -> Stored | None:
+        """Return an item as it is stored; None for the built-in ones."""
+        with self.database.read() as connection:
+            row = connection.execute(sa.select(schema.items).where(schema.items.c.full_name == full_name)).one_or_none()
+        if row is None:
+            return None
+        text, facts = opened_sql(row, self.cipher), facts_of(row)
+        return Stored(row.id, row.full_name, row.kind, text, row.redacted_sql, facts)
+
+    def dependents(self, full_name: str) -> tuple[str, ...]:
+        """Return the full names of the items that use an item directly, or are in it."""
+        user, used = schema.items.alias(), schema.items.alias()
+        edge = schema.dependencies
+        if full_name.endswith("."):
+            with self.database.read() as connection:
+                names = connection.scalars(sa.select(schema.items.c.full_name).order_by(schema.items.c.number))
+                return inside(full_name, tuple(names))
+        query = (
+            sa.select(user.c.full_name)
+            .join(edge, edge.c.item_id == user.c.id)
+            .join(used, edge.c.referenced_id == used.c.id)
+            .where(used.c.full_name == full_name)
+            .order_by(user.c.number)
+        )
+        with self.database.read() as connection:
+            return tuple(connection.scalars(query))
+
+    def secret(self, full_name: str) -> SecretValue:
+        """Return a secret's present value; raises SQ2001, SQ4107 to SQ4112 and SQ412x where it cannot be read."""
+        with self.database.read() as connection:
+            row = secret_row(connection, full_name)
+        sealed = Sealed(row.kind, row.version, row.reference, row.nonce, row.ciphertext)
+        return self.cipher.open(row.id, split_name(full_name)[-1], sealed)
+
+    def secret_versions(self) -> dict[str, int]:
+        """Return the version of each secret by full name: it grows when the secret gets a new value."""
+        query = sa.select(schema.items.c.full_name, schema.secrets.c.version).join(schema.secrets)
+        with self.database.read() as connection:
+            return {row.full_name: row.version for row in connection.execute(query)}
+
+    def comments(self) -> dict[tuple[str, int], str]:
+        """Return all comments, by the item's id and the position of its column, from 1; 0 is the item itself."""
+        with self.database.read() as connection:
+            rows = connection.execute(sa.select(schema.comments))
+            return {(row.item_id, row.sub_id): row.comment for row in rows}
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def set_variable(self, name: str, value: str) -> None:
+        """Change a setting for the lifetime of this object."""
+        self.variables[name] = value
+        self.plans.set(name, value)
+
+    def change(self, operation: Operation[_T]) -> _T:
+        """Do an operation in a transaction of its own, all or nothing; return what it does.
+
+        Raises ChangedError if the catalog is not what was read, and what the operation raises.
+        """
+        try:
+            with self.database.write() as connection:
+                generation = generation_of(connection)
+                if generation != self._generation:
+                    raise ChangedError
+                before = self._by_id()
+                result = operation(self, connection)
+                connection.execute(schema.identity.update().values(generation=generation + 1))
+                after = self._by_id()
+                read = stamps(connection, [each for each, entry in after.items() if before.get(each) is not entry])
+        except ChangedError:
+            self._generation = -1
+            raise
+        except BaseException:
+            self.forget_plans()  # they may hold what was not stored
+            raise
+        known = self._read | read
+        self._read = {each: known[each] for each in after if each in known and each not in self._stale}
+        self._generation = -1 if self._stale else generation + 1
+        self._stale = set()
+        return result
+
+    def _by_id(self) -> dict[str, object]:
+        """Return what there is by id, as objects that are others after a change; nothing is planned for it."""
+        broken = {each.entry.id: each.entry for each in self.plans.broken.values()}
+        return broken | {each.id: each for each in self.plans.present().values()}
+
+    # --- for operations: the plans in memory follow the file -------------------------------------------------------
+
+    def take(self, plans: MemoryCatalog, replanned: Iterable[Replanned]) -> None:
+        """Replace the plans by others, in which some items were planned again."""
+        found = tuple(replanned)
+        for each in found:
+            plans.broken.pop(each.replacement.old.name, None)
+        for each in found:
+            if each.error is not None:
+                plans.broken[each.replacement.new.name] = Broken(each.replacement.new, each.error)
+        self.plans = plans
+
+    def forget(self, full_name: str) -> None:
+        """Remove an item from the plans."""
+        if self.plans.has(full_name):
+            self.plans.remove(full_name)
+        self.plans.broken.pop(full_name, None)
+
+    def forget_plan(self, item_id: str) -> None:
+        """Make the next `refresh` plan an item again, and what uses it: its plan is out of date."""
+        self._stale.add(item_id)
+
+    def forget_plans(self) -> None:
+        """Make the next `refresh` plan everything again: the plans may be out of date."""
+        self._generation, self._read, self._stale = -1, {}, set()
+
+    def catalog_id(self) -> str:
+        """Return the catalog's id, which never changes; may be called within a transaction."""
+        if self._id is None:
+            self._id = self._read_id()
+        return self._id
+
+    def _read_id(self) -> str:
+        with self.database.read() as connection:
+            return str(connection.scalar(sa.select(schema.identity.c.catalog_id)))

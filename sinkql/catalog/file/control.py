@@ -1,0 +1,253 @@
+"""What runners of sinks tell and ask: leases, desired states, statuses with history, progress, kept in the catalog."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.engine import Connection, Row
+
+from sinkql.catalog.file import schema
+from sinkql.catalog.file.database import Database
+from sinkql.catalog.file.process import Process, now, this_process
+from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError
+
+LEASE_SECONDS = 30.0
+_KEPT_CHANGES = 1000  # of status, a sink: older ones go
+
+Desired = Literal["running", "stopped", "dropped"]
+Status = Literal["starting", "running", "paused", "stalled", "fenced", "stopped", "failed", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has a sink's lease, under which epoch, and until when (`expires`, in seconds since 1970)."""
+
+    owner: str
+    epoch: int
+    process: Process
+    expires: float
+
+    def live(self, at: float) -> bool:
+        """Tell whether the lease is valid: it has not expired, and its process has not ended."""
+        return at < self.expires and not self.process.gone()
+
+
+class Control:
+    """Coordinate the processes that may run a sink, through the catalog file. See `sinkql.runtime.batch.control`."""
+
+    def __init__(
+        self, database: Database, *, clock: Callable[[], float] = time.time, lease_seconds: float = LEASE_SECONDS
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._lease_seconds = lease_seconds
+
+    @property
+    def lease_seconds(self) -> float:
+        """Return how long a lease is valid without renewal, in seconds."""
+        return self._lease_seconds
+
+    def acquire(self, sink_id: str, *, owner: str, takeover: bool) -> int:
+        """Lease the sink to `owner`; return the lease's epoch. Raises SQ5201 (held), SQ5208 (being dropped)."""
+        with self._database.write() as connection:
+            if _desired(connection, sink_id) == "dropped":
+                raise SinkqlError("SQ5208", "sink is being dropped", hint="Create it again to run it.")
+            holder = _holder(connection, sink_id)
+            if holder is not None and holder.owner != owner and not takeover and holder.live(self._clock()):
+                raise _running(holder.process)
+            return self._lease(connection, sink_id, owner)
+
+    def _lease(self, connection: Connection, sink_id: str, owner: str) -> int:
+        process = this_process()
+        values = {
+            "owner": owner,
+            "host": process.host,
+            "pid": process.pid,
+            "process": process.start,
+            "expires": self._clock() + self._lease_seconds,
+        }
+        table = schema.leases
+        statement = insert(table).values(sink_id=sink_id, epoch=1, **values)
+        statement = statement.on_conflict_do_update(
+            index_elements=["sink_id"], set_={"epoch": table.c.epoch + 1, **values}
+        )
+        return int(connection.execute(statement.returning(table.c.epoch)).scalar_one())
+
+    def claim_for_drop(self, sink_id: str, *, owner: str) -> bool:
+        """Lease a sink to the one who drops it; tell whether nobody else holds it."""
+        with self._database.write() as connection:
+            holder = _holder(connection, sink_id)
+            if holder is not None and holder.owner != owner and holder.live(self._clock()):
+                return False
+            self._lease(connection, sink_id, owner)
+            return True
+
+    def renew(self, sink_id: str, *, owner: str) -> None:
+        """Renew the lease; raises SQ5202 if another process took it over."""
+        table = schema.leases
+        mine = sa.and_(table.c.sink_id == sink_id, table.c.owner == owner)
+        with self._database.write() as connection:
+            until = self._clock() + self._lease_seconds
+            if connection.execute(table.update().where(mine).values(expires=until)).rowcount == 0:
+                holder = _holder(connection, sink_id)
+                by = f" by pid {holder.process.pid} on {holder.process.host}" if holder is not None else ""
+                raise LeaseLostError(
+                    "SQ5202",
+                    f"sink was taken over{by}",
+                    hint="This process stops; the other one continues with the sink.",
+                )
+
+    def release(self, sink_id: str, *, owner: str) -> None:
+        """Release the lease; does nothing if another owner has it."""
+        table = schema.leases
+        mine = sa.and_(table.c.sink_id == sink_id, table.c.owner == owner)
+        with self._database.write() as connection:
+            connection.execute(table.update().where(mine).values(owner=None, expires=0.0))
+
+    def holder(self, sink_id: str) -> Holder | None:
+        """Return the holder of the sink's lease if it is valid."""
+        with self._database.read() as connection:
+            holder = _holder(connection, sink_id)
+        return holder if holder is not None and holder.live(self._clock()) else None
+
+    def held(self, sink_id: str) -> bool:
+        """Tell whether the sink's lease is valid."""
+        return self.holder(sink_id) is not None
+
+    def wishes(self) -> dict[str, tuple[Desired, str]]:
+        """Return the desired state of each sink by its id, and since when."""
+        with self._database.read() as connection:
+            rows = connection.execute(sa.select(schema.desired)).all()
+        return {row.sink_id: (row.desired, row.changed_at) for row in rows}
+
+    def desired(self, sink_id: str) -> Desired:
+        """Return the sink's desired state; `dropped` if it no longer exists."""
+        with self._database.read() as connection:
+            return _desired(connection, sink_id)
+
+    def set_desired(self, sink_id: str, desired: Desired) -> None:
+        """Set the sink's desired state; the process that runs it follows at its next poll."""
+        with self._database.write() as connection:
+            wish(connection, sink_id, desired)
+
+    def resume(self, sink_id: str) -> None:
+        """Set the sink's desired state to running, unless it is being dropped."""
+        with self._database.write() as connection:
+            if _wished(connection, sink_id) != "dropped":
+                wish(connection, sink_id, "running")
+
+    def status(
+        self,
+        sink_id: str,
+        status: Status,
+        *,
+        owner: str | None = None,
+        error: str | None = None,
+        hint: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record a change of status, if it is one. That of a previous owner goes into the history only."""
+        found = {"status": status, "error": error, "hint": hint, "details": _json(details)}
+        at = now()
+        with self._database.write() as connection:
+            present = connection.execute(
+                sa.select(schema.statuses).where(schema.statuses.c.sink_id == sink_id)
+            ).one_or_none()
+            if present is not None and {name: present._mapping[name] for name in found} == found:
+                return
+            connection.execute(schema.status_history.insert().values(sink_id=sink_id, occurred_at=at, **found))
+            _forget_old(connection, sink_id)
+            holder = _holder(connection, sink_id)
+            if owner is not None and holder is not None and holder.owner != owner:
+                return
+            record = insert(schema.statuses).values(sink_id=sink_id, changed_at=at, **found)
+            connection.execute(
+                record.on_conflict_do_update(index_elements=["sink_id"], set_={"changed_at": at, **found})
+            )
+
+    def committed(
+        self,
+        sink_id: str,
+        *,
+        rows: int,
+        size: int,
+        offsets: Mapping[str, Mapping[str, Any]],
+        epoch: int,
+        snapshot: int | None = None,
+        lag: float | None = None,
+        failed_rows: int = 0,
+    ) -> None:
+        """Add a commit to the sink's statistics and record its offsets."""
+        table = schema.progress
+        added = {"messages": rows, "bytes": size, "failed_rows": failed_rows, "commits": 1}
+        latest = {
+            "epoch": epoch,
+            "snapshot": snapshot,
+            "lag": None if lag is None else round(lag, 3),
+            "offsets": json.dumps(offsets),
+            "committed_at": now(),
+        }
+        statement = insert(table).values(sink_id=sink_id, **added, **latest)
+        sums = {name: table.c[name] + value for name, value in added.items()}
+        with self._database.write() as connection:
+            connection.execute(statement.on_conflict_do_update(index_elements=["sink_id"], set_={**sums, **latest}))
+
+
+def wish(connection: Connection, sink_id: str, desired: Desired) -> None:
+    """Write a sink's desired state inside a transaction."""
+    values = {"desired": desired, "changed_at": now()}
+    statement = insert(schema.desired).values(sink_id=sink_id, **values)
+    connection.execute(statement.on_conflict_do_update(index_elements=["sink_id"], set_=values))
+
+
+def forget(connection: Connection, sink_id: str) -> None:
+    """Delete everything about a dropped sink except its status history and the epoch of its lease."""
+    for table in (schema.desired, schema.statuses, schema.progress):
+        connection.execute(table.delete().where(table.c.sink_id == sink_id))
+
+
+def _desired(connection: Connection, sink_id: str) -> Desired:
+    return _wished(connection, sink_id) or "dropped"
+
+
+def _wished(connection: Connection, sink_id: str) -> Desired | None:
+    found: Desired | None = connection.scalar(
+        sa.select(schema.desired.c.desired).where(schema.desired.c.sink_id == sink_id)
+    )
+    return found
+
+
+def _holder(connection: Connection, sink_id: str) -> Holder | None:
+    table = schema.leases
+    query = sa.select(table).where(table.c.sink_id == sink_id, table.c.owner.is_not(None))
+    row: Row[Any] | None = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    return Holder(row.owner, row.epoch, Process(row.host, row.pid, row.process), row.expires)
+
+
+def _running(process: Process) -> LeaseHeldError:
+    return LeaseHeldError(
+        "SQ5201",
+        f"sink is already running (pid {process.pid} on {process.host})",
+        hint="Stop that one, or take the sink from it with --takeover.",
+    )
+
+
+def _forget_old(connection: Connection, sink_id: str) -> None:
+    table = schema.status_history
+    mine = table.c.sink_id == sink_id
+    oldest_kept = (
+        sa.select(table.c.number).where(mine).order_by(table.c.number.desc()).offset(_KEPT_CHANGES - 1).limit(1)
+    ).scalar_subquery()
+    connection.execute(table.delete().where(mine, table.c.number < oldest_kept))
+
+
+def _json(details: Mapping[str, Any] | None) -> str | None:
+    return None if details is None else json.dumps(details, sort_keys=True)

@@ -1,0 +1,175 @@
+"""What a statement changes in the catalog, as an operation: done in the file now, or in a draft and then in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.engine import Connection
+
+from sinkql import ast, logical
+from sinkql.catalog.catalog import Catalog, Operation
+from sinkql.catalog.file import schema
+from sinkql.catalog.file.control import wish
+from sinkql.catalog.replan import Definitions, identity, replacements, replan
+from sinkql.catalog.row import (
+    delete_item,
+    edges,
+    insert_item,
+    insert_secret,
+    next_number,
+    secret_row,
+    update_items,
+    update_secret,
+)
+from sinkql.catalog.secret.value import Given
+from sinkql.errors import SinkqlError
+from sinkql.planner import Planned
+from sinkql.planner.item.statement import implied
+from sinkql.planner.name import inside, short_name
+from sinkql.planner.order import reached
+from sinkql.printer import to_sql
+from sinkql.script.mask import without_literal
+
+
+def adding(
+    statement: ast.Create, facts: logical.Facts, secret: Given | None, planned: Planned | None = None
+) -> Operation[str]:
+    """Add an item, whose statement has full names; gives its id. `planned` is what it means where it is added first."""
+    stored = without_literal(statement)
+    first = [planned]
+
+    def add(catalog: Catalog, connection: Connection) -> str:
+        item_id = _insert(catalog, connection, stored, facts, first.pop() if first else None)
+        if secret is not None:
+            insert_secret(connection, item_id, catalog.cipher.seal(item_id, secret))
+        for each in implied(stored):
+            _insert(catalog, connection, each, {}, None)
+        return item_id
+
+    return add
+
+
+def rotating(full_name: str, given: Given) -> Operation[None]:
+    """Give a secret a new value; items that use it stay as they are. Raises SQ2001 if it is gone.
+
+    The next `refresh` reads the secret's new text.
+    """
+
+    def rotate(catalog: Catalog, connection: Connection) -> None:
+        row = secret_row(connection, full_name)
+        sealed = catalog.cipher.seal(row.id, given, version=row.version + 1)
+        update_secret(connection, row, sealed, given.statement_value)
+        catalog.forget_plan(row.id)
+
+    return rotate
+
+
+def redefining(changes: Definitions, now: logical.CatalogReader) -> Operation[None]:
+    """Put statements with full names in the place of those that items have `now`; a new name is a rename.
+
+    Items keep their ids. All that depends on them is rewritten where it names them and planned again. What the
+    statements use goes by the names from before. Raises what planning raises, SQ2016 for dependents that do not plan
+    any more, SQ2017 for an item that would read itself, SQ5210 where items have other statements by then.
+    """
+    before = {name: _content(now.entry(name)) for name in changes}
+
+    def redefine(catalog: Catalog, connection: Connection) -> None:
+        reader = catalog.reader()
+        for name, content in before.items():
+            if _content(reader.entry(name)) != content:
+                raise conflict(f'"{short_name(name)}" was changed')
+        users = edges(connection)
+        found = replacements(changes, catalog.entries(), lambda name: users.get(name, ()))
+        plans = catalog.plans.copy()
+        replanned = replan(plans, found, changes=changes)
+        update_items(connection, replanned, catalog.sealing)
+        catalog.take(plans, replanned)
+
+    return redefine
+
+
+def removing(full_names: Iterable[str]) -> Operation[None]:
+    """Delete items, in an order in which none is used by a later one; a conflict where others use them by then."""
+    names = tuple(full_names)
+
+    def remove(catalog: Catalog, connection: Connection) -> None:
+        users = edges(connection)
+        known = tuple(catalog.entries())
+        held = [each for name in names for each in inside(name, known)]
+        for name in sorted({*reached(names, lambda name: users.get(name, ())), *held} - {*names}):
+            raise conflict(f'"{short_name(name)}" now depends on what is dropped')
+        for name in names:
+            if name not in known:
+                raise conflict(f'"{short_name(name)}" no longer exists')
+            delete_item(connection, name)
+            catalog.forget(name)
+
+    return remove
+
+
+def setting(name: str, value: str) -> Operation[None]:
+    """Store a setting."""
+
+    def store(catalog: Catalog, connection: Connection) -> None:
+        statement = insert(schema.settings).values(name=name, value=value)
+        connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": value}))
+        if name not in catalog.variables:
+            catalog.plans.set(name, value)
+
+    return store
+
+
+def owning(full_name: str, owner: str) -> Operation[None]:
+    """Give an item to a role."""
+
+    def give(catalog: Catalog, connection: Connection) -> None:
+        mine = schema.items.c.full_name == full_name
+        if connection.execute(schema.items.update().where(mine).values(owner=owner)).rowcount == 0:
+            raise conflict(f'"{short_name(full_name)}" no longer exists')
+
+    return give
+
+
+def commenting(full_name: str, column: int, text: str | None) -> Operation[None]:
+    """Comment on an item, or on its column of that position, from 1; None takes a comment away."""
+
+    def comment(catalog: Catalog, connection: Connection) -> None:
+        entry = catalog.reader().entry(full_name)
+        if entry is None:
+            raise conflict(f'"{short_name(full_name)}" no longer exists')
+        table = schema.comments
+        connection.execute(table.delete().where(table.c.item_id == entry.id, table.c.sub_id == column))
+        if text is not None:
+            connection.execute(table.insert().values(item_id=entry.id, sub_id=column, comment=text))
+
+    return comment
+
+
+def conflict(detail: str) -> SinkqlError:
+    """Return the error of a transaction that no longer fits the catalog."""
+    return SinkqlError(
+        "SQ5210",
+        "cannot commit the transaction: the catalog has changed in the meantime",
+        detail=detail,
+        hint="Run it again from BEGIN.",
+    )
+
+
+def _content(entry: logical.Entry | None) -> object:
+    return None if entry is None else (to_sql(entry.statement), dict(entry.facts))
+
+
+def _insert(
+    catalog: Catalog, connection: Connection, statement: ast.Create, facts: logical.Facts, planned: Planned | None
+) -> str:
+    item_id = f"u{next_number(connection)}"
+    facts = {**facts, **identity(statement, catalog.plans.identities())}
+    if planned is None:
+        planned = catalog.plans.add(statement, facts, id=item_id)
+    else:
+        catalog.plans.keep(planned, statement, facts, id=item_id)
+    insert_item(connection, item_id, statement, planned, facts, catalog.sealing)
+    if isinstance(planned.item, logical.Sink):
+        wish(connection, str(facts["sink_id"]), "running")
+    return item_id

@@ -1,0 +1,248 @@
+"""The relations of mz_internal: what sinks and sources are doing, how far they are, and what depends on what."""
+
+from __future__ import annotations
+
+from sinkql.catalog.system.relation import relation
+
+_SINK_ID = "json_extract(i.details, '$.sink_id')"
+
+# A runner that was killed writes no status: what it left is no longer so once its lease has run out.
+_DEAD = (
+    "s.status IN ('starting', 'running', 'paused') AND l.sink_id IS NOT NULL"
+    " AND (l.owner IS NULL OR l.expires < (julianday('now') - 2440587.5) * 86400.0)"
+)
+_GONE = "'the process that ran it is gone (pid ' || l.pid || ' on ' || l.host || ')'"
+_STATUS = f"CASE WHEN {_DEAD} THEN 'failed' ELSE coalesce(s.status, 'created') END"
+_ERROR = f"CASE WHEN {_DEAD} THEN {_GONE} ELSE s.error END"
+_DETAILS = "coalesce(s.details, CASE WHEN s.hint IS NOT NULL THEN json_object('hint', s.hint) END)"
+_SINKS = (
+    "FROM items AS i\n"
+    f"LEFT JOIN statuses AS s ON s.sink_id = {_SINK_ID}\n"
+    f"LEFT JOIN leases AS l ON l.sink_id = {_SINK_ID}\n"
+    "WHERE i.kind = 'SINK'"
+)
+
+# A source is read by sinks, through views or not, and is as well as the worst of them.
+_READ_BY = """WITH RECURSIVE read_by(source_id, item_id) AS (
+  SELECT d.referenced_id, d.item_id FROM dependencies AS d
+  JOIN items AS o ON o.id = d.referenced_id AND o.kind IN ('SOURCE', 'TABLE')
+  UNION
+  SELECT r.source_id, d.item_id FROM read_by AS r JOIN dependencies AS d ON d.referenced_id = r.item_id
+)"""
+_WORST = (
+    "CASE k.status WHEN 'failed' THEN 1 WHEN 'fenced' THEN 2 WHEN 'stalled' THEN 3 WHEN 'starting' THEN 4"
+    " WHEN 'paused' THEN 5 WHEN 'running' THEN 6 WHEN 'stopped' THEN 7 ELSE 8 END"
+)
+
+_OF_CONNECTION = "json_extract(i.details, '$.options.{}')"
+_AWS = ("endpoint", "region", "access_key_id", "access_key_id_secret_id", "secret_access_key_secret_id",
+        "session_token", "session_token_secret_id", "assume_role_arn", "assume_role_session_name")  # fmt: skip
+
+INTERNAL = (
+    relation(
+        "mz_internal.mz_sink_statuses",
+        f"""
+id text
+name text
+type text json_extract(i.details, '$.type')
+last_status_change_at timestamptz coalesce(s.changed_at, i.created_at)
+status text {_STATUS}
+error text {_ERROR}
+details jsonb {_DETAILS}
+hint text s.hint
+""",
+        _SINKS,
+    ),
+    relation(
+        "mz_internal.mz_sink_status_history",
+        """
+occurred_at timestamptz h.occurred_at
+sink_id text i.id
+status text h.status
+error text h.error
+details jsonb h.details
+replica_id text -
+hint text h.hint
+""",
+        f"FROM status_history AS h\nJOIN items AS i ON i.kind = 'SINK' AND {_SINK_ID} = h.sink_id",
+    ),
+    relation(
+        "mz_internal.mz_sink_statistics",
+        """
+id text
+replica_id text -
+messages_staged uint8 coalesce(p.messages, 0)
+messages_committed uint8 coalesce(p.messages, 0)
+bytes_staged uint8 coalesce(p.bytes, 0)
+bytes_committed uint8 coalesce(p.bytes, 0)
+""",
+        f"FROM items AS i\nLEFT JOIN progress AS p ON p.sink_id = {_SINK_ID}\nWHERE i.kind = 'SINK'",
+    ),
+    # SinkQL's own: how far each sink is.
+    relation(
+        "mz_internal.mz_sink_progress",
+        """
+id text
+desired text d.desired
+commits uint8 p.commits
+failed_rows uint8 p.failed_rows
+epoch uint8 p.epoch
+snapshot bigint p.snapshot
+lag double_precision p.lag
+offsets jsonb p.offsets
+committed_at timestamptz p.committed_at
+""",
+        "FROM items AS i\n"
+        f"LEFT JOIN progress AS p ON p.sink_id = {_SINK_ID}\n"
+        f"LEFT JOIN desired AS d ON d.sink_id = {_SINK_ID}\n"
+        "WHERE i.kind = 'SINK'",
+    ),
+    relation(
+        "mz_internal.mz_source_statuses",
+        """
+id text
+name text
+type text
+last_status_change_at timestamptz
+status text
+error text
+details jsonb
+""",
+        f"""FROM (
+  {_READ_BY}
+  SELECT o.id, o.name, json_extract(o.details, '$.type') AS type, k.error, k.details,
+    coalesce(k.last_status_change_at, o.created_at) AS last_status_change_at,
+    CASE WHEN k.id IS NULL THEN 'created' ELSE k.status END AS status,
+    row_number() OVER (PARTITION BY o.id ORDER BY {_WORST}, k.id) AS place
+  FROM items AS o
+  LEFT JOIN read_by AS r ON r.source_id = o.id
+  LEFT JOIN mz_sink_statuses AS k ON k.id = r.item_id
+  WHERE o.kind = 'SOURCE'
+) AS i
+WHERE i.place = 1""",
+    ),
+    relation(
+        "mz_internal.mz_source_status_history",
+        """
+occurred_at timestamptz
+source_id text
+status text
+error text
+details jsonb
+replica_id text -
+""",
+        f"""FROM (
+  {_READ_BY}
+  SELECT h.occurred_at, r.source_id, h.status, h.error, h.details
+  FROM read_by AS r JOIN mz_sink_status_history AS h ON h.sink_id = r.item_id
+) AS i""",
+    ),
+    relation(
+        "mz_internal.mz_source_statistics",
+        """
+id text
+replica_id text -
+messages_received uint8 sum(coalesce(p.messages, 0))
+bytes_received uint8 sum(coalesce(p.bytes, 0))
+updates_staged uint8 sum(coalesce(p.messages, 0))
+updates_committed uint8 sum(coalesce(p.messages, 0))
+records_indexed uint8 0
+bytes_indexed uint8 0
+rehydration_latency interval -
+snapshot_records_known uint8 -
+snapshot_records_staged uint8 -
+snapshot_committed boolean -
+offset_known uint8 -
+offset_committed uint8 -
+""",
+        f"""FROM (
+  {_READ_BY}
+  SELECT o.id, {_SINK_ID} AS sink_id FROM items AS o
+  LEFT JOIN read_by AS r ON r.source_id = o.id
+  LEFT JOIN items AS i ON i.id = r.item_id AND i.kind = 'SINK'
+  WHERE o.kind = 'SOURCE'
+) AS i
+LEFT JOIN progress AS p ON p.sink_id = i.sink_id
+GROUP BY i.id""",
+    ),
+    relation(
+        "mz_internal.mz_aws_connections",
+        "id text\n"
+        + "\n".join(f"{name} text {_OF_CONNECTION.format(name)}" for name in _AWS)
+        + "\nprincipal text -\nexternal_id text -\nexample_trust_policy jsonb -",
+        "FROM items AS i\nWHERE i.kind = 'CONNECTION'\n  AND json_extract(i.details, '$.type') = 'aws'",
+    ),
+    relation(
+        "mz_internal.mz_comments",
+        "id text\nobject_type text\nobject_sub_id integer\ncomment text",
+        """FROM (
+  SELECT c.item_id AS id, o.type AS object_type, nullif(c.sub_id, 0) AS object_sub_id, c.comment
+  FROM comments AS c
+  JOIN (
+    SELECT id, replace(lower(kind), ' ', '-') AS type FROM items
+    UNION ALL VALUES ('s1', 'cluster'), ('s5', 'schema'), ('s6', 'database')
+  ) AS o ON o.id = c.item_id
+) AS i""",
+    ),
+    relation(
+        "mz_internal.mz_object_dependencies",
+        "object_id text d.item_id\nreferenced_object_id text d.referenced_id",
+        "FROM dependencies AS d",
+    ),
+    relation(
+        "mz_internal.mz_hydration_statuses",
+        "object_id text i.id\nreplica_id text -\nhydrated boolean coalesce(p.commits, 0) > 0",
+        f"FROM items AS i\nLEFT JOIN progress AS p ON p.sink_id = {_SINK_ID}\nWHERE i.kind = 'SINK'",
+    ),
+    relation(
+        "mz_internal.mz_frontiers",
+        "object_id text i.id\nread_frontier mz_timestamp -\n"
+        "write_frontier mz_timestamp CAST((julianday(p.committed_at) - 2440587.5) * 86400000 AS INTEGER)",
+        f"FROM items AS i\nLEFT JOIN progress AS p ON p.sink_id = {_SINK_ID}\nWHERE i.kind = 'SINK'",
+    ),
+    relation(
+        "mz_internal.mz_object_fully_qualified_names",
+        """
+id text o.id
+name text o.name
+object_type text o.type
+schema_id text o.schema_id
+schema_name text s.name
+database_id text s.database_id
+database_name text d.name
+cluster_id text o.cluster_id
+""",
+        "FROM mz_objects AS o\nJOIN mz_schemas AS s ON s.id = o.schema_id\n"
+        "LEFT JOIN mz_databases AS d ON d.id = s.database_id",
+    ),
+    relation(
+        "mz_internal.mz_object_lifetimes",
+        """
+id text json_extract(i.details, '$.id')
+previous_id text json_extract(i.details, '$.previous_id')
+object_type text i.object_type
+event_type text i.event_type
+occurred_at timestamptz i.occurred_at
+""",
+        "FROM audit_events AS i\nWHERE i.event_type IN ('create', 'drop', 'alter')",
+    ),
+    relation(
+        "mz_internal.mz_notices",
+        "id text\nnotice_type text\nmessage text\nhint text\naction text",
+        """FROM (
+  SELECT 'n' || k.id AS id, 'Sink ' || k.status AS notice_type, k.error AS message, k.hint,
+    NULL AS action
+  FROM mz_sink_statuses AS k WHERE k.status IN ('stalled', 'failed', 'fenced')
+) AS i""",
+    ),
+    relation(
+        "mz_internal.mz_webhook_sources",
+        "id text\nname text\nurl text -",
+        "FROM items AS i\nWHERE i.kind = 'SOURCE' AND json_extract(i.details, '$.type') = 'webhook'",
+    ),
+    relation(
+        "mz_internal.mz_postgres_sources",
+        "id text\nreplication_slot text -\ntimeline_id uint8 -",
+        "FROM items AS i\nWHERE i.kind = 'SOURCE' AND json_extract(i.details, '$.type') = 'postgres'",
+    ),
+)

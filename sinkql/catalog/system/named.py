@@ -1,0 +1,51 @@
+"""A query → whether what it names are system relations."""
+
+from __future__ import annotations
+
+import re
+
+from sinkql import ast, logical
+from sinkql.catalog.system import RELATIONS
+from sinkql.errors import SinkqlError
+from sinkql.planner.name import SYSTEM_SCHEMAS
+
+_CLIENT = re.compile(
+    r"\b(current_(database|catalog|schema|user)|session_user|(mz_)?version|format_type|(sh)?obj_description|"
+    r"col_description|(pg|has)_\w+)\b",
+    re.IGNORECASE,
+)
+"""What clients ask of the catalog, with no relation."""
+_ON_PATH = ("mz_catalog", "pg_catalog")
+_SYSTEM = re.compile(rf"\b({'|'.join(SYSTEM_SCHEMAS)})\b|\b(mz|pg)_", re.IGNORECASE)
+
+
+def over_system(query: ast.Query, plans: logical.CatalogReader) -> bool:
+    """Tell whether a query is over system relations alone; SQ2640 for one over both these and items."""
+    from sinkql.planner.query.text import relations
+
+    try:
+        names = relations(query)
+    except SinkqlError:
+        if _SYSTEM.search(query.text):
+            return True  # the system catalog knows better what is wrong
+        raise
+    if not names:
+        return _CLIENT.search(query.text) is not None
+    system = [name for name in names if _system_name(name, plans)]
+    if system and len(system) < len(names):
+        raise SinkqlError(
+            "SQ2640",
+            f'a query over both "{system[0].text}" and other relations is not supported yet',
+            query.span,
+            hint="Query the system catalog by itself.",
+        )
+    return bool(system)
+
+
+def _system_name(name: ast.Name, plans: logical.CatalogReader) -> bool:
+    item = name.parts[-1].value
+    if len(name.parts) > 1:
+        return name.parts[-2].value in SYSTEM_SCHEMAS
+    if plans.entry(plans.resolve(name)) is not None:
+        return False
+    return any((schema, item) in RELATIONS for schema in _ON_PATH) or item.startswith(("mz_", "pg_"))

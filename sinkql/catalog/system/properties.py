@@ -1,0 +1,106 @@
+"""A planned item and its statement → what the system relations show of it, as JSON-able data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sinkql import ast, logical
+from sinkql.planner.item.table import default, rules
+from sinkql.planner.name import join_name
+
+FindId = Callable[[str], str | None]
+"""Return the id of an item by its full name."""
+
+
+def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, find_id: FindId) -> dict[str, Any]:
+    """Return the item's type, ids of what it uses, columns and the like; never anything secret."""
+    match item:
+        case logical.Database() | logical.Schema() | logical.Secret():
+            return {}
+        case logical.Connection():
+            return {"type": item.kind.lower().replace(" ", "-"), "options": _plain_options(item, find_id)}
+        case logical.Cluster():
+            return {"size": item.master if item.master.startswith("local") else None, "master": item.master}
+        case logical.Source():
+            return _source(item, statement, find_id)
+        case logical.View():
+            return _view(item, statement, find_id)
+        case logical.Sink():
+            return _sink(item, statement, facts, find_id)
+
+
+def _plain_options(item: logical.Connection, find_id: FindId) -> dict[str, Any]:
+    """Return plain options as they are; of those that take secrets the ids of these, where they are one secret."""
+    found: dict[str, Any] = {}
+    for name, value in item.options.items():
+        match value:
+            case str() | int():
+                found[name] = value
+            case {"secret_text": [{"secret": secret}]}:
+                found[f"{name}_secret_id"] = find_id(secret)
+            case _:
+                pass
+    return found
+
+
+def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
+    if isinstance(statement, ast.CreateTable):
+        return _table(item, statement)
+    assert isinstance(statement, ast.CreateSource)
+    return {
+        "type": "load-generator" if item.kind.startswith("LOAD GENERATOR ") else item.kind.lower().replace(" ", "-"),
+        "connection_id": find_id(item.connection) if item.connection else None,
+        "envelope_type": (statement.envelope or "none").lower(),
+        "value_format": statement.format.name.lower() if statement.format else None,
+        "cluster_id": _cluster(statement.cluster, find_id),
+        "columns": _columns(item.shape),
+    }
+
+
+def _table(item: logical.Source, statement: ast.CreateTable) -> dict[str, Any]:
+    """Return a table's columns with their defaults, and its constraints under the names that Postgres would give."""
+    defaults = {column.name.value: default(column) for column in statement.columns}
+    columns = _columns(item.shape)
+    for column in columns:
+        written = defaults.get(column["name"])
+        column["default"] = written.text if written is not None else None
+    table = statement.name.parts[-1].value
+    constraints = [
+        {"name": f"{table}_pkey", "type": "p", "columns": names}
+        if kind == "PRIMARY KEY"
+        else {"name": f"{table}_{'_'.join(names)}_key", "type": "u", "columns": names}
+        for kind, names in rules(statement)
+    ]
+    return {"columns": columns, "constraints": constraints}
+
+
+def _view(item: logical.View, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
+    assert isinstance(statement, ast.CreateView)
+    return {
+        "definition": statement.query.text,
+        "cluster_id": _cluster(statement.cluster, find_id),
+        "columns": _columns(item.shape),
+    }
+
+
+def _sink(item: logical.Sink, statement: ast.Create, facts: logical.Facts, find_id: FindId) -> dict[str, Any]:
+    assert isinstance(statement, ast.CreateSink)
+    return {
+        "type": item.kind.split()[0].lower(),
+        "connection_id": find_id(item.connection),
+        "envelope_type": item.mode.value if item.changelog or item.mode is logical.SinkMode.UPSERT else "none",
+        "cluster_id": find_id(item.cluster),
+        "options": {name: value for name, value in item.options.items() if isinstance(value, str | int)},
+        "sink_id": facts.get("sink_id"),
+    }
+
+
+def _columns(shape: logical.Shape) -> list[dict[str, Any]]:
+    return [
+        {"name": column.name, "type": str(column.type), "nullable": int(column.nullable)} for column in shape.columns
+    ]
+
+
+def _cluster(cluster: ast.Ident | None, find_id: FindId) -> str | None:
+    return find_id(join_name(cluster.value)) if cluster is not None else None

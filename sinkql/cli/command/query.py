@@ -1,0 +1,100 @@
+"""`sinkql preview`, `shell`: rows of what is in the catalog or in a script that nothing ran, and the shell."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sinkql.cli.context import names_of, open_session
+from sinkql.cli.output import Output
+from sinkql.script.file import read_script
+from sinkql.shell.setting import FORMATS, RowFormat
+
+if TYPE_CHECKING:
+    from sinkql.session import Result
+
+
+@click.command(short_help="Show rows of a source, view, table or sink.")
+@click.argument("item", shell_complete=names_of("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK"))
+@click.option("--limit", type=click.IntRange(min=0), default=10, show_default=True, help="How many rows to show.")
+@click.option(
+    "-f",
+    "--file",
+    "file",
+    type=click.Path(exists=False, path_type=Path),
+    help="Take ITEM from this script instead of the catalog.",
+)
+@click.pass_context
+def preview(context: click.Context, item: str, limit: int, file: Path | None) -> int:
+    """Show rows of ITEM: a source, view or table as it is now, or what a sink has written.
+
+    With --file the script runs in a temporary catalog, and a sink shows the rows that it would write.
+    """
+    if file is not None:
+        return _print(context.obj[1], _from_script(file, item, limit))
+    session, output = open_session(context)
+    return _print(output, session.preview(item, limit=limit))
+
+
+def _print(output: Output, result: Result) -> int:
+    output.table(result.columns, result.rows)
+    for notice in result.notices:
+        output.notice(notice)
+    return 0
+
+
+def _from_script(path: Path, item: str, limit: int) -> Result:
+    from sinkql import ast
+    from sinkql.errors import SinkqlError
+    from sinkql.parser import parse
+    from sinkql.script.mask import mask
+    from sinkql.session import Session
+
+    text = read_script(path)
+    relations: dict[str, str] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="sinkql-preview-") as folder,
+        Session(Path(folder) / "catalog.db") as session,
+    ):
+        words = session.catalog.registry.vocabulary
+        masked = mask(text, words)
+        try:
+            for statement in parse(text, words):
+                if isinstance(statement, ast.CreateSink) and statement.name is not None:
+                    relations[statement.name.text] = statement.relation.text
+                elif not isinstance(statement, ast.CreateSink):
+                    session.run_statement(statement)
+        except SinkqlError as error:
+            raise masked.cover(error.within(path=str(path), text=masked.text)) from error.__cause__
+        return session.preview(relations.get(item, item), limit=limit)
+
+
+@click.command(short_help="Open the interactive shell.")
+@click.argument("files", nargs=-1, type=click.Path(exists=False, path_type=Path))
+@click.option("-c", "--command", "commands", multiple=True, metavar="SQL", help="Run SQL, then leave; may be repeated.")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True, help="Format of rows."
+)
+@click.option("--keep-going", is_flag=True, help="Go on after an error; the exit code is that of the first.")
+@click.pass_context
+def shell(
+    context: click.Context, files: tuple[Path, ...], commands: tuple[str, ...], format_: RowFormat, keep_going: bool
+) -> int:
+    """Open the interactive shell, or run FILES, -c SQL or standard input in it.
+
+    \b
+    sinkql shell
+    sinkql shell --format csv -c 'SELECT * FROM mz_sinks' > sinks.csv
+    """
+    from sinkql.shell.terminal import run_shell
+
+    session, _ = open_session(context)
+    texts: list[tuple[str, str | None]] = [(read_script(path), str(path)) for path in files]
+    texts += [(each, None) for each in commands]
+    if not texts and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        texts = [(read_script(Path("-")), None)]
+    return run_shell(session, texts, format=format_, keep_going=keep_going)

@@ -1,0 +1,146 @@
+"""`sinkql exec`, `up`, `run`, `start`, `stop`, `status`, `demo`: sinks that run, and what they are doing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sinkql.cli.context import names_of, open_session
+from sinkql.cli.script import FILES, VARIABLES, fill_script
+
+_ONCE = click.option("--once", is_flag=True, help="Commit what there is now, then stop.")
+_SINKS = names_of("SINK")
+_TAKEOVER = click.option("--takeover", is_flag=True, help="Take over sinks that another process runs.")
+
+
+@click.command("exec", short_help="Run scripts, then keep their sinks running.")
+@FILES
+@VARIABLES
+@_ONCE
+@_TAKEOVER
+@click.pass_context
+def exec_(
+    context: click.Context, files: tuple[Path, ...], variables: dict[str, str], once: bool, takeover: bool
+) -> int:
+    """Run the statements of FILES, then keep the sinks that they create running.
+
+    Items that exist already and are the same are left as they are. Ctrl-C finishes the running batch and stops.
+    """
+    from sinkql.cli.running import execute, run_sinks
+
+    session, output = open_session(context)
+    sinks: list[str] = []
+    for path in files:
+        sinks += execute(session, output, fill_script(path, output, variables), str(path))
+        session.end_script()
+    if not sinks:
+        return 0
+    return run_sinks(session, output, sinks, once=once, takeover=takeover)
+
+
+@click.command(short_help="Run the sinks of the catalog.")
+@click.argument("names", nargs=-1, shell_complete=_SINKS)
+@_ONCE
+@_TAKEOVER
+@click.pass_context
+def up(context: click.Context, names: tuple[str, ...], once: bool, takeover: bool) -> int:
+    """Run the sinks NAMES, or all that are not stopped, including those that are created or started later.
+
+    A sink that another process runs is left to it until that process ends. Ctrl-C finishes the running batches and
+    stops.
+    """
+    from sinkql.cli.running import run_up
+
+    session, output = open_session(context)
+    return run_up(session, output, names or None, once=once, takeover=takeover)
+
+
+@click.command("run", short_help="Run compiled jobs.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_ONCE
+@_TAKEOVER
+@click.pass_context
+def run_(context: click.Context, file: Path, once: bool, takeover: bool) -> int:
+    """Run the jobs of FILE, as `sinkql compile -o FILE` wrote them."""
+    import sinkql
+    from sinkql.cli.running import run_jobs
+
+    session, output = open_session(context)
+    program = sinkql.Program.from_json(file.read_text())
+    return run_jobs(session, output, program.jobs, once=once, takeover=takeover)
+
+
+@click.command(short_help="Let stopped sinks run again.")
+@click.argument("names", nargs=-1, required=True, shell_complete=_SINKS)
+@click.pass_context
+def start(context: click.Context, names: tuple[str, ...]) -> int:
+    """Let the sinks NAMES run again. A running `sinkql up` starts them; this command does not."""
+    session, output = open_session(context)
+    for name in names:
+        session.start(name)
+        output.line(f'sink "{name}" may run again', sink=name)
+    return 0
+
+
+@click.command(short_help="Stop sinks after their running batch.")
+@click.argument("names", nargs=-1, required=True, shell_complete=_SINKS)
+@click.pass_context
+def stop(context: click.Context, names: tuple[str, ...]) -> int:
+    """Stop the sinks NAMES after their running batch. They stay stopped until `sinkql start`."""
+    session, output = open_session(context)
+    for name in names:
+        session.stop(name)
+        output.line(f'sink "{name}" will stop after its batch', sink=name)
+    return 0
+
+
+@click.command(short_help="Show what the sinks are doing.")
+@click.argument("names", nargs=-1, shell_complete=_SINKS)
+@click.option("--watch", is_flag=True, help="Show it anew every second, until Ctrl-C.")
+@click.pass_context
+def status(context: click.Context, names: tuple[str, ...], watch: bool) -> int:
+    """Show what the sinks NAMES, or all sinks, are doing.
+
+    Where no terminal shows it, --watch prints the table again whenever it has changed.
+    """
+    session, output = open_session(context)
+
+    def shown() -> str:
+        columns, rows = session.status(names)
+        return output.rendered(
+            *((columns, rows) if output.format == "json" else _without_empty(columns, rows)), null=""
+        )
+
+    if watch:
+        from sinkql.cli.watch import watch_text
+
+        watch_text(shown)
+    else:
+        click.echo(shown(), nl=False)
+    return 0
+
+
+def _without_empty(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Leave out what nobody reads: ids, and hints and the like while there are none."""
+    shown = [
+        place
+        for place, name in enumerate(columns)
+        if name != "id" and (name not in ("skipped", "error", "hint") or any(row[place] for row in rows))
+    ]
+    return [columns[place] for place in shown], [[row[place] for place in shown] for row in rows]
+
+
+@click.command(short_help="Run the quickstart example.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Folder to work in, which is kept.  [default: a temporary one]"
+)
+@click.pass_context
+def demo(context: click.Context, folder: Path | None) -> int:
+    """Run the quickstart example once, and show the rows that it committed."""
+    from sinkql.cli.demo import run_demo
+
+    _, output = context.obj
+    return run_demo(output, folder)

@@ -1,0 +1,155 @@
+"""`sinkql compile`, `explain`, `lint`, `fmt`: what scripts mean, what is wrong in them, and how they should look."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from sinkql import durable
+from sinkql.cli.output import Output
+from sinkql.cli.script import FILES, VARIABLES, fill_script, fill_scripts
+from sinkql.errors import as_data
+from sinkql.script.file import read_script, script_files
+
+
+@click.command("compile", short_help="Write the jobs of scripts as JSON.")
+@FILES
+@VARIABLES
+@click.option("-o", "target", type=click.Path(path_type=Path), help="File to write.  [default: standard output]")
+@click.option(
+    "--facts",
+    type=click.Path(exists=True, path_type=Path),
+    help="JSON file of what is known about items outside: {item: {…}}.",
+)
+@click.pass_context
+def compile_(
+    context: click.Context,
+    files: tuple[Path, ...],
+    variables: dict[str, str],
+    target: Path | None,
+    facts: Path | None,
+) -> int:
+    """Plan the statements of FILES and write the jobs of their sinks as JSON.
+
+    Needs no Spark, no network and no catalog.
+    """
+    import sinkql
+
+    _, output = context.obj
+    known = json.loads(facts.read_text()) if facts is not None else None
+    text, paths = fill_scripts(files, output, variables)
+    program = sinkql.compile(text, facts=known, path=paths)
+    for notice in program.notices:
+        output.notice(notice)
+    if target is None:
+        click.echo(program.to_json())
+    else:
+        # a job holds what the options of its connections say
+        durable.write(target, (program.to_json() + "\n").encode(), private=True)
+        jobs = "1 job" if len(program.jobs) == 1 else f"{len(program.jobs)} jobs"
+        output.line(f"wrote {jobs} to {target}", jobs=len(program.jobs), file=target)
+    return 0
+
+
+@click.command(short_help="Show the plans of scripts.")
+@FILES
+@VARIABLES
+@click.option(
+    "--stage",
+    type=click.Choice(["raw", "optimized", "physical", "spark-sql"]),
+    default="physical",
+    show_default=True,
+    help="Which plan to show.",
+)
+@click.pass_context
+def explain(context: click.Context, files: tuple[Path, ...], variables: dict[str, str], stage: str) -> int:
+    """Show the plans of the sinks and views of FILES. Needs no Spark, no network and no catalog."""
+    import sinkql
+
+    _, output = context.obj
+    text, paths = fill_scripts(files, output, variables)
+    program = sinkql.compile(text, path=paths)
+    for name, text in program.explain(stage):
+        output.line(text, item=name, stage=stage, plan=text)
+    return 0
+
+
+@click.command(short_help="Find mistakes in scripts.")
+@FILES
+@VARIABLES
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well as errors.")
+@click.pass_context
+def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, str], strict: bool) -> int:
+    """Report all mistakes in FILES (or folders of .sql files), each file by itself, and what is probably one.
+
+    Mistakes are what running the file on an empty catalog would report. Needs no Spark, no network and no catalog.
+    """
+    from sinkql.program.lint import lint as findings
+
+    _, output = context.obj
+    assert isinstance(output, Output)
+    count = {"error": 0, "warning": 0}
+    for path in script_files(files):
+        for finding in findings(fill_script(path, output, variables), str(path)):
+            count[finding.level] += 1
+            error = output.original(finding.error)
+            if output.format == "json":
+                click.echo(json.dumps({"level": finding.level, **as_data(error)}))
+            else:
+                click.echo(error.shown(level=finding.level))
+                click.echo()
+    output.note(f"errors: {count['error']}, warnings: {count['warning']}")
+    return 1 if count["error"] or (strict and count["warning"]) else 0
+
+
+@click.command(short_help="Format scripts.")
+@FILES
+@click.option("--check", is_flag=True, help="Change nothing; exit with 1 if a file would change.")
+@click.option("--diff", is_flag=True, help="Change nothing; show what would change.")
+def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
+    """Format FILES (or folders of .sql files) in place: keywords in upper case, a clause a line.
+
+    A file named - is read from standard input and written to standard output.
+
+    Comments and queries stay as they are written. Files that do not parse are left alone.
+    """
+
+    changed = False
+    for path in script_files(files):
+        text = read_script(path)
+        formatted = _formatted(text, str(path))
+        changed = changed or text != formatted
+        if diff:
+            click.echo(_diff(text, formatted, str(path)), nl=False)
+        elif check:
+            if text != formatted:
+                click.echo(path)
+        elif str(path) == "-":
+            click.echo(formatted, nl=False)
+        elif text != formatted:
+            durable.write(path, formatted.encode())
+            click.echo(path)
+    return 1 if check and changed else 0
+
+
+def _formatted(text: str, path: str) -> str:
+    from sinkql.errors import SinkqlError
+    from sinkql.extension.registry import discover
+    from sinkql.script.format import format_script
+    from sinkql.script.mask import mask
+
+    words = discover().vocabulary
+    try:
+        return format_script(text, words)
+    except SinkqlError as error:
+        masked = mask(text, words)
+        raise masked.cover(error.within(path=path, text=masked.text)) from None
+
+
+def _diff(text: str, formatted: str, path: str) -> str:
+    from difflib import unified_diff
+
+    lines = unified_diff(text.splitlines(), formatted.splitlines(), path, path, lineterm="")
+    return "".join(f"{line}\n" for line in lines)

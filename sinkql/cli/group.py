@@ -1,0 +1,109 @@
+"""Arguments → a command; its errors → output and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+
+import click
+
+from sinkql.cli.command import catalog, deploy, machine, query, run, script, secret
+from sinkql.cli.output import Output, OutputFormat
+from sinkql.errors import SinkqlError
+
+USAGE = 64
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    output = Output("json" if _wants_json(arguments) else "text")
+    try:
+        code = cli.main(args=list(arguments), prog_name="sinkql", standalone_mode=False, obj=output)
+        return code if isinstance(code, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except SinkqlError as error:
+        output.error(error)
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    return "--output=json" in arguments or any(
+        (first, second) == ("--output", "json") for first, second in pairwise(arguments)
+    )
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="sinkql")
+@click.option(
+    "--catalog", metavar="URL", help="The catalog: a file or a sqlite:/// URL.  [default: .sinkql/catalog.db]"
+)
+@click.option(
+    "--output",
+    "format_",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Print text, or a JSON object a line.",
+    show_default=True,
+)
+@click.pass_context
+def cli(context: click.Context, catalog: str | None, format_: OutputFormat) -> None:
+    """Turn SQL into pipelines that write Apache Iceberg tables exactly once.
+
+    These options may also stand behind the command: sinkql status --output json
+    """
+    # errors are printed by what knows the scripts that they are in
+    output = context.obj if isinstance(context.obj, Output) else Output(format_)
+    context.obj = (catalog, output)
+
+
+def _takes_common_options(command: click.Command) -> click.Command:
+    """Let a command, and those below it, take the options of sinkql itself too."""
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            _takes_common_options(each)
+        return command
+
+    def name_catalog(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            context.find_root().params["catalog"] = value  # for completion
+            if context.obj is not None:  # there is none while completing
+                context.obj = (value, context.obj[1])
+
+    formats = click.Choice(["text", "json"])  # `run_command` has looked for it among all arguments
+    command.params += [
+        click.Option(["--catalog"], callback=name_catalog, expose_value=False, is_eager=True, hidden=True),
+        click.Option(["--output", "output_format"], type=formats, expose_value=False, hidden=True),
+    ]
+    return command
+
+
+for _command in (
+    run.exec_,
+    run.up,
+    run.run_,
+    run.start,
+    run.stop,
+    run.status,
+    run.demo,
+    script.compile_,
+    script.explain,
+    script.lint,
+    script.fmt,
+    deploy.plan,
+    deploy.apply,
+    query.preview,
+    query.shell,
+    secret.secret,
+    catalog.catalog,
+    machine.doctor,
+    machine.completion,
+):
+    cli.add_command(_takes_common_options(_command))

@@ -1,0 +1,281 @@
+"""Progress events of running sinks → a live table on a terminal, plain lines elsewhere, JSON lines if asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import Any, get_args
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from sinkql.cli.output import Output
+from sinkql.errors import as_data
+from sinkql.planner.name import short_name
+from sinkql.runtime.batch.progress import (
+    Event,
+    SinkCommitted,
+    SinkElsewhere,
+    SinkRebuilding,
+    SinkStage,
+    SinkStalled,
+    SinkStarted,
+    SinkStarting,
+    SinkStopped,
+    SparkStarted,
+    SparkStarting,
+    Stage,
+)
+
+
+@dataclass(slots=True)
+class _Row:
+    """What the table shows of one sink."""
+
+    state: str = "starting"
+    stage_at: float | None = None
+    """Since when the state is a stage, whose seconds are shown."""
+    rows: int = 0
+    rate: float = 0.0
+    lag: float = 0.0
+    failed: int = 0
+    committed_at: float | None = None
+    next_at: float | None = None
+    shown: str | None = None
+    """The error that was shown last: a try that fails in the same way again takes one line."""
+
+    def shown_state(self, now: float) -> str:
+        """Return the state, of a stage with its seconds so far."""
+        staged = self.stage_at is not None and self.state in get_args(Stage)
+        return f"{self.state}: {now - (self.stage_at or now):.0f} s" if staged else self.state
+
+
+@dataclass(slots=True)
+class LiveProgress:
+    """Show events; `first_commit` is called once a sink, after its first commit, and its lines are printed.
+
+    `goes_on` tells that a sink which another cluster has now is run there.
+    """
+
+    output: Output
+    first_commit: Callable[[str], list[str]]
+    goes_on: bool = False
+    sinks: dict[str, _Row] = field(default_factory=dict)
+    starting: dict[str, float] = field(default_factory=dict)
+    _live: Live | None = None
+    _over: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> LiveProgress:
+        if self.output.format == "text" and sys.stdout.isatty():
+            self._live = Live(console=Console(), get_renderable=self._render, refresh_per_second=4, transient=True)
+            self._live.start()
+        threading.Thread(target=self._stop_unread, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._over = True
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Take in one event and print what it says."""
+        with self._lock, suppress(BrokenPipeError):  # a run that nobody reads is being stopped
+            self._take(event)
+
+    def _stop_unread(self) -> None:
+        """Stop this process's run once the reader of its output has ended: nobody else would stop what it started."""
+        try:
+            output = sys.stdout.fileno()
+        except (OSError, ValueError):
+            return  # it is kept in memory
+        if not stat.S_ISFIFO(os.fstat(output).st_mode):
+            return
+        waiting = select.poll()
+        waiting.register(output, 0)
+        waiting.poll()
+        if not self._over:
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    def _take(self, event: Event) -> None:
+        now = time.monotonic()
+        match event:
+            case SparkStarting():
+                self.starting[event.cluster] = now
+                self._say(f"starting Spark for cluster {event.cluster}", event="spark starting", cluster=event.cluster)
+            case SparkStarted():
+                self.starting.pop(event.cluster, None)
+                self._say(
+                    f"Spark for cluster {event.cluster} is up after {event.seconds:.1f} s",
+                    event="spark started",
+                    cluster=event.cluster,
+                    seconds=round(event.seconds, 1),
+                )
+            case SinkElsewhere():
+                self.sinks.setdefault(event.sink, _Row()).state = "elsewhere"
+                self._say(
+                    f"sink {short_name(event.sink)} is run by another process, and is taken over when that one ends",
+                    event="elsewhere",
+                    sink=event.sink,
+                )
+            case SinkStarting():
+                self.sinks.setdefault(event.sink, _Row()).state = "starting"
+                self._say(
+                    f"sink {short_name(event.sink)} is starting",
+                    event="starting",
+                    sink=event.sink,
+                    cluster=event.cluster,
+                )
+            case SinkStage():
+                row = self.sinks.setdefault(event.sink, _Row())
+                row.state, row.stage_at = event.stage, now
+                if self.output.format == "json":
+                    self._say("", event="stage", sink=event.sink, stage=event.stage)
+            case SinkStarted():
+                self.sinks.setdefault(event.sink, _Row()).state = "running"
+                self._say(
+                    f"sink {short_name(event.sink)} is running", event="started", sink=event.sink, epoch=event.epoch
+                )
+            case SinkCommitted():
+                self._committed(event, now)
+            case SinkRebuilding():
+                self.sinks.setdefault(event.sink, _Row()).state = "rebuilding"
+                self._say(
+                    f"sink {short_name(event.sink)} reads its sources again: {event.lost.message}",
+                    event="rebuilding",
+                    sink=event.sink,
+                    error=as_data(event.lost),
+                )
+            case SinkStalled():
+                self._stalled(event)
+            case SinkStopped():
+                self._stopped(event)
+
+    def _committed(self, event: SinkCommitted, now: float) -> None:
+        row = self.sinks.setdefault(event.sink, _Row())
+        first = row.committed_at is None
+        row.state, row.rate, row.committed_at = "running", event.rows_per_second, now
+        row.lag = event.lag.total_seconds()
+        row.rows += event.rows
+        row.failed += event.failed
+        row.next_at = now if event.more else now + event.next_commit.total_seconds()
+        row.shown = None
+        skipped = f", {_counted(event.failed)} skipped" if event.failed else ""
+        self._say(
+            f"sink {short_name(event.sink)} committed {_counted(event.rows)} "
+            f"({event.rows_per_second:,.0f} rows/s){skipped}",
+            live=False,
+            event="committed",
+            sink=event.sink,
+            rows=event.rows,
+            read=event.read,
+            failed=event.failed,
+            bytes=event.bytes,
+            snapshot=event.snapshot,
+            rows_per_second=round(event.rows_per_second),
+            lag_seconds=round(event.lag.total_seconds(), 3),
+        )
+        if first and self.output.format == "text":
+            for line in self.first_commit(event.sink):
+                self._print(line)
+
+    def _stalled(self, event: SinkStalled) -> None:
+        row = self.sinks.setdefault(event.sink, _Row())
+        row.state = "stalled"
+        again = "" if event.retry_in is None else f"next try in {event.retry_in.total_seconds():.0f} s"
+        if self.output.format == "json":
+            click.echo(json.dumps({"event": "stalled", "sink": event.sink, "error": as_data(event.error)}))
+        else:
+            said = f"{event.error.code}: {event.error.message}"
+            text = f"sink {short_name(event.sink)} is stalled"
+            if row.shown == said:
+                text += f" as before ({event.error.code})" + (f", {again}" if again else "")
+            else:
+                text += f"\n{event.error.shown()}" + (f"\n{again}" if again else "")
+            row.shown = said
+            self._print(text)
+
+    def _stopped(self, event: SinkStopped) -> None:
+        self.sinks.setdefault(event.sink, _Row()).state = event.ending
+        if event.ending in ("dropped", "moved", "renamed"):
+            del self.sinks[event.sink]
+        error = as_data(event.error) if event.error is not None else None
+        self._say(
+            f"sink {short_name(event.sink)} ended: {event.ending}",
+            event="stopped",
+            sink=event.sink,
+            why=event.ending,
+            error=error,
+        )
+        if self.output.format == "json":
+            return
+        if event.error is not None:
+            self._print(event.error.shown())
+        if event.ending == "moved" and not self.goes_on:
+            self._print(f"It is in another cluster now: run sinkql up {short_name(event.sink)} to continue there.")
+
+    def _say(self, text: str, *, live: bool = True, **data: Any) -> None:
+        """Print an event's line; on a terminal the table shows those with `live` false."""
+        if self.output.format == "json":
+            click.echo(json.dumps({key: value for key, value in data.items() if value is not None}, default=str))
+        elif self._live is None:
+            click.echo(f"{datetime.now().strftime('%H:%M:%S')} {text}")
+        elif live and "ended" in text:
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        if self._live is not None:
+            self._live.console.print(Text(text), soft_wrap=True)  # a line that is to be copied stays one line
+        else:
+            click.echo(text)
+
+    def _render(self) -> Group | Table:
+        now = time.monotonic()
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        skips = any(row.failed for row in self.sinks.values())
+        skipped = ("skipped",) if skips else ()
+        for column in ("sink", "state", "rows", "rows/s", *skipped, "lag", "last commit", "next commit"):
+            table.add_column(column, justify="left" if column in ("sink", "state") else "right", no_wrap=True)
+        for name, row in self.sinks.items():
+            last = "-" if row.committed_at is None else f"{now - row.committed_at:.0f} s ago"
+            lag = "-" if row.committed_at is None else f"{row.lag:.0f} s"
+            due = "-" if row.state != "running" else _due(row.next_at, now)
+            table.add_row(
+                short_name(name),
+                row.shown_state(now),
+                f"{row.rows:,}",
+                f"{row.rate:,.0f}",
+                *((f"{row.failed:,}",) if skips else ()),
+                lag,
+                last,
+                due,
+            )
+        waiting = [Text(f"starting Spark for cluster {name}: {now - at:.0f} s") for name, at in self.starting.items()]
+        return Group(*waiting, table) if self.sinks else Group(*waiting)
+
+
+def _counted(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def _due(at: float | None, now: float) -> str:
+    """Return when a commit is due; one that is overdue waits for input."""
+    if at is None:
+        return "-"
+    return f"in {max(0, at - now):.0f} s" if at > now - 1 else "on input"

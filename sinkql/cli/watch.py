@@ -1,0 +1,43 @@
+"""A text that changes → the same place of a terminal, or one copy after the other elsewhere, until Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+_EVERY_S = 1.0
+
+
+def watch_text(text: Callable[[], str]) -> None:
+    """Show what `text` returns every second until Ctrl-C; what goes to a pipe or a file, only where it has changed."""
+    try:
+        if sys.stdout.isatty():
+            _on_terminal(text)
+        else:
+            _elsewhere(text)
+    except KeyboardInterrupt:
+        return  # as a person ends it
+
+
+def _on_terminal(text: Callable[[], str]) -> None:
+    with Live(console=Console(highlight=False), auto_refresh=False) as live:
+        while True:
+            live.update(Text(text().rstrip("\n")), refresh=True)
+            threading.Event().wait(_EVERY_S)
+
+
+def _elsewhere(text: Callable[[], str]) -> None:
+    before = None
+    while True:
+        now = text()
+        if now != before:
+            click.echo(now, nl=False)
+            sys.stdout.flush()
+        before = now
+        threading.Event().wait(_EVERY_S)

@@ -1,0 +1,180 @@
+"""A stream of CSV → blocks of whole records, by the rules of Postgres's COPY."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import BinaryIO
+
+import numpy as np
+
+from sinkql.extension.stream import UndecodableError
+
+Places = np.ndarray | list[int]
+
+BLOCK = 1 << 20
+_LONGEST = 128 << 20  # one quote that is not closed must not take all memory
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a file is written: single characters, the text of NULL, and what a line of comment begins with."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str = ""
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class Records:
+    """Whole records of a block, and the number of the line in which the block begins.
+
+    Record i is `data[begins[i] : ends[i]]`. All lines are to end as the first one of the file does: with `line_end`,
+    which is empty where that line has no end. `error` says why the one record that comes with it cannot be read.
+    """
+
+    data: bytes
+    begins: np.ndarray
+    ends: np.ndarray
+    first_line: int
+    line_end: bytes
+    error: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def part(self, first: int, stop: int) -> Records:
+        """Return some of the records, with the block that they are of."""
+        return Records(self.data, self.begins[first:stop], self.ends[first:stop], self.first_line, self.line_end)
+
+    def line(self, record: int) -> int:
+        """Return the number of the line in which a record begins."""
+        return self.first_line + int(np.searchsorted(self._line_ends, self.begins[record]))
+
+    @cached_property
+    def _line_ends(self) -> np.ndarray:
+        return np.flatnonzero(np.frombuffer(self.data, np.uint8) == (self.line_end or b"\n")[-1])
+
+    def whole(self) -> list[bytes]:
+        """Return the bytes of all records, a carriage return before their newlines included."""
+        places = zip(self.begins.tolist(), self.ends.tolist(), strict=True)
+        return [self.data[begin:end] for begin, end in places]
+
+    def raw(self, record: int) -> bytes:
+        """Return a record's bytes, without its line's end."""
+        return self.data[self.begins[record] : self.ends[record] - self.returned(record)]
+
+    def returned(self, record: int) -> bool:
+        """Return whether a record's line ends with a carriage return and a newline, as the first line does."""
+        end = self.ends[record]
+        return self.line_end == b"\r\n" and self.terminated(record) and self.data[end - 1 : end] == b"\r"
+
+    def terminated(self, record: int) -> bool:
+        """Return whether a line's end comes after a record."""
+        return bool(self.ends[record] < len(self.data))
+
+
+class Splitter:
+    """Cut streams of one form into blocks of whole records. A last one that is not closed comes alone, as an error."""
+
+    def __init__(self, form: Form) -> None:
+        self._quote, self._escape = form.quote.encode(), form.escape.encode()
+        self._comment = form.comment.encode() if form.comment else None
+        self._first_line, self._lines, self._old_lines = (
+            re.compile(_record(self._quote, self._escape, ends)) for ends in (b"\r\n", b"\n", b"\r")
+        )
+
+    def blocks(self, stream: BinaryIO) -> Iterator[Records]:
+        """Yield the records of a stream; raises UndecodableError for one that is too long."""
+        rest, line, line_end, first = b"", 1, b"", True
+        while True:
+            data = stream.read(
+                max(BLOCK, len(rest), len(_BOM))
+            )  # as much again: a long record is not searched many times over
+            block = (rest + data).removeprefix(_BOM) if first else rest + data
+            first, ended = False, not data
+            line_end = line_end or self._line_end(block, ended=ended)
+            begins, ends, used = self._cut(block, line_end, ended=ended) if line_end or ended else ([], [], 0)
+            if len(begins):
+                yield Records(block[:used], np.asarray(begins), np.asarray(ends), line, line_end)
+            line += block.count(line_end[-1:] or b"\n", 0, used)
+            rest = block[used:]
+            if ended:
+                break
+            if len(rest) > _LONGEST:
+                raise UndecodableError(
+                    f"the record in line {line} is longer than {_LONGEST >> 20} MiB; is a quote open?"
+                )
+        if rest:
+            lines = rest.count(line_end[-1:] or b"\n") + (not rest.endswith(b"\n"))
+            why = f"a quoted field is not closed, so that it takes the rest of the file, {lines} lines"
+            yield Records(rest, np.array([0]), np.array([len(rest)]), line, line_end, why)
+
+    def _line_end(self, block: bytes, *, ended: bool) -> bytes:
+        """Return what the first line ends with; nothing where its end is not in the block."""
+        if self._comment is not None and block.startswith(self._comment):
+            match = re.match(rb"[^\r\n]*+", block)
+        else:
+            match = self._first_line.match(block)
+        at = match.end() if match is not None else 0
+        if block[at : at + 1] == b"\n":
+            return b"\n"
+        if block[at : at + 1] != b"\r" or (at + 1 == len(block) and not ended):
+            return b""
+        return b"\r\n" if block[at + 1 : at + 2] == b"\n" else b"\r"
+
+    def _cut(self, block: bytes, line_end: bytes, *, ended: bool) -> tuple[Places, Places, int]:
+        """Return where the whole records of a block begin and end, and how much of it they and their line ends are."""
+        commented = self._comment is not None and (block.startswith(self._comment) or b"\n" + self._comment in block)
+        if commented or line_end == b"\r" or (self._escape != self._quote and self._escape in block):
+            return self._cut_one_by_one(block, line_end, ended=ended)
+        characters = np.frombuffer(block, np.uint8)
+        ends = np.flatnonzero(characters == ord("\n"))
+        odd = False
+        if self._quote in block:
+            quotes = np.flatnonzero(characters == self._quote[0])
+            ends, odd = ends[np.searchsorted(quotes, ends) % 2 == 0], bool(len(quotes) % 2)
+        used = int(ends[-1]) + 1 if len(ends) else 0
+        if ended and used < len(block) and not odd:
+            ends, used = np.append(ends, len(block)), len(block)
+        return np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends, ends, used
+
+    def _cut_one_by_one(self, block: bytes, line_end: bytes, *, ended: bool) -> tuple[list[int], list[int], int]:
+        end = b"\r" if line_end == b"\r" else b"\n"
+        record = self._old_lines if line_end == b"\r" else self._lines
+        begins, ends, at = [], [], 0
+        while at < len(block):
+            comment = self._comment is not None and block.startswith(self._comment, at)
+            if comment:
+                found = block.find(end, at)
+                stop = len(block) if found < 0 else found
+            else:
+                match = record.match(block, at)
+                stop = match.end() if match is not None else at
+            if stop < len(block) and block[stop : stop + 1] != end:
+                break  # a quote that is not closed here
+            if stop == len(block) and not ended:
+                break
+            if not comment:
+                begins.append(at)
+                ends.append(stop)
+            at = min(stop + 1, len(block))
+        return begins, ends, at
+
+
+def _record(quote: bytes, escape: bytes, line_ends: bytes) -> bytes:
+    """Return the pattern of a record: what is quoted may begin and end anywhere, and has line ends."""
+    q, e = re.escape(quote), re.escape(escape)
+    return rb"(?:[^%b%b]++|%b%b%b)*+" % (q, line_ends, q, inside(q, e), q)
+
+
+def inside(quote: bytes, escape: bytes) -> bytes:
+    """Return the pattern of what stands between two quotes, given the patterns of quote and escape."""
+    if quote == escape:
+        return rb"(?:[^%b]++|%b%b)*+" % (quote, quote, quote)
+    return rb"(?:[^%b%b]++|%b[%b%b]?+)*+" % (quote, escape, escape, quote, escape)

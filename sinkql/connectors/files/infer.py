@@ -1,0 +1,198 @@
+"""CREATE SOURCE … FROM FILES without columns → the columns that a sample of its files has, as SQL.
+
+The sample is the first megabyte of the first and the last few files by name. A type is taken where every value of the
+sample has it and the decoder reads them all so; what is in doubt is text, or jsonb in JSON. Later rows that do not fit
+are invalid rows, as of columns that were declared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sinkql import physical
+from sinkql.connectors.files.content import COMPRESSED, open_file
+from sinkql.connectors.files.csv_rows import CsvRows
+from sinkql.connectors.files.folder import unreadable
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Decoded, Decoder, Decoding, UndecodableError
+
+_FILES = 6
+_BYTES = 1 << 20
+_NAME = re.compile(r"[^$\x00][^\x00]*")
+
+_TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
+_DAY = r"\d{4}-\d\d-\d\d"
+_FORMS = (
+    ("boolean", re.compile(r"true|false")),
+    ("bigint", re.compile(r"0|-?[1-9]\d{0,17}")),
+    ("double precision", re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?([eE][+-]?\d{1,2})?")),
+    ("date", re.compile(_DAY)),
+    ("timestamp", re.compile(rf"{_DAY}[ T]{_TIME}")),
+    ("timestamptz", re.compile(rf"{_DAY}[ T]{_TIME}(Z|[+-]\d\d(:?\d\d)?)")),
+)
+"""Types of texts, the narrowest first. Numbers that begin with 0, as codes do, are texts."""
+
+Columns = Sequence[tuple[str, str]]
+"""Names and types."""
+
+
+def infer(paths: Sequence[Path], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
+    """Return the columns that files have; none where there is nothing to tell.
+
+    `options` are those of the format. Raises SQ3305 where files cannot be read, SQ3102 where they are not of
+    the format.
+    """
+    samples = [(path, data) for path, data in _samples(paths) if data.strip()]
+    return _csv(samples, decoding, options) if options["name"] == "CSV" else _json(samples, decoding, options)
+
+
+def _samples(paths: Sequence[Path]) -> Iterator[tuple[Path, bytes]]:
+    """Yield the beginnings of some files, whole lines of them."""
+    half = _FILES // 2
+    for path in dict.fromkeys([*paths[:half], *paths[-half:]]):
+        with open_file(path) as file:
+            try:
+                with pa.input_stream(file, compression=COMPRESSED.get(path.suffix)) as stream:
+                    data = stream.read(_BYTES)
+                    more = bool(stream.read(1))
+            except (OSError, pa.ArrowInvalid) as error:
+                raise unreadable(path, str(error)) from error
+        data = data.removeprefix(b"\xef\xbb\xbf")
+        yield path, data[: data.rfind(b"\n") + 1] if more else data
+
+
+def _csv(samples: Sequence[tuple[Path, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
+    names: list[str] = []
+    texts: dict[str, list[str]] = {}
+    for path, data in samples:
+        try:
+            head = CsvRows.of(options, ()).names(BytesIO(data))
+        except UndecodableError as error:
+            raise _invalid(path, str(error)) from error
+        if len(set(head)) < len(head) or not all(_NAME.fullmatch(name) for name in head):
+            raise _invalid(path, "its header has a name that is empty, reserved or there more than once")
+        names = [name for name in names if name in head] if names else head
+        if not names:
+            raise _invalid(path, f"its header has no column of the files before it; it has {', '.join(head)}")
+        for name, column in _decoded(path, data, decoding, options, [(name, "text") for name in names]).items():
+            texts.setdefault(name, []).extend(value for value in column if value is not None)
+    found = [(name, _type_of_texts(texts.get(name, []))) for name in names]
+    return _kept(found, "text", samples, decoding, options)
+
+
+def _json(samples: Sequence[tuple[Path, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
+    values: dict[str, list[Any]] = {}
+    for path, data in samples:
+        values |= {name: [] for name in _members(data) if name not in values}
+        (rows,) = _decoded(path, data, decoding, {**options, "whole": True}, [("data", "jsonb")]).values()
+        for row in rows:
+            document = json.loads(row) if row is not None else None
+            if not isinstance(document, dict) or not all(_NAME.fullmatch(name) for name in document):
+                return ()
+            for name, value in document.items():
+                values.setdefault(name, []).append(value)
+    found = [
+        (name, _type_of_values([each for each in column if each is not None]))
+        for name, column in values.items()
+        if column
+    ]
+    return _kept(found, "jsonb", samples, decoding, {**options, "whole": False})
+
+
+def _members(data: bytes) -> Iterator[str]:
+    """Yield the names of members in the order in which they stand, which jsonb does not keep."""
+    for text in (data,) if data.lstrip().startswith(b"[") else data.splitlines():
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        for each in document if isinstance(document, list) else (document,):
+            if isinstance(each, dict):
+                yield from each
+
+
+def _type_of_texts(texts: Sequence[str]) -> str:
+    if not texts:
+        return "text"
+    return next((type_ for type_, form in _FORMS if all(form.fullmatch(text) for text in texts)), "text")
+
+
+def _type_of_values(values: Sequence[Any]) -> str:
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return "boolean"
+    if kinds == {int} and all(-(1 << 63) <= value < 1 << 63 for value in values):
+        return "bigint"
+    if float in kinds and all(
+        type(value) is float or (type(value) is int and abs(value) < 1 << 53) for value in values
+    ):
+        return "double precision"
+    if kinds == {str}:
+        type_ = _type_of_texts(values)
+        return type_ if type_ in ("date", "timestamp", "timestamptz") else "text"
+    return "jsonb"
+
+
+def _kept(
+    found: Columns,
+    doubtful: str,
+    samples: Sequence[tuple[Path, bytes]],
+    decoding: Decoding,
+    options: Mapping[str, Any],
+) -> Columns:
+    """Return the columns; of those whose values the decoder does not all read so, the type is that in doubt."""
+    return [
+        (name, type_)
+        if all(_reads(data, decoding, options, name, type_, doubtful) for _, data in samples)
+        else (name, doubtful)
+        for name, type_ in found
+    ]
+
+
+def _reads(data: bytes, decoding: Decoding, options: Mapping[str, Any], name: str, type_: str, doubtful: str) -> bool:
+    failures = [
+        sum(len(part.failures) for part in _parts(decoding.open(options, [physical.Column(name, each)]), data, options))
+        for each in (type_, doubtful)
+    ]
+    return failures[0] == failures[1]
+
+
+def _decoded(
+    path: Path, data: bytes, decoding: Decoding, options: Mapping[str, Any], columns: Columns
+) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {name: [] for name, _ in columns}
+    decoder = decoding.open(options, [physical.Column(name, type_) for name, type_ in columns])
+    try:
+        for part in _parts(decoder, data, options):
+            for name, values in found.items():
+                values.extend(part.batch.column(part.batch.schema.get_field_index(name)).to_pylist())
+    except UndecodableError as error:
+        raise _invalid(path, str(error)) from error
+    return found
+
+
+def _parts(decoder: Decoder, data: bytes, options: Mapping[str, Any]) -> Iterator[Decoded]:
+    """Yield what a sample decodes to; of an array that is cut off, what comes before."""
+    found = False
+    try:
+        for part in decoder.decode(BytesIO(data)):
+            found = True
+            yield part
+    except UndecodableError:
+        if not (found and options.get("array")):
+            raise
+
+
+def _invalid(path: Path, why: str) -> SinkqlError:
+    return SinkqlError(
+        "SQ3102",
+        f'file "{path}" cannot be sampled: {why}',
+        hint="Correct the file, or declare the columns: CREATE SOURCE s (id bigint, name text) FROM FILES ….",
+    )

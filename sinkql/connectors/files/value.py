@@ -1,0 +1,188 @@
+"""One text → the value that Postgres's input of the type gives, as a Python value; ValueError for the rest.
+
+Some of what Postgres takes is refused, never read otherwise: dates not of the form 2024-02-29, timestamps with more
+than six fraction digits, digits that a numeric has no room for, NaN in a numeric, a timestamptz without a zone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from sinkql.extension.jsonb import jsonb
+from sinkql.extension.types import arrow_type, parse_type
+
+_WANTED = {
+    "boolean": "a boolean", "smallint": "a smallint", "integer": "an integer", "bigint": "a bigint",
+    "real": "a real", "double precision": "a double precision", "numeric": "a numeric that fits", "date": "a date",
+    "time": "a time", "timestamp": "a timestamp", "timestamptz": "a timestamp with its zone", "uuid": "a uuid",
+    "jsonb": "JSON", "bytea": "a bytea, as in \\x00ff", "text": "a text",
+}  # fmt: skip
+BLANK = " \t\n\v\f\r"
+"""What Postgres takes for white space around a value."""
+
+
+def wanted(type_text: str, text: str, *, quoted: bool = True) -> str:
+    """Return the message for a text that does not fit a type."""
+    shown = json.dumps(text, ensure_ascii=False) if quoted else text
+    short = shown if len(shown) <= 60 else shown[:57] + "..."
+    return f"{short} is not {_WANTED[parse_type(type_text).name]}"
+
+
+def value_of(text: str, type_text: str) -> Any:
+    """Return the value; raises ValueError with no text to show, or with the reason."""
+    return _READERS[parse_type(type_text).name](text, arrow_type(type_text))
+
+
+_DIGITS = r"[0-9](?:_?[0-9])*+"
+_WHOLE = re.compile(
+    rf"[+-]?(?:{_DIGITS}|0[xX](?:_?[0-9a-fA-F])++|0[oO](?:_?[0-7])++|0[bB](?:_?[01])++)"
+)  # as Postgres has it since its version 16
+_NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+_NO_NUMBER = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+_NOT_ZERO = re.compile(r"[^eE]*[1-9]")
+_LONG = 1000
+
+
+def _whole(text: str, type_: pa.DataType) -> int:
+    found = text.strip(BLANK).replace("_", "") if _WHOLE.fullmatch(text.strip(BLANK)) else ""
+    digits = found.lstrip("+-")
+    if not digits or len(digits) > _LONG:
+        raise ValueError
+    base = {"x": 16, "o": 8, "b": 2}.get(digits[1:2].lower(), 10)
+    value = int(digits if base == 10 else digits[2:], base) * (-1 if found[0] == "-" else 1)
+    if not -(2 ** (type_.bit_width - 1)) <= value < 2 ** (type_.bit_width - 1):
+        raise ValueError
+    return value
+
+
+def _floating(text: str, type_: pa.DataType) -> float:
+    found = text.strip(BLANK)
+    if _NO_NUMBER.fullmatch(found):
+        return float(found)
+    if not _FLOAT.fullmatch(found):
+        raise ValueError
+    value = float(pa.scalar(found).cast(type_).as_py())  # rounded once: float(found) would be rounded to real again
+    if value in (float("inf"), float("-inf")) or (value == 0 and _NOT_ZERO.match(found)):
+        raise ValueError
+    return value
+
+
+def _exact(text: str, type_: pa.DataType) -> Decimal:
+    found = text.strip(BLANK)
+    try:
+        value = Decimal(found.replace("_", "")) if _NUMBER.fullmatch(found) else Decimal(_whole(found, _WIDE))
+        if value.adjusted() >= type_.precision - type_.scale and value:
+            raise ValueError
+        if not -_MOST_PLACES <= int(value.as_tuple().exponent) <= _MOST_EXPONENT:
+            raise ValueError  # a zero, which Postgres refuses then too
+        kept = _CONTEXT.quantize(value, Decimal(1).scaleb(-type_.scale))
+    except InvalidOperation:
+        raise ValueError from None
+    if kept != value:
+        raise ValueError
+    return kept
+
+
+_WIDE = pa.decimal128(38)
+_MOST_PLACES, _MOST_EXPONENT = 16_383, 2**30
+_CONTEXT = Context(prec=60)
+
+
+def _boolean(text: str, _type: pa.DataType) -> bool:
+    found = text.strip(BLANK).lower()
+    if found in TRUE or found in FALSE:
+        return found in TRUE
+    raise ValueError
+
+
+TRUE = ("true", "t", "1", "yes", "y", "on", "tr", "tru", "ye")
+FALSE = ("false", "f", "0", "no", "n", "off", "of", "fa", "fal", "fals")
+
+_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_TIME = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?")
+_ZONE = re.compile(r"Z|([+-])([0-9]{2})(?::?([0-9]{2}))?")
+_MOST_HOURS = 15
+
+
+def _date(text: str, _type: pa.DataType) -> date:
+    match = _DATE.fullmatch(text.strip(BLANK))
+    if match is None:
+        raise ValueError
+    return date(int(match[1]), int(match[2]), int(match[3]))
+
+
+def _time(text: str, _type: pa.DataType) -> time:
+    match = _TIME.fullmatch(text.strip(BLANK))
+    if match is None:
+        raise ValueError
+    return time(int(match[1]), int(match[2]), int(match[3] or 0), int((match[4] or "").ljust(6, "0")))
+
+
+def _timestamp(text: str, type_: pa.DataType) -> datetime:
+    found = text.strip(BLANK)
+    if len(found) == 10:
+        return datetime.combine(_date(found, type_), time())
+    if found[10:11] not in (" ", "T"):
+        raise ValueError
+    return datetime.combine(_date(found[:10], type_), _time(found[11:], type_))
+
+
+def _timestamptz(text: str, type_: pa.DataType) -> datetime:
+    found = text.strip(BLANK)
+    match = _ZONE.search(found, 16)
+    if match is None or match.end() != len(found) or int(match[2] or 0) > _MOST_HOURS or int(match[3] or 0) > 59:
+        raise ValueError
+    ahead = timedelta(hours=int(match[2] or 0), minutes=int(match[3] or 0))
+    zone = timezone(-ahead if match[1] == "-" else ahead)
+    try:
+        return _timestamp(found[: match.start()], type_).replace(tzinfo=zone).astimezone(UTC)
+    except OverflowError:
+        raise ValueError from None
+
+
+_UUID = re.compile(r"(\{)?(?:[0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}(?(1)\})")
+_NO_DIGITS = str.maketrans("", "", "{}-")
+
+
+def _uuid(text: str, _type: pa.DataType) -> str:
+    if not _UUID.fullmatch(text):
+        raise ValueError
+    digits = text.translate(_NO_DIGITS).lower()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+_HEX = re.compile(r"\\x(?:[0-9a-fA-F]{2}|[ \t\n\r])*+")
+_ESCAPES = re.compile(r"(?:[^\\]++|\\\\|\\[0-3][0-7]{2})*+")
+_ESCAPE = re.compile(rb"\\(\\|[0-7]{3})")
+
+
+def _bytea(text: str, _type: pa.DataType) -> bytes:
+    if text.startswith("\\x"):
+        if not _HEX.fullmatch(text):
+            raise ValueError
+        return bytes.fromhex(text[2:])
+    if not _ESCAPES.fullmatch(text):
+        raise ValueError
+    return _ESCAPE.sub(lambda found: b"\\" if found[1] == b"\\" else bytes([int(found[1], 8)]), text.encode())
+
+
+def _text(text: str, _type: pa.DataType) -> str:
+    if "\0" in text:
+        raise ValueError
+    return text
+
+
+_READERS: dict[str, Callable[[str, pa.DataType], Any]] = {
+    "boolean": _boolean, "smallint": _whole, "integer": _whole, "bigint": _whole, "real": _floating,
+    "double precision": _floating, "numeric": _exact, "date": _date, "time": _time, "timestamp": _timestamp,
+    "timestamptz": _timestamptz, "uuid": _uuid, "jsonb": lambda text, _type: jsonb(text), "bytea": _bytea,
+    "text": _text,
+}  # fmt: skip

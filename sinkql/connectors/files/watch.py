@@ -1,0 +1,129 @@
+"""A folder, look by look → what is new in it; files that were seen before are looked at again in turn."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+from sinkql.connectors.files.content import SeenFile, changed, listed, open_file, seen_file
+from sinkql.connectors.files.folder import Folder
+
+_SETTLE_NS = 1_000_000_000
+_TURNS = 20
+_AT_LEAST = 1000
+_COMPARED_BYTES = 256 << 20
+
+
+class Watch:
+    """Look at the files of one source.
+
+    A name with the inode that it had is not asked for more, but one in twenty of them at each look, so that a file that
+    is rewritten in place is found within twenty looks; one that is replaced is found at the next. A file whose stamp
+    changed is read, and its digests compared: at most 256 MiB at a look.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self._seen: Mapping[str, SeenFile] = {}
+        self._inodes: dict[str, int] = {}
+        self._turn = 0
+        self._left = 0
+        self._again: dict[str, SeenFile] = {}
+        self._listed: dict[str, int] = {}
+
+    def __reduce__(self) -> tuple[type[Watch], tuple[Folder]]:
+        return Watch, (self.folder,)
+
+    def new(self, seen: Mapping[str, SeenFile], *, settled: bool) -> list[SeenFile]:
+        """Return the files that were not seen, by name and without parts; `settled`: that nobody just wrote to.
+
+        `seen` is the same mapping from look to look, with more files in it, or another one to begin anew. Raises SQ3301
+        for a file that changed since it was seen, SQ3304 and SQ3305 where the folder or what is in it cannot be read.
+        """
+        if seen is not self._seen:
+            self._seen, self._inodes, self._turn = seen, {}, 0
+        self._left = _COMPARED_BYTES
+        self._look_again()
+        before = time.time_ns() - _SETTLE_NS
+        found = []
+        for name, inode in self.folder.names(self._inodes):
+            status = self.folder.status(name)
+            if status is None:
+                continue
+            known = seen.get(name)
+            if known is None:
+                if not settled or status.st_mtime_ns < before:
+                    found.append(seen_file(name, status))
+            elif self._same(known, status):
+                self._inodes[name] = inode
+        return sorted(found, key=lambda file: file.name)
+
+    def again(self) -> Sequence[SeenFile]:
+        """Return the files that were compared because of another stamp, to be listed with it."""
+        self._again = {
+            name: file
+            for name, file in self._again.items()
+            if name in self._seen and file.stamp != self._seen[name].stamp
+        }
+        return list(self._again.values())
+
+    def oldest(self, seen: Mapping[str, SeenFile]) -> float | None:
+        """Return when the oldest file that was not seen was written, None where there is none."""
+        times = []
+        for name, inode in self.folder.names(self._listed):
+            if name in seen:
+                self._listed[name] = inode
+                continue
+            try:
+                times.append(self.folder.file(name).stat().st_mtime)
+            except OSError:
+                continue  # the next look for new files says what it is
+        return min(times, default=None)
+
+    def still(self, file: SeenFile) -> SeenFile:
+        """Return a file that was read in part, with its present stamp.
+
+        Raises SQ3301 where what was read of it is not as it was, SQ3302 where it is gone.
+        """
+        path = self.folder.file(file.name)
+        with open_file(path) as stream:
+            now = seen_file(file.name, os.fstat(stream.fileno()), file.parts)
+            if now.stamp != file.stamp:
+                for _ in listed(stream, path, file, 0, file.parts):
+                    pass
+        return now
+
+    def _look_again(self) -> None:
+        count = max(_AT_LEAST, len(self._inodes) // _TURNS)
+        names = list(itertools.islice(self._inodes, self._turn, self._turn + count))
+        self._turn = self._turn + count if len(names) == count else 0
+        for name, stamp in self.folder.stamps(names):
+            if stamp == self._seen[name].stamp:
+                continue
+            status = self.folder.status(name)
+            if status is None or not self._same(self._seen[name], status):
+                del self._inodes[name]
+
+    def _same(self, known: SeenFile, status: os.stat_result) -> bool:
+        """Tell whether a file is as it was seen; False where that is for a later look to find out."""
+        now = seen_file(known.name, status, known.parts)
+        if now.stamp == known.stamp:
+            return True
+        compared = self._again.get(known.name)
+        if compared is not None and compared.stamp == now.stamp:
+            return True
+        path = self.folder.file(known.name)
+        if now.size != known.size:
+            raise changed(path, known)
+        if self._left <= 0:
+            return False
+        self._left -= known.size
+        with open_file(path) as stream:
+            for _ in listed(stream, path, known, 0, known.parts):
+                pass
+            if seen_file(known.name, os.fstat(stream.fileno())).stamp != now.stamp:
+                return False
+        self._again[known.name] = now
+        return True

@@ -1,0 +1,90 @@
+"""A table as it was and as it is → whether a sink may go on writing to it, and what others did meanwhile."""
+
+from __future__ import annotations
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connectors.iceberg.table.table import Expected, check
+from sinkql.errors import FencedError, SinkqlError
+from sinkql.extension.stream import Marker, RedoBatchError
+
+
+def hold(table: Table, mine: Marker, expected: Expected) -> markers.Kept:
+    """Return the marker if the table is still this claim's; raises SQ5101 (fenced), SQ3501 (rolled back), SQ3504."""
+    kept = markers.find(table, mine.sink)
+    if kept is None or kept.marker.epoch < mine.epoch:
+        raise markers.rolled_back(table, mine.sink)
+    if kept.marker.claim != mine.claim:
+        raise fenced(table, f"Epoch {kept.marker.epoch} has claimed the table; this is epoch {mine.epoch}.")
+    if expected.upsert:
+        _refuse_other_sink(table, mine)
+    check(table, expected)
+    return kept
+
+
+def same_table(base: Table, now: Table) -> None:
+    """Raise SQ3503 where the table was dropped and created again between two loads."""
+    if base.metadata.table_uuid != now.metadata.table_uuid:
+        raise SinkqlError(
+            "SQ3503",
+            f'table "{".".join(now.name())}" was dropped and created again while the sink was writing to it',
+            hint="Drop the sink and create it again, into a new table.",
+        )
+
+
+def usable(base: Table, now: Table, *, upsert: bool) -> None:
+    """Raise RedoBatchError where files made for `base` are of no use on `now`."""
+    before, after = base.metadata, now.metadata
+    if before.default_spec_id != after.default_spec_id or _ids(base) != _ids(now):
+        raise RedoBatchError("the table's schema was replaced by one with other field ids")
+    if not upsert:
+        return
+    strangers = since(now, before.current_snapshot_id)
+    if strangers is None or any(changes_rows(snapshot) for snapshot in strangers):
+        raise RedoBatchError("another writer changed the table's rows")
+
+
+def since(table: Table, snapshot_id: int | None) -> list[Snapshot] | None:
+    """Return main's snapshots after that one, newest first; None if it is no longer on its ancestry."""
+    found: list[Snapshot] = []
+    for snapshot in markers.ancestry(table):
+        if snapshot.snapshot_id == snapshot_id:
+            return found
+        found.append(snapshot)
+    return None
+
+
+def changes_rows(snapshot: Snapshot) -> bool:
+    """Tell whether a snapshot added or removed files: claims do not."""
+    summary = snapshot.summary
+    if summary is None:
+        return True
+    counts = ("added-data-files", "added-delete-files", "deleted-data-files", "removed-delete-files")
+    if any(summary.get(name) not in (None, "0") for name in counts):
+        return True
+    return markers.writer_of(snapshot) is None
+
+
+def fenced(table: Table, detail: str) -> FencedError:
+    """Return the error for a sink whose table another run of it has taken."""
+    return FencedError(
+        "SQ5101",
+        f'another run has taken over table "{".".join(table.name())}"',
+        detail=detail,
+        hint="Nothing is lost: the other run continues from the last commit of this one.",
+    )
+
+
+def _refuse_other_sink(table: Table, mine: Marker) -> None:
+    for snapshot in markers.ancestry(table):
+        other = markers.writer_of(snapshot)
+        if other == mine.sink:
+            return
+        if other is not None:
+            raise fenced(table, f"Sink {other} writes to it now.")
+
+
+def _ids(table: Table) -> dict[str, int]:
+    return {field.name: field.field_id for field in table.schema().fields}

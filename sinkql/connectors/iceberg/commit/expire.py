@@ -1,0 +1,186 @@
+"""Old snapshots of a sink's table → expired, with the files that only they reach. Nobody else deletes those."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from sinkql import faults
+from sinkql.connectors.iceberg.commit.marker import ancestry, offsets_file
+from sinkql.connectors.iceberg.commit.snapshot import MAIN
+from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path
+from sinkql.connectors.iceberg.table.table import CREATED_BY
+from sinkql.connectors.iceberg.table.target import TargetTable
+
+_RETAIN = 100
+_AT_ONCE = 20
+_KEEP = "history.expire.min-snapshots-to-keep"
+_AGE = "history.expire.max-snapshot-age-ms"
+
+
+@dataclass(frozen=True, slots=True)
+class _Dead:
+    """Paths of what only expired snapshots reach: manifests, data and delete files, and others, such as lists."""
+
+    manifests: frozenset[str]
+    files: frozenset[str]
+    others: frozenset[str]
+
+
+def expired(table: Table, options: Mapping[str, Any]) -> tuple[Snapshot, ...]:
+    """Return the snapshots to expire now: none before there are enough of them; no ref's, none younger than kept ones.
+
+    The table's own `history.expire.*` wins over the sink's RETAIN SNAPSHOTS. A table that no sink created, and that
+    says nothing, is left alone.
+    """
+    properties = table.properties
+    retain = options.get("retain_snapshots")
+    if options.get("maintenance") is False:
+        return ()
+    if retain is None and not {_KEEP, _AGE, CREATED_BY} & properties.keys():
+        return ()
+    keep = max(1, int(properties.get(_KEEP, 1 if _AGE in properties else retain or _RETAIN)))
+    young = time.time() * 1000 - int(properties[_AGE]) if _AGE in properties else float("inf")
+    main = list(ancestry(table))
+    kept = {each.snapshot_id for number, each in enumerate(main) if number < keep or each.timestamp_ms >= young}
+    oldest = min((each.sequence_number or 0 for each in main if each.snapshot_id in kept), default=0)
+    kept |= {ref.snapshot_id for ref in table.metadata.refs.values()} | _referred(table)
+    gone = tuple(
+        each
+        for each in table.metadata.snapshots
+        if each.snapshot_id not in kept and (each.sequence_number or 0) < oldest
+    )
+    return gone if len(gone) >= _AT_ONCE else ()
+
+
+def expire(target: TargetTable, table: Table, gone: tuple[Snapshot, ...]) -> None:
+    """Expire the snapshots, and once the table is seen to be without them, delete what only they reached.
+
+    An expiry that fails is not an error: the next one takes the same snapshots.
+    """
+    dead = _dead(table, gone)
+    faults.point("expire")
+    with suppress(Exception):  # the outcome is read from the table, whatever this says
+        target.post(table, _requirements(table), _updates(table, gone))
+    with suppress(Exception):
+        after = target.load()
+        left = {each.snapshot_id for each in after.metadata.snapshots}
+        if after.metadata.table_uuid != table.metadata.table_uuid or left & {each.snapshot_id for each in gone}:
+            return
+        target.tidy(table, after)
+        faults.point("expired")
+        for path in sorted(dead.files) + sorted(dead.manifests) + sorted(dead.others):
+            faults.point("expired-file")
+            with suppress(OSError):
+                table.io.delete(path)
+
+
+def _referred(table: Table) -> set[int]:
+    """Return the snapshots of tags, and of branches but main with all their ancestors."""
+    snapshots = {each.snapshot_id: each for each in table.metadata.snapshots}
+    found: set[int] = set()
+    for name, ref in table.metadata.refs.items():
+        if name == MAIN:
+            continue
+        found.add(ref.snapshot_id)
+        current = snapshots.get(ref.snapshot_id)
+        while ref.snapshot_ref_type == "branch" and current is not None:
+            found.add(current.snapshot_id)
+            current = snapshots.get(current.parent_snapshot_id or -1)
+    return found
+
+
+def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
+    ids = {each.snapshot_id for each in gone}
+    kept = [each for each in table.metadata.snapshots if each.snapshot_id not in ids]
+    main = {each.snapshot_id for each in ancestry(table)}
+    reached = {manifest.manifest_path for manifest in _manifests(table, kept)}
+    lost = {manifest.manifest_path: manifest for manifest in _manifests(table, gone)}
+    # A file is dead once the snapshot that removed it from main is gone, and so are all before that one.
+    files = _removed(table, lost.values(), ids & main)
+    if files:  # main itself never gets a file back
+        referred = _referred(table)
+        elsewhere = [each for each in kept if each.snapshot_id not in main or each.snapshot_id in referred]
+        files -= _live(table, elsewhere)
+    named = {name for each in kept if (name := offsets_file(each))} | _noted(table)
+    offsets = {name for each in gone if (name := offsets_file(each))} - named
+    return _Dead(
+        manifests=frozenset(lost.keys() - reached),
+        files=frozenset(files),
+        others=frozenset({each.manifest_list for each in gone} - {each.manifest_list for each in kept})
+        | {metadata_path(table, name) for name in offsets}
+        | {each.statistics_path for each in table.metadata.statistics if each.snapshot_id in ids},
+    )
+
+
+def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> Iterable[ManifestFile]:
+    for snapshot in snapshots:
+        with suppress(FileNotFoundError):  # an earlier expiry was cut short
+            yield from snapshot.manifests(table.io)
+
+
+def _removed(table: Table, manifests: Iterable[ManifestFile], removers: set[int]) -> set[str]:
+    found: set[str] = set()
+    for manifest in manifests:
+        if not manifest.deleted_files_count or manifest.added_snapshot_id not in removers:
+            continue
+        with suppress(FileNotFoundError):
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+            found |= {
+                entry.data_file.file_path
+                for entry in entries
+                if entry.status == ManifestEntryStatus.DELETED and entry.snapshot_id in removers
+            }
+    return found
+
+
+def _live(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
+    return {
+        entry.data_file.file_path
+        for manifest in {each.manifest_path: each for each in _manifests(table, snapshots)}.values()
+        for entry in manifest.fetch_manifest_entry(table.io)
+    }
+
+
+def _noted(table: Table) -> set[str]:
+    """Return what the properties of all sinks on the table say, as text to find names in."""
+    return {
+        word
+        for name, value in table.properties.items()
+        if name.startswith("sinkql.") and name.endswith(".last")
+        for word in value.replace("\\", "").split('"')
+        if word.endswith("-offsets" + SUFFIX)
+    }
+
+
+def _requirements(table: Table) -> tuple[TableRequirement, ...]:
+    refs = {name: ref.snapshot_id for name, ref in table.metadata.refs.items()}
+    held = [AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": head}) for name, head in refs.items()]
+    return (AssertTableUUID(uuid=table.metadata.table_uuid), *held)
+
+
+def _updates(table: Table, gone: tuple[Snapshot, ...]) -> tuple[TableUpdate, ...]:
+    ids = {each.snapshot_id for each in gone}
+    statistics = {each.snapshot_id for each in table.metadata.statistics} & ids
+    partition = {each.snapshot_id for each in table.metadata.partition_statistics} & ids
+    return (
+        *(RemoveStatisticsUpdate.model_validate({"snapshot-id": each}) for each in sorted(statistics)),
+        *(RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": each}) for each in sorted(partition)),
+        RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(ids)}),
+    )

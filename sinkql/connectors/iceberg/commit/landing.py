@@ -1,0 +1,95 @@
+"""One proposal to commit, through lost replies, conflicts and an absent catalog, to a known outcome."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyiceberg.exceptions import BadRequestError, CommitFailedException, NoSuchTableError
+from pyiceberg.table import Table
+
+from sinkql import faults
+from sinkql.connectors.iceberg.commit.snapshot import Prepared
+from sinkql.connectors.iceberg.table.failure import explain
+from sinkql.connectors.iceberg.table.target import TargetTable
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import RedoBatchError
+
+_CONFLICTS = 50
+_BAD_REQUESTS = 4
+
+
+class Proposal(Protocol):
+    """What is to be committed, whatever the table looks like by the time it gets there."""
+
+    def prepare(self, table: Table) -> Prepared:
+        """Write the snapshot's manifests on top of this load of the table; raises SinkqlError where it must not be."""
+
+    def landed(self, table: Table) -> bool:
+        """Tell whether the table has this attempt's commit."""
+
+    def check(self, base: Table, now: Table) -> None:
+        """Raise where the attempt may not be tried again on `now`, having been made for `base`."""
+
+
+def land(target: TargetTable, table: Table, proposal: Proposal) -> Table:
+    """Commit the attempt exactly once, and return the table after it.
+
+    After every exception, whatever its kind, the outcome is unknown: a reply may be lost, and a request that was
+    applied and sent again answers with a conflict. So the table is loaded and searched for this attempt. If it is not
+    there, the attempt is tried again at once on the fresh load: either that commits, and the first request, should it
+    come late, no longer finds the parent that it requires, or it fails and the next load shows the first.
+    Nothing that an attempt wrote is deleted here.
+    """
+    failures = conflicts = 0
+    while True:
+        outcome = _try(target, table, proposal)
+        now = outcome if isinstance(outcome, Table) else _load(target)
+        if isinstance(outcome, Table) or proposal.landed(now):
+            target.tidy(table, now)
+            return now
+        error = outcome
+        proposal.check(table, now)
+        if isinstance(error, CommitFailedException):
+            conflicts += 1
+            if conflicts >= _CONFLICTS:
+                raise _crowded(target, error) from error
+        else:
+            failures += 1
+            limit = _BAD_REQUESTS if isinstance(error, BadRequestError) else target.patience.tries
+            if failures >= limit:
+                raise explain(error, target.connection) from error
+            target.patience.wait(failures)
+        table = now
+
+
+def _try(target: TargetTable, table: Table, proposal: Proposal) -> Table | Exception:
+    """Post the attempt once and return the table after it, or what went wrong; raises what stops it for good."""
+    try:
+        prepared = proposal.prepare(table)
+    except (SinkqlError, RedoBatchError):
+        raise
+    except Exception as error:
+        return error  # the parent's files may be gone with the table: the load will tell
+    faults.point("commit-request")
+    try:
+        after = target.post(table, prepared.requirements, prepared.updates)
+        faults.point("commit-reply")
+    except Exception as error:
+        return error
+    return after
+
+
+def _load(target: TargetTable) -> Table:
+    try:
+        return target.load()
+    except NoSuchTableError as error:
+        raise target.gone() from error
+
+
+def _crowded(target: TargetTable, error: Exception) -> SinkqlError:
+    return SinkqlError(
+        "SQ5203",
+        f'table "{target.namespace}.{target.table}" changes faster than a commit can follow',
+        detail=str(error),
+        hint="Slow the other writers of the table down; the sink continues where it stopped.",
+    )

@@ -1,0 +1,255 @@
+"""A sink's marker ↔ the summary of a snapshot and a property of the table; finding the one that holds.
+
+Other programs copy summaries and properties, so a marker is sealed: it names the snapshot that it was written with, and
+has a digest over all that it says. One in another snapshot, or with other words, is a stranger's and does not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, write_once
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Marker
+
+_INLINE_LIMIT = 2_000
+_FIELDS = ("sink", "epoch", "claim", "commit", "offsets", "plan", "index", "state", "timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A marker as a table keeps it.
+
+    `timestamp` is the last `_mz_timestamp` written (ms, 0 if none); `snapshot` and `sequence` are those of the
+    snapshot that carries it, which may have expired.
+    """
+
+    marker: Marker
+    timestamp: int
+    snapshot: int
+    sequence: int
+
+
+def property_name(sink: str) -> str:
+    """Return the table property that repeats the sink's last marker."""
+    return f"sinkql.{sink}.last"
+
+
+def encode(table: Table, marker: Marker, *, timestamp: int, attempt: str) -> dict[str, str]:
+    """Return the marker as summary properties; long offsets go into a file of the table's metadata folder."""
+    offsets = json.dumps({"start": marker.start, "end": marker.end}, separators=(",", ":"), sort_keys=True)
+    if len(offsets) > _INLINE_LIMIT:
+        name = f"sinkql-{marker.sink}-{marker.epoch}-{attempt}-offsets{SUFFIX}"
+        write_once(table, metadata_path(table, name), offsets.encode())
+        offsets = json.dumps({"file": name, "sha256": hashlib.sha256(offsets.encode()).hexdigest()})
+    values = {
+        "sink": marker.sink,
+        "epoch": str(marker.epoch),
+        "claim": marker.claim,
+        "commit": marker.commit,
+        "offsets": offsets,
+        "plan": marker.plan,
+        "index": marker.index,
+        "state": marker.state,
+        "timestamp": str(timestamp) if timestamp else None,
+    }
+    return {f"sinkql.{name}": value for name, value in values.items() if value is not None}
+
+
+def sealed(encoded: Mapping[str, str], *, snapshot: int) -> dict[str, str]:
+    """Return the summary properties of the snapshot that the marker is committed with."""
+    values = {**_unprefixed(encoded), "snapshot": str(snapshot)}
+    return {**encoded, "sinkql.snapshot": str(snapshot), "sinkql.seal": _seal(values)}
+
+
+def as_property(encoded: Mapping[str, str], *, snapshot: int, sequence: int) -> str:
+    """Return the value of the property that goes with `encoded` in the same commit."""
+    values: dict[str, Any] = {**_unprefixed(encoded), "snapshot": str(snapshot), "sequence": sequence}
+    return json.dumps({**values, "seal": _seal(values)}, separators=(",", ":"))
+
+
+def _unprefixed(encoded: Mapping[str, str]) -> dict[str, str]:
+    return {name.removeprefix("sinkql."): value for name, value in encoded.items()}
+
+
+def _seal(values: Mapping[str, Any]) -> str:
+    said = {name: value for name, value in values.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def find(table: Table, sink: str) -> Kept | None:
+    """Return the marker that holds: the newest on the ancestry of main, else, that having expired, the property's.
+
+    Raises SQ3501 where the property or another snapshot is ahead of the ancestry (the table was rolled back), SQ3508
+    where nothing but strangers' copies of markers is left, SQ3502 where the offsets' file is gone or changed.
+    """
+    noted = _noted(table, sink)
+    last: Snapshot | None = None
+    copied = noted is None and property_name(sink) in table.properties
+    for snapshot in ancestry(table):
+        last = snapshot
+        values = own(snapshot, sink)
+        if values is None:
+            copied |= _says(snapshot, "sink") == sink
+            continue
+        sequence = snapshot.sequence_number or 0
+        if _ahead(noted, snapshot) or _left(table, sink, sequence):
+            raise rolled_back(table, sink)
+        return _decode(table, values, snapshot.snapshot_id, sequence)
+    if noted is None:
+        if _left(table, sink, 0):
+            raise rolled_back(table, sink)
+        if copied:
+            raise _strange(table, sink)
+        return None
+    # A parent of None does not mean that this is where the table began: some catalogs cut it off when they expire.
+    known = any(str(snapshot.snapshot_id) == noted["snapshot"] for snapshot in table.metadata.snapshots)
+    if known or last is None or noted["sequence"] >= (last.sequence_number or 0):
+        raise rolled_back(table, sink)
+    return _decode(table, noted, int(noted["snapshot"]), noted["sequence"])
+
+
+def _ahead(noted: Mapping[str, Any] | None, newest: Snapshot) -> bool:
+    """Tell whether the property is of a later commit than the sink's newest one on main: an older is a stale copy."""
+    if noted is None:
+        return False
+    sequence = newest.sequence_number or 0
+    return bool(noted["sequence"] > sequence) or (
+        noted["sequence"] == sequence and noted["snapshot"] != str(newest.snapshot_id)
+    )
+
+
+def _left(table: Table, sink: str, sequence: int) -> bool:
+    """Tell whether the sink has a commit after this sequence number that is not on main's ancestry."""
+    later = [each for each in table.metadata.snapshots if (each.sequence_number or 0) > sequence]
+    if not any(_says(each, "sink") == sink for each in later):
+        return False
+    main = {each.snapshot_id for each in ancestry(table)}
+    return any(own(each, sink) is not None for each in later if each.snapshot_id not in main)
+
+
+def ancestry(table: Table) -> Iterator[Snapshot]:
+    """Yield the snapshots of main from its head back, as far as they have not expired."""
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    current = table.metadata.current_snapshot_id
+    while current is not None and current in snapshots:
+        yield snapshots[current]
+        current = snapshots[current].parent_snapshot_id
+
+
+def own(snapshot: Snapshot, sink: str) -> dict[str, str] | None:
+    """Return the marker's values in a snapshot's summary, if it is one of this sink, and not a copy of one."""
+    return _sealed_in(snapshot) if _says(snapshot, "sink") == sink else None
+
+
+def writer_of(snapshot: Snapshot) -> str | None:
+    """Return the sink that made a snapshot; None for other programs, whatever their summaries copy."""
+    return (_sealed_in(snapshot) or {}).get("sink")
+
+
+def _sealed_in(snapshot: Snapshot) -> dict[str, str] | None:
+    found = {name: value for name in (*_FIELDS, "snapshot") if (value := _says(snapshot, name)) is not None}
+    if found.get("snapshot") != str(snapshot.snapshot_id) or _says(snapshot, "seal") != _seal(found):
+        return None
+    return found
+
+
+def _says(snapshot: Snapshot, name: str) -> str | None:
+    return snapshot.summary.get(f"sinkql.{name}") if snapshot.summary else None
+
+
+def landed(table: Table, sink: str, field: Literal["claim", "commit"], value: str) -> bool:
+    """Tell whether main has a marker of the sink with this claim or commit: claims repeat the commit before them."""
+    noted = _noted(table, sink)
+    if noted is not None and noted[field] == value:
+        return True
+    return any((own(snapshot, sink) or {}).get(field) == value for snapshot in ancestry(table))
+
+
+def written(table: Table, sink: str, commit: str) -> Kept | None:
+    """Return the marker in the snapshot that a commit of the sink made; None where only the property is left of it."""
+    found = None
+    for snapshot in ancestry(table):
+        values = own(snapshot, sink)
+        if values is not None and values.get("commit") == commit:
+            found = snapshot, values  # the oldest: claims after it repeat its commit
+        elif values is not None:
+            break
+    return _decode(table, found[1], found[0].snapshot_id, found[0].sequence_number or 0) if found else None
+
+
+def offsets_file(snapshot: Snapshot) -> str | None:
+    """Return the name of the file that holds a snapshot's offsets, if they are not in its summary."""
+    text = (_sealed_in(snapshot) or {}).get("offsets")
+    name = json.loads(text).get("file") if text else None
+    return name if isinstance(name, str) else None
+
+
+def rolled_back(table: Table, sink: str) -> SinkqlError:
+    """Return the error for a table whose main no longer has what this sink committed."""
+    return SinkqlError(
+        "SQ3501",
+        f'table "{".".join(table.name())}" was rolled back: the last commit of this sink is no longer in it',
+        detail=f"The property {property_name(sink)} names a commit that is not an ancestor of main.",
+        hint="Roll the table forward again, or DROP SINK and CREATE SINK on a new table.",
+    )
+
+
+def _strange(table: Table, sink: str) -> SinkqlError:
+    return SinkqlError(
+        "SQ3508",
+        f'table "{".".join(table.name())}" has a marker of this sink that another program copied or changed',
+        detail=f"Of the sink's own commits no snapshot is left, and the property {property_name(sink)} is not as the "
+        "sink wrote it: how far it is cannot be told.",
+        hint="Put the property back as it was, or DROP SINK and CREATE SINK on a new table; let other programs leave "
+        "properties whose names begin with sinkql. out of their commits.",
+    )
+
+
+def _noted(table: Table, sink: str) -> dict[str, Any] | None:
+    """Return the property's values if they are as the sink wrote them."""
+    try:
+        noted = json.loads(table.properties.get(property_name(sink), "null"))
+    except json.JSONDecodeError:
+        return None  # a stranger's, as one without its seal
+    if not isinstance(noted, dict) or noted.get("sink") != sink or noted.get("seal") != _seal(noted):
+        return None
+    return noted
+
+
+def _decode(table: Table, values: Mapping[str, Any], snapshot: int, sequence: int) -> Kept:
+    offsets = json.loads(values["offsets"])
+    if "file" in offsets:
+        offsets = _read_offsets(table, offsets["file"], offsets["sha256"])
+    marker = Marker(
+        sink=values["sink"],
+        epoch=int(values["epoch"]),
+        claim=values["claim"],
+        commit=values["commit"],
+        start=offsets["start"],
+        end=offsets["end"],
+        plan=values["plan"],
+        index=values.get("index"),
+        state=values.get("state"),
+    )
+    return Kept(marker, timestamp=int(values.get("timestamp", 0)), snapshot=snapshot, sequence=sequence)
+
+
+def _read_offsets(table: Table, name: str, digest: str) -> Any:
+    data = read(table, metadata_path(table, name))
+    if data is None or hashlib.sha256(data).hexdigest() != digest:
+        state = "is gone" if data is None else "was changed"
+        raise SinkqlError(
+            "SQ3502",
+            f'the file "{name}" with the sink\'s offsets {state}',
+            detail=f"It belongs in the metadata folder of table {'.'.join(table.name())}.",
+            hint="Restore the file; it must not be removed while the table is written to.",
+        )
+    return json.loads(data)

@@ -1,0 +1,296 @@
+"""Files to add and to remove → one snapshot: manifests on storage, and the requirements and updates to post."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+from uuid import uuid4
+
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+    write_manifest_list,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.typedef import Record
+
+from sinkql.connectors.iceberg.file.data import FileEntry
+from sinkql.runs import Tiers
+
+MAIN = "main"
+_BASE = 500
+_TIERS = Tiers(fan=6, small=8, base=_BASE)
+"""When manifests are merged, by the files they name: a file is written again a few times, whatever the table has."""
+_CODEC: Literal["deflate"] = "deflate"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What one snapshot does: files added, paths removed; nothing of either repeats the parent.
+
+    `operation` None: append, or overwrite where there are deletes or removals.
+    """
+
+    add: tuple[FileEntry, ...] = ()
+    remove: frozenset[str] = field(default=frozenset())
+    operation: Operation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What a snapshot says besides its files: summary properties, and properties of the table."""
+
+    summary: Mapping[str, str]
+    table: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A snapshot whose manifests are written: what to post, and under which requirements."""
+
+    snapshot: int
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+
+
+class _DeleteManifestWriter(ManifestWriterV2):
+    """Write a manifest of delete files, which pyiceberg has no writer for."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+def prepare(table: Table, change: FileChange, notes: Callable[[int, int], Notes]) -> Prepared:
+    """Write the manifests of `change` on top of main; `notes` gets the snapshot's id and sequence number."""
+    builder = _Builder(table)
+    manifests = [*builder.added(change.add), *builder.carried(change.remove)]
+    said = notes(builder.snapshot, builder.sequence)
+    snapshot = Snapshot.model_validate(
+        {
+            "snapshot-id": builder.snapshot,
+            "parent-snapshot-id": builder.parent.snapshot_id if builder.parent else None,
+            "manifest-list": builder.write_list(manifests),
+            "sequence-number": builder.sequence,
+            "timestamp-ms": max(int(time.time() * 1000), table.metadata.last_updated_ms),
+            "summary": builder.summary(change, said.summary),
+            "schema-id": table.metadata.current_schema_id,
+        }
+    )
+    head = {"ref-name": MAIN, "type": "branch", "snapshot-id": builder.snapshot}
+    updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(head)]
+    if said.table:
+        updates.append(SetPropertiesUpdate(updates=dict(said.table)))
+    return Prepared(builder.snapshot, requirements(table), tuple(updates))
+
+
+def requirements(table: Table) -> tuple[TableRequirement, ...]:
+    """Return what must still hold when a commit arrives.
+
+    A changed schema or spec does not move main, so they are asked for on their own.
+    """
+    metadata = table.metadata
+    parent = metadata.current_snapshot()
+    head = {"ref": MAIN, "snapshot-id": parent.snapshot_id if parent else None}
+    return (
+        AssertTableUUID(uuid=metadata.table_uuid),
+        AssertRefSnapshotId.model_validate(head),
+        AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
+        AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),
+    )
+
+
+def as_data_file(entry: FileEntry) -> DataFile:
+    """Return pyiceberg's form of a file entry."""
+    deletes = entry.content == "deletes"
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES if deletes else DataFileContent.DATA,
+        file_path=entry.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*entry.partition),
+        record_count=entry.rows,
+        file_size_in_bytes=entry.size,
+        column_sizes=entry.column_sizes,
+        value_counts=entry.value_counts,
+        null_value_counts=entry.null_value_counts,
+        nan_value_counts=entry.nan_value_counts,
+        lower_bounds=entry.lower_bounds,
+        upper_bounds=entry.upper_bounds,
+        key_metadata=None,
+        split_offsets=list(entry.split_offsets) if entry.split_offsets else None,
+        equality_ids=None,
+        sort_order_id=None,
+    )
+    file.spec_id = entry.spec_id
+    return file
+
+
+class _Builder:
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._metadata = table.metadata
+        self._name = uuid4()
+        self._written = 0
+        self._collector = SnapshotSummaryCollector()
+        self.parent = table.current_snapshot()
+        self.snapshot = table.metadata.new_snapshot_id()
+        self.sequence = table.metadata.next_sequence_number()
+
+    def added(self, entries: Iterable[FileEntry]) -> list[ManifestFile]:
+        """Write manifests of new files, one a kind and spec."""
+        groups: dict[tuple[bool, int], list[DataFile]] = defaultdict(list)
+        for entry in entries:
+            groups[entry.content == "deletes", entry.spec_id].append(as_data_file(entry))
+        manifests = []
+        for (deletes, spec_id), files in groups.items():
+            spec = self._metadata.specs()[spec_id]
+            with self._writer(deletes, spec_id) as writer:
+                for file in files:
+                    writer.add_entry(
+                        ManifestEntry.from_args(
+                            status=ManifestEntryStatus.ADDED,
+                            snapshot_id=self.snapshot,
+                            sequence_number=None,
+                            file_sequence_number=None,
+                            data_file=file,
+                        )
+                    )
+                    self._collector.add_file(file, schema=self._metadata.schema(), partition_spec=spec)
+            manifests.append(writer.to_manifest_file())
+        return manifests
+
+    def carried(self, removed: frozenset[str]) -> list[ManifestFile]:
+        """Return the parent's manifests: those that name removed files rewritten, small ones merged in tiers."""
+        if self.parent is None:
+            return []
+        io = self._table.io
+        old = [each for each in self.parent.manifests(io) if each.has_added_files() or each.has_existing_files()]
+        names = _names(self._table, old) if removed else {}
+        touched = {path: found for path, found in names.items() if not removed.isdisjoint(found)}
+        missing = removed.difference(*touched.values())
+        if missing:
+            raise FileNotFoundError(f"{len(missing)} files to remove are not in the table, such as {min(missing)}")
+        rewritten = touched.keys() | _due(old)
+        groups: dict[tuple[bool, int, int], list[ManifestEntry]] = defaultdict(list)
+        for number, manifest in enumerate(old, 1):
+            if manifest.manifest_path in rewritten:
+                alone = number if _entries(manifest) >= _BASE else 0
+                group = manifest.content == ManifestContent.DELETES, manifest.partition_spec_id, alone
+                groups[group].extend(manifest.fetch_manifest_entry(io))
+        kept = [each for each in old if each.manifest_path not in rewritten]
+        return [self._rewritten(*group[:2], entries, removed) for group, entries in groups.items()] + kept
+
+    def write_list(self, manifests: list[ManifestFile]) -> str:
+        """Write the manifest list and return its path."""
+        provider = self._table.location_provider()
+        path = provider.new_metadata_location(f"snap-{self.snapshot}-0-{self._name}.avro")
+        output = self._table.io.new_output(path)
+        parent = self.parent.snapshot_id if self.parent else None
+        with write_manifest_list(2, output, self.snapshot, parent, self.sequence, _CODEC) as writer:
+            writer.add_manifests(manifests)
+        return path
+
+    def summary(self, change: FileChange, said: Mapping[str, str]) -> Summary:
+        """Return the summary: what was added and removed, the totals carried over, and what the sink says."""
+        # Totals are only computed for some operations, among them overwrite.
+        counted = Summary(Operation.OVERWRITE, **self._collector.build(), **said)
+        totals = update_snapshot_summaries(counted, self.parent.summary if self.parent else None)
+        plain = not change.remove and all(entry.content == "data" for entry in change.add)
+        operation = change.operation or (Operation.APPEND if plain else Operation.OVERWRITE)
+        return Summary(operation, **totals.additional_properties)
+
+    def _rewritten(
+        self, deletes: bool, spec_id: int, entries: list[ManifestEntry], removed: frozenset[str]
+    ) -> ManifestFile:
+        spec = self._metadata.specs()[spec_id]
+        with self._writer(deletes, spec_id) as writer:
+            for entry in entries:
+                if entry.data_file.file_path in removed:
+                    writer.delete(entry)
+                    self._collector.remove_file(entry.data_file, schema=self._metadata.schema(), partition_spec=spec)
+                else:
+                    writer.existing(entry)
+        return writer.to_manifest_file()
+
+    def _writer(self, deletes: bool, spec_id: int) -> ManifestWriterV2:
+        name = f"{self._name}-m{self._written}.avro"
+        self._written += 1
+        output = self._table.io.new_output(self._table.location_provider().new_metadata_location(name))
+        kind = _DeleteManifestWriter if deletes else ManifestWriterV2
+        return kind(self._metadata.specs()[spec_id], self._metadata.schema(), output, self.snapshot, _CODEC)
+
+
+def _due(manifests: list[ManifestFile]) -> set[str]:
+    """Return the manifests to merge now: the smallest of a kind and spec, once there are many of like size."""
+    groups: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
+    for each in manifests:
+        groups[each.content, each.partition_spec_id].append(each)
+    found = set()
+    for group in groups.values():
+        group.sort(key=_entries)
+        found |= {each.manifest_path for each in group[: _TIERS.due(map(_entries, group))]}
+    return found
+
+
+def _entries(manifest: ManifestFile) -> int:
+    """Return how many files a manifest names, many if it does not say."""
+    counts = manifest.added_files_count, manifest.existing_files_count
+    return sum(each if each is not None else _BASE for each in counts)
+
+
+def _names(table: Table, manifests: Iterable[ManifestFile]) -> dict[str, frozenset[str]]:
+    """Return the paths of the files that each manifest names, by the manifest's own; each is read once."""
+    known = _known_names(str(table.metadata.table_uuid))
+    now = {
+        each.manifest_path: known[each.manifest_path]
+        if each.manifest_path in known
+        else frozenset(entry.data_file.file_path for entry in each.fetch_manifest_entry(table.io))
+        for each in manifests
+    }
+    known.clear()
+    known.update(now)
+    return now
+
+
+@lru_cache(maxsize=64)
+def _known_names(table_uuid: str) -> dict[str, frozenset[str]]:
+    """Return what is known of a table's manifests, which never change; those of the last commit are kept."""
+    return {}
+
+
+def selfcheck() -> None:
+    """Check the private pieces of pyiceberg that this module builds on; raises RuntimeError where one has changed."""
+    needs = {
+        "ManifestWriterV2._meta": isinstance(getattr(ManifestWriterV2, "_meta", None), property),
+        "DataFile.spec_id": isinstance(getattr(DataFile, "spec_id", None), property),
+        "ManifestWriterV2.existing": callable(getattr(ManifestWriterV2, "existing", None)),
+        "SnapshotSummaryCollector.build": callable(getattr(SnapshotSummaryCollector, "build", None)),
+    }
+    missing = [name for name, there in needs.items() if not there]
+    if missing:
+        raise RuntimeError(f"this version of pyiceberg lacks {', '.join(missing)}: install pyiceberg 0.12")

@@ -1,0 +1,5 @@
+"""Files of a table.
+
+* `data`: rows → a Parquet file and the entry that a manifest has of it. Runs in tasks.
+* `delete`: positions of dead rows ↔ position-delete files; the files of a table's current snapshot.
+"""

@@ -1,0 +1,278 @@
+"""Arrow rows → one Parquet data file of a table, with the statistics that its manifest entry needs. Runs in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+
+from sinkql.errors import SinkqlError
+
+ROW_GROUP_ROWS = 262_144
+_STRETCHES, _STRETCH = 16, 256
+_METRICS = "write.metadata.metrics.column"
+_DAY_MICROS = 86_400_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""The days of the years 1 to 9999, counted from 1970: Python has no others, and so no bounds of them."""
+_STORAGE = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """What a manifest says of a data or position-delete file; picklable. Bounds are Iceberg's single-value bytes.
+
+    `partition` holds Iceberg's physical values in the order of the spec's fields, empty if unpartitioned.
+    """
+
+    content: Literal["data", "deletes"]
+    path: str
+    rows: int
+    size: int
+    spec_id: int = 0
+    partition: tuple[Any, ...] = ()
+    column_sizes: Mapping[int, int] | None = None
+    value_counts: Mapping[int, int] | None = None
+    null_value_counts: Mapping[int, int] | None = None
+    nan_value_counts: Mapping[int, int] | None = None
+    lower_bounds: Mapping[int, bytes] | None = None
+    upper_bounds: Mapping[int, bytes] | None = None
+    split_offsets: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTable:
+    """What a task needs to know of a loaded table; picklable, with the storage's credentials and no others."""
+
+    location: str
+    schema_json: str
+    properties: Mapping[str, str]
+    storage: Mapping[str, str]
+    spec_id: int = 0
+
+    def __repr__(self) -> str:
+        return f"TaskTable({self.location!r})"
+
+    def path(self, name: str) -> str:
+        """Return the full path of a data or delete file of that name."""
+        return load_location_provider(self.location, dict(self.properties)).new_data_location(name)
+
+    def schema(self) -> Schema:
+        """Return the table's Iceberg schema."""
+        return _schema(self.schema_json)
+
+    def io(self) -> FileIO:
+        """Return access to the table's files; the same object in one process, so that connections are kept."""
+        return _io(tuple(sorted(self.storage.items())), self.location)
+
+
+def for_tasks(table: Table) -> TaskTable:
+    """Return what tasks need to know of a loaded table."""
+    storage = {name: value for name, value in table.io.properties.items() if name.startswith(_STORAGE)}
+    return TaskTable(
+        location=table.location(),
+        schema_json=table.schema().model_dump_json(),
+        properties=dict(table.properties),
+        storage=storage,
+        spec_id=table.spec().spec_id,
+    )
+
+
+@lru_cache(maxsize=16)
+def _io(storage: tuple[tuple[str, str], ...], location: str) -> FileIO:
+    return load_file_io(dict(storage), location)
+
+
+@lru_cache(maxsize=16)
+def _schema(text: str) -> Schema:
+    return Schema.model_validate_json(text)
+
+
+class DataFileWriter:
+    """Write rows to one new data file in the order they are given; position n is the n-th row.
+
+    Columns are found by name and cast to the table's types; columns that the table has not are left out. No file is
+    created before the first rows come. Raises SQ3151 for a value that the table's column cannot hold.
+    """
+
+    def __init__(self, table: TaskTable, name: str) -> None:
+        self._table = table
+        self._path = table.path(name)
+        self._schema: pa.Schema | None = None
+        self._stream: pa.NativeFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._metadata: list[pq.FileMetaData] = []
+        self._buffered: list[pa.Table] = []
+        self._waiting = 0
+        self._rows = 0
+        self._without_bounds: set[str] = set()
+
+    def write(self, data: pa.Table | pa.RecordBatch) -> None:
+        """Add rows; full row groups go out at once."""
+        if data.num_rows == 0:
+            return
+        rows = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+        if self._schema is None:
+            self._schema = target_schema(self._table.schema(), rows.schema)
+        rows = cast(rows, self._schema)
+        self._without_bounds.update(name for name in rows.column_names if _beyond_years(rows.column(name)))
+        self._buffered.append(rows)
+        self._waiting += rows.num_rows
+        self._rows += rows.num_rows
+        while self._waiting >= ROW_GROUP_ROWS:
+            self._flush(ROW_GROUP_ROWS)
+
+    def close(self) -> FileEntry | None:
+        """Finish the file and return its entry; None where no row came."""
+        if self._rows == 0:
+            return None
+        if self._waiting:
+            self._flush(self._waiting)
+        assert self._writer is not None
+        assert self._stream is not None
+        self._writer.close()
+        size = self._stream.tell()
+        self._stream.close()
+        return self._entry(size)
+
+    def _flush(self, rows: int) -> None:
+        whole = pa.concat_tables(self._buffered)
+        if self._writer is None:
+            self._stream = self._table.io().new_output(self._path).create(overwrite=True)
+            self._writer = pq.ParquetWriter(
+                self._stream,
+                self._schema,
+                compression="zstd",
+                compression_level=1,
+                store_schema=False,
+                use_dictionary=repeating(whole),
+                metadata_collector=self._metadata,
+            )
+        self._writer.write_table(whole.slice(0, rows), row_group_size=ROW_GROUP_ROWS)
+        rest = whole.slice(rows)
+        self._buffered = [rest] if rest.num_rows else []
+        self._waiting = rest.num_rows
+
+    def _entry(self, size: int) -> FileEntry:
+        schema = self._table.schema()
+        without = {f"{_METRICS}.{name}": "counts" for name in self._without_bounds}
+        statistics = data_file_statistics_from_parquet_metadata(
+            self._metadata[0],
+            compute_statistics_plan(schema, {**self._table.properties, **without}),
+            parquet_path_to_id_mapping(schema),
+        ).to_serialized_dict()
+        offsets = statistics.get("split_offsets")
+        return FileEntry(
+            content="data",
+            path=self._path,
+            rows=self._rows,
+            size=size,
+            spec_id=self._table.spec_id,
+            column_sizes=statistics["column_sizes"],
+            value_counts=statistics["value_counts"],
+            null_value_counts=statistics["null_value_counts"],
+            nan_value_counts=statistics["nan_value_counts"],
+            lower_bounds=statistics["lower_bounds"],
+            upper_bounds=statistics["upper_bounds"],
+            split_offsets=tuple(offsets) if offsets else None,
+        )
+
+
+def _beyond_years(column: pa.ChunkedArray) -> bool:
+    """Tell whether a column has dates or times of other years than 1 to 9999."""
+    if pa.types.is_date32(column.type):
+        found, day = pc.min_max(column.cast(pa.int32())).as_py(), 1
+    elif pa.types.is_timestamp(column.type) and column.type.unit == "us":
+        found, day = pc.min_max(column.cast(pa.int64())).as_py(), _DAY_MICROS
+    else:
+        return False
+    least, most = found["min"], found["max"]
+    return least is not None and (least < _FIRST_DAY * day or most >= (_LAST_DAY + 1) * day)
+
+
+def write_data_file(table: TaskTable, name: str, data: pa.Table) -> FileEntry | None:
+    """Write one data file with all of `data`; None if it has no rows."""
+    writer = DataFileWriter(table, name)
+    writer.write(data)
+    return writer.close()
+
+
+def repeating(rows: pa.Table) -> list[str]:
+    """Return the columns of which at least every other value in a sample was there before.
+
+    A dictionary makes others only larger and slower to write. The sample is of short stretches, so that it finds values
+    that come again everywhere, and those that do so in a row.
+    """
+    starts = range(0, rows.num_rows, max(_STRETCH, rows.num_rows // _STRETCHES))
+    sample = pa.concat_tables([rows.slice(start, _STRETCH) for start in starts])
+    return [name for name in sample.column_names if _repeats(sample.column(name))]
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    if pa.types.is_nested(column.type):
+        return False
+    values = column.drop_null()
+    return 0 < 2 * len(pc.unique(values)) <= len(values)
+
+
+def target_schema(schema: Schema, source: pa.Schema) -> pa.Schema:
+    """Return the table's Arrow schema with field ids, keeping 32-bit offsets where the source has them."""
+    fields = []
+    for field in schema_to_pyarrow(schema, include_field_ids=True):
+        given = source.field(field.name).type
+        if pa.types.is_large_string(field.type) and pa.types.is_string(given):
+            fields.append(field.with_type(pa.string()))
+        elif pa.types.is_large_binary(field.type) and pa.types.is_binary(given):
+            fields.append(field.with_type(pa.binary()))
+        else:
+            fields.append(field)
+    return pa.schema(fields)
+
+
+def cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with exactly this schema, columns found by name; raises SQ3151."""
+    columns = [_cast_column(rows.column(field.name), field) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if not field.nullable and column.null_count:
+        raise SinkqlError(
+            "SQ3151",
+            f'null value in required column "{field.name}" of the table',
+            hint="Filter such rows out in the view, or use COALESCE.",
+        )
+    if column.type.equals(field.type):
+        return column
+    if isinstance(field.type, pa.UuidType):
+        return pa.chunked_array([pa.ExtensionArray.from_storage(field.type, _uuid_bytes(column))])
+    if pa.types.is_fixed_size_binary(field.type) and pa.types.is_string(column.type):
+        return pa.chunked_array([_uuid_bytes(column)])
+    try:
+        return pc.cast(column, field.type, safe=True)
+    except pa.ArrowInvalid as error:
+        raise SinkqlError(
+            "SQ3151", f'a value does not fit column "{field.name}" of the table', detail=str(error)
+        ) from error
+
+
+def _uuid_bytes(column: pa.ChunkedArray) -> pa.Array:
+    values = [None if text is None else UUID(text).bytes for text in column.to_pylist()]
+    return pa.array(values, pa.binary(16))

@@ -1,0 +1,139 @@
+"""Positions of dead rows ↔ Iceberg's position-delete files, and the files that a table has now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.table import Table
+
+from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable
+from sinkql.errors import SinkqlError
+
+Positions = npt.NDArray[np.int64]
+
+_PATH, _POS = 2147483546, 2147483545
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFiles:
+    """The files of a table's current snapshot, by path."""
+
+    data: Mapping[str, DataFile]
+    deletes: Mapping[str, DataFile]
+
+
+def live_files(table: Table) -> LiveFiles:
+    """List the data and position-delete files of the current snapshot.
+
+    Raises SQ3506 for equality deletes, SQ3554 for a format other than Parquet, SQ2952 for partitioned files.
+    """
+    data: dict[str, DataFile] = {}
+    deletes: dict[str, DataFile] = {}
+    snapshot = table.current_snapshot()
+    for manifest in snapshot.manifests(table.io) if snapshot else ():
+        kept = data if manifest.content == ManifestContent.DATA else deletes
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            _check(table, entry.data_file, manifest.partition_spec_id)
+            kept[entry.data_file.file_path] = entry.data_file
+    return LiveFiles(data, deletes)
+
+
+def _check(table: Table, file: DataFile, spec_id: int) -> None:
+    name = ".".join(table.name())
+    if file.content == DataFileContent.EQUALITY_DELETES:
+        raise SinkqlError(
+            "SQ3506",
+            f'table "{name}" has equality deletes, which an upsert sink cannot follow',
+            detail=f"{file.file_path} was written by another program.",
+            hint="Rewrite the table's data files with the program that writes them, or sink into a new table.",
+        )
+    if file.file_format != FileFormat.PARQUET:
+        raise SinkqlError(
+            "SQ3554",
+            f'table "{name}" has a file in format {file.file_format}, expected PARQUET',
+            detail=file.file_path,
+            hint="Rewrite the file as Parquet, or sink into a new table.",
+        )
+    if spec_id != table.metadata.default_spec_id or not table.spec().is_unpartitioned():
+        raise partitioned(table)
+
+
+def partitioned(table: Table) -> SinkqlError:
+    """Return the error for a table that is, or once was, partitioned."""
+    return SinkqlError(
+        "SQ2952",
+        f'table "{".".join(table.name())}" has partitions, which upsert sinks do not support yet',
+        hint="Sink into an unpartitioned table, or use MODE APPEND.",
+    )
+
+
+def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positions]:
+    """Return the dead positions of each data file path that the delete files name, sorted, each once."""
+    found: dict[str, list[Positions]] = defaultdict(list)
+    for path in paths:
+        with io.new_input(path).open() as stream:
+            rows = pq.read_table(stream, columns=["file_path", "pos"], read_dictionary=["file_path"])
+        rows = rows.unify_dictionaries().combine_chunks()
+        for column, pos in zip(rows.column(0).chunks, rows.column(1).chunks, strict=True):
+            codes, positions = column.indices.to_numpy(), pos.to_numpy()
+            order = np.argsort(codes, kind="stable")
+            cuts = np.flatnonzero(np.diff(codes[order])) + 1
+            for group in np.split(order, cuts):
+                if len(group):
+                    found[column.dictionary[int(codes[group[0]])].as_py()].append(positions[group])
+    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+
+
+def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Positions]) -> FileEntry:
+    """Write one delete file that names sorted positions of data files, all of the table's one partition.
+
+    Paths stand byte for byte and in full also in the bounds: readers find a data file's deletes by them. The Arrow
+    schema is left out of the file, some readers refuse its dictionary type.
+    """
+    paths = sorted(dead)
+    codes = np.repeat(np.arange(len(paths), dtype=np.int32), [len(dead[path]) for path in paths])
+    positions = np.concatenate([dead[path] for path in paths]).astype(np.int64)
+    column = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(paths, pa.string()))
+    fields = [_field("file_path", column.type, _PATH), _field("pos", pa.int64(), _POS)]
+    rows = pa.Table.from_arrays([column, pa.array(positions)], schema=pa.schema(fields))
+    path = table.path(name)
+    stream = table.io().new_output(path).create(overwrite=True)
+    with pq.ParquetWriter(
+        stream,
+        rows.schema,
+        compression="zstd",
+        compression_level=1,
+        store_schema=False,
+        use_dictionary=["file_path"],
+        column_encoding={"pos": "DELTA_BINARY_PACKED"},
+    ) as writer:
+        writer.write_table(rows)
+    size = stream.tell()
+    stream.close()
+    return FileEntry(
+        content="deletes",
+        path=path,
+        rows=len(positions),
+        size=size,
+        spec_id=table.spec_id,
+        value_counts={_PATH: len(positions), _POS: len(positions)},
+        null_value_counts={_PATH: 0, _POS: 0},
+        lower_bounds={_PATH: paths[0].encode(), _POS: _long(positions.min())},
+        upper_bounds={_PATH: paths[-1].encode(), _POS: _long(positions.max())},
+    )
+
+
+def _field(name: str, type_: pa.DataType, id_: int) -> pa.Field:
+    return pa.field(name, type_, nullable=False, metadata={"PARQUET:field_id": str(id_)})
+
+
+def _long(value: np.int64) -> bytes:
+    return int(value).to_bytes(8, "little", signed=True)

@@ -1,0 +1,392 @@
+"""The key index of an upsert sink: which runs and files it is made of. A cache of the table, never the truth.
+
+How a writer uses it:
+
+* At the start: `Index.load(folder, marker.index, key)`, and where that is None, `rebuild(…)`, also for a new table.
+  Whenever the table's current snapshot is not the one that this writer just committed, so at the start too (a claim
+  repeats the marker, others may have written before it): `catch_up(index, table, …)`, the index itself if it is true.
+* `begin()`: an index is saved before a task is built from it, `index.save(folder)`: tasks read it from there.
+* `commit()`: `new = index.after(changes, epoch=…, commit=task.commit)`, then `new.save(folder)`, whose result goes
+  into the marker as `index`, then the Iceberg commit. Done: `new` is the index from now on. Failed: the old one is.
+  A conflict with a foreign commit that added or removed files: the attempt is to be redone on the index brought up to
+  date, because new rows may have the same keys, or the files that delete files point at may be gone.
+* Now and then: `sweep(…)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import msgspec
+import xxhash
+
+from sinkql import durable, faults, runs
+from sinkql.connectors.iceberg.keyindex.key import KeyColumn
+from sinkql.connectors.iceberg.keyindex.layer import (
+    TIERS,
+    DeleteNote,
+    FileNote,
+    Layer,
+    delete_of,
+    file_of,
+    merged,
+)
+from sinkql.connectors.iceberg.keyindex.run import size_of
+from sinkql.errors import SinkqlError
+
+_VERSION = 2
+_DIGEST = 32
+_OLD = 3600.0
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run file; its keys belong to `bucket` of `buckets` under `bucketing`. Bucket None: keys of any bucket."""
+
+    name: str
+    rows: int
+    bucket: int | None = None
+    buckets: int = 0
+    bucketing: str = ""
+
+
+class Link(msgspec.Struct, frozen=True, array_like=True):
+    """An older manifest whose layer counts still, and the digest of its content."""
+
+    name: str
+    digest: str
+
+
+class IndexChange(msgspec.Struct, frozen=True):
+    """What a task's files change in the index `index`: those of one bucket of `buckets` under `bucketing`.
+
+    `file` is the new data file, `file_id` its number; `dead` counts rows that died, by file id; `deletes` are the new
+    delete files' paths, each with the ids of the data files that it names. A file of which every row is dead leaves the
+    table, so no delete file needs to name it. `run` holds the bucket's new entries and takes the place of the older
+    runs named in `merged`.
+    """
+
+    index: str
+    file_id: int
+    file: FileNote | None = None
+    deletes: dict[str, tuple[int, ...]] = {}
+    dead: dict[int, int] = {}
+    run: Run | None = None
+    merged: tuple[str, ...] = ()
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    """What is in a manifest's file, after its digest; `older` are the manifests whose layers lie below its own."""
+
+    version: int
+    sink: str
+    epoch: int
+    commit: str
+    key: tuple[KeyColumn, ...]
+    runs: tuple[Run, ...]
+    layer: Layer
+    older: tuple[Link, ...]
+    idle: tuple[str, ...]
+    next_file_id: int
+    next_delete_id: int
+
+
+@dataclass(frozen=True)
+class Index:
+    """The index as of one state of the table; runs and layers come newest first.
+
+    `older` are the manifests that hold the layers below the first. `idle` are paths of files in the table that hold
+    nothing any more, and leave it with the next commit; `leaving` are those that leave it with this one.
+    What is saved with a commit becomes true with it: valid iff the marker names it.
+    """
+
+    sink: str
+    epoch: int
+    commit: str
+    key: tuple[KeyColumn, ...]
+    runs: tuple[Run, ...] = ()
+    layers: tuple[Layer, ...] = (Layer(),)
+    older: tuple[Link, ...] = ()
+    idle: tuple[str, ...] = ()
+    next_file_id: int = 0
+    next_delete_id: int = 0
+    leaving: frozenset[str] = field(default=frozenset(), compare=False)
+
+    @property
+    def name(self) -> str:
+        """Return the manifest's file name, unique to the attempt that makes it."""
+        return f"{self.sink}-{self.epoch}-{self.commit}.index"
+
+    @cached_property
+    def files(self) -> dict[int, FileNote]:
+        """Return all data files with live rows, by number."""
+        found = merged(self.layers, whole=True).files
+        return {number: note for number, note in found.items() if note is not None}
+
+    @cached_property
+    def deletes(self) -> dict[int, DeleteNote]:
+        """Return all delete files that name a data file of the table, by number."""
+        found = merged(self.layers, whole=True).deletes
+        return {number: note for number, note in found.items() if note is not None}
+
+    def paths(self) -> set[str]:
+        """Return the paths of all files that the table has."""
+        files = {note.path for note in self.files.values()}
+        return files | {note.path for note in self.deletes.values()} | set(self.idle)
+
+    def file(self, number: int) -> FileNote:
+        """Return a data file; raises KeyError for one that is not in the table."""
+        found = file_of(self.layers, number)
+        if found is None:
+            raise KeyError(number)
+        return found
+
+    @classmethod
+    def load(cls, folder: Path, name: str, key: Sequence[KeyColumn]) -> Index | None:
+        """Read a manifest; None where it, or what it names, is missing or damaged, or of another key: then rebuild."""
+        try:
+            index = _read(folder, name)
+        except (OSError, ValueError, msgspec.MsgspecError):
+            return None
+        if index.key != tuple(key):
+            return None
+        return index if all(_whole(folder, run) for run in index.runs) else None
+
+    def save(self, folder: Path) -> str:
+        """Make the manifest durable, and return its name; saving the same again is allowed, another one is an error."""
+        path = folder / self.name
+        if path.exists():
+            if path.read_bytes() != self._data:
+                raise FileExistsError(path)
+            return self.name
+        durable.write(path, self._data)
+        faults.point("index-manifest")
+        return self.name
+
+    def probed(self, bucket: int, *, buckets: int, bucketing: str) -> tuple[Run, ...]:
+        """Return the runs that may hold a bucket's keys, newest first; those of another bucketing may hold any."""
+        same = (buckets, bucketing)
+        return tuple(run for run in self.runs if run.bucket in (None, bucket) or (run.buckets, run.bucketing) != same)
+
+    def after(self, changes: Iterable[IndexChange], *, epoch: int, commit: str) -> Index:
+        """Return the index that is true once what these tasks wrote is committed; saves nothing.
+
+        `changes` are at most one a bucket. Raises ValueError for one of another index.
+        """
+        step = _Step(self)
+        runs = list(self.runs)
+        for change in changes:
+            if change.index != self.name:
+                raise ValueError(f"a change of index {change.index}, not of {self.name}")
+            step.take(change)
+            merged = set(change.merged)
+            runs = [run for run in runs if run.name not in merged]
+            if change.run is not None:
+                runs.insert(0, change.run)
+        step.bury()
+        return replace(
+            self.under(step.layer),
+            epoch=epoch,
+            commit=commit,
+            runs=tuple(runs),
+            idle=tuple(step.idle),
+            next_file_id=step.next_file_id,
+            next_delete_id=step.next_delete_id,
+            leaving=frozenset((*step.leaving, *self.idle)),
+        )
+
+    def under(self, layer: Layer) -> Index:
+        """Return the index below a new layer, merged with the newest older ones when it is time."""
+        layers = (layer, *self.layers)
+        older = (Link(self.name, self._digest), *self.older)
+        length = TIERS.due(each.size for each in layers)
+        if length:
+            layers = (merged(layers[:length], whole=length == len(layers)), *layers[length:])
+            older = older[length - 1 :]
+        return replace(self, layers=layers, older=older)
+
+    @cached_property
+    def _data(self) -> bytes:
+        manifest = _Manifest(
+            _VERSION,
+            self.sink,
+            self.epoch,
+            self.commit,
+            self.key,
+            self.runs,
+            self.layers[0],
+            self.older,
+            self.idle,
+            self.next_file_id,
+            self.next_delete_id,
+        )
+        body = msgspec.json.encode(manifest)
+        return xxhash.xxh3_128_hexdigest(body).encode() + body
+
+    @property
+    def _digest(self) -> str:
+        return self._data[:_DIGEST].decode()
+
+
+class _Step:
+    """What one commit changes about the files of an index."""
+
+    def __init__(self, index: Index) -> None:
+        self._layers = index.layers
+        self.layer = Layer({}, {})
+        self.idle: list[str] = []
+        self.leaving: set[str] = set()
+        self.next_file_id, self.next_delete_id = index.next_file_id, index.next_delete_id
+        self._dead: Counter[int] = Counter()
+        self._named: dict[int, tuple[int, ...]] = {}
+
+    def take(self, change: IndexChange) -> None:
+        """Note a task's files."""
+        if change.file is not None:
+            assert change.file_id not in self.layer.files, "two changes of one bucket"
+            self.layer.files[change.file_id] = change.file
+        self.next_file_id = max(self.next_file_id, change.file_id + 1)
+        for path, targets in change.deletes.items():
+            self.layer.deletes[self.next_delete_id] = DeleteNote(path, len(targets))
+            for target in targets:
+                self._named[target] = (*self._named.get(target, ()), self.next_delete_id)
+            self.next_delete_id += 1
+        self._dead.update(change.dead)
+
+    def bury(self) -> None:
+        """Find the files that hold nothing any more: no live row, or no position in a file of the table."""
+        released: Counter[int] = Counter()
+        for number, dead in self._dead.items():
+            known = file_of(self._layers, number)
+            assert known is not None, "dead rows of a file that is gone"
+            note = FileNote("", 0, dead, self._named.get(number, ()))
+            whole = known + note
+            assert whole.dead <= whole.rows, "more dead rows than rows"
+            self.layer.files[number] = None if whole.dead == whole.rows else note
+            if whole.dead == whole.rows:
+                self.leaving.add(whole.path)
+                released.update(whole.deletes)
+        for number, count in released.items():
+            self._release(number, count)
+
+    def _release(self, number: int, count: int) -> None:
+        fresh = self.layer.deletes.get(number)
+        known = fresh or delete_of(self._layers, number)
+        assert known is not None, "a file named by a delete file that is gone"
+        left = known.targets - count
+        if fresh and left:
+            self.layer.deletes[number] = DeleteNote(known.path, left)
+        elif fresh:  # it comes with this very commit, so it leaves with the next
+            del self.layer.deletes[number]
+            self.idle.append(known.path)
+        elif left:
+            self.layer.deletes[number] = DeleteNote("", -count)
+        else:
+            self.layer.deletes[number] = None
+            self.leaving.add(known.path)
+
+
+@lru_cache(maxsize=8)
+def open_index(folder: Path, name: str) -> Index:
+    """Read a saved manifest for the tasks of a batch, which in one process read it once; SQ3411 where it is lost."""
+    try:
+        return _read(folder, name, layer_of=_known_layer)
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        raise SinkqlError(
+            "SQ3411",
+            f'index manifest "{name}" is damaged',
+            detail=str(error),
+            hint="Start the sink again to rebuild it.",
+        ) from error
+
+
+def _read(folder: Path, name: str, *, layer_of: Callable[[Path, str], Layer] | None = None) -> Index:
+    """Read a manifest and the layers below it; raises OSError, ValueError or msgspec.MsgspecError."""
+    manifest = _manifest(folder / name)
+    layers = ((layer_of or _layer)(folder / link.name, link.digest) for link in manifest.older)
+    return Index(
+        manifest.sink,
+        manifest.epoch,
+        manifest.commit,
+        manifest.key,
+        manifest.runs,
+        (manifest.layer, *layers),
+        manifest.older,
+        manifest.idle,
+        manifest.next_file_id,
+        manifest.next_delete_id,
+    )
+
+
+def _layer(path: Path, digest: str) -> Layer:
+    return _manifest(path, digest).layer
+
+
+@lru_cache(maxsize=256)
+def _known_layer(path: Path, digest: str) -> Layer:
+    """Return the layer of an older manifest, which many batches have in common."""
+    return _layer(path, digest)
+
+
+def _manifest(path: Path, digest: str | None = None) -> _Manifest:
+    data = path.read_bytes()
+    said, body = data[:_DIGEST].decode(), data[_DIGEST:]
+    if said != xxhash.xxh3_128_hexdigest(body) or said != (digest or said):
+        raise ValueError(f"{path}: its content is not what its digest says")
+    manifest = msgspec.json.decode(body, type=_Manifest)
+    if manifest.version != _VERSION:
+        raise ValueError(f"{path}: version {manifest.version}, expected {_VERSION}")
+    return manifest
+
+
+def sweep(
+    folder: Path,
+    *,
+    sink: str,
+    epoch: int,
+    manifests: Collection[str],
+    indexes: Collection[Index] = (),
+    age: float = _OLD,
+) -> int:
+    """Delete a sink's run and manifest files that nothing reaches, and return how many.
+
+    `manifests` are those that the last two markers of a table just reloaded name, `indexes` those in use. Files of a
+    later epoch than `epoch` or of another sink stay; those of earlier ones until they are `age` seconds old, for an
+    earlier run of the sink may still look at them. Never call it while the outcome of a commit is unknown.
+    """
+    kept = {name for index in indexes for name in _reached(index.name, index.runs, index.older)}
+    for name in manifests:
+        kept.add(name)
+        try:
+            found = _manifest(folder / name)
+        except (OSError, ValueError, msgspec.MsgspecError):
+            continue  # named, but lost or damaged: it reaches nothing
+        kept.update(_reached(name, found.runs, found.older))
+    own = re.compile(rf"(?:[a-z]+\d*-)*{re.escape(sink)}-(\d+)-.+\.(?:run|index)")
+
+    def epoch_of(name: str) -> int | None:
+        found = own.fullmatch(name.lstrip("."))
+        return int(found[1]) if found is not None else None
+
+    live = {folder / name for name in kept}
+    mine: list[Path] = []
+    earlier: list[Path] = []
+    for path in folder.iterdir():
+        (mine if epoch_of(path.name) == epoch else earlier).append(path)
+    removed = runs.sweep(mine, live, epoch_of=epoch_of, epoch=epoch)
+    return removed + runs.sweep(earlier, live, epoch_of=epoch_of, epoch=epoch, age=age)
+
+
+def _reached(name: str, runs: Iterable[Run], older: Iterable[Link]) -> set[str]:
+    return {name} | {run.name for run in runs} | {link.name for link in older}
+
+
+def _whole(folder: Path, run: Run) -> bool:
+    try:
+        return (folder / run.name).stat().st_size == size_of(run.rows)
+    except OSError:
+        return False

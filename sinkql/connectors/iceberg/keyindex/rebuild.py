@@ -1,0 +1,256 @@
+"""A table as it is now → the key index, rebuilt or brought up to date."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from sinkql.connectors.iceberg.file.delete import Positions, live_files, read_position_deletes
+from sinkql.connectors.iceberg.keyindex.index import Index, Run
+from sinkql.connectors.iceberg.keyindex.key import KeyColumn, key_schema, key_text
+from sinkql.connectors.iceberg.keyindex.keyhash import hash_keys
+from sinkql.connectors.iceberg.keyindex.layer import DeleteNote, FileNote, Layer
+from sinkql.connectors.iceberg.keyindex.run import (
+    TOMBSTONE,
+    Entries,
+    map_run,
+    open_run,
+    probe,
+    write_run,
+)
+from sinkql.errors import SinkqlError
+from sinkql.runs import repeats, sort_places
+
+_BATCH = 1 << 18
+_PART = 1 << 21
+"""Keys held in memory at a time, 24 bytes each and as much again to sort them."""
+
+
+def rebuild(table: Table, key: Sequence[KeyColumn], folder: Path, *, sink: str, epoch: int) -> Index:
+    """Read the keys of every live row of the current snapshot into one run, and return the index, not yet saved.
+
+    Raises SQ3551 for two live rows with one key, SQ3506 for equality deletes, SQ3554 for files other than Parquet,
+    SQ2952 for partitions. Reads in parts of two million keys; a table without rows gives an index without runs.
+    """
+    live = live_files(table)
+    dead: dict[str, Positions] = {}
+    targets: dict[str, list[str]] = {}
+    for path in live.deletes:
+        found = read_position_deletes(table.io, [path])
+        targets[path] = sorted(found.keys() & live.data.keys())
+        for target in targets[path]:
+            dead[target] = np.union1d(dead[target], found[target]) if target in dead else found[target]
+    layer, idle = _layer_of({path: file.record_count for path, file in live.data.items()}, dead, targets)
+    commit = uuid4().hex
+    index = Index(
+        sink,
+        epoch,
+        commit,
+        tuple(key),
+        layers=(layer,),
+        idle=idle,
+        next_file_id=len(live.data),
+        next_delete_id=len(live.deletes),
+    )
+    keys = _Keys(table, index.key, index.files)
+    return replace(index, runs=_runs(keys, dead, folder, f"base-{sink}-{epoch}-{commit}"))
+
+
+def _layer_of(
+    rows: Mapping[str, int], dead: Mapping[str, Positions], targets: Mapping[str, Sequence[str]]
+) -> tuple[Layer, tuple[str, ...]]:
+    """Return the notes of a table's files, and the paths of those that hold nothing any more."""
+    gone = {path: int(np.searchsorted(dead[path], count)) for path, count in rows.items() if path in dead}
+    empty = {path for path, count in rows.items() if gone.get(path, 0) == count}
+    needed = {path: [each for each in found if each not in empty] for path, found in targets.items()}
+    naming: dict[str, list[int]] = defaultdict(list)
+    for number, found in enumerate(needed.values()):
+        for path in found:
+            naming[path].append(number)
+    files = {
+        number: FileNote(path, count, gone.get(path, 0), tuple(naming[path]))
+        for number, (path, count) in enumerate(rows.items())
+        if path not in empty
+    }
+    deletes = {number: DeleteNote(path, len(found)) for number, (path, found) in enumerate(needed.items()) if found}
+    idle = (*sorted(empty), *(path for path, found in needed.items() if not found))
+    return Layer(dict(files), dict(deletes)), idle
+
+
+def catch_up(index: Index, table: Table, folder: Path, *, epoch: int) -> Index:
+    """Return the index of the table's current snapshot: `index` itself if it is that already, else one not yet saved.
+
+    Compares files, not snapshots, which may have expired. Files that others added are read; where others removed or
+    deleted anything, all is read again. Raises as `rebuild`; SQ3551 also where others added a key that lives.
+    `index` is one that was saved.
+    """
+    live = live_files(table)
+    known = index.paths()
+    if known - live.data.keys() - live.deletes.keys() or live.deletes.keys() - known:
+        return rebuild(table, index.key, folder, sink=index.sink, epoch=epoch)
+    added = {
+        index.next_file_id + number: FileNote(path, live.data[path].record_count)
+        for number, path in enumerate(sorted(live.data.keys() - known))
+    }
+    if not added:
+        return index
+    commit = uuid4().hex
+    found = replace(
+        index.under(Layer(dict(added))), epoch=epoch, commit=commit, next_file_id=index.next_file_id + len(added)
+    )
+    keys = _Keys(table, index.key, found.files)
+    older = [open_run(folder / run.name) for run in index.runs]
+    runs = _runs(keys, {}, folder, f"foreign-{index.sink}-{epoch}-{commit}", only=added, older=older)
+    return replace(found, runs=(*runs, *index.runs))
+
+
+def _runs(
+    keys: _Keys,
+    dead: dict[str, Positions],
+    folder: Path,
+    name: str,
+    *,
+    only: Collection[int] | None = None,
+    older: Sequence[Entries] = (),
+) -> tuple[Run, ...]:
+    """Write one run of all files' live keys, by way of sorted parts; its keys are of any bucket."""
+    parts: list[Path] = []
+    rows = 0
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        for number, part in enumerate(_parts(keys.entries(dead, only))):
+            keys.check(part, older)
+            parts.append(folder / f"part-{name}-{number}.run")
+            write_run(parts[-1], part.rows, [part])
+            rows += part.rows
+        if not rows:
+            return ()
+        whole = folder / f"{name}.run"
+        write_run(whole, rows, _merged([map_run(path) for path in parts], keys))
+        return (Run(whole.name, rows),)
+    finally:
+        for path in parts:
+            path.unlink()
+
+
+def _parts(entries: Iterable[Entries]) -> Iterator[Entries]:
+    """Gather entries into large sorted parts."""
+    waiting: list[Entries] = []
+    rows = 0
+    for each in entries:
+        waiting.append(each)
+        rows += each.rows
+        if rows >= _PART:
+            yield _sorted(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _sorted(waiting)
+
+
+def _sorted(parts: Sequence[Entries]) -> Entries:
+    whole = Entries._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return whole.take(sort_places(whole.h1, whole.h2))
+
+
+def _merged(parts: Sequence[Entries], keys: _Keys) -> Iterator[Entries]:
+    """Merge sorted parts, one range of hashes at a time, so that no more than a part is in memory."""
+    if len(parts) == 1:
+        yield parts[0]
+        return
+    ranges = -(-sum(part.rows for part in parts) // (_PART // 2))
+    bounds = np.array([(number << 64) // ranges for number in range(1, ranges)], np.uint64)
+    cuts = [[0, *np.searchsorted(part.h1, bounds).tolist(), part.rows] for part in parts]
+    for number in range(ranges):
+        chosen = [
+            part.take(np.arange(cut[number], cut[number + 1])) for part, cut in zip(parts, cuts, strict=True)
+        ]  # fmt: skip
+        merged = _sorted(chosen)
+        keys.check(merged)
+        yield merged
+
+
+class _Keys:
+    """Read the key columns of a table's files."""
+
+    def __init__(self, table: Table, key: tuple[KeyColumn, ...], files: Mapping[int, FileNote]) -> None:
+        self._io: FileIO = table.io
+        self._table, self._key, self._files = ".".join(table.name()), key, files
+        schema = schema_to_pyarrow(key_schema(table.schema(), tuple(column.name for column in key)))
+        self._types = {field.name: field.type for field in schema}
+
+    def entries(self, dead: dict[str, Positions], only: Collection[int] | None = None) -> Iterator[Entries]:
+        """Yield the live keys of all files, or some."""
+        for id_ in self._files if only is None else only:
+            gone = dead.get(self._files[id_].path)
+            start = 0
+            for batch in self._read(self._files[id_].path):
+                h1, h2 = hash_keys(batch.columns)
+                positions = np.arange(start, start + batch.num_rows, dtype=np.uint32)
+                start += batch.num_rows
+                entries = Entries(h1, h2, np.full(batch.num_rows, id_, np.uint32), positions)
+                if gone is None:
+                    yield entries
+                    continue
+                alive = np.ones(batch.num_rows, np.bool_)
+                low, high = np.searchsorted(gone, [start - batch.num_rows, start])
+                alive[gone[low:high] - (start - batch.num_rows)] = False
+                yield entries.take(alive)
+
+    def check(self, entries: Entries, older: Sequence[Entries] = ()) -> None:
+        """Raise SQ3551 if sorted entries have a key twice, or one that is live in older runs."""
+        files, _ = probe(older, entries.h1, entries.h2)
+        twice = np.flatnonzero(repeats(entries.h1, entries.h2) | (files != TOMBSTONE))
+        if not len(twice):
+            return
+        path = self._files[int(entries.file[twice[0]])].path
+        found = self._at(path, int(entries.pos[twice[0]]))
+        raise SinkqlError(
+            "SQ3551",
+            f'table "{self._table}" has two rows with the key {found}',
+            detail=f"One of them is in {path}; {len(twice)} such rows were found so far.",
+            hint="Find out which row is right, and delete the other; an upsert sink must be the table's only writer.",
+        )
+
+    def _at(self, path: str, position: int) -> str:
+        for batch in self._read(path):
+            if position < batch.num_rows:
+                return key_text(pa.Table.from_batches([batch]), position)
+            position -= batch.num_rows
+        return "?"
+
+    def _read(self, path: str) -> Iterator[pa.RecordBatch]:
+        """Yield a file's key columns in the key's order and the table's types, found by field id."""
+        with self._io.new_input(path).open() as stream:
+            parquet = pq.ParquetFile(stream)
+            names = _names(parquet.schema_arrow, self._key)
+            wanted = [name for name in names if name is not None]
+            for batch in parquet.iter_batches(_BATCH, columns=wanted):
+                columns = [
+                    pa.nulls(batch.num_rows, self._types[column.name])
+                    if name is None
+                    else _typed(batch.column(name), self._types[column.name])
+                    for name, column in zip(names, self._key, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(columns, names=[column.name for column in self._key])
+
+
+def _names(schema: pa.Schema, key: Sequence[KeyColumn]) -> list[str | None]:
+    """Return a file's names of the key columns: by field id, by name in a file without ids; None where it has none."""
+    ids = {int((field.metadata or {}).get(b"PARQUET:field_id", -1)): field.name for field in schema}
+    if set(ids) == {-1}:
+        return [column.name if column.name in schema.names else None for column in key]
+    return [ids.get(column.id) for column in key]
+
+
+def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    return column if isinstance(type_, pa.UuidType) else column.cast(type_)

@@ -1,0 +1,201 @@
+"""CREATE CONNECTION … TO ICEBERG CATALOG → the options of its catalog type, each mistake with an error of its own.
+
+The planned options: `catalog_type`, `url`, `warehouse`, `credential` (a secret text), `scope`, `oauth2_server_url`,
+`storage_provider`; those that are not given are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from sinkql import ast, logical
+from sinkql.errors import Notice, SinkqlError, Span, nearest
+from sinkql.extension.options import bind, described, missing, option_span
+from sinkql.extension.plan import Planning
+from sinkql.extension.secret import secret_data
+
+SUPPORTED = ("memory", "rest", "sql")
+TYPES = ("glue", "hadoop", "hive", "memory", "rest", "s3tablesrest", "sql")
+OWNER = "iceberg catalog connections"
+PLACE = ("CATALOG TYPE", "URL", "WAREHOUSE")
+"""Options that say which tables there are."""
+_ALLOWED = {
+    "sql": ("URL", "WAREHOUSE", "CREDENTIAL"),
+    "memory": ("WAREHOUSE",),
+    "rest": ("URL", "WAREHOUSE", "CREDENTIAL", "SCOPE", "OAUTH2 SERVER URL", "STORAGE PROVIDER"),
+}
+_USING = "Leave it out; for files in S3 add USING AWS CONNECTION to the sink."
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogOptions:
+    """The options of all catalog types; which ones a type has, `_ALLOWED` says."""
+
+    catalog_type: str = described("what the catalog is", choices=SUPPORTED)
+    url: str | None = described(
+        "`rest`: its address, required. `sql`: a database URL, else `catalog.db` in the warehouse",
+        default=None,
+    )
+    warehouse: str | None = described(
+        "`sql`: a local folder, required. `rest`: the warehouse's name", default=None, local_path=True
+    )
+    credential: logical.SecretText | None = described(
+        "`rest`: `client-id:client-secret` for OAuth2. `sql`: the database's `user:password`; after a user's name in "
+        "`URL` the password alone",
+        default=None,
+    )
+    scope: str | None = described("`rest`: the OAuth2 scope, `catalog` without one", default=None)
+    oauth2_server_url: str | None = described("`rest`: where tokens come from, else the catalog", default=None)
+    storage_provider: Literal["s3", "gcs", "adls"] | None = described(
+        "`rest`: where its files are", default=None, choices=("s3",)
+    )
+    access_delegation: Literal["vended-credentials"] | None = described("", default=None, later=_USING)
+    aws_connection: ast.Name | None = described("", default=None, later=_USING)
+    gcp_connection: ast.Name | None = described("", default=None, later="Write CREDENTIAL = SECRET name instead.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A statement with its bound options while they are checked; `type` is the catalog's, in lower case."""
+
+    statement: ast.CreateConnection
+    options: CatalogOptions
+    type: str
+    planning: Planning
+
+    def span(self, name: str) -> Span:
+        return option_span(self.statement.options, name, self.statement.kind_span)
+
+    def error(self, code: str, message: str, option: str, hint: str) -> SinkqlError:
+        return SinkqlError(code, message, self.span(option), hint=hint)
+
+    def missing(self, name: str, example: str) -> SinkqlError:
+        owner = f"iceberg catalog connections of type {self.type}"
+        return missing(name, owner=owner, span=self.statement.kind_span, example=example)
+
+
+def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+    """Return the options of the connection's catalog type; raises SQ21xx, SQ2519 to SQ2532, SQ2913 and SQ2988."""
+    _check_type(statement)
+    options = bind(statement.options, CatalogOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
+    checked = _Checked(statement, options, options.catalog_type.lower(), planning)
+    if checked.type == "rest":
+        _check_rest(checked)
+    _check_allowed(checked)
+    return _planned(checked, url=_url(checked), warehouse=_warehouse(checked))
+
+
+def _check_type(statement: ast.CreateConnection) -> None:
+    """Refuse another type than those that are supported, before its options."""
+    written = next((option for option in statement.options if option.name == "CATALOG TYPE"), None)
+    if written is None:
+        hint = "Add CATALOG TYPE = 'sql', or 'rest'."
+        raise SinkqlError("SQ2519", f"{OWNER} require the option CATALOG TYPE", statement.kind_span, hint=hint)
+    match written.value:
+        case ast.Text(value=type_, span=span) | ast.Word(name=ast.Name(parts=(ast.Ident(value=type_),)), span=span):
+            known = type_.lower()
+        case _:
+            return  # which is no string, as is said with all other options
+    if known in SUPPORTED:
+        return
+    if known in TYPES:
+        hint = "Use CATALOG TYPE = 'sql' or 'rest'."
+        raise SinkqlError("SQ2913", f"catalog type {known} is not supported yet", span, hint=hint)
+    near = nearest(known, SUPPORTED)
+    raise SinkqlError(
+        "SQ2520",
+        f'catalog type "{type_}" does not exist',
+        span,
+        hint=f"Did you mean '{near}'?" if near else f"The types are {', '.join(SUPPORTED)}.",
+    )
+
+
+def _check_rest(checked: _Checked) -> None:
+    options = checked.options
+    if options.url is None:
+        raise checked.missing("URL", "'https://…'")
+    if options.storage_provider not in (None, "s3"):
+        message = f"storage provider {options.storage_provider} is not supported yet"
+        raise checked.error("SQ2988", message, "STORAGE PROVIDER", "Use a catalog whose files are in S3.")
+    if options.credential is None:
+        checked.planning.notice(
+            Notice(
+                "SQ2530",
+                "the catalog is used without credentials",
+                checked.statement.kind_span,
+                hint="Add CREDENTIAL = SECRET name, unless the catalog needs none.",
+            )
+        )
+
+
+def _check_allowed(checked: _Checked) -> None:
+    allowed = ("CATALOG TYPE", *_ALLOWED[checked.type])
+    for option in checked.statement.options:
+        if option.name not in allowed:
+            raise SinkqlError(
+                "SQ2528",
+                f"catalog type {checked.type} has no option {option.name}",
+                option.name_span,
+                hint=f"Its options are {', '.join(allowed)}.",
+            )
+
+
+def _url(checked: _Checked) -> str | None:
+    url = checked.options.url
+    if checked.type == "sql":
+        if (url is None or url.startswith("sqlite")) and checked.options.credential is not None:
+            raise checked.error(
+                "SQ2532",
+                "SQLite databases have no users",
+                "CREDENTIAL",
+                "Give a database of users in URL, or no CREDENTIAL.",
+            )
+        if url is None or re.match(r"[a-z][a-z0-9+]*://", url):
+            return url
+        example = "'sqlite:///lake/catalog.db'"
+    else:
+        if url is None or _web_address(url):
+            return url
+        example = "'https://host/path'"
+    raise checked.error("SQ2527", f'invalid URL "{url}"', "URL", f"Write URL = {example}.")
+
+
+def _web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+def _warehouse(checked: _Checked) -> str | None:
+    warehouse = checked.options.warehouse
+    if checked.type != "sql":
+        return warehouse
+    if warehouse is None:
+        raise checked.missing("WAREHOUSE", "'lake'")
+    folder = warehouse.removeprefix("file://")
+    if not folder or "://" in folder:
+        raise checked.error(
+            "SQ2531",
+            f'warehouse "{warehouse}" is not a local folder',
+            "WAREHOUSE",
+            "Write WAREHOUSE = 'lake'; tables in S3 need CATALOG TYPE = 'rest'.",
+        )
+    return folder
+
+
+def _planned(checked: _Checked, *, url: str | None, warehouse: str | None) -> dict[str, Any]:
+    options = checked.options
+    if checked.type == "sql" and url is None:
+        url = f"sqlite:///{warehouse}/catalog.db"
+    planned: dict[str, Any] = {"catalog_type": checked.type, "url": url, "warehouse": warehouse}
+    if options.credential is not None:
+        planned["credential"] = secret_data(options.credential)
+    for name in ("scope", "oauth2_server_url", "storage_provider"):
+        planned[name] = getattr(options, name)
+    return {name: value for name, value in planned.items() if value is not None}

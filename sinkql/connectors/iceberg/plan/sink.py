@@ -1,0 +1,208 @@
+"""CREATE SINK … INTO ICEBERG CATALOG → the writer's options, and the columns of its table.
+
+The planned options, which `physical.Write.options` carries: `namespace`, `table`, `column_types` (column → Iceberg
+type, changelog included, in order), `format_version`, `maintenance`,
+`existing_rows` (keep; left out: refuse) and `retain_snapshots` (left out: the default).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sinkql import ast, logical
+from sinkql.errors import Notice, SinkqlError, Span
+from sinkql.extension.options import bind, described, labels, option_span
+from sinkql.extension.plan import Destination, Planning, SinkPlan
+from sinkql.extension.sink import SinkOptions, check_positive
+
+_TYPES = {
+    "boolean": "boolean", "smallint": "int", "integer": "int", "bigint": "long",
+    "real": "float", "double precision": "double",
+    "date": "date", "time": "time", "timestamp": "timestamp", "timestamptz": "timestamptz",
+    "text": "string", "uuid": "string", "jsonb": "string", "interval": "string", "bytea": "binary",
+}  # fmt: skip
+OWNER = "sinks into Iceberg"
+AT_CREATION = ("SNAPSHOT", "FORMAT VERSION", "EXISTING ROWS")
+"""Options in WITH (…) that say how a sink and its table begin."""
+_SEPARATORS = "/\\#?%"
+"""Characters that part paths and URLs, or stand for others there. Where a table lies is both."""
+_LONGEST = 200
+"""Bytes of a name: file systems take 255, and some names are made longer."""
+_CHANGELOG = (
+    logical.Column("_mz_diff", logical.Type("integer"), nullable=False),
+    logical.Column("_mz_timestamp", logical.Type("bigint"), nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What INTO … (…) says: where the table is."""
+
+    namespace: str = described("the namespace of the table")
+    table: str = described("its name; the sink creates it")
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergOptions(SinkOptions):
+    """What WITH (…) says."""
+
+    format_version: int = described("2; 3 is not supported yet", default=2)
+    retain_snapshots: int | None = described(
+        "how many stay, else 100; the table's `history.expire` settings win",
+        default=None,
+    )
+    maintenance: bool = described("expire snapshots and remove files that nothing reaches", default=True)
+    existing_rows: Literal["KEEP", "REPLACE"] | None = described(
+        "`KEEP` takes a table with rows of others", default=None, choices=("KEEP",)
+    )
+
+
+def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: Planning) -> SinkPlan:
+    """Bind the options (SQ21xx, SQ2326, SQ2328, SQ2330), find each column's Iceberg type (SQ2310)."""
+    if planning.catalog.setting("enable_iceberg_sink") == "false":
+        raise SinkqlError(
+            "SQ2320",
+            "sinks into Iceberg are switched off",
+            statement.kind_span,
+            hint="Run ALTER SYSTEM SET enable_iceberg_sink = true; before it.",
+        )
+    _check_places(statement)
+    target = bind(statement.options, TableOptions, owner=OWNER, span=statement.kind_span)
+    for name, value in (("NAMESPACE", target.namespace), ("TABLE", target.table)):
+        _check_name(name, value, option_span(statement.options, name, statement.kind_span))
+    options = bind(statement.with_options, IcebergOptions, owner=OWNER, span=statement.kind_span)
+    check_positive(statement, "RETAIN SNAPSHOTS", options.retain_snapshots, most=2**31 - 1)
+    _check_version(statement, options)
+    columns = shape.columns + (_CHANGELOG if _changelog(statement) else ())
+    types = _column_types(statement, columns)
+    if "time" in types.values():
+        planning.notice(
+            Notice(
+                "SQ2329",
+                "Spark cannot read Iceberg tables that have a column of type time",
+                statement.relation.span,
+                hint="Cast it to text in a materialized view if Spark is to read the table.",
+            )
+        )
+    return SinkPlan(_planned(target, options, types), columns, options)
+
+
+def _check_name(option: str, name: str, span: Span) -> None:
+    """Refuse an empty name (SQ2328), and one that is not a single segment of paths and URLs as it is (SQ2333)."""
+    if not name.strip():
+        raise SinkqlError("SQ2328", f"{option} must not be empty", span, hint=f"Write {option} = '…' with its name.")
+    odd = next((each for each in name if each in _SEPARATORS or unicodedata.category(each) in ("Cc", "Cs")), None)
+    if odd is not None:
+        what = f'"{odd}"' if odd.isprintable() else f"U+{ord(odd):04X}"
+        raise SinkqlError("SQ2333", f"{option} must not contain {what}", span, hint="Write another name.")
+    if len(name.encode()) > _LONGEST:
+        message = f"{option} is longer than {_LONGEST} bytes"
+        raise SinkqlError("SQ2333", message, span, hint="Write a shorter name.")
+    if name != name.strip() or (option == "TABLE" and name in (".", "..")):
+        raise SinkqlError("SQ2333", f'{option} must not be "{name}"', span, hint="Write another name.")
+    if option == "NAMESPACE" and not all(name.split(".")):
+        message = f'NAMESPACE "{name}" has an empty level'
+        raise SinkqlError("SQ2333", message, span, hint="Write names with single dots between them.")
+
+
+def destination(sink: logical.Sink) -> Destination:
+    """Return the table that a planned sink writes to."""
+    keeps = sink.options.get("existing_rows") == "keep"
+    name = f"{sink.options['namespace']}.{sink.options['table']}"
+    return Destination("table", name, None if keeps else "name a new TABLE, or write EXISTING ROWS = KEEP")
+
+
+def _check_places(statement: ast.CreateSink) -> None:
+    """Refuse an option of INTO … (…) in WITH (…), and the other way round (SQ2105)."""
+    target, behaviour = labels(TableOptions), labels(IcebergOptions)
+    for options, there, place in (
+        (statement.options, behaviour, "WITH (…)"),
+        (statement.with_options, target, "the parentheses after the connection"),
+    ):
+        for option in options:
+            if option.name in there:
+                raise SinkqlError(
+                    "SQ2105",
+                    f"option {option.name} is in the wrong place",
+                    option.name_span,
+                    hint=f"Write it in {place}.",
+                )
+
+
+def _check_version(statement: ast.CreateSink, options: IcebergOptions) -> None:
+    if options.format_version not in (2, 3):
+        raise SinkqlError(
+            "SQ2330",
+            f"FORMAT VERSION must be 2 or 3, not {options.format_version}",
+            option_span(statement.with_options, "FORMAT VERSION", statement.kind_span),
+            hint="Write FORMAT VERSION = 2.",
+        )
+
+
+def _changelog(statement: ast.CreateSink) -> bool:
+    return statement.mode is not None and statement.mode.mode == "append" and statement.mode.changelog
+
+
+def _column_types(statement: ast.CreateSink, columns: tuple[logical.Column, ...]) -> dict[str, str]:
+    types = {column.name: _iceberg_type(column.type) for column in columns}
+    odd = [column for column in columns if types[column.name] is None]
+    if odd:
+        listed = ", ".join(f'"{column.name}" ({column.type})' for column in odd)
+        raise SinkqlError(
+            "SQ2310",
+            f"Iceberg has no type for {'column' if len(odd) == 1 else 'columns'} {listed}",
+            statement.relation.span,
+            hint=f"Cast them in a materialized view, as in {odd[0].name}::text.",
+        )
+    return {name: type_ for name, type_ in types.items() if type_ is not None}
+
+
+def _iceberg_type(type_: logical.Type) -> str | None:
+    """Return the Iceberg type; of numeric only the scale is kept, so that a wider view still fits the table."""
+    return f"decimal(38,{type_.scale})" if type_.name == "numeric" else _TYPES.get(type_.name)
+
+
+def _planned(target: TableOptions, options: IcebergOptions, types: Mapping[str, str]) -> dict[str, Any]:
+    planned: dict[str, Any] = {
+        "namespace": target.namespace,
+        "table": target.table,
+        "column_types": dict(types),
+        "format_version": options.format_version,
+        "maintenance": options.maintenance,
+    }
+    if options.existing_rows is not None:
+        planned["existing_rows"] = options.existing_rows.lower()
+    if options.retain_snapshots is not None:
+        planned["retain_snapshots"] = options.retain_snapshots
+    return planned
+
+
+def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Planning) -> None:
+    """Refuse what is right but cannot be done yet (SQ2914 to SQ2916)."""
+    span = statement.kind_span
+    if sink.options["format_version"] != 2:
+        raise _later(
+            "SQ2914",
+            "FORMAT VERSION = 3 is not supported yet",
+            option_span(statement.with_options, "FORMAT VERSION", span),
+            "FORMAT VERSION = 2",
+        )
+    if statement.partition_by:
+        first, last = statement.partition_by[0].span, statement.partition_by[-1].span
+        raise SinkqlError(
+            "SQ2915", "PARTITION BY is not supported yet", Span(first.start, last.end), hint="Leave out PARTITION BY."
+        )
+    if sink.options.get("existing_rows") == "replace":
+        raise _later(
+            "SQ2916",
+            "EXISTING ROWS = REPLACE is not supported yet",
+            option_span(statement.with_options, "EXISTING ROWS", span),
+            "EXISTING ROWS = KEEP, or name a new TABLE",
+        )
+
+
+def _later(code: str, message: str, span: Span, instead: str) -> SinkqlError:
+    return SinkqlError(code, message, span, hint=f"Write {instead}.")

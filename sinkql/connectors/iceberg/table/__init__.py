@@ -1,0 +1,9 @@
+"""A catalog's table: opened, made, read, and held against what a sink writes.
+
+* `catalog`, `failure`: a planned connection → an open catalog; its failures → coded errors.
+* `target`: one table of a catalog: loaded, posted to, and tidied after a commit.
+* `types`, `table`: SQL columns → the table's schema; the table is created, or compared with it.
+* `facts`: does the catalog answer, and what is in the target table.
+* `folder`: small files beside the table's metadata.
+* `reading`: how to read a sink's table, and its rows.
+"""

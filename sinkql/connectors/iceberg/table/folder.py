@@ -1,0 +1,37 @@
+"""Small files beside a table's metadata: written whole or not at all, and read back."""
+
+from __future__ import annotations
+
+from pyiceberg.table import Table
+
+from sinkql import durable
+from sinkql.connectors.iceberg.table.catalog import local_folder
+
+SUFFIX = ".stats"
+"""How the names of own files end: some stores take only names of the kinds that Iceberg's own files have."""
+
+
+def metadata_path(table: Table, name: str) -> str:
+    """Return the path of a file of that name in the table's metadata folder; it should end with `SUFFIX`."""
+    return table.location_provider().new_metadata_location(name)
+
+
+def write_once(table: Table, path: str, data: bytes) -> None:
+    """Write a file unless it is there; a local one appears whole, as an object does in an object store."""
+    if table.io.new_input(path).exists():
+        return
+    local = local_folder(path)
+    if local is None:
+        with table.io.new_output(path).create(overwrite=True) as stream:
+            stream.write(data)
+        return
+    durable.write(local, data)
+
+
+def read(table: Table, path: str) -> bytes | None:
+    """Return a file's bytes, None if it is not there."""
+    source = table.io.new_input(path)
+    if not source.exists():
+        return None
+    with source.open() as stream:
+        return stream.read()

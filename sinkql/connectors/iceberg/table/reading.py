@@ -1,0 +1,190 @@
+"""A sink's table → lines to read it with in DuckDB and PyIceberg, and its rows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from sqlalchemy.engine import make_url
+
+from sinkql import physical
+from sinkql.connectors.iceberg.table.catalog import CATALOG_NAME, local_folder, open_catalog, token_access
+from sinkql.extension.stream import Context
+from sinkql.extension.types import arrow_type
+
+
+def rows(write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int) -> pa.Table:
+    """Return up to `limit` rows of the table as they are now, in the columns' declared types; none without a table."""
+    schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+    table = _table(write, context)
+    if table is None:
+        return schema.empty_table()
+    found = table.scan(selected_fields=tuple(schema.names), limit=limit).to_arrow()
+    arrays = [_declared(found.column(field.name), field.type) for field in schema]
+    return pa.table(arrays, schema=schema)
+
+
+def _declared(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Return a column in its declared type; a uuid that the table keeps as bytes becomes its text."""
+    if pa.types.is_string(type_) and (pa.types.is_fixed_size_binary(column.type) or column.type == pa.uuid()):
+        texts = [None if value is None else str(_uuid(value)) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, type_)])
+    return column.cast(type_)
+
+
+def _uuid(value: bytes | uuid.UUID) -> uuid.UUID:
+    return value if isinstance(value, uuid.UUID) else uuid.UUID(bytes=value)
+
+
+def count_rows(write: physical.Write, context: Context) -> int | None:
+    """Return how many rows the table has by its present snapshot, None without a table or without that number."""
+    table = _table(write, context)
+    snapshot = table.current_snapshot() if table is not None else None
+    if table is None or snapshot is None or snapshot.summary is None:
+        return None if table is None else 0
+    total, deleted = snapshot.summary["total-records"], snapshot.summary["total-position-deletes"]
+    return None if total is None else int(total) - int(deleted or 0)
+
+
+def lines(write: physical.Write, context: Context) -> list[str]:
+    """Return how to read the table: a line of SQL for DuckDB and one of Python for PyIceberg; none without a table.
+
+    No secret is in them: they take credentials from variables of the environment, which a line before them names.
+    """
+    if write.connection.options["catalog_type"] == "memory":
+        return []
+    table = _table(write, context)
+    if table is None:
+        return []
+    if write.connection.options["catalog_type"] == "sql":
+        duckdb, properties = _in_database(table)
+    else:
+        duckdb, properties = _at_server(write, context)
+    loaded = f"load_catalog({CATALOG_NAME!r}, {', '.join(_arguments(properties))})"
+    name = f"{write.options['namespace']}.{write.options['table']}"
+    python = f".load_table({name!r}).scan(limit=10).to_arrow().to_pylist())"
+    places = [part for text in properties.values() for part in text if isinstance(part, _Place)]
+    imports = ["from pyiceberg.catalog import load_catalog"]
+    imports[:0] = ["import os"] if places else []
+    imports[:0] = ["from urllib.parse import quote"] if any(each.in_url for each in places) else []
+    return [
+        *([f"Set first: {', '.join(each.name for each in places)} in the environment"] if places else []),
+        *([f"DuckDB:    {duckdb}"] if duckdb else []),
+        f"PyIceberg: {'; '.join(imports)}; print({loaded}{python}",
+    ]
+
+
+_ID, _SECRET, _PASSWORD = "ICEBERG_CLIENT_ID", "ICEBERG_CLIENT_SECRET", "CATALOG_PASSWORD"
+_KEYS = {
+    "s3.access-key-id": "AWS_ACCESS_KEY_ID",
+    "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+    "s3.session-token": "AWS_SESSION_TOKEN",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A variable of the environment that has a credential; in a URL it is quoted."""
+
+    name: str
+    in_url: bool = False
+
+
+_Text = tuple[str | _Place, ...]
+"""A text in parts, of which some are to be found in the environment."""
+
+
+def _in_database(table: Table) -> tuple[str | None, dict[str, _Text]]:
+    """Return DuckDB's SQL and PyIceberg's properties for a table of a catalog of type sql."""
+    folder = local_folder(table.location())
+    url = make_url(table.catalog.properties["uri"]).difference_update_query(["timeout"])
+    if url.get_backend_name() == "sqlite" and url.database:
+        url = url.set(database=str(Path(url.database).resolve()))
+    uri: _Text = (url.render_as_string(hide_password=True),)
+    if url.password is not None:
+        before, _, after = url.set(password=_PASSWORD).render_as_string(hide_password=False).partition(_PASSWORD)
+        uri = (before, _Place(_PASSWORD, in_url=True), after)
+    duckdb = f"SELECT * FROM iceberg_scan({_quoted(str(folder))}) LIMIT 10;" if folder is not None else None
+    return duckdb, {"type": ("sql",), "uri": uri}
+
+
+def _at_server(write: physical.Write, context: Context) -> tuple[str, dict[str, _Text]]:
+    """Return DuckDB's SQL and PyIceberg's properties for a table of a REST catalog."""
+    options = write.connection.options
+    url, warehouse = options["url"].rstrip("/"), options.get("warehouse") or ""
+    properties: dict[str, _Text] = {"type": ("rest",), "uri": (url,)}
+    statements, attached = [], f"TYPE iceberg, ENDPOINT {_quoted(url)}"
+    if warehouse:
+        properties["warehouse"] = (warehouse,)
+    if "credential" in options:
+        tokens, scope = token_access(options)
+        properties |= {
+            "credential": (_Place(_ID), ":", _Place(_SECRET)),
+            "scope": (scope,),
+            "oauth2-server-uri": (tokens,),
+        }
+        statements.append(
+            f"CREATE OR REPLACE SECRET catalog (TYPE iceberg, CLIENT_ID getenv('{_ID}'), "
+            f"CLIENT_SECRET getenv('{_SECRET}'), OAUTH2_SERVER_URI {_quoted(tokens)}, OAUTH2_SCOPE {_quoted(scope)});"
+        )
+        attached += ", SECRET catalog"
+    else:
+        attached += ", AUTHORIZATION_TYPE 'none'"
+    if write.store is not None:
+        known = context.store(write.store).properties()
+        properties |= {name: (_Place(_KEYS[name]),) if name in _KEYS else (value,) for name, value in known.items()}
+        statements.append(f"CREATE OR REPLACE SECRET storage (TYPE s3, {', '.join(_storage(known))});")
+        attached += ", ACCESS_DELEGATION_MODE 'none'"
+    statements.append(f"ATTACH {_quoted(warehouse)} AS lake ({attached});")
+    schema, name = (part.replace('"', '""') for part in (write.options["namespace"], write.options["table"]))
+    statements.append(f'SELECT * FROM lake."{schema}"."{name}" LIMIT 10;')
+    return " ".join(statements), properties
+
+
+def _storage(known: Mapping[str, str]) -> Iterator[str]:
+    """Yield the options of DuckDB's secret for pyiceberg's properties of an S3 store."""
+    names = {"s3.access-key-id": "KEY_ID", "s3.secret-access-key": "SECRET", "s3.session-token": "SESSION_TOKEN"}
+    for name, option in names.items():
+        if name in known:
+            yield f"{option} getenv('{_KEYS[name]}')"
+    if "s3.region" in known:
+        yield f"REGION {_quoted(known['s3.region'])}"
+    if "s3.endpoint" in known:
+        scheme, _, host = known["s3.endpoint"].rpartition("://")
+        yield f"ENDPOINT {_quoted(host.rstrip('/'))}, URL_STYLE 'path', USE_SSL {str(scheme != 'http').lower()}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _arguments(properties: Mapping[str, _Text]) -> Iterator[str]:
+    """Yield properties as Python's arguments."""
+    for name, text in properties.items():
+        value = " + ".join(_python(part) for part in text if part)
+        yield f"{name}={value}" if name.isidentifier() else f"**{{{name!r}: {value}}}"
+
+
+def _python(part: str | _Place) -> str:
+    if isinstance(part, str):
+        return repr(part)
+    found = f"os.environ[{part.name!r}]"
+    return f"quote({found}, safe='')" if part.in_url else found
+
+
+def _identifier(write: physical.Write) -> tuple[str, ...]:
+    return (*write.options["namespace"].split("."), write.options["table"])
+
+
+def _table(write: physical.Write, context: Context) -> Table | None:
+    storage = context.store(write.store).properties() if write.store is not None else None
+    catalog = open_catalog(write.connection.name, write.connection.options, context.secret, storage)
+    try:
+        return catalog.load_table(_identifier(write))
+    except NoSuchTableError:
+        return None

@@ -1,0 +1,158 @@
+"""A sink's table: created where it is absent, and held against what the sink writes where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.manifest import DataFileContent, ManifestContent
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from sinkql import physical
+from sinkql.connectors.iceberg.table.failure import explain
+from sinkql.connectors.iceberg.table.target import TargetTable
+from sinkql.connectors.iceberg.table.types import fits, table_schema
+from sinkql.errors import SinkqlError
+
+CREATED_BY = "sinkql.created-by"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a sink expects of its table: its columns, the changelog's or not; no equality deletes below an upsert."""
+
+    columns: tuple[physical.Column, ...]
+    changelog: bool
+    upsert: bool
+
+    @property
+    def schema(self) -> Schema:
+        return table_schema(self.columns, changelog=self.changelog)
+
+
+def ensure(target: TargetTable, expected: Expected, *, sink_id: str) -> Table:
+    """Return the table, created with its namespace if absent; another process may be doing the same."""
+    try:
+        return target.load()
+    except NoSuchTableError:
+        pass
+    try:
+        _create(target, expected, sink_id)
+    except SinkqlError:
+        raise
+    except Exception as error:
+        raise explain(error, target.connection) from error
+    # Some catalogs answer a lost race with the other's table: only a load tells what there is.
+    return target.load()
+
+
+def _create(target: TargetTable, expected: Expected, sink_id: str) -> None:
+    levels = target.namespace.split(".")
+    for depth in range(1, len(levels) + 1):
+        target.patiently(partial(_create_namespace, target, tuple(levels[:depth])))
+    properties = {
+        "format-version": "2",
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
+        "write.parquet.compression-codec": "zstd",
+        CREATED_BY: sink_id,
+    }
+    try:
+        target.catalog.create_table(target.identifier, expected.schema, properties=properties)
+    except TableAlreadyExistsError:
+        return
+
+
+def _create_namespace(target: TargetTable, namespace: tuple[str, ...]) -> None:
+    try:
+        if not target.catalog.namespace_exists(namespace):
+            target.catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:
+        return
+
+
+def check(table: Table, expected: Expected) -> None:
+    """Raise where the sink cannot write to this table: SQ3504 columns, SQ3506 equality deletes, SQ295x not yet."""
+    name = ".".join(table.name())
+    version = table.metadata.format_version
+    if version != 2:
+        raise SinkqlError(
+            "SQ2951",
+            f'table "{name}" has format version {version}, which is not supported yet',
+            hint="Use a table of format version 2.",
+        )
+    if not table.spec().is_unpartitioned():
+        raise SinkqlError(
+            "SQ2952",
+            f'table "{name}" is partitioned, which is not supported yet',
+            hint="Use an unpartitioned table.",
+        )
+    differences = compare(table.schema(), expected)
+    if differences:
+        raise SinkqlError(
+            "SQ3504",
+            f'table "{name}" does not have the columns that the sink writes',
+            detail="; ".join(differences),
+            hint="Change the view or the table so that names and types are the same, or name another TABLE.",
+        )
+    if expected.upsert and has_equality_deletes(table):
+        raise SinkqlError(
+            "SQ3506",
+            f'table "{name}" has equality deletes, which an upsert sink cannot keep',
+            hint="Rewrite the table without them first, for instance with Spark's rewrite_data_files.",
+        )
+
+
+def compare(schema: Schema, expected: Expected) -> Sequence[str]:
+    """Return how a table's columns differ from the sink's, whatever their order and field ids; empty if they fit."""
+    found = {field.name: field for field in schema.fields}
+    types: Mapping[str, str] = {column.name: column.type for column in expected.columns}
+    differences = []
+    for field in expected.schema.fields:
+        there = found.pop(field.name, None)
+        if there is None:
+            differences.append(f'column "{field.name}" ({field.field_type}) is missing in the table')
+        elif not fits(field.field_type, there.field_type, sql_type=types.get(field.name, "")):
+            differences.append(
+                f'column "{field.name}" is {there.field_type} in the table, {field.field_type} in the sink'
+            )
+        elif there.required and not field.required:
+            differences.append(f'column "{field.name}" is required in the table, nullable in the sink')
+    differences += [f'column "{name}" is only in the table' for name in found]
+    return differences
+
+
+def rows(table: Table) -> int:
+    """Return how many rows the data files of main hold, deleted ones included."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return 0
+    manifests = [each for each in snapshot.manifests(table.io) if each.content == ManifestContent.DATA]
+    if any(each.added_rows_count is None or each.existing_rows_count is None for each in manifests):
+        return 1  # an old manifest that does not count: take it that there are some
+    return sum((each.added_rows_count or 0) + (each.existing_rows_count or 0) for each in manifests)
+
+
+def has_equality_deletes(table: Table) -> bool:
+    """Tell whether main has equality delete files."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return False
+    total = snapshot.summary.get("total-equality-deletes") if snapshot.summary else None
+    if total == "0":
+        return False
+    deletes = [each for each in snapshot.manifests(table.io) if each.content == ManifestContent.DELETES]
+    entries = [entry for manifest in deletes for entry in manifest.fetch_manifest_entry(table.io)]
+    return any(entry.data_file.content == DataFileContent.EQUALITY_DELETES for entry in entries)
+
+
+def foreign_rows(table: Table) -> SinkqlError:
+    """Return the error for a new sink on a table that has rows already."""
+    return SinkqlError(
+        "SQ3507",
+        f'table "{".".join(table.name())}" has rows that this sink did not write',
+        hint="Name another TABLE, or keep the rows and add to them: WITH (EXISTING ROWS = KEEP).",
+    )

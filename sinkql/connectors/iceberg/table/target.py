@@ -1,0 +1,115 @@
+"""One table of one catalog: load it, post a commit, and what a catalog leaves undone after one."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from sinkql import durable, faults
+from sinkql.connectors.iceberg.table.catalog import local_folder
+from sinkql.connectors.iceberg.table.failure import explain, transient
+from sinkql.errors import SinkqlError
+
+T = TypeVar("T")
+_METADATA = ".metadata.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Say how often to try again, and how long to wait: `first` seconds, doubled each time up to `longest`."""
+
+    tries: int = 8
+    first: float = 0.2
+    longest: float = 10.0
+
+    def wait(self, failures: int) -> None:
+        """Wait before the next try, with jitter, so that two writers do not keep meeting."""
+        time.sleep(min(self.longest, self.first * 2 ** (failures - 1)) * random.uniform(0.5, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """The table that a sink writes to; `connection` is the name that errors show."""
+
+    catalog: Catalog
+    namespace: str
+    table: str
+    connection: str
+    hint_file: bool = False
+    patience: Patience = field(default=Patience())
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """Return the table's identifier; dots part the levels of a namespace."""
+        return (*self.namespace.split("."), self.table)
+
+    def load(self) -> Table:
+        """Return the table as it is now; raises NoSuchTableError, or SQ42xx once patience is out."""
+        return self.patiently(lambda: self.catalog.load_table(self.identifier))
+
+    def patiently(self, request: Callable[[], T]) -> T:
+        """Return what a harmless request returns, trying again while the catalog does not answer."""
+        failures = 0
+        while True:
+            try:
+                return request()
+            except NoSuchTableError:
+                raise
+            except Exception as error:
+                failures += 1
+                if failures >= self.patience.tries or not transient(error):
+                    raise explain(error, self.connection) from error
+            self.patience.wait(failures)
+
+    def post(self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> Table:
+        """Post one commit, once, and return the table as the reply has it; if it raises, the outcome is unknown."""
+        reply = self.catalog.commit_table(table, requirements, updates)
+        return Table(table.name(), reply.metadata, reply.metadata_location, table.io, self.catalog, table.config)
+
+    def tidy(self, before: Table, after: Table) -> None:
+        """Do what pyiceberg's own commits do besides: remove old metadata files; and point DuckDB to the new one."""
+        with suppress(Exception):  # the commit stands whether or not this works
+            self.catalog._delete_old_metadata(after.io, before.metadata, after.metadata)
+        folder = local_folder(after.metadata_location) if self.hint_file else None
+        if folder is not None:
+            with suppress(OSError):
+                faults.point("version-hint")
+                _point_to(folder, str(after.metadata.table_uuid))
+
+    def gone(self) -> SinkqlError:
+        """Return the error for a table that was there and is no more."""
+        return SinkqlError(
+            "SQ3503",
+            f'table "{self.namespace}.{self.table}" was dropped',
+            hint="Register the table again from its metadata, or drop the sink and create it again.",
+        )
+
+
+def _point_to(metadata: Path, table_uuid: str) -> None:
+    """Name the metadata file in the hint beside it, unless the hint is further on: an older run may be late."""
+    hint = metadata.with_name("version-hint.text")
+    version = metadata.name.removesuffix(_METADATA)
+    try:
+        present = hint.read_text()
+        if _number(present) > _number(version):
+            told = json.loads((metadata.parent / f"{present}{_METADATA}").read_bytes())
+            if told["table-uuid"] == table_uuid:  # not of a table that was here before
+                return
+    except (OSError, ValueError):
+        pass  # none there, or not one of ours
+    durable.write(hint, version.encode())
+
+
+def _number(version: str) -> int:
+    return int(version.partition("-")[0])

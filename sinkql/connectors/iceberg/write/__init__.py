@@ -1,0 +1,5 @@
+"""What a sink writes, batch by batch.
+
+* `mode`: what differs between append and upsert sinks; `append`, `upsert`: their tasks, and what they keep in between.
+* `writer`: a job's `Write` → the writer that owns its table.
+"""

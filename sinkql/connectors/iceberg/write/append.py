@@ -1,0 +1,86 @@
+"""Rows of one batch → data files of an append sink: rows as they come, in a changelog with their diff and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from sinkql import faults
+from sinkql.connectors.iceberg.commit.marker import Kept
+from sinkql.connectors.iceberg.commit.snapshot import FileChange
+from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, TaskTable, for_tasks
+from sinkql.connectors.iceberg.table.types import DIFF_COLUMN, TIMESTAMP_COLUMN
+from sinkql.extension.stream import WriteResult, WriteTask
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTask:
+    """Write the rows of one bucket to one data file; a `WriteTask`.
+
+    `timestamp` is the changelog's `_mz_timestamp` in ms, None for a plain append. A row whose `$diff` is n stays one
+    row with that diff.
+    """
+
+    commit: str
+    sink: str
+    epoch: int
+    table: TaskTable
+    timestamp: int | None
+    buckets: int | None = None
+    key: tuple[str, ...] = ()
+
+    suffix: ClassVar[str] = ".parquet"
+
+    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
+        """Write the rows; the result's data is a tuple of file entries, empty where no row came."""
+        name = f"b{bucket:03d}-{self.sink}-{self.epoch}-{self.commit}-{attempt}{self.suffix}"
+        writer = DataFileWriter(self.table, name)
+        rows = 0
+        for batch in batches:
+            rows += batch.num_rows
+            writer.write(batch if self.timestamp is None else self._with_change(batch))
+        entry = writer.close()
+        faults.point("data-file")
+        entries: tuple[FileEntry, ...] = () if entry is None else (entry,)
+        return WriteResult(bucket, rows, entries)
+
+    def _with_change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = batch.schema.names
+        diff = batch.column("$diff") if "$diff" in names else pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
+        time = pa.repeat(pa.scalar(self.timestamp, pa.int64()), batch.num_rows)
+        return pa.RecordBatch.from_arrays([*batch.columns, diff, time], names=[*names, DIFF_COLUMN, TIMESTAMP_COLUMN])
+
+
+class AppendMode:
+    """Rows are only added; a changelog gives each batch a later time than the one before."""
+
+    def __init__(self, *, changelog: bool) -> None:
+        self._changelog = changelog
+
+    def refresh(self, table: Table, kept: Kept) -> None:
+        """Nothing is known of the rows."""
+
+    def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int) -> AppendTask:
+        """Return the task; its timestamp is decided here, so that all files of the attempt have the same."""
+        timestamp = max(int(time.time() * 1000), kept.timestamp + 1) if self._changelog else None
+        return AppendTask(commit, kept.marker.sink, kept.marker.epoch, for_tasks(table), timestamp)
+
+    def stage(self, task: WriteTask, results: Sequence[WriteResult]) -> tuple[FileChange, str | None]:
+        """Return the files; there is no index."""
+        return FileChange(tuple(entry for result in results for entry in result.data)), None
+
+    def timestamp(self, task: WriteTask) -> int:
+        """Return the task's time."""
+        assert isinstance(task, AppendTask)
+        return task.timestamp or 0
+
+    def settled(self, snapshot: int) -> None:
+        """Nothing was staged."""
+
+    def sweep(self, table: Table, kept: Kept) -> None:
+        """There are no files outside the table."""

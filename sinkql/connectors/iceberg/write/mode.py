@@ -1,0 +1,34 @@
+"""What differs between append and upsert sinks in the life of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pyiceberg.table import Table
+
+from sinkql.connectors.iceberg.commit.marker import Kept
+from sinkql.connectors.iceberg.commit.snapshot import FileChange
+from sinkql.extension.stream import WriteResult, WriteTask
+
+
+class WriteMode(Protocol):
+    """Make tasks, and turn what they did into files to commit."""
+
+    def refresh(self, table: Table, kept: Kept) -> None:
+        """Bring what is known of the table's rows up to date with a fresh load."""
+
+    def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int) -> WriteTask:
+        """Return the task of a new attempt."""
+
+    def stage(self, task: WriteTask, results: Sequence[WriteResult]) -> tuple[FileChange, str | None]:
+        """Make durable what the commit will name; return the files to add and to remove, and the index's name."""
+
+    def timestamp(self, task: WriteTask) -> int:
+        """Return the last `_mz_timestamp` that the task wrote, 0 if none."""
+
+    def settled(self, snapshot: int) -> None:
+        """Take what was staged as true: the commit stands, as this snapshot."""
+
+    def sweep(self, table: Table, kept: Kept) -> None:
+        """Delete own files outside the table that nothing reaches."""

@@ -1,0 +1,321 @@
+"""A keyed batch: a bucket's changes → a data file, delete files and an index run; the index between batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from sinkql import faults, physical
+from sinkql.connectors.iceberg.commit.marker import Kept, ancestry, own
+from sinkql.connectors.iceberg.commit.snapshot import FileChange
+from sinkql.connectors.iceberg.file.data import (
+    FileEntry,
+    TaskTable,
+    cast,
+    for_tasks,
+    target_schema,
+    write_data_file,
+)
+from sinkql.connectors.iceberg.file.delete import partitioned, write_position_deletes
+from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, open_index, sweep
+from sinkql.connectors.iceberg.keyindex.key import key_columns, key_schema, key_text
+from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
+from sinkql.connectors.iceberg.keyindex.layer import FileNote
+from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
+from sinkql.connectors.iceberg.keyindex.run import (
+    TIERS,
+    TOMBSTONE,
+    Entries,
+    merge,
+    open_run,
+    probe,
+    write_run,
+)
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import WriteResult, WriteTask
+from sinkql.runs import Places, repeats, sort_places
+
+LAST_ID = 1 << 31
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChanges:
+    """One row's place for each key that changes, sorted by the key's hash.
+
+    `upsert` tells where the row comes, else it goes; `fresh` where one comes that no other makes room for.
+    """
+
+    h1: Hashes
+    h2: Hashes
+    row: Places
+    upsert: Mask
+    fresh: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertTask:
+    """Write one bucket of a keyed batch; `index` is the name of a manifest saved in `folder`.
+
+    With `change` append or upsert, rows end with `$seq`, and the last of a key wins. With retract they end with
+    `$diff` and are consolidated: a key has at most one row with +, and one without it goes. Two rows of one key alive
+    at once, in a batch or over several, have no place in the table: SQ3552, before anything of them is written.
+    """
+
+    commit: str
+    buckets: int | None
+    key: tuple[str, ...]
+    bucketing: str
+    change: physical.Change
+    sink: str
+    epoch: int
+    folder: Path
+    index: str
+    table: TaskTable
+
+    @classmethod
+    def of(cls, table: Table, index: Index, folder: Path, *, epoch: int, commit: str, change: physical.Change,
+           bucketing: str, buckets: int) -> UpsertTask:  # fmt: skip
+        """Return the task of an attempt on a loaded table and its saved index; raises SQ2952 if it has partitions."""
+        if not table.spec().is_unpartitioned():
+            raise partitioned(table)
+        key = tuple(column.name for column in index.key)
+        return cls(commit, buckets, key, bucketing, change, index.sink, epoch, folder, index.name, for_tasks(table))
+
+    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
+        """Write one bucket's rows; raises SQ3552 for a key with two rows, SQ3411 for a torn run."""
+        given = [batch for batch in batches if batch.num_rows]
+        if not given:
+            return WriteResult(bucket, 0, None)
+        rows = pa.Table.from_batches(given).combine_chunks()
+        changes = self._changes(rows)
+        result = _BucketFiles(self, bucket, attempt, open_index(self.folder, self.index)).write(rows, changes)
+        return WriteResult(bucket, len(changes.row), result)
+
+    def _changes(self, rows: pa.Table) -> KeyChanges:
+        keys = cast(rows, target_schema(key_schema(self.table.schema(), self.key), rows.schema))
+        h1, h2 = hash_keys([keys.column(name) for name in self.key])
+        if self.change == "retract":
+            diff = rows.column("$diff").to_numpy()
+            order = sort_places(h1, h2, np.sign(diff))  # the row with + comes last of its key
+            _check_single(keys, h1[order], h2[order], diff[order], order)
+            upsert = diff[order] > 0
+            fresh = upsert & ~repeats(h1[order], h2[order])
+        else:
+            order = sort_places(h1, h2, rows.column("$seq").to_numpy())
+            upsert, fresh = np.ones(len(order), np.bool_), np.zeros(len(order), np.bool_)
+        last = np.ones(len(order), np.bool_)
+        last[:-1] = ~repeats(h1[order], h2[order])[1:]
+        chosen = order[last]
+        return KeyChanges(h1[chosen], h2[chosen], chosen, upsert[last], fresh[last])
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertResult:
+    """What a task did in one bucket: `WriteResult.data`, None in its place where no row came."""
+
+    change: IndexChange
+    entries: tuple[FileEntry, ...]
+
+
+class _BucketFiles:
+    """Write the files of one bucket in one task attempt."""
+
+    def __init__(self, task: UpsertTask, bucket: int, attempt: str, index: Index) -> None:
+        assert task.buckets is not None
+        self._task, self._bucket, self._index = task, bucket, index
+        self._buckets = task.buckets
+        self._name = f"b{bucket}-{task.sink}-{task.epoch}-{task.commit}-{attempt}"
+        self._file_id = index.next_file_id + bucket
+        self._runs = index.probed(bucket, buckets=task.buckets, bucketing=task.bucketing)
+
+    def write(self, rows: pa.Table, changes: KeyChanges) -> UpsertResult:
+        mapped = [open_run(self._task.folder / run.name) for run in self._runs]
+        files, positions = probe(mapped, changes.h1, changes.h2)
+        live = files != TOMBSTONE
+        self._check_room(rows, changes, files)
+        file = self._write_rows(rows, changes)
+        deletes, dead = self._write_deletes(files[live], positions[live])
+        run, merged = self._write_run(self._entries(changes, live))
+        note = FileNote(file.path, file.rows) if file is not None else None
+        named = {entry.path: ids for entry, ids in deletes}
+        change = IndexChange(self._index.name, self._file_id, note, named, dead, run, merged)
+        return UpsertResult(change, (*(() if file is None else (file,)), *(entry for entry, _ in deletes)))
+
+    def _check_room(self, rows: pa.Table, changes: KeyChanges, files: npt.NDArray[np.uint32]) -> None:
+        """Raise SQ3552 where a row comes while another of its key stays; rows found in the table make room."""
+        crowded = np.flatnonzero(changes.fresh & (files != TOMBSTONE))
+        ids, first = np.unique(files[crowded], return_index=True)
+        for id_, place in zip(ids, crowded[first], strict=True):
+            name = self._index.file(int(id_)).path.rpartition("/")[2]
+            if f"-{self._task.sink}-" in name:
+                raise _two_rows(rows.select(list(self._task.key)), int(changes.row[place]))
+
+    def _write_rows(self, rows: pa.Table, changes: KeyChanges) -> FileEntry | None:
+        """Write the new rows in hash order, so that a key's position is its rank."""
+        chosen = rows.take(pa.array(changes.row[changes.upsert]))
+        file = write_data_file(self._task.table, f"{self._name}.parquet", chosen)
+        faults.point("data-file")
+        return file
+
+    def _write_deletes(
+        self, files: npt.NDArray[np.uint32], positions: npt.NDArray[np.uint32]
+    ) -> tuple[tuple[tuple[FileEntry, tuple[int, ...]], ...], dict[int, int]]:
+        """Write delete files, each returned with the ids of the data files that it names; return the dead by id too.
+
+        A data file of which nothing is left is not named: it leaves the table.
+        """
+        if not len(files):
+            return (), {}
+        order = np.lexsort((positions, files))
+        ids, starts = np.unique(files[order], return_index=True)
+        parts = np.split(positions[order].astype(np.int64), starts[1:])
+        dead = {int(id_): part for id_, part in zip(ids, parts, strict=True)}
+        known = {id_: self._index.file(id_) for id_ in dead}
+        named = [id_ for id_ in dead if known[id_].dead + len(dead[id_]) < known[id_].rows]
+        by_file = self._task.table.properties.get("write.delete.granularity") == "file"
+        groups = [(id_,) for id_ in named] if by_file else [tuple(named)] if named else []
+        deletes = tuple(
+            (
+                write_position_deletes(
+                    self._task.table,
+                    f"{self._name}-{number}-deletes.parquet",
+                    {known[id_].path: dead[id_] for id_ in group},
+                ),
+                group,
+            )
+            for number, group in enumerate(groups)
+        )
+        return deletes, {id_: len(part) for id_, part in dead.items()}
+
+    def _entries(self, changes: KeyChanges, live: Mask) -> Entries:
+        """Return what the index learns: new places, and tombstones for keys that lived and go."""
+        files = np.full(len(changes.row), TOMBSTONE, np.uint32)
+        positions = np.zeros(len(changes.row), np.uint32)
+        files[changes.upsert] = self._file_id
+        positions[changes.upsert] = np.arange(np.count_nonzero(changes.upsert), dtype=np.uint32)
+        return Entries(changes.h1, changes.h2, files, positions).take(changes.upsert | live)
+
+    def _write_run(self, entries: Entries) -> tuple[Run | None, tuple[str, ...]]:
+        """Write the run, merged with the newest older ones when it is time: only runs of this bucket alone."""
+        if not entries.rows:
+            return None, ()
+        owned = [run.rows for run in self._runs]
+        for place, run in enumerate(self._runs):
+            if (run.bucket, run.buckets, run.bucketing) != (self._bucket, self._buckets, self._task.bucketing):
+                # Runs that hold keys of other buckets stay, and nothing may be merged across them.
+                owned = owned[:place]
+                break
+        length = TIERS.due([entries.rows, *owned])
+        merged = self._runs[: length - 1] if length else ()
+        if merged:
+            older = [open_run(self._task.folder / run.name) for run in merged]
+            entries = merge([entries, *older], keep_tombstones=len(merged) < len(self._runs))
+        if not entries.rows:  # all that was merged is gone
+            return None, tuple(run.name for run in merged)
+        name = f"{self._name}.run"
+        write_run(self._task.folder / name, entries.rows, [entries])
+        faults.point("index-run")
+        written = Run(name, entries.rows, self._bucket, self._buckets, self._task.bucketing)
+        return written, tuple(run.name for run in merged)
+
+
+def _check_single(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Places, order: Places) -> None:
+    twice = np.flatnonzero(repeats(h1, h2) & (diff > 0) & (np.roll(diff, 1) > 0) | (diff > 1))
+    if len(twice):
+        raise _two_rows(keys, int(order[twice[0]]))
+
+
+def _two_rows(keys: pa.Table, row: int) -> SinkqlError:
+    return SinkqlError(
+        "SQ3552",
+        f"two rows have the key {key_text(keys, row)}",
+        hint="Choose a KEY that identifies each row of the view.",
+    )
+
+
+class UpsertMode:
+    """Keep the index of one claim of a table; a `WriteMode`. A new claim begins with a new one."""
+
+    def __init__(self, folder: Path, key: tuple[str, ...], change: physical.Change) -> None:
+        self._folder = folder
+        self._key = key
+        self._change = change
+        self._index: Index | None = None
+        self._staged: Index | None = None
+        self._true_at: int | None = None
+
+    def refresh(self, table: Table, kept: Kept) -> None:
+        """Load the index that the marker names, or rebuild it; add what others wrote."""
+        self._staged = None
+        before = self._index
+        if self._index is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._index = self._load(table, kept)
+        head = table.metadata.current_snapshot_id
+        if head != self._true_at:
+            self._index = catch_up(self._index, table, self._folder, epoch=kept.marker.epoch)
+            self._true_at = head
+        if self._index.next_file_id > LAST_ID:  # numbers are never given twice, and those of a run have 32 bits
+            self._index = rebuild(table, self._index.key, self._folder, sink=kept.marker.sink, epoch=kept.marker.epoch)
+        if self._index is not before:
+            self._index.save(self._folder)
+
+    def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int) -> WriteTask:
+        """Return the task of an attempt; the index that it probes is saved first."""
+        assert self._index is not None, "not refreshed"
+        self._index.save(self._folder)
+        return UpsertTask.of(
+            table,
+            self._index,
+            self._folder,
+            epoch=kept.marker.epoch,
+            commit=commit,
+            change=self._change,
+            bucketing=bucketing,
+            buckets=buckets,
+        )
+
+    def stage(self, task: WriteTask, results: Sequence[WriteResult]) -> tuple[FileChange, str | None]:
+        """Save the index as it will be, and return the files to add, and those of which nothing is left."""
+        assert self._index is not None, "not refreshed"
+        assert isinstance(task, UpsertTask)
+        found = [result.data for result in results if isinstance(result.data, UpsertResult)]
+        self._staged = self._index.after((each.change for each in found), epoch=task.epoch, commit=task.commit)
+        name = self._staged.save(self._folder)
+        return FileChange(tuple(entry for each in found for entry in each.entries), self._staged.leaving), name
+
+    def timestamp(self, task: WriteTask) -> int:
+        """Upserts have no changelog."""
+        return 0
+
+    def settled(self, snapshot: int) -> None:
+        """Go on with the index as it was staged."""
+        assert self._staged is not None, "nothing staged"
+        self._index, self._staged = self._staged, None
+        self._true_at = snapshot
+
+    def sweep(self, table: Table, kept: Kept) -> None:
+        """Delete runs and manifests that neither the last two markers nor this index reach."""
+        if self._index is None or not self._folder.is_dir():
+            return
+        sink = kept.marker.sink
+        named = [values["index"] for each in ancestry(table) if "index" in (values := own(each, sink) or {})]
+        recent = list(dict.fromkeys([*([kept.marker.index] if kept.marker.index else []), *named]))[:2]
+        sweep(self._folder, sink=sink, epoch=kept.marker.epoch, manifests=recent, indexes=(self._index,))
+
+    def _load(self, table: Table, kept: Kept) -> Index:
+        key = key_columns(table, self._key)
+        marker = kept.marker
+        found = Index.load(self._folder, marker.index, key) if marker.index else None
+        if found is not None:
+            return found
+        index = rebuild(table, key, self._folder, sink=marker.sink, epoch=marker.epoch)
+        self._true_at = table.metadata.current_snapshot_id
+        return index

@@ -1,0 +1,197 @@
+"""A sink's `Write` → the writer that owns its Iceberg table while the job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import uuid4
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from sinkql import faults, physical
+from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connectors.iceberg.commit.conflict import fenced, hold, same_table
+from sinkql.connectors.iceberg.commit.expire import expire, expired
+from sinkql.connectors.iceberg.commit.landing import land
+from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, take
+from sinkql.connectors.iceberg.commit.snapshot import selfcheck
+from sinkql.connectors.iceberg.table.catalog import open_catalog
+from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, write_once
+from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, rows
+from sinkql.connectors.iceberg.table.target import TargetTable
+from sinkql.connectors.iceberg.write.append import AppendMode
+from sinkql.connectors.iceberg.write.mode import WriteMode
+from sinkql.connectors.iceberg.write.upsert import UpsertMode
+from sinkql.extension.stream import Committed, Context, JobOffsets, Marker, Switch, Writer, WriteResult, WriteTask
+
+_SWEEP_EVERY = 20
+
+
+def open_writer(write: physical.Write, context: Context) -> IcebergWriter:
+    """Return the writer of a job; reaches the catalog only in `open`."""
+    return IcebergWriter(write, context)
+
+
+class IcebergWriter(Writer):
+    """Own one Iceberg table. The table is the record: every batch begins with a load."""
+
+    def __init__(self, write: physical.Write, context: Context) -> None:
+        self._write = write
+        self._context = context
+        self._expected = Expected(write.columns, changelog=write.changelog, upsert=write.mode == "upsert")
+        self._opened: TargetTable | None = None
+        self._mode: WriteMode | None = None
+        self._table: Table | None = None
+        self._kept: markers.Kept | None = None
+        self._mine: Marker | None = None
+        self._commits = 0
+
+    def open(self) -> None:
+        """Open the catalog, create namespace and table if absent; refuse what does not fit, and foreign rows."""
+        selfcheck()
+        write = self._write
+        store = self._context.store(write.store).properties() if write.store else {}
+        options = write.connection.options
+        target = TargetTable(
+            catalog=open_catalog(write.connection.name, options, self._context.secret, store),
+            namespace=write.options["namespace"],
+            table=write.options["table"],
+            connection=write.connection.name,
+            hint_file=options["catalog_type"] == "sql",
+        )
+        self._opened = target
+        table = ensure(target, self._expected, sink_id=self._context.sink_id)
+        check(table, self._expected)
+        if markers.find(table, self._context.sink_id) is None and not self._keep_rows and rows(table):
+            raise foreign_rows(table)
+        self._table = table
+
+    def marker(self) -> Marker | None:
+        """Reload the table and return the marker that holds now; raises SQ3501 where the table was rolled back."""
+        table = self._load()
+        kept = markers.find(table, self._context.sink_id)
+        faults.point("read-marker")
+        return kept.marker if kept else None
+
+    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+        """Take the table with an epoch above its own and not below `epoch`; `initial` is for what it does not know."""
+        keep = self._keep_rows
+        claim = Claim(self._context.sink_id, initial, self._expected, floor=epoch, keep_rows=keep, switch=switch)
+        self._table = take(self._target, self._load(), claim)
+        kept = markers.find(self._table, self._context.sink_id)
+        assert kept is not None
+        if kept.marker.claim != claim.id:
+            self._mine = None
+            raise fenced(self._table, f"Epoch {kept.marker.epoch} has claimed the table at the same time.")
+        self._mine, self._kept, self._mode = kept.marker, kept, self._new_mode()
+        return kept.marker
+
+    def refresh(self) -> Marker:
+        """Reload the table and return its marker; raises SQ5101 (fenced), SQ3501, SQ3503, SQ3504."""
+        table = self._load()
+        assert self._mine is not None, "refresh before claim"
+        self._kept = hold(table, self._mine, self._expected)
+        faults.point("read-marker")
+        self._mode_of.refresh(table, self._kept)
+        self._table = table
+        return self._kept.marker
+
+    def begin(self, *, bucketing: str, buckets: int) -> WriteTask:
+        """Return the task of a new attempt on the table as it was refreshed."""
+        table, kept = self._known
+        return self._mode_of.begin(table, kept, commit=uuid4().hex, bucketing=bucketing, buckets=buckets)
+
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
+        """Commit one snapshot with the task's files and the new marker; never twice.
+
+        Raises RedoBatchError where the attempt is of no use any more, SQ5101 (fenced), SQ35xx, and SQ42xx where the
+        catalog does not answer for long: then the outcome is unknown, and the next claim settles it.
+        """
+        table, kept = self._known
+        change, index = self._mode_of.stage(task, results)
+        marker = replace(marker, index=index)
+        timestamp = max(kept.timestamp, self._mode_of.timestamp(task))
+        batch = BatchCommit(change, marker, kept.marker.commit, timestamp, self._expected)
+        self._table = land(self._target, table, batch)
+        # Others may have committed since: what is known of the rows holds for this commit's own snapshot.
+        done = markers.written(self._table, marker.sink, marker.commit)
+        self._kept = done or markers.Kept(marker, timestamp, snapshot=0, sequence=0)
+        self._mode_of.settled(self._kept.snapshot)
+        return Committed(
+            marker=marker,
+            snapshot=self._kept.snapshot,
+            rows=sum(result.rows for result in results),
+            bytes=sum(entry.size for entry in change.add),
+            files=len(change.add),
+        )
+
+    def attach(self, name: str, data: bytes) -> None:
+        """Keep a reader's file in the table's metadata folder, unless it is there."""
+        table, _ = self._known
+        write_once(table, self._attachment(table, name), data)
+
+    def attached(self, name: str) -> bytes | None:
+        """Return a file kept by `attach`."""
+        table = self._table or self._load()
+        return read(table, self._attachment(table, name))
+
+    def detach(self, name: str) -> bool:
+        """Delete a file kept by `attach`; one that cannot be deleted now is for the next sweep."""
+        table, _ = self._known
+        try:
+            table.io.delete(self._attachment(table, name))
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def maintain(self) -> None:
+        """Expire snapshots and remove what nothing reaches, when due; called between batches."""
+        table, kept = self._known
+        gone = expired(table, self._write.options)
+        if gone:
+            expire(self._target, table, gone)
+        self._commits += 1
+        if self._commits % _SWEEP_EVERY == 0:
+            self._mode_of.sweep(table, kept)
+
+    @property
+    def _target(self) -> TargetTable:
+        assert self._opened is not None, "not open"
+        return self._opened
+
+    @property
+    def _mode_of(self) -> WriteMode:
+        assert self._mode is not None, "not claimed"
+        return self._mode
+
+    @property
+    def _known(self) -> tuple[Table, markers.Kept]:
+        assert self._table is not None, "not refreshed"
+        assert self._kept is not None, "not claimed"
+        return self._table, self._kept
+
+    @property
+    def _keep_rows(self) -> bool:
+        return self._write.options.get("existing_rows") == "keep"
+
+    def _load(self) -> Table:
+        try:
+            table = self._target.load()
+        except NoSuchTableError as error:
+            raise self._target.gone() from error
+        if self._table is not None:
+            same_table(self._table, table)
+        return table
+
+    def _attachment(self, table: Table, name: str) -> str:
+        flat = name.replace("/", "-")  # some stores take no folders in there
+        return metadata_path(table, f"sinkql-{self._context.sink_id}-{flat}{SUFFIX}")
+
+    def _new_mode(self) -> WriteMode:
+        write = self._write
+        if write.mode == "upsert":
+            return UpsertMode(self._context.folder / "index", write.key, write.change)
+        return AppendMode(changelog=write.changelog)

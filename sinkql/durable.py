@@ -1,0 +1,100 @@
+"""Bytes → a file that is there whole or not at all, also after the power failed.
+
+The protocol is that of every careful writer: write a draft in the same folder, fsync it, rename it over the name, fsync
+the folder (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+_PRIVATE = 0o600
+
+
+def write(path: Path, data: bytes, *, private: bool = False, sync: bool = True) -> None:
+    """Put `data` in the place of the file, which readers see as it was or as it is now; missing folders are made.
+
+    A `private` file is its owner's alone (mode 0600); otherwise a file that is replaced keeps its mode. Without `sync`
+    a power failure may lose it: for files that only processes which run now read. A link is followed, and what is no
+    file, such as a terminal, is written to as it is. Raises OSError.
+    """
+    target = path.resolve()
+    present = target.stat().st_mode if target.exists() else None
+    if present is not None and not stat.S_ISREG(present):
+        target.write_bytes(data)
+        return
+    draft = _draft(target, data, sync=sync, mode=_PRIVATE if private else present)
+    try:
+        draft.replace(target)
+    except OSError:
+        draft.unlink()
+        raise
+    if sync:
+        sync_folder(target.parent)
+
+
+def create(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Write a new file as `write` does; raises FileExistsError if the name is taken, by a process in between too."""
+    draft = _draft(path, data, sync=True, mode=_PRIVATE if private else None)
+    try:
+        path.hardlink_to(draft)
+    finally:
+        draft.unlink()
+    sync_folder(path.parent)
+
+
+@contextmanager
+def stream(path: Path) -> Iterator[BinaryIO]:
+    """Give a new file to write large data to, durable at the block's end; raises FileExistsError if the name is taken.
+
+    Where the block ends early a torn file stays: give a name that no one reads before it is told of.
+    """
+    make_folder(path.parent)
+    with path.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, durably."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a folder's entries durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _draft(path: Path, data: bytes, *, sync: bool, mode: int | None) -> Path:
+    """Write the data beside `path`, under a hidden name of its own."""
+    make_folder(path.parent)
+    draft = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}")
+    opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE if mode == _PRIVATE else 0o666)
+    try:
+        with os.fdopen(opened, "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(mode))
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError:
+        draft.unlink()
+        raise
+    return draft

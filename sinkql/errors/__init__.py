@@ -1,0 +1,34 @@
+"""What a user sees when something is wrong.
+
+`code` says what is declared of an error code, `declared` declares them all, one module a family. `place` is where in a
+text it is, with a caret under it; `error` has the errors and notices that carry a code, and `data` an error as data.
+`near` finds the word that was likely meant. `room` tells a full
+disk from other errors; `url` finds secrets in URLs, which no error shows.
+"""
+
+from sinkql.errors.code import Code as Code
+from sinkql.errors.code import Family as Family
+from sinkql.errors.data import as_data as as_data
+from sinkql.errors.data import from_data as from_data
+from sinkql.errors.error import EndlessError as EndlessError
+from sinkql.errors.error import FencedError as FencedError
+from sinkql.errors.error import LateError as LateError
+from sinkql.errors.error import LeaseHeldError as LeaseHeldError
+from sinkql.errors.error import LeaseLostError as LeaseLostError
+from sinkql.errors.error import LostStateError as LostStateError
+from sinkql.errors.error import MissingColumnError as MissingColumnError
+from sinkql.errors.error import MissingError as MissingError
+from sinkql.errors.error import Notice as Notice
+from sinkql.errors.error import SinkqlError as SinkqlError
+from sinkql.errors.error import UnclosedError as UnclosedError
+from sinkql.errors.error import UnexpectedCharacterError as UnexpectedCharacterError
+from sinkql.errors.error import UnexpectedWordError as UnexpectedWordError
+from sinkql.errors.error import UnforeseenError as UnforeseenError
+from sinkql.errors.error import codes as codes
+from sinkql.errors.error import too_deep as too_deep
+from sinkql.errors.near import nearest as nearest
+from sinkql.errors.near import one_of as one_of
+from sinkql.errors.place import Span as Span
+from sinkql.errors.place import line_and_column as line_and_column
+from sinkql.errors.room import no_room as no_room
+from sinkql.errors.room import refused as refused

@@ -1,0 +1,269 @@
+"""Error codes of sinks, sources, tables and connections."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sinkql.errors.code import Code, Family
+
+_code = partial(Code, Family.MEANING)
+
+CODES = {
+    "SQ2301": _code(
+        "The sink has no name.",
+        "Write CREATE SINK name FROM ….",
+    ),
+    "SQ2302": _code(
+        "The sink does not say how it writes.",
+        "Write MODE APPEND to add rows, or KEY (…) MODE UPSERT to overwrite rows by key.",
+    ),
+    "SQ2303": _code(
+        "A sink can only read a source, a table or a materialized view.",
+        "Create a materialized view with the query, and sink from it.",
+    ),
+    "SQ2304": _code(
+        "A column is twice in a key.",
+        "Keep one of them.",
+    ),
+    "SQ2305": _code(
+        "The values of a key column cannot be compared exactly, as with floating-point numbers and jsonb.",
+        "Cast the column in a view, for instance to numeric or text, and use that one as the key.",
+    ),
+    "SQ2306": _code(
+        (
+            "An upsert sink keeps one row for each key. SinkQL must be able to prove that the key is unique, "
+            "from GROUP BY, DISTINCT or the key of a source or table."
+        ),
+        "Use a key that the detail lists, or write KEY (…) NOT ENFORCED if you know that the key is unique.",
+    ),
+    "SQ2307": _code(
+        "An append sink never overwrites a row, so it has no key.",
+        "Write MODE UPSERT, or leave out KEY.",
+    ),
+    "SQ2308": _code(
+        (
+            "MODE APPEND writes the columns _mz_diff and _mz_timestamp for rows that can go, and the relation "
+            "has a column with one of these names."
+        ),
+        "Rename the column in a materialized view.",
+    ),
+    "SQ2309": _code(
+        "An interval is shorter than the shortest that the option allows.",
+        "Use a longer interval, as the hint shows.",
+    ),
+    "SQ2310": _code(
+        "Iceberg has no type for a column of the relation.",
+        "Cast the column in a materialized view, for instance to text.",
+    ),
+    "SQ2313": _code(
+        "The cluster does not exist.",
+        "Create it with CREATE CLUSTER, or correct the name.",
+    ),
+    "SQ2320": _code(
+        "The system setting enable_iceberg_sink is off.",
+        "Run ALTER SYSTEM SET enable_iceberg_sink = true.",
+    ),
+    "SQ2321": _code(
+        "No installed connector writes to a system of this kind.",
+        "Use one of the kinds that the hint lists, or install the package of the connector.",
+    ),
+    "SQ2323": _code(
+        "An upsert sink overwrites rows by key, and the statement has no KEY.",
+        "Write KEY (…) before MODE UPSERT, with the columns that identify a row.",
+    ),
+    "SQ2324": _code(
+        "ENVELOPE NONE adds rows only, and the relation also changes or deletes rows.",
+        "Write KEY (…) MODE UPSERT to keep the current rows, or MODE APPEND to keep every change.",
+    ),
+    "SQ2325": _code(
+        "A notice: SinkQL relies on the key being unique, since NOT ENFORCED says so.",
+        "If keys may repeat, watch the number of conflicting keys in mz_internal.mz_sink_statuses.",
+    ),
+    "SQ2326": _code(
+        "A count that must be at least 1 is 0.",
+        "Write a number of 1 or more.",
+    ),
+    "SQ2327": _code(
+        "A pattern of file names contains a slash, which no file name has.",
+        "Write a pattern of names alone, and RECURSIVE = true to read the files of subfolders.",
+    ),
+    "SQ2328": _code(
+        "The namespace or the name of the table is an empty string.",
+        "Write the name.",
+    ),
+    "SQ2329": _code(
+        "A notice: the table gets a column of type time, which Spark cannot read.",
+        "Cast the column to text in a materialized view if Spark is to read the table.",
+    ),
+    "SQ2330": _code(
+        "FORMAT VERSION is neither 2 nor 3.",
+        "Write FORMAT VERSION = 2.",
+    ),
+    "SQ2331": _code(
+        "USING names a connection that does not lead to an object store.",
+        "Name a connection to an object store, such as USING AWS CONNECTION.",
+    ),
+    "SQ2332": _code(
+        "Sinks of this kind do not take the clause.",
+        "Leave out the clause, or write what the hint says.",
+    ),
+    "SQ2333": _code(
+        (
+            "NAMESPACE or TABLE is not a name that every catalog and file system can keep: it has one of / \\ # ? % or "
+            "a control character, is longer than 200 bytes, or a part of it is empty."
+        ),
+        "Write another name. Dots separate the levels of a namespace.",
+    ),
+    "SQ2340": _code(
+        "The option only has an effect when the sink is created.",
+        "Drop the sink and create it again, into a new table.",
+    ),
+    "SQ2341": _code(
+        "ALTER SINK … SET FROM names a relation whose columns are not those of the table.",
+        "Create a materialized view with the columns of the table, and set the sink to that.",
+    ),
+    "SQ2401": _code(
+        "Load generators make their own columns and changes, so a clause about them cannot be given.",
+        "Leave the clause out.",
+    ),
+    "SQ2405": _code(
+        "The source has no end, and the statement or --once needs one.",
+        "Give the source an end, such as UP TO for a load generator, add LIMIT to the query, or run without --once.",
+    ),
+    "SQ2410": _code(
+        "A source of files does not say what format the files have.",
+        "Add FORMAT JSON or FORMAT CSV WITH HEADER.",
+    ),
+    "SQ2411": _code(
+        "Files cannot be read in this format.",
+        "Use FORMAT JSON or FORMAT CSV.",
+    ),
+    "SQ2412": _code(
+        "An option of FORMAT CSV has a line break, a character that is not ASCII, or not just one character.",
+        "Use a single other character, as in DELIMITED BY ';'.",
+    ),
+    "SQ2413": _code(
+        "CSV files do not say what types their fields have, so the source must list its columns.",
+        "Write the columns with their types after the name of the source.",
+    ),
+    "SQ2414": _code(
+        "Options of FORMAT CSV contradict each other: one character has two meanings, or is in the text of NULL.",
+        "Choose different characters for DELIMITED BY, QUOTE and COMMENT, and a NULL AS without them.",
+    ),
+    "SQ2415": _code(
+        "A notice: the columns of a source are those found in a sample of its files, as it declares none.",
+        "Nothing needs to be done. Declare the columns if you want other types; SHOW CREATE SOURCE prints them.",
+    ),
+    "SQ2416": _code(
+        "A CSV source has a list of columns and a list of the header's names of another length.",
+        "Write as many names after HEADER as the source has columns, in the same order.",
+    ),
+    "SQ2417": _code(
+        "A column of a files source has a type that cannot be read from files.",
+        "Use one of the types that the hint lists, or text and a cast in a view.",
+    ),
+    "SQ2420": _code(
+        "INSERT or UPDATE would give a table two rows with the same primary or unique key.",
+        "Use UPDATE for the present row, or insert another key.",
+    ),
+    "SQ2421": _code(
+        "A column that is NOT NULL would get NULL.",
+        "Give it a value, or declare a DEFAULT in CREATE TABLE.",
+    ),
+    "SQ2422": _code(
+        "A value is too large or too long for the type of its column.",
+        "Use a smaller value, or create the table with a larger type.",
+    ),
+    "SQ2423": _code(
+        "A row of INSERT has more or fewer values than the table has columns, or than the statement lists.",
+        "Give one value for each column.",
+    ),
+    "SQ2425": _code(
+        "A value cannot be assigned to a column of this type without a cast.",
+        "Cast the value to the type of the column.",
+    ),
+    "SQ2426": _code(
+        "CREATE TABLE lists no columns.",
+        "List at least one column with its type.",
+    ),
+    "SQ2427": _code(
+        "CREATE TABLE declares two primary keys.",
+        "Make one of them UNIQUE.",
+    ),
+    "SQ2428": _code(
+        "A key of a table has a column of type jsonb, which cannot be compared exactly.",
+        "Keep the values that identify a row in columns of their own.",
+    ),
+    "SQ2429": _code(
+        "Tables have no columns of this type.",
+        "Use one of the types that the hint lists.",
+    ),
+    "SQ2430": _code(
+        "A column is declared both NULL and NOT NULL.",
+        "Leave out one of them.",
+    ),
+    "SQ2431": _code(
+        "A DEFAULT refers to a column. Defaults are computed without a row.",
+        "Write a constant expression, or compute the value in INSERT.",
+    ),
+    "SQ2432": _code(
+        "Only rows of tables can be inserted, updated or deleted.",
+        "Create a table, or change the rows where the source reads them.",
+    ),
+    "SQ2434": _code(
+        "A notice: INSERT, UPDATE and DELETE have no effect when a script is only compiled or explained.",
+        "Run the script with sinkql exec to change the rows.",
+    ),
+    "SQ2450": _code(
+        "No installed connector reads from a system of this kind.",
+        "Use one of the kinds that the hint lists, or install the package of the connector.",
+    ),
+    "SQ2501": _code(
+        "The connection leads to a system of another kind than the statement needs.",
+        "Name a connection of the kind in the message.",
+    ),
+    "SQ2502": _code(
+        "No installed connector connects to a system of this kind.",
+        "Use one of the kinds that the hint lists, or install the package of the connector.",
+    ),
+    "SQ2510": _code(
+        "An AWS connection has no access keys.",
+        "Give ACCESS KEY ID and SECRET ACCESS KEY.",
+    ),
+    "SQ2512": _code(
+        "An AWS connection has one of ACCESS KEY ID and SECRET ACCESS KEY without the other.",
+        "Give both.",
+    ),
+    "SQ2519": _code(
+        "An Iceberg catalog connection does not say what kind of catalog it leads to.",
+        "Add CATALOG TYPE = 'rest' or 'sql'.",
+    ),
+    "SQ2520": _code(
+        "The catalog type does not exist.",
+        "Use one of the types that the hint lists.",
+    ),
+    "SQ2527": _code(
+        "URL is not an absolute URL with a host, or its scheme does not fit the catalog type.",
+        "Write the URL as the hint shows it.",
+    ),
+    "SQ2528": _code(
+        "The option exists for other catalog types, but not for this one.",
+        "Leave it out, or use the options that the hint lists.",
+    ),
+    "SQ2530": _code(
+        "A notice: the connection has no credentials.",
+        "Add CREDENTIAL = SECRET name, unless the catalog needs none.",
+    ),
+    "SQ2531": _code(
+        "WAREHOUSE of a catalog of type sql is not a folder on this machine.",
+        "Write the path of a local folder, or use a REST catalog for tables in S3.",
+    ),
+    "SQ2532": _code(
+        "CREDENTIAL is given for an SQLite database, which has no users.",
+        "Leave CREDENTIAL out.",
+    ),
+    "SQ2540": _code(
+        "The option decides what the connection leads to, so changing it would point existing sinks at another place.",
+        "Create another connection, and create the sinks again with it.",
+    ),
+}

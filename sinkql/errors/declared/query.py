@@ -1,0 +1,122 @@
+"""Error codes of queries and expressions."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sinkql.errors.code import Code, Family
+
+_code = partial(Code, Family.MEANING)
+
+CODES = {
+    "SQ2201": _code(
+        "The query is not complete, or has a word or sign in the wrong place.",
+        "Correct the query as the hint says.",
+    ),
+    "SQ2202": _code(
+        "The query reads a relation that does not exist, or qualifies a column with a relation that is not in FROM.",
+        "Create the relation first, correct its name, or add it to FROM.",
+    ),
+    "SQ2203": _code(
+        "FROM names an item that has no rows, such as a connection, or a sink inside a view.",
+        "Select from a source, table, view or materialized view.",
+    ),
+    "SQ2204": _code(
+        "No relation of the query, and no table of the statement, has a column of this name.",
+        "Correct the name. Write a string in single quotes: double quotes are for names.",
+    ),
+    "SQ2205": _code(
+        "More than one column that the name can refer to has this name.",
+        "Qualify the column with its relation, or rename one of the columns in a subquery.",
+    ),
+    "SQ2206": _code(
+        "The query groups its rows, and selects a column that is neither in GROUP BY nor inside an aggregate.",
+        "Add the column to GROUP BY, or aggregate it, for instance with max().",
+    ),
+    "SQ2209": _code(
+        "The query, or an expression in it, is nested too deeply to be planned.",
+        "Move parts of it into views.",
+    ),
+    "SQ2210": _code(
+        "SinkQL has no function of this name.",
+        "Use the function that the hint names. Functions are those of Postgres.",
+    ),
+    "SQ2211": _code(
+        "A function, operator or predicate does not take arguments of these types, or not this many.",
+        "Cast the arguments, as in value::integer, or use one of the forms that the hint lists.",
+    ),
+    "SQ2212": _code(
+        "A constant is not a valid value of its type.",
+        "Write the constant as the hint shows it.",
+    ),
+    "SQ2213": _code(
+        "The values of CASE, COALESCE, IN, VALUES or UNION have types that do not go together.",
+        "Cast them to one type.",
+    ),
+    "SQ2214": _code(
+        (
+            "The expression is valid in Postgres, but Spark cannot compute it with exactly the same result, so "
+            "SinkQL refuses it."
+        ),
+        "Use the form in the hint, or compute the value before it reaches SinkQL.",
+    ),
+    "SQ2215": _code(
+        "SinkQL does not have this form of expression.",
+        "Write it with the functions and operators of Postgres.",
+    ),
+    "SQ2216": _code(
+        "An aggregate is used in WHERE, GROUP BY or inside another aggregate, where there are no groups.",
+        "Use HAVING for conditions on groups, or aggregate in a subquery in FROM.",
+    ),
+    "SQ2217": _code(
+        (
+            "The function gives another result each time it is called, so the rows of a view would depend on "
+            "when they are computed."
+        ),
+        "Let the source carry the time or the value as a column.",
+    ),
+    "SQ2218": _code(
+        "Postgres has no cast between these types.",
+        "Cast through a type that both convert to, such as text.",
+    ),
+    "SQ2219": _code(
+        "WHERE, HAVING, FILTER, WHEN, AND, OR or NOT has a value that is not a boolean.",
+        "Compare the value, as in value <> 0.",
+    ),
+    "SQ2220": _code(
+        "The rows come and go, and a sum of floating-point numbers cannot take a row back exactly.",
+        "Cast the argument to numeric, as in sum(value::numeric(38,10)).",
+    ),
+    "SQ2221": _code(
+        "The parts of UNION, or a list of column names, have different numbers of columns.",
+        "Give all of them the same number of columns.",
+    ),
+    "SQ2222": _code(
+        "GROUP BY or ORDER BY has a position that the select list does not have.",
+        "Use a number from 1 to the number of columns, or write the expression.",
+    ),
+    "SQ2223": _code(
+        "The type does not exist, is not supported, or has modifiers outside their range.",
+        "Use one of the types that the hint names, such as numeric(38, 10).",
+    ),
+    "SQ2224": _code(
+        "The query selects columns but has no FROM.",
+        "Write FROM and a relation.",
+    ),
+    "SQ2225": _code(
+        "LIMIT, OFFSET or FETCH has something other than a whole number.",
+        "Write a number, as in LIMIT 10.",
+    ),
+    "SQ2226": _code(
+        "ORDER BY of a query with DISTINCT or UNION has an expression that is not a column of the result.",
+        "Order by columns of the result, or put the query into a subquery in FROM.",
+    ),
+    "SQ2282": _code(
+        "The text is not a query that the system catalog can run.",
+        "Write one SELECT over system relations, such as mz_sinks.",
+    ),
+    "SQ2284": _code(
+        "SQLite, which answers queries over the system catalog, cannot run the query.",
+        "Use functions that SQLite has.",
+    ),
+}

@@ -1,0 +1,219 @@
+"""Error codes of failures of a job while it runs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sinkql.errors.code import Code, Family
+
+_code = partial(Code, Family.RUN)
+
+CODES = {
+    "SQ3001": _code(
+        "A batch failed for a reason that SinkQL has no code for.",
+        (
+            "Read the detail, and spark.log in the folder of the cluster in .sinkql/sinks/spark. The sink continues "
+            "where it stopped when it is started again; if the error stays, report it."
+        ),
+    ),
+    "SQ3101": _code(
+        "A source reads a row that does not fit its format or its columns.",
+        "Correct the file, or create the source WITH (ON ERROR = SKIP) to count such rows and leave them out.",
+    ),
+    "SQ3102": _code(
+        (
+            "A file is not of its source's format: its header does not have the columns of the source, or it is "
+            "compressed and damaged."
+        ),
+        "Correct the file or remove it.",
+    ),
+    "SQ3151": _code(
+        "A row has a value that the column of the Iceberg table cannot take, such as NULL in a required column.",
+        "Filter such rows out in the view, or convert the value, for instance with COALESCE.",
+        of_rows=True,
+    ),
+    "SQ3201": _code(
+        (
+            "An expression fails on a row, for instance by division by zero or a value out of range. The detail "
+            "shows the row."
+        ),
+        (
+            "Guard the expression with NULLIF or CASE and create the view and the sink again, or correct the row: once "
+            "a row of a table has been changed or deleted, the sink continues when it is started again."
+        ),
+        of_rows=True,
+    ),
+    "SQ3211": _code(
+        "The sum of a group is larger than its type.",
+        "Cast the argument to numeric, or to a numeric with fewer fraction digits.",
+        of_rows=True,
+    ),
+    "SQ3301": _code(
+        (
+            "A file has changed since it was listed. Each file is read once, so the changed part would be lost "
+            "or read twice. The detail says what is different now; no row of the changed file was written."
+        ),
+        "Restore the old file, and write new rows into a new file.",
+    ),
+    "SQ3302": _code(
+        "A file was removed before all of it was read.",
+        "Put the file back. The sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ3303": _code(
+        (
+            "The list of the files that were read is missing or damaged, both in the state folder of the sink "
+            "and beside the table."
+        ),
+        "Restore one of the two folders from a backup, or drop the sink and create it again, into a new table.",
+    ),
+    "SQ3304": _code(
+        "The folder of a files source does not exist or cannot be read.",
+        "Create the folder or correct its permissions. The sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ3305": _code(
+        (
+            "Something in the folder of a files source cannot be read: a named pipe, a socket, a link to a file that "
+            "does not exist, a file without permission or on a broken disk, or a name that is not UTF-8."
+        ),
+        "Correct or move it, or leave it out by GLOB. The sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ3306": _code(
+        "The list of the files that were read cannot be written to the state folder: the disk is full or read-only.",
+        "Free space on the disk or correct the permissions of .sinkql. The sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ3390": _code(
+        "A connector gives rows with other columns than its source declares.",
+        "This is a mistake in the connector; report it to its author.",
+    ),
+    "SQ3391": _code(
+        "A part of a source gave different rows when a failed task read it again, so the batch was not committed.",
+        "Make sure that what the source reads does not change, then start the sink again.",
+    ),
+    "SQ3392": _code(
+        "A connector asks for a secret in the process that looks for new input, where no secrets are available.",
+        "This is a mistake in the connector; report it to its author.",
+    ),
+    "SQ3401": _code(
+        "A source takes back a row that it never gave, so an aggregate would be wrong.",
+        "Check that the source is read from its beginning, and that each of its changes has the row from before.",
+    ),
+    "SQ3402": _code(
+        "A file that lists the state of a sink is missing from its state folder.",
+        "Restore the folder, or drop the sink and create it again, into a new table.",
+    ),
+    "SQ3403": _code(
+        "A file that lists the state of a sink is damaged, or was written by another version of SinkQL.",
+        "Restore the folder, or run the version of SinkQL that wrote it.",
+    ),
+    "SQ3404": _code(
+        "A file with state of a sink is missing or damaged.",
+        "Restore the state folder, or drop the sink and create it again, into a new table.",
+    ),
+    "SQ3405": _code(
+        "A task of a stateful operator ended without its report, so the batch was not committed.",
+        "Start the sink again. If the error stays, check that all processes of the cluster can write the state folder.",
+    ),
+    "SQ3406": _code(
+        "Two attempts of the same task gave different results, so the batch was not committed.",
+        "Make sure that the input does not change while it is read, then start the sink again.",
+    ),
+    "SQ3407": _code(
+        "Rows were sent to the wrong task of a stateful operator, so the batch was not committed.",
+        "This is a mistake in SinkQL; report it.",
+    ),
+    "SQ3408": _code(
+        "The state of the sink is divided into another number of buckets than the job expects.",
+        "Restore the state folder, or drop the sink and create it again, into a new table.",
+    ),
+    "SQ3409": _code(
+        "A task would write a file of state whose name is already taken.",
+        "Start the sink again. If the error stays, report it.",
+    ),
+    "SQ3410": _code(
+        (
+            "The sink computes something else than it did when the table was last written, so its state and its "
+            "table no longer fit."
+        ),
+        "Drop the sink and create it again, into a new table.",
+    ),
+    "SQ3411": _code(
+        "A file of the key index, which an upsert sink keeps of its table, is damaged.",
+        "Start the sink again; it rebuilds the index from the table.",
+    ),
+    "SQ3412": _code(
+        "The file that says how far a source was read is missing, both in the state folder and beside the table.",
+        "Restore the file, or drop the sink and create it again, into a new table.",
+    ),
+    "SQ3420": _code(
+        "The file with the rows of a table is missing or damaged, or cannot be read or written, as on a full disk.",
+        "Mend what the detail says, or put the file back from a backup.",
+    ),
+    "SQ3421": _code(
+        (
+            "The file of a table does not have the changes that a sink has read from it, as after an older backup was "
+            "restored. Going on would leave rows out, or keep rows that are no longer there."
+        ),
+        (
+            "Put the newer file back, or drop the sink and create it again, into a new table. `sinkql catalog restore` "
+            "puts copies back in a way that sinks can follow."
+        ),
+    ),
+    "SQ3422": _code(
+        "A job that was made by sinkql compile reads a table, whose rows are in a catalog.",
+        "Create the table with sinkql exec, and run the sink from that catalog.",
+    ),
+    "SQ3501": _code(
+        "The Iceberg table was rolled back to a snapshot from before the last commit of the sink.",
+        "Roll the table forward again, or drop the sink and create it again, into a new table.",
+    ),
+    "SQ3502": _code(
+        "The file with the offsets of the sink, in the metadata folder of its table, is missing or damaged.",
+        "Restore the file. Do not remove files from the folder by age.",
+    ),
+    "SQ3503": _code(
+        "The table was dropped while the sink was writing to it, or replaced by another table of the same name.",
+        "Register the table again from its metadata, or drop the sink and create it again.",
+    ),
+    "SQ3504": _code(
+        "The columns of the table are not those that the sink writes.",
+        "Change the view or the table so that names and types agree, or name another table.",
+    ),
+    "SQ3506": _code(
+        "Another program wrote equality deletes into the table, which an upsert sink cannot follow.",
+        "Rewrite the data files of the table with that program, or use a new table.",
+    ),
+    "SQ3507": _code(
+        "The table has rows that the sink did not write.",
+        "Name another table, or write WITH (EXISTING ROWS = KEEP) to keep the rows and add to them.",
+    ),
+    "SQ3508": _code(
+        (
+            "What the table says of the sink is a copy that another program made or changed, and no commit of the sink "
+            "itself is left to tell how far it is."
+        ),
+        (
+            "Put the property of the table back as it was, or drop the sink and create it again, into a new table. Let "
+            "other programs leave properties whose names begin with sinkql. out of their commits."
+        ),
+    ),
+    "SQ3551": _code(
+        (
+            "The table of an upsert sink has two rows with the same key, because another program writes to it "
+            "or the key is not unique."
+        ),
+        "Find out which row of the key is right, delete the other one, and let the sink be the only writer.",
+    ),
+    "SQ3552": _code(
+        "The relation of an upsert sink has two rows with the same key.",
+        "Use a KEY that identifies each row.",
+        of_rows=True,
+    ),
+    "SQ3554": _code(
+        "The table has data files in a format other than Parquet.",
+        "Rewrite the files as Parquet, or use a new table.",
+    ),
+}

@@ -1,0 +1,159 @@
+"""Error codes of views, clusters, secrets, settings, queries, transactions, and of sinkql lint."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sinkql.errors.code import Code, Family
+
+_code = partial(Code, Family.MEANING)
+
+CODES = {
+    "SQ2601": _code(
+        "A view has a list of column names that is not as long as the list of columns of its query.",
+        "Name each column of the query.",
+    ),
+    "SQ2602": _code(
+        "A cluster has neither SIZE nor MASTER.",
+        "Write SIZE = 'local[2]' for Spark on this machine, or MASTER for a Spark cluster.",
+    ),
+    "SQ2603": _code(
+        "A cluster has both SIZE and MASTER.",
+        "Leave out one: SIZE is for Spark on this machine, MASTER for a Spark cluster.",
+    ),
+    "SQ2604": _code(
+        "The size of a cluster is not of the form local[n] or local[*].",
+        "Write SIZE = 'local[2]' for two cores, or 'local[*]' for all of them.",
+    ),
+    "SQ2605": _code(
+        "MASTER is not an address that Spark understands.",
+        "Write an address such as spark://host:7077, yarn or k8s://https://host:6443.",
+    ),
+    "SQ2606": _code(
+        "A local cluster runs in one process, so options about executors do not apply.",
+        "Leave the option out; SIZE sets the number of cores.",
+    ),
+    "SQ2608": _code(
+        "MEMORY is not an amount of memory.",
+        "Write a number and a unit, as in '4g' or '512m'.",
+    ),
+    "SQ2609": _code(
+        "CONF has a key that is not the name of a Spark setting.",
+        "Use names that begin with spark.",
+    ),
+    "SQ2610": _code(
+        "A function in the value of a secret has an empty string as an argument.",
+        "Write what the function should read, such as the name of a variable.",
+    ),
+    "SQ2611": _code(
+        "The text in decode(…) is not valid in the encoding that it names.",
+        "Check that the text was copied completely.",
+    ),
+    "SQ2612": _code(
+        "The function decode(…) names an encoding other than base64 or hex.",
+        "Use 'base64' or 'hex'.",
+    ),
+    "SQ2613": _code(
+        "The value that decode(…) gives is not UTF-8 text.",
+        "Leave out decode to keep the text as it is written.",
+    ),
+    "SQ2614": _code(
+        "A reference to a secret, such as env_var(…), is combined with || in CREATE SECRET.",
+        "Create a secret for each part, and join them in the option of the connection.",
+    ),
+    "SQ2630": _code(
+        "The setting does not exist.",
+        "Use one of the settings that the hint lists, or SHOW ALL.",
+    ),
+    "SQ2631": _code(
+        "The value of a setting has the wrong type.",
+        "Write the value as the hint shows it.",
+    ),
+    "SQ2635": _code(
+        "A file for sinkql plan may only have statements that describe what should exist.",
+        "Keep CREATE, COMMENT ON, SET and ALTER SYSTEM SET in it, and run other statements with sinkql exec.",
+    ),
+    "SQ2636": _code(
+        "The setting exists for compatibility with Postgres, and has only one value.",
+        "Leave the statement out.",
+    ),
+    "SQ2637": _code(
+        "A notice: SET, RESET or ALTER SYSTEM names a setting that does not exist.",
+        "Nothing needs to be done: the statement changes nothing. Leave it out to be rid of the notice.",
+    ),
+    "SQ2640": _code(
+        "One query reads both system relations and relations of yours.",
+        "Query the system catalog on its own.",
+    ),
+    "SQ2645": _code(
+        "A query names a path in FROM whose ending does not say what is in it, or under which nothing lies.",
+        "Write FROM read_csv('…'), read_json('…') or read_parquet('…'), and check the path.",
+    ),
+    "SQ2646": _code(
+        "A function that reads files in FROM takes a path in single quotes, and nothing else.",
+        "Write FROM read_csv('folder/*'). For other forms of files, create a source from them.",
+    ),
+    "SQ2641": _code(
+        "A query that runs at once would read more rows than fit.",
+        "Create a materialized view and a sink of the query, or add LIMIT.",
+    ),
+    "SQ2642": _code(
+        "The rows of the source overwrite each other by key, and the query would list them one by one.",
+        "Create an upsert sink, and select from the sink.",
+    ),
+    "SQ2643": _code(
+        "SinkQL cannot read the rows that the sink wrote.",
+        "Select from the relation that the sink reads.",
+    ),
+    "SQ2644": _code(
+        "A notice: some rows of the source are not valid, and the query left them out.",
+        "Correct the rows where the source reads them.",
+    ),
+    "SQ2647": _code(
+        "A statement comes upon a date or time outside the years 1 to 9999.",
+        "Leave such rows out with WHERE, or cast the value to text. Sinks write them as they are.",
+    ),
+    "SQ2650": _code(
+        "An earlier statement of the transaction failed.",
+        "Run ROLLBACK, correct the statement, and begin again.",
+    ),
+    "SQ2651": _code(
+        "A notice: BEGIN was run inside a transaction.",
+        "Nothing needs to be done.",
+    ),
+    "SQ2652": _code(
+        "A notice: COMMIT or ROLLBACK was run outside of a transaction.",
+        "Nothing needs to be done.",
+    ),
+    "SQ2653": _code(
+        "A notice: COMMIT ended a failed transaction, which was rolled back.",
+        "Correct the statement that failed, and run the transaction again.",
+    ),
+    "SQ2654": _code(
+        "The transaction was begun READ ONLY, and the statement would change something.",
+        "Run ROLLBACK, and begin a transaction that is READ WRITE.",
+    ),
+    "SQ2655": _code(
+        "The script has BEGIN without COMMIT, so nothing of the transaction was kept.",
+        "Write COMMIT at the end.",
+    ),
+    "SQ2701": _code(
+        "A warning of sinkql lint: the script has the value of a secret in the clear.",
+        "Use env_var, file or another reference, or run sinkql secret set.",
+    ),
+    "SQ2702": _code(
+        "A warning of sinkql lint: the columns of the materialized view change when those of the relation do.",
+        "Name the columns.",
+    ),
+    "SQ2703": _code(
+        (
+            "A warning of sinkql lint: each commit makes at least one file, and tables of many small files are "
+            "slow to read."
+        ),
+        "Use a longer COMMIT INTERVAL.",
+    ),
+    "SQ2704": _code(
+        "A warning of sinkql lint: no sink and no other item uses the item.",
+        "Leave it out, or create a sink that reads it.",
+    ),
+}

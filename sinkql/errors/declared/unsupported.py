@@ -1,0 +1,261 @@
+"""Error codes of what the dialect has and this version does not support yet."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sinkql.errors.code import Code, Family
+
+_code = partial(Code, Family.MEANING)
+
+CODES = {
+    "SQ2902": _code(
+        "The dialect has this clause or format for files, but this version of SinkQL cannot run it.",
+        "Leave the clause out, or use what the hint names.",
+    ),
+    "SQ2903": _code(
+        "The dialect has connections of this kind, but this version of SinkQL cannot make them.",
+        "Use one of the kinds that the hint lists.",
+    ),
+    "SQ2904": _code(
+        "CREATE TEMPORARY VIEW is not supported.",
+        "Leave out TEMPORARY, and drop the view when it is no longer needed.",
+    ),
+    "SQ2905": _code(
+        "The dialect has this option of views, but this version of SinkQL does not run it.",
+        "Leave it out, or follow the hint.",
+    ),
+    "SQ2908": _code(
+        "CREATE CLUSTER lists replicas. A cluster of SinkQL is one Spark application.",
+        "Write SIZE or MASTER instead.",
+    ),
+    "SQ2909": _code(
+        "The dialect has this option of clusters, but this version of SinkQL does not run it.",
+        "Leave it out.",
+    ),
+    "SQ2910": _code(
+        "A cluster asks for more than one replica, or none. A cluster of SinkQL is one Spark application.",
+        "Write REPLICATION FACTOR = 1, or leave it out.",
+    ),
+    "SQ2913": _code(
+        "The dialect has this catalog type, but this version of SinkQL cannot use it.",
+        "Use CATALOG TYPE = 'rest' or 'sql'.",
+    ),
+    "SQ2914": _code(
+        "The sink asks for a table of Iceberg's format version 3.",
+        "Write FORMAT VERSION = 2, or leave it out.",
+    ),
+    "SQ2915": _code(
+        "The sink asks for a partitioned table.",
+        "Leave out PARTITION BY.",
+    ),
+    "SQ2916": _code(
+        "The sink asks to replace the rows that are in the table already.",
+        "Use EXISTING ROWS = KEEP, or name a new table.",
+    ),
+    "SQ2921": _code(
+        "The query joins relations.",
+        "Select from one relation; combine the rows of several with UNION ALL.",
+    ),
+    "SQ2922": _code(
+        "The query uses a window function.",
+        "Aggregate with GROUP BY instead.",
+    ),
+    "SQ2923": _code(
+        "A view orders or limits its rows. The rows of a view have no order.",
+        "Leave ORDER BY and LIMIT out of the view; a query that runs at once can have them.",
+    ),
+    "SQ2924": _code(
+        "The query is WITH RECURSIVE.",
+        "Write the query without recursion.",
+    ),
+    "SQ2925": _code(
+        "The query uses EXCEPT or INTERSECT.",
+        "Write the condition in WHERE.",
+    ),
+    "SQ2926": _code(
+        "An expression contains a query.",
+        "Put the query into FROM, or write its result as a constant.",
+    ),
+    "SQ2927": _code(
+        "A view selects from VALUES or has no FROM.",
+        "Select from a source, table or view.",
+    ),
+    "SQ2928": _code(
+        "FROM has a table function, VALUES or LATERAL, or an expression calls a function that returns a set.",
+        "Select from a source, table or view.",
+    ),
+    "SQ2929": _code(
+        "The query uses DISTINCT ON.",
+        "Aggregate with GROUP BY instead.",
+    ),
+    "SQ2930": _code(
+        "GROUP BY uses GROUPING SETS, ROLLUP or CUBE.",
+        "Create a view for each set of columns, and combine them with UNION ALL.",
+    ),
+    "SQ2931": _code(
+        (
+            "The rows of the relation overwrite each other by key, and the query would have to know the row "
+            "that was overwritten."
+        ),
+        "Keep the key and filter only on its columns, or sink the relation itself in upsert mode.",
+    ),
+    "SQ2932": _code(
+        "The aggregate, or its form with DISTINCT or WITHIN GROUP, is not supported.",
+        "Use another aggregate, or take the DISTINCT rows in a subquery in FROM.",
+    ),
+    "SQ2933": _code(
+        "The query has a clause that SinkQL does not run.",
+        "Leave the clause out.",
+    ),
+    "SQ2934": _code(
+        "The column has a type, such as interval, that views cannot compute with.",
+        "Leave the column out of the view.",
+    ),
+    "SQ2935": _code(
+        "The dialect has this type, but this version of SinkQL does not support it here.",
+        "Use the type that the hint names.",
+    ),
+    "SQ2940": _code(
+        "CREATE TABLE has a CHECK constraint.",
+        "Leave it out, and test the rows in a view with WHERE.",
+    ),
+    "SQ2941": _code(
+        "CREATE TABLE has a foreign key.",
+        "Leave it out, and look for rows without a partner with a query.",
+    ),
+    "SQ2942": _code(
+        "CREATE TEMPORARY TABLE is not supported.",
+        "Leave out TEMPORARY, and drop the table when it is no longer needed.",
+    ),
+    "SQ2943": _code(
+        "The dialect has this option of tables, but this version of SinkQL does not run it.",
+        "Leave it out.",
+    ),
+    "SQ2944": _code(
+        "A column of a table has a collation.",
+        "Leave COLLATE out; SinkQL compares text byte by byte.",
+    ),
+    "SQ2945": _code(
+        "DELETE uses the rows of another relation.",
+        "Write the keys into WHERE, as in WHERE id IN (1, 2).",
+    ),
+    "SQ2946": _code(
+        "INSERT, UPDATE or DELETE has RETURNING.",
+        "Select the rows afterwards.",
+    ),
+    "SQ2951": _code(
+        "The table that the sink writes has another format version than 2.",
+        "Use a table of format version 2, or let the sink create one.",
+    ),
+    "SQ2952": _code(
+        "The table that the sink writes is partitioned.",
+        "Use a table without partitions, or let the sink create one.",
+    ),
+    "SQ2961": _code(
+        "The statement cannot be part of a transaction.",
+        "Run it before BEGIN or after COMMIT.",
+    ),
+    "SQ2962": _code(
+        "COPY is not supported.",
+        "Write the rows into files, and read them with CREATE SOURCE … FROM FILES.",
+    ),
+    "SQ2963": _code(
+        "Cursors, prepared statements and SUBSCRIBE are not supported.",
+        "Run the query itself, or create a sink and query its table.",
+    ),
+    "SQ2965": _code(
+        "The dialect can alter items of this kind, but this version of SinkQL has none of them.",
+        "Leave the statement out.",
+    ),
+    "SQ2966": _code(
+        "DISCARD is not supported.",
+        "Set each setting to its default with SET name = DEFAULT.",
+    ),
+    "SQ2967": _code(
+        "The dialect has items of this kind, but this version of SinkQL does not.",
+        "Use secrets, connections, clusters, sources, tables, views, materialized views and sinks.",
+    ),
+    "SQ2968": _code(
+        "The dialect has this statement for sinks, but this version of SinkQL does not run it.",
+        "Follow the hint.",
+    ),
+    "SQ2969": _code(
+        "SinkQL has no roles or privileges: whoever can open the catalog file may do everything.",
+        "Leave the statement out, and protect the catalog file.",
+    ),
+    "SQ2970": _code(
+        "EXPLAIN has a stage or an option that this version of SinkQL does not show.",
+        "Use one of the stages that the hint lists, without options.",
+    ),
+    "SQ2971": _code(
+        "The dialect has sources from this system, but this version of SinkQL cannot read from it.",
+        "Use FROM FILES or FROM LOAD GENERATOR COUNTER.",
+    ),
+    "SQ2972": _code(
+        "The dialect has sinks into Kafka, but this version of SinkQL cannot write to it.",
+        "Use INTO ICEBERG CATALOG CONNECTION.",
+    ),
+    "SQ2973": _code(
+        "The dialect has this clause of sources, but this version of SinkQL does not run it.",
+        "Leave the clause out, or follow the hint.",
+    ),
+    "SQ2974": _code(
+        "The dialect has this clause of views, but this version of SinkQL does not run it.",
+        "Leave the clause out, or follow the hint.",
+    ),
+    "SQ2975": _code(
+        "CREATE CLUSTER has FEATURES.",
+        "Leave FEATURES out.",
+    ),
+    "SQ2978": _code(
+        "The value of a secret is a hexadecimal string X'…'.",
+        "Write decode('…', 'hex').",
+    ),
+    "SQ2979": _code(
+        "The value of a secret is an expression.",
+        "Write a string, decode(…) or a reference such as env_var('NAME'), joined with ||.",
+    ),
+    "SQ2980": _code(
+        "The query selects from an item whose rows this statement cannot read.",
+        "Select from system relations; read the table of a sink with DuckDB, Spark or PyIceberg.",
+    ),
+    "SQ2981": _code(
+        (
+            "ALTER SINK … SET FROM would give an upsert sink another relation, whose rows may not match those "
+            "in the table."
+        ),
+        "Create another sink, into a new table.",
+    ),
+    "SQ2982": _code(
+        "ALTER SINK … SET FROM names a relation that groups rows, so it has state that begins empty.",
+        "Create another sink, into a new table.",
+    ),
+    "SQ2983": _code(
+        "The dialect has this form of ALTER, but this version of SinkQL does not run it.",
+        "Follow the hint.",
+    ),
+    "SQ2984": _code(
+        "Connections of this kind have no check that runs on its own.",
+        "Create a sink or source that uses the connection; that tests it.",
+    ),
+    "SQ2985": _code(
+        (
+            "The change of the view would give a running sink another query, which cannot go on from the table "
+            "that it has written."
+        ),
+        "Create another view, and another sink of it into a new table.",
+    ),
+    "SQ2986": _code(
+        "The query names an item by its id, as in [u1 AS orders].",
+        "Write the name of the item.",
+    ),
+    "SQ2987": _code(
+        "The query asks for the rows of an earlier time.",
+        "Leave AS OF out; a query reads the current rows.",
+    ),
+    "SQ2988": _code(
+        "The dialect has this option of a connection, but this version of SinkQL cannot use it.",
+        "Do what the hint says instead.",
+    ),
+}

@@ -1,0 +1,174 @@
+"""Casts: what is exact, and what a text says plainly; all others are an engine's."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from sinkql.evaluate.failure import RefusedError, UnsureError
+from sinkql.evaluate.number import BITS, EXACT, FLOATS, even, fit, whole
+from sinkql.logical import Type, moment
+from sinkql.logical.expression import single
+
+_BLANK = " \t\n\r\f\v"
+_WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,1000}")
+_NUMBER_TEXT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+_MOMENT_HINT = "Give its form, as in to_timestamp(value, 'DD.MM.YYYY HH24:MI')."
+_TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"})
+_FALSE = frozenset({"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"})
+_UUID_TEXT = re.compile(r"([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}|\{([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}\}")
+_MOST_EXPONENT = 100  # beyond it a text's number is an engine's to refuse or to round
+
+Convert = Callable[[Any], Any]
+
+
+def conversion(source: Type, target: Type) -> Convert | None:
+    """Return what turns values of one type into values of another; None where only an engine does."""
+    if source == target:
+        return lambda value: value
+    match source.name, target.name:
+        case "text", name:
+            return _from_text(name, target)
+        case name, "text":
+            return _TO_TEXT.get(name)
+        case name, "numeric" if name in BITS:
+            return lambda value: fit(Decimal(value), target)
+        case "numeric", "numeric":
+            return lambda value: fit(value, target)
+        case "numeric", name if name in BITS:
+            return lambda value: whole(int(EXACT.quantize(value, Decimal(1))), name)
+        case name, other if name in BITS and other in BITS:
+            return lambda value: whole(value, other)
+        case name, "double precision" if name in (*BITS, "numeric", "real"):
+            return float
+        case name, "real" if name in (*BITS, "numeric"):
+            return _to_single
+        case "double precision", "real":
+            return _narrowed
+        case name, other if name in FLOATS and other in BITS:
+            return lambda value: _float_to_whole(value, other)
+        case _:
+            return _CONVERTED.get((source.name, target.name))
+
+
+def _to_single(value: int | Decimal) -> float:
+    double = float(value)
+    if Decimal(double) != value:
+        raise UnsureError  # rounded twice, it may be another number than rounded once
+    return single(double)
+
+
+def _narrowed(value: float) -> float:
+    found = single(value)
+    if math.isinf(found) != math.isinf(value) or (found == 0 and value != 0):
+        raise RefusedError("value out of range")
+    return found
+
+
+def _float_to_whole(value: float, type_: str) -> int:
+    if math.isnan(value) or math.isinf(value):
+        raise RefusedError(f"{type_} out of range")
+    return whole(int(even(value)), type_)
+
+
+# --- from and to text ----------------------------------------------------------------------------------------------
+
+
+def _from_text(name: str, target: Type) -> Convert | None:
+    if name in BITS:
+        return lambda text: whole(_whole_number(text), name)
+    if name == "numeric":
+        return lambda text: fit(_number(text), target)
+    return _OF_TEXT.get(name)
+
+
+def _whole_number(text: str) -> int:
+    found = text.strip(_BLANK)
+    if not found.isascii() or not _WHOLE_TEXT.fullmatch(found):
+        raise UnsureError
+    return int(found)
+
+
+def _number(text: str) -> Decimal:
+    found = text.strip(_BLANK)
+    if not _NUMBER_TEXT.fullmatch(found):
+        raise RefusedError("invalid input syntax for type numeric")
+    value = Decimal(found)
+    if abs(value.adjusted()) > _MOST_EXPONENT:
+        raise UnsureError
+    return value
+
+
+def _double(text: str) -> float:
+    found = text.strip(_BLANK)
+    if not _NUMBER_TEXT.fullmatch(found):
+        raise UnsureError  # NaN and the infinities have many spellings
+    value = float(found)
+    if math.isinf(value) or (value == 0 and re.match(r"[^eE]*[1-9]", found)):
+        raise RefusedError("out of range for type double precision")
+    return value
+
+
+def _boolean(text: str) -> bool:
+    found = text.strip(_BLANK).lower()
+    if found in _TRUE or found in _FALSE:
+        return found in _TRUE
+    raise RefusedError(f"invalid input syntax for type boolean: {text}")
+
+
+def _moment(read: Callable[[str], Any], type_: str) -> Convert:
+    def found(text: str) -> Any:
+        try:
+            return read(text)
+        except moment.BeyondError:
+            raise RefusedError(f"{type_} out of range: {text}") from None
+        except ValueError:
+            raise RefusedError(f"unsupported {type_} format: {text}", _MOMENT_HINT) from None
+
+    return found
+
+
+def _uuid(text: str) -> str:
+    if not _UUID_TEXT.fullmatch(text):
+        raise RefusedError("invalid input syntax for type uuid")
+    digits = re.sub("[{}-]", "", text).lower()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _shown_time(value: datetime) -> str:
+    shown = value.replace(tzinfo=None).isoformat(" ")
+    return shown.rstrip("0") if value.microsecond else shown
+
+
+_OF_TEXT: dict[str, Convert] = {
+    "boolean": _boolean,
+    "double precision": _double,
+    "date": _moment(moment.read_date, "date"),
+    "timestamp": _moment(moment.read_timestamp, "timestamp"),
+    "timestamptz": _moment(moment.read_instant, "timestamptz"),
+    "uuid": _uuid,
+}
+_TO_TEXT: dict[str, Convert] = {
+    "boolean": lambda value: "true" if value else "false",
+    **dict.fromkeys(BITS, str),
+    "numeric": lambda value: format(value, "f"),
+    "date": lambda value: value.isoformat(),
+    "timestamp": _shown_time,
+    "timestamptz": lambda value: f"{_shown_time(value.astimezone(UTC))}+00",
+    "uuid": str,
+    "bytea": lambda value: f"\\x{value.hex()}",
+}
+_CONVERTED: dict[tuple[str, str], Convert] = {
+    ("boolean", "integer"): int,
+    ("integer", "boolean"): lambda value: value != 0,
+    ("date", "timestamp"): lambda value: datetime(value.year, value.month, value.day),
+    ("date", "timestamptz"): lambda value: datetime(value.year, value.month, value.day, tzinfo=UTC),
+    ("timestamp", "date"): lambda value: value.date(),
+    ("timestamptz", "date"): lambda value: value.astimezone(UTC).date(),
+    ("timestamp", "timestamptz"): lambda value: value.replace(tzinfo=UTC),
+    ("timestamptz", "timestamp"): lambda value: value.astimezone(UTC).replace(tzinfo=None),
+}

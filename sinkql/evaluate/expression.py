@@ -1,0 +1,82 @@
+"""An expression's tree → a function of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from sinkql.evaluate import number, operator, text, time
+from sinkql.evaluate.cast import conversion
+from sinkql.evaluate.failure import Make, Row, Value, placed
+from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
+
+FORMS: Mapping[str, Make] = MappingProxyType({**operator.FORMS, **number.FORMS, **text.FORMS, **time.FORMS})
+"""What is had of `logical.function`'s list, by id."""
+
+
+def function_of(expression: Expression, columns: Sequence[str]) -> Value | None:
+    """Return the value of an expression as a function of a row of these columns; None where only an engine has it.
+
+    The function raises SQ3201 for a row on which the expression fails, UnsureError for one that an engine must do.
+    """
+    return _value(expression, {name: place for place, name in enumerate(columns)})
+
+
+def _value(expression: Expression, places: Mapping[str, int]) -> Value | None:
+    match expression:
+        case Reference():
+            place = places.get(expression.name)
+            return None if place is None else _column(place)
+        case Literal():
+            known = expression.value
+            return lambda row: known
+        case Cast():
+            return _cast(expression, places)
+        case Case():
+            return _case(expression, places)
+        case Call():
+            return _call(expression, places)
+
+
+def _column(place: int) -> Value:
+    return lambda row: row[place]
+
+
+def _cast(cast: Cast, places: Mapping[str, int]) -> Value | None:
+    operand = _value(cast.operand, places)
+    convert = conversion(cast.operand.type, cast.type)
+    if operand is None or convert is None:
+        return None
+
+    def found(row: Row) -> Any:
+        value = operand(row)
+        return None if value is None else convert(value)
+
+    return placed(found, cast)
+
+
+def _case(case: Case, places: Mapping[str, int]) -> Value | None:
+    branches = [(_value(each.when, places), _value(each.then, places)) for each in case.branches]
+    known = [(when, then) for when, then in branches if when is not None and then is not None]
+    otherwise = _value(case.otherwise, places) if case.otherwise is not None else lambda row: None
+    if len(known) < len(branches) or otherwise is None:
+        return None
+
+    def found(row: Row) -> Any:
+        for when, then in known:
+            if when(row):
+                return then(row)
+        return otherwise(row)
+
+    return found
+
+
+def _call(call: Call, places: Mapping[str, int]) -> Value | None:
+    make = FORMS.get(call.function)
+    if make is None:
+        return None
+    operands = [_value(each, places) for each in call.arguments]
+    known = [each for each in operands if each is not None]
+    value = make(call, known) if len(known) == len(operands) else None
+    return None if value is None else placed(value, call)

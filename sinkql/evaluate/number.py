@@ -1,0 +1,242 @@
+"""Numbers: whole ones within their range, exact decimals to 38 digits, floats as the engine computes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+from sinkql.evaluate.failure import Make, RefusedError, Value, strict
+from sinkql.logical import Call, Literal, Type
+from sinkql.logical.expression import single
+from sinkql.logical.type import NUMERIC
+
+EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
+_ENGINE = Context(prec=39, rounding=ROUND_HALF_UP)
+"""What a product is computed to before it is rounded to its type."""
+BITS = {"smallint": 15, "integer": 31, "bigint": 63}
+FLOATS = ("real", "double precision")
+
+
+def whole(value: int, type_: str) -> int:
+    """Return a whole number that must fit its type."""
+    bits = BITS[type_]
+    if not -(1 << bits) <= value < 1 << bits:
+        hint = None if type_ == "bigint" else "Cast an operand to bigint."
+        raise RefusedError(f"{type_} out of range", hint)
+    return value
+
+
+def fit(value: Decimal, type_: Type = NUMERIC) -> Decimal:
+    """Return a number rounded to the scale of a numeric, half away from zero; it must have the digits for it."""
+    precision, scale = type_.precision or 38, type_.scale or 0
+    found = EXACT.quantize(value, Decimal(1).scaleb(-scale))
+    if found.copy_abs() >= Decimal(10) ** (precision - scale):
+        raise RefusedError(f"value out of range for {type_}")
+    return EXACT.plus(found)  # which has no -0
+
+
+def _whole(operation: Callable[[int, int], int], type_: str) -> Make:
+    return strict(lambda x, y: whole(operation(x, y), type_))
+
+
+def _quotient(x: int, y: int) -> int:
+    if y == 0:
+        raise RefusedError("division by zero")
+    found: int = abs(x) // abs(y)
+    return found if (x < 0) == (y < 0) else -found
+
+
+def _remainder(x: int, y: int) -> int:
+    return x - y * _quotient(x, y)
+
+
+# --- numeric -----------------------------------------------------------------------------------------------------
+
+
+def _types(call: Call) -> tuple[Type, Type]:
+    left, right = (each.type for each in call.arguments)
+    return left, right
+
+
+def _sum(operation: Callable[[Decimal, Decimal], Decimal]) -> Make:
+    def make(call: Call, operands: list[Value]) -> Value | None:
+        narrow = Type("numeric", 37, 10)
+
+        def plain(x: Decimal, y: Decimal) -> Decimal:
+            return fit(operation(x, y))
+
+        def narrowed(x: Decimal, y: Decimal) -> Decimal:
+            return fit(operation(fit(x, narrow), fit(y, narrow)))
+
+        return strict(plain if _sum_fits(*_types(call)) else narrowed)(call, operands)
+
+    return make
+
+
+def _sum_fits(left: Type, right: Type) -> bool:
+    scales = (left.scale or 0, right.scale or 0)
+    digits = ((left.precision or 0) - scales[0], (right.precision or 0) - scales[1])
+    return max(digits) + max(scales) + 1 <= 38
+
+
+def _product(call: Call, operands: list[Value]) -> Value | None:
+    left, right = _types(call)
+    digits = (left.precision or 0) + (right.precision or 0) + 1
+    type_ = Type("numeric", min(digits, 38), min((left.scale or 0) + (right.scale or 0), 38))
+    return strict(lambda x, y: fit(fit(_ENGINE.multiply(x, y), type_)))(call, operands)
+
+
+def _decimal_quotient(x: Decimal, y: Decimal) -> Decimal:
+    dividend, divisor = (int(fit(each).scaleb(10, EXACT)) for each in (x, y))
+    if divisor == 0:
+        raise RefusedError("division by zero")
+    found, rest = divmod(abs(dividend) * 10**38, abs(divisor))
+    found += 2 * rest >= abs(divisor)
+    # the engine rounds three times: to 38 places, to those that its type has, and to those of a numeric
+    rounded = fit(Decimal(found).scaleb(-38, EXACT), Type("numeric", 38, 18))
+    return fit(rounded if (dividend < 0) == (divisor < 0) else EXACT.minus(rounded))
+
+
+def _decimal_remainder(x: Decimal, y: Decimal) -> Decimal:
+    if y == 0:
+        raise RefusedError("division by zero")
+    return fit(EXACT.remainder(x, y))
+
+
+def compared(call: Call) -> Callable[[Decimal], Decimal] | None:
+    """Return what decimals become that are compared, where their types together have more than 38 digits."""
+    types = [each.type for each in call.arguments]
+    scales = [type_.scale or 0 for type_ in types]
+    digits = [(type_.precision or 0) - (type_.scale or 0) for type_ in types]
+    return None if max(scales) + max(digits) <= 38 else fit
+
+
+def _rounded(rounding: str) -> Make:
+    def make(call: Call, operands: list[Value]) -> Value | None:
+        digits = call.arguments[1] if len(call.arguments) > 1 else None
+        places = 0
+        if digits is not None:
+            if not isinstance(digits, Literal) or not isinstance(digits.value, int):
+                return None
+            places = digits.value
+        step = Decimal(1).scaleb(-min(max(places, -38), 38))
+        return strict(lambda x: fit(EXACT.plus(x.quantize(step, rounding, EXACT))))(call, operands[:1])
+
+    return make
+
+
+def _sign(value: Any) -> int:
+    return int(value > 0) - int(value < 0)
+
+
+# --- floats --------------------------------------------------------------------------------------------------------
+
+
+def _float(operation: Callable[[float, float], float], type_: str, *, product: bool = False) -> Make:
+    def apply(x: float, y: float) -> float:
+        found = _narrow(operation(x, y), type_)
+        if math.isinf(found) and not math.isinf(x) and not math.isinf(y):
+            raise RefusedError("value out of range: overflow")
+        if product and found == 0 and x != 0 and y != 0:
+            raise RefusedError("value out of range: underflow")
+        return found
+
+    return strict(apply)
+
+
+def _float_quotient(type_: str) -> Make:
+    def apply(x: float, y: float) -> float:
+        if y == 0:
+            if math.isnan(x):
+                return x
+            raise RefusedError("division by zero")
+        found = _narrow(x / y, type_)
+        if math.isinf(found) and not math.isinf(x):
+            raise RefusedError("value out of range: overflow")
+        if found == 0 and x != 0 and not math.isinf(y):
+            raise RefusedError("value out of range: underflow")
+        return found
+
+    return strict(apply)
+
+
+def _narrow(value: float, type_: str) -> float:
+    return single(value) if type_ == "real" else value
+
+
+def _times(x: float, y: float) -> float:
+    return x * y
+
+
+def _sqrt(value: float) -> float:
+    if value < 0:
+        raise RefusedError("cannot take square root of a negative number")
+    return math.sqrt(value)
+
+
+def even(value: float) -> float:
+    """Return the nearest whole number, the even one of two."""
+    return value if math.isnan(value) or math.isinf(value) else math.copysign(float(round(value)), value)
+
+
+def _toward(round_: Callable[[float], int]) -> Callable[[float], float]:
+    def found(value: float) -> float:
+        return value if math.isnan(value) or math.isinf(value) else float(round_(value))
+
+    return found
+
+
+_WHOLE: dict[str, Make] = {
+    f"{name}({type_},{type_})": _whole(operation, type_)
+    for type_ in BITS
+    for name, operation in {
+        "+": lambda x, y: x + y,
+        "-": lambda x, y: x - y,
+        "*": lambda x, y: x * y,
+        "/": _quotient,
+        "%": _remainder,
+        "&": lambda x, y: x & y,
+        "|": lambda x, y: x | y,
+        "#": lambda x, y: x ^ y,
+    }.items()
+}
+_FLOATING: dict[str, Make] = {
+    id_: made
+    for type_ in FLOATS
+    for id_, made in {
+        f"+({type_},{type_})": _float(lambda x, y: x + y, type_),
+        f"-({type_},{type_})": _float(lambda x, y: x - y, type_),
+        f"*({type_},{type_})": _float(_times, type_, product=True),
+        f"/({type_},{type_})": _float_quotient(type_),
+        f"-({type_})": strict(lambda x: -x),
+        f"abs({type_})": strict(abs),
+    }.items()
+}
+FORMS: dict[str, Make] = {
+    **_WHOLE,
+    **_FLOATING,
+    **{f"-({type_})": strict(lambda x, type_=type_: whole(-x, type_)) for type_ in BITS},
+    **{f"abs({type_})": strict(lambda x, type_=type_: whole(abs(x), type_)) for type_ in BITS},
+    **{f"~({type_})": strict(lambda x: ~x) for type_ in BITS},
+    "+(numeric,numeric)": _sum(EXACT.add),
+    "-(numeric,numeric)": _sum(EXACT.subtract),
+    "*(numeric,numeric)": _product,
+    "/(numeric,numeric)": strict(_decimal_quotient),
+    "%(numeric,numeric)": strict(_decimal_remainder),
+    "-(numeric)": strict(EXACT.minus),
+    "abs(numeric)": strict(EXACT.abs),
+    "sign(numeric)": strict(lambda x: fit(Decimal(_sign(x)))),
+    "ceil(numeric)": _rounded(ROUND_CEILING),
+    "floor(numeric)": _rounded(ROUND_FLOOR),
+    "round(numeric,integer)": _rounded(ROUND_HALF_UP),
+    "trunc(numeric,integer)": _rounded(ROUND_DOWN),
+    "sqrt(double precision)": strict(_sqrt),
+    "round(double precision)": strict(even),
+    "ceil(double precision)": strict(_toward(math.ceil)),
+    "floor(double precision)": strict(_toward(math.floor)),
+    "trunc(double precision)": strict(_toward(math.trunc)),
+    "sign(double precision)": strict(lambda x: float(_sign(x))),
+}
+"""By id."""

@@ -1,0 +1,218 @@
+"""Logic, comparisons, concatenation and conditions."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sinkql.evaluate.failure import Make, Row, Value, strict
+from sinkql.evaluate.number import BITS, FLOATS, compared
+from sinkql.logical import Call, Type
+
+_PLAIN = ("boolean", "date", "timestamp", "timestamptz", "text", "uuid", "bytea")
+
+
+def order_key(type_: Type) -> Callable[[Any], Any] | None:
+    """Return what values of a type are ordered by, and are equal by; None for a type without an order here."""
+    if type_.name in FLOATS:
+        return _float_key
+    return _same if type_.name in _PLAIN or type_.name in BITS or type_.name == "numeric" else None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _float_key(value: float) -> tuple[bool, float]:
+    """Return what floats are ordered by: NaN equals NaN and is above all else."""
+    return (True, 0.0) if math.isnan(value) else (False, value)
+
+
+def comparable(value: Any) -> Any:
+    """Return what a value is ordered by, and is equal by, among values of its type."""
+    return _float_key(value) if isinstance(value, float) else value
+
+
+def _keys(call: Call) -> Callable[[Any], Any] | None:
+    """Return what the operands of a comparison are compared by; None where their types are not alike."""
+    types = [each.type for each in call.arguments]
+    if len({type_.name for type_ in types}) > 1:
+        return None
+    if types[0].name == "numeric":
+        return compared(call) or _same
+    return order_key(types[0])
+
+
+def _comparison(test: Callable[[Any, Any], bool]) -> Make:
+    def make(call: Call, operands: list[Value]) -> Value | None:
+        key = _keys(call)
+        if key is None:
+            return None
+        return strict(test if key is _same else lambda x, y: test(key(x), key(y)))(call, operands)
+
+    return make
+
+
+def _between(call: Call, operands: list[Value]) -> Value | None:
+    key = _keys(call)
+    if key is None:
+        return None
+    subject, low, high = operands
+
+    def found(row: Row) -> bool | None:
+        value, least = subject(row), low(row)
+        above = None if value is None or least is None else key(value) >= key(least)
+        if above is False:
+            return False
+        most = high(row)
+        below = None if value is None or most is None else key(value) <= key(most)
+        return below if above else (False if below is False else None)
+
+    return found
+
+
+def _in(call: Call, operands: list[Value]) -> Value | None:
+    key = _keys(call)
+    if key is None:
+        return None
+    subject, *values = operands
+
+    def found(row: Row) -> bool | None:
+        value = subject(row)
+        if value is None:
+            return None
+        unknown = False
+        for each in values:
+            other = each(row)
+            if other is None:
+                unknown = True
+            elif key(value) == key(other):
+                return True
+        return None if unknown else False
+
+    return found
+
+
+def _not_distinct(call: Call, operands: list[Value]) -> Value | None:
+    key = _keys(call)
+    if key is None:
+        return None
+    left, right = operands
+
+    def found(row: Row) -> bool:
+        x, y = left(row), right(row)
+        return x is y if x is None or y is None else key(x) == key(y)
+
+    return found
+
+
+def _and(call: Call, operands: list[Value]) -> Value:
+    def found(row: Row) -> bool | None:
+        unknown = False
+        for each in operands:
+            value = each(row)
+            if value is False:
+                return False
+            unknown |= value is None
+        return None if unknown else True
+
+    return found
+
+
+def _or(call: Call, operands: list[Value]) -> Value:
+    def found(row: Row) -> bool | None:
+        unknown = False
+        for each in operands:
+            value = each(row)
+            if value is True:
+                return True
+            unknown |= value is None
+        return None if unknown else False
+
+    return found
+
+
+def _is(wanted: bool | None) -> Make:
+    def make(call: Call, operands: list[Value]) -> Value:
+        (operand,) = operands
+        return lambda row: operand(row) is wanted
+
+    return make
+
+
+def _coalesce(call: Call, operands: list[Value]) -> Value | None:
+    if not _alike(call):
+        return None
+    return lambda row: next((value for each in operands if (value := each(row)) is not None), None)
+
+
+def _nullif(call: Call, operands: list[Value]) -> Value | None:
+    key = _keys(call)
+    if key is None:
+        return None
+    left, right = operands
+
+    def found(row: Row) -> Any:
+        x, y = left(row), right(row)
+        return None if x is not None and y is not None and key(x) == key(y) else x
+
+    return found
+
+
+def _alike(call: Call) -> bool:
+    """Tell whether a value of an operand is one of the call's type as it is."""
+    return all(each.type == call.type for each in call.arguments)
+
+
+def _most(choose: Callable[..., Any]) -> Make:
+    """Return the greatest or the least of the operands that are not NULL."""
+
+    def make(call: Call, operands: list[Value]) -> Value | None:
+        key = _keys(call) if _alike(call) else None
+        if key is None:
+            return None
+
+        def found(row: Row) -> Any:
+            values: Iterable[Any] = [value for each in operands if (value := each(row)) is not None]
+            return choose(values, key=key, default=None)
+
+        return found
+
+    return make
+
+
+def _count(test: Callable[[Any], bool]) -> Make:
+    def make(call: Call, operands: list[Value]) -> Value:
+        return lambda row: sum(test(each(row)) for each in operands)
+
+    return make
+
+
+FORMS: dict[str, Make] = {
+    "AND(boolean…)": _and,
+    "OR(boolean…)": _or,
+    "NOT(boolean)": strict(operator.not_),
+    "=(any,any)": _comparison(operator.eq),
+    "<>(any,any)": _comparison(operator.ne),
+    "<(any,any)": _comparison(operator.lt),
+    "<=(any,any)": _comparison(operator.le),
+    ">(any,any)": _comparison(operator.gt),
+    ">=(any,any)": _comparison(operator.ge),
+    "BETWEEN(any,any,any)": _between,
+    "IN(any,any…)": _in,
+    "IS NULL(any)": _is(None),
+    "IS TRUE(boolean)": _is(True),
+    "IS FALSE(boolean)": _is(False),
+    "IS NOT DISTINCT FROM(any,any)": _not_distinct,
+    "coalesce(any…)": _coalesce,
+    "nullif(any,any)": _nullif,
+    "greatest(any…)": _most(max),
+    "least(any…)": _most(min),
+    "num_nulls(any…)": _count(lambda value: value is None),
+    "num_nonnulls(any…)": _count(lambda value: value is not None),
+    "||(text,text)": strict(operator.add),
+    "||(bytea,bytea)": strict(operator.add),
+}
+"""By id."""

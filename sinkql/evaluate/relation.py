@@ -1,0 +1,150 @@
+"""A relation → its rows, out of the rows of the items that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any
+
+from sinkql import logical
+from sinkql.errors import SinkqlError
+from sinkql.evaluate.expression import function_of
+from sinkql.evaluate.failure import RefusedError, Row, Value
+from sinkql.evaluate.number import BITS, EXACT, fit, whole
+from sinkql.evaluate.operator import comparable, order_key
+
+Read = Callable[[str], list[Row]]
+"""An item's full name → its rows."""
+Run = Callable[[Read], list[Row]]
+"""What gives the rows of a relation, out of those of the items that it asks for."""
+
+
+def rows_of(relation: logical.Relation, catalog: logical.CatalogReader) -> Run | None:
+    """Return what gives the rows of a relation over items of a catalog; None where it takes an engine.
+
+    It raises SQ3201 for a row on which an expression fails, UnsureError where an engine must do it.
+    """
+    match relation:
+        case logical.Get():
+            return _get(relation, catalog)
+        case logical.Project():
+            return _project(relation, catalog)
+        case logical.Filter():
+            return _filter(relation, catalog)
+        case logical.Aggregate():
+            return _aggregate(relation, catalog)
+        case logical.Union():
+            return _union(relation, catalog)
+
+
+def _get(relation: logical.Get, catalog: logical.CatalogReader) -> Run | None:
+    name = relation.item
+    if name == logical.ONE.item:
+        return lambda read: [()]
+    item = catalog.item(name)
+    return rows_of(item.relation, catalog) if isinstance(item, logical.View) else lambda read: read(name)
+
+
+def _values(expressions: Iterable[logical.Expression], below: logical.Relation) -> list[Value] | None:
+    columns = [column.name for column in below.shape.columns]
+    found = [function_of(each, columns) for each in expressions]
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(found) else None
+
+
+def _project(relation: logical.Project, catalog: logical.CatalogReader) -> Run | None:
+    below = rows_of(relation.input, catalog)
+    values = _values((output.expression for output in relation.outputs), relation.input)
+    if below is None or values is None:
+        return None
+    return lambda read: [tuple(value(row) for value in values) for row in below(read)]
+
+
+def _filter(relation: logical.Filter, catalog: logical.CatalogReader) -> Run | None:
+    below = rows_of(relation.input, catalog)
+    values = _values((relation.predicate,), relation.input)
+    if below is None or values is None:
+        return None
+    (keep,) = values
+    return lambda read: [row for row in below(read) if keep(row)]
+
+
+def _union(relation: logical.Union, catalog: logical.CatalogReader) -> Run | None:
+    inputs = [rows_of(each, catalog) for each in relation.inputs]
+    known = [each for each in inputs if each is not None]
+    if len(known) < len(inputs):
+        return None
+    return lambda read: [row for each in known for row in each(read)]
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def _aggregate(relation: logical.Aggregate, catalog: logical.CatalogReader) -> Run | None:
+    below = rows_of(relation.input, catalog)
+    group = _values((output.expression for output in relation.group), relation.input)
+    arguments = _values((call.argument for call in relation.calls if call.argument is not None), relation.input)
+    totals = [_total(call) for call in relation.calls]
+    known = [each for each in totals if each is not None]
+    if below is None or group is None or arguments is None or len(known) < len(totals):
+        return None
+    remaining = iter(arguments)
+    over = [next(remaining) if call.argument is not None else None for call in relation.calls]
+
+    def run(read: Read) -> list[Row]:
+        groups: dict[Row, tuple[Row, list[Row]]] = {} if group else {(): ((), [])}
+        for row in below(read):
+            values = tuple(value(row) for value in group)
+            groups.setdefault(tuple(map(comparable, values)), (values, []))[1].append(row)
+        return [
+            (*values, *(total(_taken(rows, value)) for total, value in zip(known, over, strict=True)))
+            for values, rows in groups.values()
+        ]
+
+    return run
+
+
+def _taken(rows: Sequence[Row], value: Value | None) -> list[Any]:
+    """Return an aggregate's values, those that are not NULL; for `count(*)` whatever there is."""
+    if value is None:
+        return list(rows)
+    return [found for row in rows if (found := value(row)) is not None]
+
+
+def _total(call: logical.AggregateCall) -> Callable[[list[Any]], Any] | None:
+    found = _over_all(call)
+    if found is None or not call.distinct:
+        return found
+    return lambda values: found(list({comparable(value): value for value in values}.values()))
+
+
+def _over_all(call: logical.AggregateCall) -> Callable[[list[Any]], Any] | None:
+    argument = call.argument
+    if call.function == "count":
+        return len
+    if argument is None:
+        return None
+    if call.function == "sum":
+        return _sum(call.type)
+    key = order_key(argument.type)
+    if key is None or call.function not in ("min", "max"):
+        return None
+    choose: Callable[..., Any] = min if call.function == "min" else max
+    return lambda values: choose(values, key=key, default=None)
+
+
+def _sum(type_: logical.Type) -> Callable[[list[Any]], Any] | None:
+    if type_.name not in BITS and type_.name != "numeric":
+        return None  # a sum of floats depends on the order
+
+    def found(values: list[Any]) -> Any:
+        if not values:
+            return None
+        try:
+            if type_.name in BITS:
+                return whole(sum(values), type_.name)
+            return fit(reduce(EXACT.add, values), type_)
+        except RefusedError as error:
+            raise SinkqlError("SQ3201", str(error)) from None
+
+    return found

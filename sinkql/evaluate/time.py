@@ -1,0 +1,146 @@
+"""Dates and times: intervals added to them, what they are made of, and what they are cut to."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from sinkql.evaluate.failure import Make, RefusedError, Value, strict
+from sinkql.evaluate.number import EXACT, fit
+from sinkql.logical import Call, Interval, Literal, moment
+from sinkql.logical.pattern import read_time_form
+
+_Day = TypeVar("_Day", date, datetime)
+
+
+def _shifted(sign: int) -> Callable[[datetime, Interval], datetime]:
+    def shift(instant: datetime, interval: Interval) -> datetime:
+        months = _months_later(instant, sign * interval.months) if interval.months else instant
+        return months + sign * timedelta(days=interval.days, microseconds=interval.micros)
+
+    return shift
+
+
+def _months_later(day: _Day, months: int) -> _Day:
+    """Return the same day of another month, or its last one; months count before days, as in Postgres."""
+    years, month = divmod(day.month - 1 + months, 12)
+    year = day.year + years
+    last = calendar.monthrange(year, month + 1)[1]
+    return day.replace(year=year, month=month + 1, day=min(day.day, last))
+
+
+# --- fields and units ----------------------------------------------------------------------------------------------
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+def _seconds(instant: datetime) -> Decimal:
+    return Decimal(instant.second) + Decimal(instant.microsecond).scaleb(-6)
+
+
+def _epoch(instant: datetime) -> Decimal:
+    micros = (instant - _EPOCH) // timedelta(microseconds=1)
+    return EXACT.scaleb(Decimal(micros), Decimal(-6))
+
+
+_FIELDS: dict[str, Callable[[datetime], int | Decimal]] = {
+    "year": lambda at: at.year,
+    "quarter": lambda at: (at.month + 2) // 3,
+    "month": lambda at: at.month,
+    "week": lambda at: at.isocalendar().week,
+    "day": lambda at: at.day,
+    "hour": lambda at: at.hour,
+    "minute": lambda at: at.minute,
+    "second": _seconds,
+    "dow": lambda at: at.isoweekday() % 7,
+    "isodow": lambda at: at.isoweekday(),
+    "doy": lambda at: at.timetuple().tm_yday,
+    "isoyear": lambda at: at.isocalendar().year,
+    "epoch": _epoch,
+}
+_OF_A_DAY = ("hour", "minute", "second")
+_UNITS: dict[str, Callable[[datetime], datetime]] = {
+    "year": lambda at: datetime(at.year, 1, 1),
+    "quarter": lambda at: datetime(at.year, (at.month - 1) // 3 * 3 + 1, 1),
+    "month": lambda at: datetime(at.year, at.month, 1),
+    "week": lambda at: datetime(at.year, at.month, at.day) - timedelta(days=at.weekday()),
+    "day": lambda at: datetime(at.year, at.month, at.day),
+    "hour": lambda at: at.replace(minute=0, second=0, microsecond=0),
+    "minute": lambda at: at.replace(second=0, microsecond=0),
+    "second": lambda at: at.replace(microsecond=0),
+}
+
+
+def _constant(call: Call) -> str:
+    """Return the first argument, which is a constant, as a word."""
+    word = call.arguments[0]
+    return str(word.value).lower() if isinstance(word, Literal) else ""
+
+
+def _in_utc(value: date) -> datetime:
+    """Return the instant of a date or time, as it is in UTC."""
+    if not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day)
+    return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+
+
+def _field(result: Callable[[int | Decimal], Any]) -> Make:
+    def make(call: Call, operands: list[Value]) -> Value | None:
+        name = _constant(call)
+        field = _FIELDS.get(name)
+        if field is None or (call.arguments[1].type.name == "date" and name in _OF_A_DAY):
+            return None
+        return strict(lambda value: result(field(_in_utc(value))))(call, operands[1:])
+
+    return make
+
+
+def _truncated(call: Call, operands: list[Value]) -> Value | None:
+    unit = _UNITS.get(_constant(call))
+    if unit is None:
+        return None
+    return strict(lambda value: unit(_in_utc(value)).replace(tzinfo=value.tzinfo))(call, operands[1:])
+
+
+def _read(read: Callable[[str], Any]) -> Make:
+    def make(call: Call, operands: list[Value]) -> Value | None:
+        pattern = call.arguments[1]
+        if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+            return None
+        form = read_time_form(pattern.value)
+        expression, canonical = re.compile(form.expression, re.ASCII), re.sub(r"\$(\d)", r"\\\1", form.canonical)
+
+        def found(text: str) -> Any:
+            match = expression.fullmatch(text)
+            try:
+                return read(match.expand(canonical) if match is not None else "")
+            except ValueError:
+                name = call.function.partition("(")[0]
+                raise RefusedError(f"the text does not have the form of {name}(): {text}") from None
+
+        return strict(found)(call, operands[:1])
+
+    return make
+
+
+_FROM = ("date", "timestamp", "timestamptz")
+FORMS: dict[str, Make] = {
+    **{f"+({type_},interval)": strict(_shifted(1)) for type_ in ("timestamp", "timestamptz")},
+    **{f"-({type_},interval)": strict(_shifted(-1)) for type_ in ("timestamp", "timestamptz")},
+    **{f"+(date,{type_})": strict(lambda day, days: day + timedelta(days=days)) for type_ in ("smallint", "integer")},
+    **{f"-(date,{type_})": strict(lambda day, days: day - timedelta(days=days)) for type_ in ("smallint", "integer")},
+    "-(date,date)": strict(lambda left, right: (left - right).days),
+    **{f"EXTRACT(text,{type_})": _field(lambda value: fit(Decimal(value))) for type_ in _FROM},
+    **{f"date_part(text,{type_})": _field(float) for type_ in _FROM},
+    **{f"date_trunc(text,{type_})": _truncated for type_ in ("timestamp", "timestamptz")},
+    "make_date(integer,integer,integer)": strict(date),
+    "to_date(text,text)": _read(moment.read_date),
+    "to_timestamp(text,text)": _read(moment.read_instant),
+    "to_timestamp(bigint)": strict(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
+    **{f"isfinite({type_})": strict(lambda value: True) for type_ in _FROM},
+}
+"""By id."""

@@ -1,0 +1,206 @@
+"""An expression's tree → the SQL that a user would write for it: planned again, it is the same tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sinkql.logical import Call, Case, Cast, Expression, Interval, Literal, Reference, Type
+from sinkql.logical.type import DAY, SECOND
+from sinkql.vocabulary import QUOTED
+
+# how strongly SQL binds a text; an operand that binds more weakly stands in parentheses
+_OR, _AND, _NOT, _PREDICATE, _OTHER, _SUM, _PRODUCT, _SIGN, _ATOM = range(9)
+_FIELDS = ("->", "->>", "#>>")
+_INFIX = {
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "IS NOT DISTINCT FROM"), _PREDICATE),
+    **dict.fromkeys(("||", "&", "|", "#", "<<", ">>", "~", "~*"), _OTHER),
+    **dict.fromkeys(("LIKE", "ILIKE"), _PREDICATE),
+    **dict.fromkeys("+-", _SUM),
+    **dict.fromkeys("*/%", _PRODUCT),
+    **dict.fromkeys((*_FIELDS, "?", "@>"), _OTHER),
+    "AND": _AND,
+    "OR": _OR,
+}
+# operators that take their operands' common type, so that beside a column a constant needs no type of its own
+_COMPARED = (
+    "=", "<>", "<", "<=", ">", ">=", "IS NOT DISTINCT FROM", "BETWEEN", "IN", "nullif", "coalesce", "greatest", "least",
+)  # fmt: skip
+_COMPUTED = ("+", "-", "*", "/", "%", "&", "|", "#")
+_SELF_EVIDENT = ("date", "timestamp", "timestamptz", "uuid")
+_TESTS = {"IS NULL(any)": "NULL", "IS TRUE(boolean)": "TRUE", "IS FALSE(boolean)": "FALSE"}
+_Text = tuple[str, int]
+
+
+def sql(expression: Expression) -> str:
+    """Return an expression in SinkQL's own SQL."""
+    return _text(expression)[0]
+
+
+def name(text: str) -> str:
+    """Return a column's name, in quotes where SQL wants them; names of SinkQL's own, which begin with $, have none."""
+    if re.fullmatch(r"\$?[a-z_0-9]*|[a-z_][a-z_0-9]*", text) and text.upper() not in QUOTED:
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _text(expression: Expression) -> _Text:
+    match expression:
+        case Reference():
+            return name(expression.name), _ATOM
+        case Literal():
+            return _literal(expression)
+        case Cast():
+            return f"{_operand(expression)}::{expression.type}", _ATOM
+        case Case():
+            return _case(expression), _ATOM
+        case Call():
+            return _call(expression)
+
+
+def _within(expression: Expression, binds: int) -> str:
+    return _bracketed(_text(expression), binds)
+
+
+def _bracketed(text: _Text, binds: int) -> str:
+    return text[0] if text[1] >= binds else f"({text[0]})"
+
+
+def _operand(cast: Cast) -> str:
+    operand = cast.operand
+    if isinstance(operand, Literal) and operand.type.name == "text" and cast.type.name != "jsonb":
+        return f"{_within(operand, _ATOM)}::text"  # a bare string would be read as the type
+    return _within(operand, _ATOM)
+
+
+def _case(case: Case) -> str:
+    parts = [f"WHEN {sql(each.when)} THEN {sql(each.then)}" for each in case.branches]
+    if case.otherwise is not None:
+        parts.append(f"ELSE {sql(case.otherwise)}")
+    return f"CASE {' '.join(parts)} END"
+
+
+# --- literals ----------------------------------------------------------------------------------------------------
+
+
+def _literal(literal: Literal) -> _Text:
+    text, type_ = literal.text, literal.type
+    if text is None:
+        return ("NULL" if type_.name == "unknown" else f"NULL::{type_}"), _ATOM
+    match type_.name:
+        case "boolean":
+            return text, _ATOM
+        case "text" | "unknown":
+            return _string(text), _ATOM
+        case "interval":
+            value = literal.value
+            assert isinstance(value, Interval)
+            return f"INTERVAL '{_interval(value)}'", _ATOM
+        case _ if _natural(text) == type_:
+            return text, _SIGN if text.startswith("-") else _ATOM
+        case "bytea":
+            return f"'\\x{text}'::bytea", _ATOM
+        case _:
+            return f"{_string(text)}::{type_}", _ATOM
+
+
+def _natural(text: str) -> Type | None:
+    """Return the type that a number has by its digits alone."""
+    match = re.fullmatch(r"-?(\d+)(?:\.(\d+))?", text)
+    if match is None:
+        return None
+    if match[2] is None and int(match[1]) < 2**63:
+        return Type("integer") if int(match[1]) < 2**31 else Type("bigint")
+    fraction = match[2] or ""
+    return Type("numeric", max(len((match[1] + fraction).lstrip("0")), len(fraction), 1), len(fraction))
+
+
+def _string(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _interval(value: Interval) -> str:
+    parts = [f"{value.months} months"] if value.months else []
+    parts += [f"{value.days} days"] if value.days else []
+    if value.micros or not parts:
+        hours, rest = divmod(abs(value.micros), DAY // 24)
+        minutes, rest = divmod(rest, 60 * SECOND)
+        fraction = f".{rest % SECOND:06}" if rest % SECOND else ""
+        parts.append(f"{'-' if value.micros < 0 else ''}{hours:02}:{minutes:02}:{rest // SECOND:02}{fraction}")
+    return " ".join(parts)
+
+
+# --- calls -------------------------------------------------------------------------------------------------------
+
+
+def _call(call: Call) -> _Text:
+    function = call.function[: call.function.index("(")]
+    operands = _beside(function, call.arguments)
+    match function:
+        case "NOT":
+            return _negated(call.arguments[0])
+        case "IS NULL" | "IS TRUE" | "IS FALSE":
+            return f"{_bracketed(operands[0], _OTHER)} {function}", _PREDICATE
+        case "BETWEEN":
+            value, low, high = (_bracketed(each, _OTHER) for each in operands)
+            return f"{value} BETWEEN {low} AND {high}", _PREDICATE
+        case "IN":
+            values = ", ".join(each[0] for each in operands[1:])
+            return f"{_bracketed(operands[0], _OTHER)} IN ({values})", _PREDICATE
+        case "-" | "~" if len(operands) == 1:
+            return f"{function}{_bracketed(operands[0], _ATOM)}", _SIGN if function == "-" else _OTHER
+        case "EXTRACT":
+            field = call.arguments[0]
+            assert isinstance(field, Literal)
+            return f"extract({field.text} FROM {operands[1][0]})", _ATOM
+        case "AT TIME ZONE":
+            return f"{_bracketed(operands[0], _ATOM)} AT TIME ZONE {operands[1][0]}", _OTHER
+        case "REGEXP_MATCH":
+            text, pattern, place = (each[0] for each in operands)
+            return f"(regexp_match({text}, {pattern}))[{place}]", _ATOM
+        case "LIKE" | "ILIKE" if len(operands) == 3:
+            value, pattern, escape = (_bracketed(each, _ATOM) for each in operands)
+            return f"{value} {function} {pattern} ESCAPE {escape}", _PREDICATE
+        case _ if function in _INFIX:
+            return _between(function, operands)
+        case _:
+            return f"{function.removeprefix('$')}({', '.join(each[0] for each in operands)})", _ATOM
+
+
+def _negated(operand: Expression) -> _Text:
+    if isinstance(operand, Call) and operand.function in _TESTS:
+        return f"{_within(operand.arguments[0], _OTHER)} IS NOT {_TESTS[operand.function]}", _PREDICATE
+    return f"NOT {_within(operand, _PREDICATE)}", _NOT
+
+
+def _between(operator: str, operands: Sequence[_Text]) -> _Text:
+    """Put an operator between operands; only a left operand of its own kind needs no parentheses."""
+    binds = _INFIX[operator]
+    tight = _ATOM if binds == _OTHER else binds + 1
+    left = _bracketed(operands[0], binds if binds in (_SUM, _PRODUCT) else tight)
+    if operator in _FIELDS:
+        left = _bracketed(operands[0], binds)  # of jsonb, which no other operator gives
+    return f" {operator} ".join([left, *(_bracketed(each, tight) for each in operands[1:])]), binds
+
+
+def _beside(function: str, arguments: Sequence[Expression]) -> list[_Text]:
+    """Return operands; a constant beside an operand that says its type is written without it."""
+    compared = function in _COMPARED
+    if not compared and (function not in _COMPUTED or len(arguments) != 2):
+        return [_text(each) for each in arguments]
+    told = {each.type.name for each in arguments if not isinstance(each, Literal)}
+    return [_bare(each, told, compared=compared) or _text(each) for each in arguments]
+
+
+def _bare(expression: Expression, told: set[str], *, compared: bool) -> _Text | None:
+    if not isinstance(expression, Literal) or expression.text is None or expression.type.name not in told:
+        return None
+    text, type_ = expression.text, expression.type.name
+    if compared and type_ in _SELF_EVIDENT:
+        return _string(text), _ATOM
+    natural = _natural(text)
+    plain = natural is not None and (
+        type_ in ("bigint", "double precision")
+        or (type_ == "numeric" and (natural == expression.type or (natural.name != "numeric" and "." not in text)))
+    )
+    return (text, _SIGN if text.startswith("-") else _ATOM) if plain else None

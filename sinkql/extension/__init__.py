@@ -1,0 +1,13 @@
+"""What a connector gives to the rest, and what it gets: the interface for connectors, here and in other packages.
+
+* `registry`: connectors found by folder and by entry point `sinkql.connectors`; the words of all of them.
+* `plan`: `Connector`, and the kinds that it offers; what planning and purifying ask of them.
+* `options`: the options of a statement, bound to a dataclass of the connector, and their types.
+* `option_help`: what a dataclass of options says of each: its label, what it takes, whether it is a secret.
+* `sink`: the options that every sink has.
+* `types`, `type_hint`: types of columns and their texts; what to write for a type that a column cannot have.
+* `jsonb`: JSON with its numbers as they were written.
+* `secret`: texts with secrets in them, as plans carry them.
+* `store`: what a connection to an object store gives to whoever reads or writes files.
+* `stream`: `Reader`, `Decoder`, `Writer`, `Marker`, `WriteTask`: what a running job asks. No Spark in it.
+"""

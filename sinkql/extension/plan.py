@@ -1,0 +1,252 @@
+"""What planning and purifying ask of a connector: connections, sources and sinks of one kind each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sinkql import ast, logical, physical
+from sinkql.errors import Notice
+from sinkql.extension.sink import SinkOptions
+from sinkql.extension.store import ObjectStore, OpenStore
+from sinkql.extension.stream import Context, Decoding, Offsets, OpenReader, OpenWriter
+from sinkql.vocabulary import Role
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Planning(Protocol):
+    """Help a connector plan: find items, and leave notices."""
+
+    @property
+    def catalog(self) -> logical.CatalogReader:
+        """Return the catalog, read only."""
+
+    def connection(self, name: ast.Name, kind: str) -> logical.Connection:
+        """Return the connection of that name; raises SinkqlError at the name if there is none of that kind."""
+
+    def secret(self, name: ast.Name) -> logical.SecretName:
+        """Return the secret of that name; raises SinkqlError at the name if there is none."""
+
+    def format(self, given: ast.Format) -> FormatKind:
+        """Return the kind of a format; raises SinkqlError at the format if nobody offers it."""
+
+    def notice(self, notice: Notice) -> None:
+        """Tell the user something that is not an error."""
+
+
+class Access(Protocol):
+    """What purification may reach the outside with: values of secrets, planned connections, object stores."""
+
+    def secret(self, full_name: str) -> str:
+        """Return a secret's value."""
+
+    def connection(self, full_name: str) -> logical.Connection:
+        """Return a planned connection."""
+
+    def store(self, full_name: str) -> ObjectStore:
+        """Return the object store that a connection opens (`Registry.store`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """What a source reads: JSON-able options for its reader, and the shape of its rows."""
+
+    options: Mapping[str, Any]
+    shape: logical.Shape
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """What a sink is to write: the connector's own options, JSON-able, and the table's columns, the changelog's too.
+
+    `common` are the options that every sink has: the connector's dataclass of WITH (…), which extends them, will do.
+    """
+
+    options: Mapping[str, Any]
+    columns: tuple[logical.Column, ...]
+    common: SinkOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionKind:
+    """One type of CREATE CONNECTION: `TO name (options)`.
+
+    `options` is the dataclass that `sinkql.extension.options.bind` fills: its fields are the labels and, by their
+    types, say which literals are secrets. `plan` returns the JSON-able options of `logical.Connection`. Of the labels,
+    those in `fixed` decide which system is reached, and cannot change; `owner` is what messages call such connections.
+
+    `validate` reaches out and raises SinkqlError (SQ4…) where the system does not answer; None: never validated.
+    Without `validates_unasked` that is done only for WITH (VALIDATE). `store` makes an object store of the options,
+    for connections that are one. `about` is a paragraph for the page of options, as it is for sources and sinks.
+    """
+
+    name: str
+    plan: Callable[[ast.CreateConnection, Planning], Mapping[str, Any]]
+    options: type
+    owner: str = "connections"
+    fixed: tuple[str, ...] = ()
+    validate: Callable[[logical.Connection, Access], None] | None = None
+    validates_unasked: bool = True
+    store: OpenStore | None = None
+    about: str = ""
+
+
+PlanSource = Callable[[ast.CreateSource, logical.Facts, Planning], SourcePlan]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """One kind of CREATE SOURCE: `FROM name (options) … WITH (with_options)`.
+
+    `plan` reads the statement and reaches nothing; `facts` may reach out, and what it returns `plan` gets. `reader`
+    opens what a running job reads with. `sample` looks at what lies on this machine before the first planning, also
+    where scripts are compiled; the `columns` among its facts, names and types as SQL, stand for those that the
+    statement does not declare. `first` tells for a source without an end where its first rows after some
+    offsets end, as many as are wanted.
+    """
+
+    name: str
+    plan: PlanSource
+    reader: OpenReader
+    options: type | None = None
+    with_options: type | None = None
+    facts: Callable[[ast.CreateSource, Planning, Access], logical.Facts] | None = None
+    sample: Callable[[ast.CreateSource, Planning], logical.Facts] | None = None
+    first: Callable[[Offsets, int], Offsets] | None = None
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatPlan:
+    """A planned format: JSON-able options for its decoder, and the columns that it makes; None: the declared ones."""
+
+    options: Mapping[str, Any]
+    columns: tuple[logical.Column, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FormatKind:
+    """One kind of FORMAT: `FORMAT name (options)`, for every source whose records are bytes.
+
+    `plan` gets the source and the format, and checks what stands there; it reaches nothing.
+    """
+
+    name: str
+    plan: Callable[[ast.CreateSource, ast.Format], FormatPlan]
+    decoding: Decoding
+    options: type | None = None
+
+
+class ReadRows(Protocol):
+    def __call__(
+        self, write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int
+    ) -> pa.Table:
+        """Return up to `limit` rows of what a sink wrote, in the columns' Arrow types; none without a table."""
+
+
+PlanSink = Callable[[ast.CreateSink, logical.Shape, logical.Facts, Planning], SinkPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What a sink writes to, as messages name it: its kind, such as `table`, and its name.
+
+    `refused` says what to do where the sink is refused because others' rows are there; None if it adds to them.
+    """
+
+    kind: str
+    name: str
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """One kind of CREATE SINK: `INTO name CONNECTION … (options) … WITH (with_options)`.
+
+    `plan` binds the connector's own options and checks what it can hold. It gets the shape of what the sink reads; the
+    statement's key and mode are checked by the planner before. `check` comes after all other rules: it refuses what is
+    right but cannot be done yet. `writer` opens what a running job writes with. `facts` reaches out: the system
+    answers, the target's schema.
+
+    Sinks of the kind take `modes` (in lower case), FORMAT with one of `formats`, and PARTITION BY if `partitions`.
+
+    `reading` gives lines that tell how to read what the sink wrote, `rows` up to so many of its rows, in Arrow,
+    `count_rows` how many there are; None where there is no such way. `destination` tells what a planned sink writes to.
+    Of the labels in WITH (…), those in `fixed` matter when a sink is created, and cannot change; `owner` is what
+    messages call such sinks.
+    """
+
+    name: str
+    plan: PlanSink
+    writer: OpenWriter
+    options: type
+    with_options: type
+    owner: str = "sinks"
+    fixed: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ("append", "upsert")
+    formats: tuple[str, ...] = ()
+    partitions: bool = False
+    facts: Callable[[ast.CreateSink, logical.Sink, Access], logical.Facts] | None = None
+    check: Callable[[ast.CreateSink, logical.Sink, Planning], None] | None = None
+    reading: Callable[[physical.Write, Context], list[str]] | None = None
+    count_rows: Callable[[physical.Write, Context], int | None] | None = None
+    rows: ReadRows | None = None
+    destination: Callable[[logical.Sink], Destination] | None = None
+    about: str = ""
+
+
+class Scan(Protocol):
+    """Rows of files that a query names."""
+
+    @property
+    def columns(self) -> tuple[physical.Column, ...]:
+        """Return the columns that the files have."""
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, reading on as they are taken; raises SinkqlError."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanKind:
+    """A function of queries that reads files: `FROM name('path')`, and `FROM 'path'` where it ends in a suffix.
+
+    `open` takes the path, which may be a folder or a pattern, and the formats that the installed connectors decode.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    open: Callable[[str, Mapping[str, Decoding]], Scan]
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A kind that is not supported yet, declared so that its statements are read, kept secret and refused by name.
+
+    `options` and `with_options` are dataclasses as those of the kinds that are supported.
+    """
+
+    role: Role
+    name: str
+    options: type | None = None
+    with_options: type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """One external system: what it offers, by the words that SQL uses (upper case, single spaces).
+
+    A connector's module must import nothing heavy: it is loaded to learn its words. `tasks` names the modules that
+    tasks of jobs import; they are loaded once, before tasks start.
+    """
+
+    name: str
+    connections: tuple[ConnectionKind, ...] = field(default=())
+    sources: tuple[SourceKind, ...] = field(default=())
+    sinks: tuple[SinkKind, ...] = field(default=())
+    formats: tuple[FormatKind, ...] = field(default=())
+    later: tuple[Later, ...] = field(default=())
+    scans: tuple[ScanKind, ...] = field(default=())
+    tasks: tuple[str, ...] = field(default=())

@@ -1,0 +1,104 @@
+"""Find connectors: every folder of `sinkql.connectors`, and every entry point of the group `sinkql.connectors`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+
+from sinkql import physical
+from sinkql.extension.option_help import option_words
+from sinkql.extension.plan import ConnectionKind, Connector, FormatKind, Later, ScanKind, SinkKind, SourceKind
+from sinkql.extension.store import ObjectStore, Options, RevealSecret
+from sinkql.extension.stream import Context, OpenReader, Reader
+from sinkql.vocabulary import OptionWords, Role, Vocabulary
+
+GROUP = "sinkql.connectors"
+"""The package whose folders are connectors, and the group of entry points that name others."""
+TABLES = "sinkql.table"
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The kinds that all connectors offer, by the words that SQL uses; `later` are those that none supports yet.
+
+    `readers` open what jobs read besides sources: tables. `tasks` are the modules that tasks of jobs import.
+    """
+
+    connections: dict[str, ConnectionKind] = field(default_factory=dict)
+    sources: dict[str, SourceKind] = field(default_factory=dict)
+    sinks: dict[str, SinkKind] = field(default_factory=dict)
+    formats: dict[str, FormatKind] = field(default_factory=dict)
+    readers: dict[str, OpenReader] = field(default_factory=dict)
+    later: dict[tuple[Role, str], Later] = field(default_factory=dict)
+    scans: dict[str, ScanKind] = field(default_factory=dict)
+    tasks: list[str] = field(default_factory=list)
+
+    def reader(self, read: physical.Read, context: Context) -> Reader:
+        """Return the reader of what a job reads."""
+        source = self.sources.get(read.connector)
+        open_reader = source.reader if source is not None else self.readers[read.connector]
+        formats = {name: kind.decoding for name, kind in self.formats.items()}
+        return open_reader(read, replace(context, formats=formats))
+
+    def store(self, kind: str, options: Options, secret: RevealSecret) -> ObjectStore:
+        """Return the object store of a connection of that kind with these planned options."""
+        open_store = self.connections[kind].store
+        assert open_store is not None, kind
+        return open_store(options, secret)
+
+    def stores(self) -> tuple[str, ...]:
+        """Return the types of connections that are object stores, in order."""
+        return tuple(sorted(name for name, kind in self.connections.items() if kind.store is not None))
+
+    def expected(self, role: Role) -> tuple[str, ...]:
+        """Return the kinds of a role that are declared and not supported yet."""
+        return tuple(name for of, name in self.later if of == role)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Return the words of all kinds: what the parser, the printer and the masks know of connectors."""
+        kinds: dict[Role, dict[str, OptionWords]] = {}
+        for role, name, options in self._words():
+            kinds.setdefault(role, {})[name] = options
+        return Vocabulary(kinds)
+
+    def _words(self) -> Iterator[tuple[Role, str, OptionWords]]:
+        for (role, name), later in self.later.items():
+            yield role, name, option_words(later.options, later.with_options)
+        for name, connection in self.connections.items():
+            yield "CONNECTION", name, option_words(connection.options)
+        for name, source in self.sources.items():
+            yield "SOURCE", name, option_words(source.options, source.with_options)
+        for name, sink in self.sinks.items():
+            yield "SINK", name, option_words(sink.options, sink.with_options)
+        for name, format_ in self.formats.items():
+            yield "FORMAT", name, option_words(format_.options)
+
+
+def register(connectors: Iterable[Connector]) -> Registry:
+    """Return the registry of these connectors; a later one of the same word wins."""
+    registry = Registry()
+    for connector in connectors:
+        registry.connections.update({kind.name: kind for kind in connector.connections})
+        registry.sources.update({kind.name: kind for kind in connector.sources})
+        registry.sinks.update({kind.name: kind for kind in connector.sinks})
+        registry.formats.update({kind.name: kind for kind in connector.formats})
+        registry.later.update({(kind.role, kind.name): kind for kind in connector.later})
+        registry.scans.update({kind.name: kind for kind in connector.scans})
+        registry.tasks.extend(connector.tasks)
+    return registry
+
+
+def discover() -> Registry:
+    """Return all connectors that are installed, each module of which names its own `connector`; and tables."""
+    package = import_module(GROUP)
+    found = [import_module(f"{GROUP}.{module.name}").connector for module in iter_modules(package.__path__)]
+    found.extend(entry.load() for entry in entry_points(group=GROUP))
+    registry = register(found)
+    tables = import_module(TABLES)
+    registry.readers[tables.KIND] = tables.open_reader
+    return registry

@@ -1,0 +1,337 @@
+"""What a running job asks of a connector: read splits of a source, write and commit batches. No Spark in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from sinkql import physical
+from sinkql.extension.store import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Offsets = Mapping[str, Any]
+"""How far one source was read; JSON-able, its content is the connector's."""
+
+JobOffsets = Mapping[str, Offsets]
+"""Source name to offsets: how far a job was read."""
+
+Split = Mapping[str, Any]
+"""A replayable part of a source; JSON-able: reading it again gives the same rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Bound a batch by rows and by bytes of input."""
+
+    rows: int
+    bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """A record that did not decode: where it came from, its raw bytes (cut), and why."""
+
+    position: str
+    code: str
+    message: str
+    raw: bytes
+
+
+@dataclass(slots=True)
+class Tally:
+    """Count what one read task saw; `errors` keeps the first few rows in full, `failed` counts all of them."""
+
+    rows: int = 0
+    bytes: int = 0
+    failed: int = 0
+    errors: list[RowError] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A record that does not decode: the line of the stream in which it begins, from 1, why, and its bytes."""
+
+    line: int
+    message: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Rows of a part of a stream, and the records that failed, in order.
+
+    `records` counts both; `batch` has the columns that were asked for, in their Arrow types.
+    """
+
+    batch: pa.RecordBatch
+    records: int
+    failures: Sequence[Failure]
+
+
+class UndecodableError(ValueError):
+    """A stream that has no records of the format at all; the text says why."""
+
+
+class Decoder(Protocol):
+    """Decode streams of one format."""
+
+    def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
+        """Yield the rows of a stream in parts; raises UndecodableError."""
+
+
+def _never(options: Mapping[str, Any]) -> bool:  # as `Decoding.lines` is called
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How a format is decoded: `open` takes the planned options and the columns.
+
+    `lines` tells by the options whether each record is a line: long input is then cut at line ends, and a decoder gets
+    whole lines.
+    """
+
+    open: Callable[[Mapping[str, Any], Sequence[physical.Column]], Decoder]
+    lines: Callable[[Mapping[str, Any]], bool] = _never
+
+
+class Reader(Protocol):
+    """Read one source: all but `read` runs in the driver or the source's process, `read` in a task.
+
+    A reader is picklable. A batch's splits are numbered by their place in the list; the task adds `$seq` itself (split
+    number, then row), so `read` yields just the declared columns, in the declared Arrow types; a RETRACT source's end
+    with `$diff` (int64), and rows that come and go between the two offsets of `splits` are in none of them: no
+    expression sees a row that is not there any more.
+
+    A class that inherits from it has the last six methods as they are for a source whose rows only come, that cannot go
+    back, that keeps nothing for its readers, whose offsets say all, and that cannot tell how old its input is.
+
+    A source that can begin again, or be put back from a copy, puts into its offsets what tells: numbers alone would
+    name other rows then. `verify` compares it.
+    """
+
+    def initial(self, *, at_end: bool) -> Offsets:
+        """Return where a new sink starts: at the source's beginning, or at its present end."""
+
+    def target(self, start: Offsets) -> Offsets:
+        """Return where a run that does all there is now and stops will end; SQ2405 for a source without an end."""
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        """Return how far a batch from `start` may go now: never past limit, except for one indivisible record.
+
+        With `until`, a `target`, never past that, and with no waiting for the clock.
+        """
+
+    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
+        """Return what to read to get from `start` to `end`; the same list each time."""
+
+    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+        """Yield a split's rows and count them in `tally`; raises SinkqlError with ON ERROR = FAIL."""
+
+    def extended(self, end: Offsets, until: Offsets | None = None) -> Offsets:
+        """Return how far a batch up to `end`, of which a row failed, may go on: later changes may take the row back.
+
+        With `until`, a `target`, not past that; without a limit, and `end` where nothing is ever taken back.
+        """
+        return end
+
+    def verify(self, offsets: Offsets) -> None:
+        """Raise a SinkqlError with a way out where the source is not the one that was read up to `offsets`.
+
+        Called before the sink's table is claimed, and at the beginning of each batch for both of its ends.
+        """
+        return
+
+    def committed(self, end: Offsets) -> None:
+        """Release what is upstream of `end`; called after the sink's commit."""
+        return
+
+    def attachments(self, offsets: Offsets) -> tuple[str, ...]:
+        """Return the names of files in the sink's state folder without which `offsets` cannot be read.
+
+        One that is missing may name others: restore it, and ask again.
+        """
+        return ()
+
+    def unneeded(self, kept: Sequence[Offsets], *, before: float) -> tuple[str, ...]:
+        """Return the names of the reader's files in the state folder without which all of `kept` can be read.
+
+        Only those that were written before that time: later ones may be of a newer owner of the sink.
+        """
+        return ()
+
+    def lag(self, offsets: Offsets) -> float:
+        """Return for how many seconds the oldest input beyond `offsets` has been there; 0 where there is none."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What the table says of a sink: how far it is, and who wrote last. Whole in every snapshot of the sink.
+
+    `plan` is "none" until the first batch; `claim` identifies the claim, `commit` the attempt; `index` and `state`
+    name manifests, None where there is none.
+    """
+
+    sink: str
+    epoch: int
+    claim: str
+    commit: str
+    start: JobOffsets
+    end: JobOffsets
+    plan: str
+    index: str | None
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What one write task did: its bucket, rows taken and written, and the connector's own data (picklable)."""
+
+    bucket: int
+    rows: int
+    data: Any
+
+
+class WriteTask(Protocol):
+    """Write the rows of one bucket of one batch; picklable, runs in a Spark task or in plain Python.
+
+    `buckets` None: rows may come in any distribution (append). Otherwise the caller puts all rows of a key (`key`
+    columns) into one bucket, always the same for the same `bucketing` name. Rows have the write's columns, then
+    `$seq` or `$diff` as the job's change kind says.
+    """
+
+    @property
+    def commit(self) -> str:
+        """Return the id of the attempt at a commit that this task is of."""
+
+    @property
+    def buckets(self) -> int | None:
+        """Return how many buckets there are, None where any distribution will do."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the columns that decide a row's bucket."""
+
+    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
+        """Write one bucket's rows; `attempt` is unique to the task attempt and goes into file names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit did: its marker and snapshot id, and how many rows, bytes and files it wrote."""
+
+    marker: Marker
+    snapshot: int
+    rows: int
+    bytes: int
+    files: int
+
+
+class RedoBatchError(Exception):
+    """The batch's attempt is discarded and must be written again: files that it points at are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A sink that goes on as `plan` in a table that one of the plans `follows` wrote."""
+
+    plan: str
+    follows: tuple[str, ...]
+
+
+def claimed(
+    kept: Marker | None, *, sink: str, claim: str, initial: JobOffsets, epoch: int, switch: Switch | None
+) -> Marker:
+    """Return the marker of the claim `claim` on a table whose marker is `kept`, by the rules of `Writer.claim`."""
+    if kept is None:
+        return Marker(sink, max(epoch, 1), claim, claim, initial, initial, "none", None, None)
+    marker = replace(kept, epoch=max(epoch, kept.epoch + 1), claim=claim)
+    if switch is None or kept.plan not in switch.follows:
+        return marker
+    end = {source: kept.end.get(source, begin) for source, begin in initial.items()}
+    return replace(marker, start=end, end=end, plan=switch.plan, state=None)
+
+
+class Writer(Protocol):
+    """Own one sink's table while a job runs. Every method may raise SinkqlError; fenced is SQ5101.
+
+    A class that inherits from it has the last four methods as they are for a table that needs no care and keeps no
+    files of readers: a source that has some is lost with its state folder then (SQ3412).
+    """
+
+    def open(self) -> None:
+        """Create namespace and table if absent, check that an existing one fits, refuse foreign rows."""
+
+    def marker(self) -> Marker | None:
+        """Reload the table and return the marker that holds now; None where this sink never committed."""
+
+    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+        """Take the table: commit an empty snapshot with an epoch above the table's and above `epoch` - 1.
+
+        A marker of a plan that `switch` follows becomes one of its plan in the same commit: with the sources that are
+        in `initial`, at the marker's offsets where it has any, and without state. `claimed` makes the marker.
+        """
+
+    def refresh(self) -> Marker:
+        """Reload the table, bring the index up to date, check for fencing, rollback and changed schema."""
+
+    def begin(self, *, bucketing: str, buckets: int) -> WriteTask:
+        """Return the task of a new attempt on the refreshed table."""
+
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
+        """Commit one snapshot with these results and the new marker. Raises RedoBatchError; never commits twice.
+
+        `marker` is the one that `refresh` returned, with the attempt's commit, offsets, plan and state; the writer may
+        give it an index.
+        """
+
+    def attach(self, name: str, data: bytes) -> None:
+        """Keep a reader's file in the table's folder, unless it is there."""
+        return
+
+    def attached(self, name: str) -> bytes | None:
+        """Return a file kept by `attach`."""
+        return None
+
+    def detach(self, name: str) -> bool:
+        """Delete a file kept by `attach`, if there is one; tell whether it is gone."""
+        return True
+
+    def maintain(self) -> None:
+        """Expire snapshots, remove files that nothing reaches; called between batches, cheap when nothing is due."""
+        return
+
+
+def _no_store(connection: physical.Connection) -> ObjectStore:
+    raise LookupError(f"no object store is given for {connection.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a job's parts may use: a private folder, secrets' values, object stores.
+
+    `folder` is the sink's own state folder (seen by all executors); `secret` returns a secret item's value; `store`
+    opens the object store of a connection. `formats` are those that the installed connectors decode, by name.
+    """
+
+    sink: str
+    sink_id: str
+    folder: Path
+    secret: Callable[[str], str]
+    store: Callable[[physical.Connection], ObjectStore] = _no_store
+    formats: Mapping[str, Decoding] = field(default_factory=dict)
+
+
+class OpenReader(Protocol):
+    def __call__(self, read: physical.Read, context: Context) -> Reader:
+        """Return the reader of one source of a job."""
+
+
+class OpenWriter(Protocol):
+    def __call__(self, write: physical.Write, context: Context) -> Writer:
+        """Return the writer of a job."""

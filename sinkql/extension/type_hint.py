@@ -1,0 +1,53 @@
+"""A type that a column cannot have → the sentence with one that it can have, and whether the dialect has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sinkql.errors import nearest
+from sinkql.parser.mistake.habit import habits
+
+_WORDS = 20
+_NAMES = (
+    "boolean", "smallint", "integer", "int", "bigint", "real", "double precision", "numeric", "decimal", "date",
+    "timestamp", "timestamptz", "text", "varchar", "bytea", "uuid", "jsonb",
+)  # fmt: skip
+
+_LATER = (
+    (r".*\]|.* list|map ?\[.*|list ?\[.*|record", "Use jsonb."),
+    ("uint2", "Use integer."),
+    ("uint4|oid", "Use bigint."),
+    ("uint8|mz_timestamp", "Use numeric(20, 0)."),
+    (r"interval( .*)?", "Use bigint, for a count of seconds, or text."),
+    ("(int4|int8|num|ts|tstz|date)(multi)?range", "Use two columns, one for each end."),
+    (r"(time|timetz)( ?\(.*\))?( with(out)? time zone)?", "Use text, or a timestamp."),
+    ("regclass|regproc|regtype|mz_aclitem|aclitem|int2vector", "Use text."),
+)
+"""Types of the dialect that columns cannot have yet, and what to use instead."""
+
+
+def later_type(text: str) -> str | None:
+    """Return what to use instead of a type of the dialect that is not supported yet; None for any other text."""
+    flat = " ".join(text.lower().split())
+    return next((hint for pattern, hint in _LATER if re.fullmatch(pattern, flat)), None)
+
+
+def type_hint(text: str, known: Callable[[str], bool], others: str) -> str:
+    """Return what to write instead of a type's text; `known` tells types, `others` is the sentence if nothing fits."""
+    words = re.findall(r"\w+(?:\s*\([^)]*\))?|\S", text.lower())[:_WORDS]
+    for count in range(len(words) - 1, 0, -1):
+        before, after = " ".join(words[:count]), words[count:]
+        if known(before) and not any(known(" ".join(after[start:])) for start in range(1, len(after))):
+            return f"Leave out {' '.join(after)}."
+        if known(before):
+            return f'Write "," after {before}: {after[0]} is the next column.'
+    first = re.match(r"\w+", words[0]) if words else None
+    name = first[0] if first else ""
+    if name.endswith("serial"):
+        return "Write bigint, and give the values yourself."
+    instead = habits().type.get(name)
+    if instead is not None:
+        return f"Write {instead}."
+    near = nearest(name, _NAMES)
+    return f"Did you mean {near}?" if near else others

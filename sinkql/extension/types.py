@@ -1,0 +1,75 @@
+"""An SQL type ↔ its canonical text, and its Arrow type."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sinkql import logical
+from sinkql.logical.type import parse_type as parse_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """Return the Arrow type of a canonical type text."""
+    import pyarrow as pa
+
+    type_ = parse_type(text)
+    if type_.name == "numeric":
+        return pa.decimal128(type_.precision, type_.scale)
+    found: dict[str, pa.DataType] = {
+        "boolean": pa.bool_(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(),
+        "real": pa.float32(), "double precision": pa.float64(), "date": pa.date32(), "time": pa.time64("us"),
+        "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC"),
+        "text": pa.string(), "uuid": pa.string(), "jsonb": pa.string(), "interval": pa.string(),
+        "bytea": pa.binary(),
+    }  # fmt: skip
+    return found[type_.name]
+
+
+_NAMES = {
+    "bool": "boolean", "boolean": "boolean", "smallint": "smallint", "int2": "smallint",
+    "integer": "integer", "int": "integer", "int4": "integer", "bigint": "bigint", "int8": "bigint",
+    "real": "real", "float4": "real", "double precision": "double precision", "double": "double precision",
+    "float": "double precision", "float8": "double precision", "date": "date", "time": "time",
+    "timestamp": "timestamp", "timestamp without time zone": "timestamp",
+    "timestamptz": "timestamptz", "timestamp with time zone": "timestamptz",
+    "text": "text", "string": "text", "varchar": "text", "character varying": "text", "char": "text",
+    "character": "text", "bytea": "bytea", "uuid": "uuid", "jsonb": "jsonb", "json": "jsonb",
+}  # fmt: skip
+
+
+MOST_CHARACTERS = 10_485_760
+"""The greatest length of a varchar or char, as in Postgres."""
+
+
+def length_fits(digits: str) -> bool:
+    """Tell whether a text of digits is a length that varchar and char can have."""
+    return len(digits) <= len(str(MOST_CHARACTERS)) and 1 <= int(digits) <= MOST_CHARACTERS
+
+
+def length_hint(text: str) -> str | None:
+    """Return what to write in the place of a type whose length does not fit; None for any other."""
+    found = re.search(r"char\w*( varying)? ?\( ?(\d+) ?\)", text.lower())
+    if found is None or length_fits(found[2]):
+        return None
+    return f"Write a length from 1 to {MOST_CHARACTERS}, or text."
+
+
+def column_type(text: str) -> logical.Type | None:
+    """Return the type that a column's declaration names, in lower case with single spaces; None if there is none."""
+    match = re.fullmatch(r"(?:numeric|decimal|dec)(?: ?\( ?(\d+)(?: ?, ?(\d+))? ?\))?", text)
+    if match:
+        if match[1] is None:
+            return logical.NUMERIC
+        precision, scale = int(match[1]), int(match[2] or 0)
+        return logical.Type("numeric", precision, scale) if 1 <= precision <= 38 and scale <= precision else None
+    plain, length = re.sub(r" ?\( ?\d+ ?\)", "", text), re.search(r"\d+(?= ?\)$)", text)
+    if length is not None and not length_fits(length[0]):
+        return None
+    if plain != text and plain not in ("varchar", "character varying", "char", "character"):
+        return None
+    name = _NAMES.get(plain)
+    return logical.Type(name) if name else None

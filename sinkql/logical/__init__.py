@@ -1,0 +1,51 @@
+"""What statements mean, as frozen data: read it as `logical.Sink`, `logical.Call`.
+
+* `type`: the types of values.
+* `function`: what can be called, each entry with the version of its meaning.
+* `expression`: trees of columns, literals, casts, cases and calls.
+* `relation`: what queries mean: relations over relations, with their columns, keys and change kinds.
+* `item`: what CREATE statements mean.
+* `catalog`: what planning reads: stored items, their facts, the catalog.
+"""
+
+from __future__ import annotations
+
+from sinkql.logical.catalog import CatalogReader as CatalogReader
+from sinkql.logical.catalog import Entry as Entry
+from sinkql.logical.catalog import Facts as Facts
+from sinkql.logical.expression import Branch as Branch
+from sinkql.logical.expression import Call as Call
+from sinkql.logical.expression import Case as Case
+from sinkql.logical.expression import Cast as Cast
+from sinkql.logical.expression import Expression as Expression
+from sinkql.logical.expression import Interval as Interval
+from sinkql.logical.expression import Literal as Literal
+from sinkql.logical.expression import Reference as Reference
+from sinkql.logical.expression import Value as Value
+from sinkql.logical.expression import literal as literal
+from sinkql.logical.item import Cluster as Cluster
+from sinkql.logical.item import Connection as Connection
+from sinkql.logical.item import Database as Database
+from sinkql.logical.item import Item as Item
+from sinkql.logical.item import Schema as Schema
+from sinkql.logical.item import Secret as Secret
+from sinkql.logical.item import SecretName as SecretName
+from sinkql.logical.item import SecretText as SecretText
+from sinkql.logical.item import Sink as Sink
+from sinkql.logical.item import SinkMode as SinkMode
+from sinkql.logical.item import Source as Source
+from sinkql.logical.item import View as View
+from sinkql.logical.relation import ONE as ONE
+from sinkql.logical.relation import Aggregate as Aggregate
+from sinkql.logical.relation import AggregateCall as AggregateCall
+from sinkql.logical.relation import Change as Change
+from sinkql.logical.relation import Column as Column
+from sinkql.logical.relation import Filter as Filter
+from sinkql.logical.relation import Get as Get
+from sinkql.logical.relation import Output as Output
+from sinkql.logical.relation import Project as Project
+from sinkql.logical.relation import Relation as Relation
+from sinkql.logical.relation import Shape as Shape
+from sinkql.logical.relation import Union as Union
+from sinkql.logical.type import NUMERIC as NUMERIC
+from sinkql.logical.type import Type as Type

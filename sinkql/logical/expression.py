@@ -1,0 +1,278 @@
+"""What an expression means: a tree of typed nodes over the columns of one relation.
+
+A tree says what is computed, and nothing about how an engine spells it. Two trees that are equal mean the same; where
+they were written (`span`) does not count. The union is closed: whoever reads trees matches on it without a default.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+import msgspec
+
+from sinkql.errors import Span
+from sinkql.logical.type import Type
+
+NOWHERE = Span(0, 0)
+_DIGITS = Context(prec=80)
+MAX_FRAMES = 5000
+"""Python's calls within calls that deep trees may take; a thread's stack of 8 MB holds eight times as many."""
+MAX_DEPTH = 1100
+"""Nodes within nodes that a tree may have: what reads trees takes up to four calls a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An interval as Postgres keeps it: months, days and microseconds, each with its sign."""
+
+    months: int = 0
+    days: int = 0
+    micros: int = 0
+
+
+Value = bool | int | float | Decimal | str | bytes | date | datetime | Interval
+"""A literal's value: the type's own in Python. Texts of uuid and jsonb are str, timestamptz is in UTC."""
+
+
+class _Node(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="node"):
+    """What all nodes share: they are equal if they mean the same, wherever they were written."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Node) and (self is other or _facts(self) == _facts(other))
+
+    def __hash__(self) -> int:
+        return hash(_facts(self))
+
+
+class Reference(_Node, frozen=True, tag="column"):
+    """A column of the relation below, by its name."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+    span: Span = NOWHERE
+
+
+class Literal(_Node, frozen=True, tag="literal"):
+    """A constant; `text` is the canonical text of its value (see `text_of`), None is NULL.
+
+    A numeric has just the precision and scale of its type, its text as many fraction digits as the scale says.
+    """
+
+    text: str | None
+    type: Type
+    span: Span = NOWHERE
+
+    @property
+    def nullable(self) -> bool:
+        return self.text is None
+
+    @property
+    def value(self) -> Value | None:
+        """The value as Python has it."""
+        return None if self.text is None else _VALUES.get(self.type.name, str)(self.text)
+
+
+class Cast(_Node, frozen=True, tag="cast"):
+    """The operand as another type, converted as Postgres converts it whether the user asked for it or not.
+
+    `version` is that of the cast's meaning when this was planned. Build one by `function.cast`.
+    """
+
+    operand: Expression
+    type: Type
+    version: int = 1
+    span: Span = NOWHERE
+
+    @property
+    def nullable(self) -> bool:
+        return self.operand.nullable
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """WHEN `when` THEN `then`."""
+
+    when: Expression
+    then: Expression
+
+
+class Case(_Node, frozen=True, tag="case"):
+    """The first branch whose condition is true, else `otherwise`, else NULL; all of one type."""
+
+    branches: tuple[Branch, ...]
+    otherwise: Expression | None
+    type: Type
+    span: Span = NOWHERE
+
+    @property
+    def nullable(self) -> bool:
+        return self.otherwise is None or self.otherwise.nullable or any(each.then.nullable for each in self.branches)
+
+
+class Call(_Node, frozen=True, tag="call"):
+    """An operator or function of `logical.function`'s list by its id, such as `substring(text,integer)`.
+
+    `version` is the version that the function's meaning had when this was planned. Build one by `function.call`.
+    """
+
+    function: str
+    version: int
+    arguments: tuple[Expression, ...]
+    type: Type
+    nullable: bool
+    span: Span = NOWHERE
+
+
+Expression = Reference | Literal | Cast | Case | Call
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    """Return the expressions that stand just below one, in the order of the text."""
+    match expression:
+        case Reference() | Literal():
+            return ()
+        case Cast():
+            return (expression.operand,)
+        case Case():
+            below = [each for branch in expression.branches for each in (branch.when, branch.then)]
+            return (*below, *(() if expression.otherwise is None else (expression.otherwise,)))
+        case Call():
+            return expression.arguments
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """Yield the expression and all below it, each before what stands below it."""
+    waiting = [expression]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(children(node)))
+
+
+def depth(expression: Expression) -> int:
+    """Return how many nodes stand within each other, at most."""
+    deepest, waiting = 0, [(expression, 1)]
+    while waiting:
+        node, level = waiting.pop()
+        deepest = max(deepest, level)
+        waiting.extend((each, level + 1) for each in children(node))
+    return deepest
+
+
+def with_children(expression: Expression, below: tuple[Expression, ...]) -> Expression:
+    """Return the expression over others than it had, as many."""
+    match expression:
+        case Reference() | Literal():
+            return expression
+        case Cast():
+            return msgspec.structs.replace(expression, operand=below[0])
+        case Case():
+            otherwise = below[-1] if expression.otherwise is not None else None
+            pairs = zip(below[0::2], below[1::2], strict=False)
+            return msgspec.structs.replace(
+                expression, branches=tuple(Branch(when, then) for when, then in pairs), otherwise=otherwise
+            )
+        case Call():
+            return msgspec.structs.replace(expression, arguments=below)
+
+
+def at(expression: Expression, span: Span) -> Expression:
+    """Return the same expression, written somewhere else."""
+    return expression if expression.span == span else msgspec.structs.replace(expression, span=span)
+
+
+def without_spans(expression: Expression) -> Expression:
+    """Return the meaning alone: a tree that does not say where it was written."""
+    return at(with_children(expression, tuple(map(without_spans, children(expression)))), NOWHERE)
+
+
+def allow_deep_trees() -> None:
+    """Let Python go as deep as the deepest trees that are planned: what reads them calls itself."""
+    sys.setrecursionlimit(max(MAX_FRAMES, sys.getrecursionlimit()))
+
+
+def _facts(expression: Any) -> tuple[Any, ...]:
+    """Return all that two equal trees have alike, flat, so that deep trees need no deep stack."""
+    found: list[Any] = []
+    for node in walk(expression):
+        match node:
+            case Reference():
+                found += ("column", node.name, node.type, node.nullable)
+            case Literal():
+                found += ("literal", node.text, node.type)
+            case Cast():
+                found += ("cast", node.type, node.version)
+            case Case():
+                found += ("case", len(node.branches), node.otherwise is None, node.type)
+            case Call():
+                found += ("call", node.function, node.version, len(node.arguments), node.type, node.nullable)
+    return tuple(found)
+
+
+# --- literals ----------------------------------------------------------------------------------------------------
+
+
+def literal(value: Value | None, type_: Type, span: Span = NOWHERE) -> Literal:
+    """Return a constant of a type; a numeric is rounded to the type's scale, which its digits must fit."""
+    return Literal(None if value is None else text_of(value, type_), type_, span)
+
+
+def text_of(value: Value, type_: Type) -> str:
+    """Return the one text of a value: of equal values of a type it is the same.
+
+    Numbers have plain digits (`-1.50`, `1e+22`, `nan`, `inf`), times ISO's with a blank, timestamptz with +00:00, bytea
+    hexadecimal digits, booleans true or false, intervals `1 months 2 days 3 microseconds`.
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return format(value.quantize(Decimal(1).scaleb(-(type_.scale or 0)), ROUND_HALF_UP, _DIGITS), "f")
+        case float():
+            return _shortest(single(value)) if type_.name == "real" else repr(value)
+        case bytes():
+            return value.hex()
+        case datetime():
+            shown = value.astimezone(UTC) if type_.name == "timestamptz" else value
+            return shown.isoformat(" ")
+        case date():
+            return value.isoformat()
+        case Interval():
+            return f"{value.months} months {value.days} days {value.micros} microseconds"
+        case int() | str():
+            return str(value)
+
+
+def single(value: float) -> float:
+    """Return the nearest single-precision number; infinity beyond the greatest one."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _shortest(value: float) -> str:
+    """Return the least digits that are the same single-precision number."""
+    texts = (format(value, f".{digits}g") for digits in range(1, 10))
+    return next((text for text in texts if single(float(text)) == value), repr(value))
+
+
+def _interval(text: str) -> Interval:
+    months, _, days, _, micros, _ = text.split(" ")
+    return Interval(int(months), int(days), int(micros))
+
+
+_VALUES: dict[str, Any] = {
+    "boolean": lambda text: text == "true",
+    "smallint": int, "integer": int, "bigint": int, "numeric": Decimal,
+    "real": lambda text: single(float(text)), "double precision": float,
+    "date": date.fromisoformat, "timestamp": datetime.fromisoformat, "timestamptz": datetime.fromisoformat,
+    "bytea": bytes.fromhex, "interval": _interval,
+}  # fmt: skip

@@ -1,0 +1,309 @@
+"""SinkQL's own list of what can be called: operators, functions, casts and aggregates, each with its meaning version.
+
+One entry a function: what it takes, what it gives, when it may be NULL. Whoever plans, lowers, evaluates or prints a
+call finds what it has for it by the same id, `name(parameters)`. A parameter is the name of a type, `any` for any type,
+`…` behind the last one says that it may come several times (at least once). A result `any` is the planner's to tell.
+
+The meaning version of an entry goes up when the same call would give other values than before, on any row: it is in the
+identity of every plan that has the call. A faster or safer spelling that gives the same values leaves it as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from sinkql.errors import Span
+from sinkql.logical.expression import NOWHERE, Call, Cast, Expression
+from sinkql.logical.type import NUMERIC, Type
+
+ANY = "any"
+MORE = "…"
+
+
+class Nullable(StrEnum):
+    """When a call's result may be NULL."""
+
+    STRICT = "an argument may be NULL"
+    ALL = "all arguments may be NULL"
+    ALWAYS = "always"
+    FIRST = "the first argument may be NULL"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One overload; `result` None is given by the planner. A name that begins with $ is called by no user."""
+
+    name: str
+    parameters: tuple[str, ...]
+    result: Type | None
+    nullable: Nullable = Nullable.STRICT
+    version: int = 1
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}({','.join(self.parameters)})"
+
+
+def call(function: str, arguments: Sequence[Expression], span: Span = NOWHERE, *, type_: Type | None = None) -> Call:
+    """Return the call of a function by its id; `type_` is wanted where the list does not say the result's."""
+    found = FUNCTIONS[function]
+    result = found.result or type_
+    assert result is not None, function
+    return Call(function, found.version, tuple(arguments), result, _nullable(found, arguments), span)
+
+
+def _nullable(function: Function, arguments: Sequence[Expression]) -> bool:
+    match function.nullable:
+        case Nullable.STRICT:
+            return any(each.nullable for each in arguments)
+        case Nullable.ALL:
+            return all(each.nullable for each in arguments)
+        case Nullable.FIRST:
+            return arguments[0].nullable
+        case Nullable.ALWAYS:
+            return True
+        case Nullable.NEVER:
+            return False
+
+
+def cast(operand: Expression, target: Type, span: Span | None = None) -> Cast:
+    """Return an expression as another type; there must be such a cast."""
+    version = CASTS[operand.type.name, target.name]
+    return Cast(operand, target, version, operand.span if span is None else span)
+
+
+_ENTRY = re.compile(r"(.+?)\((.*)\) → ([a-z ]+)")
+
+
+def _entries(*signatures: str, nullable: Nullable = Nullable.STRICT, version: int = 1) -> Iterable[Function]:
+    """Read entries written as `name(parameter,parameter) → result`."""
+    for signature in signatures:
+        match = _ENTRY.fullmatch(signature)
+        assert match is not None, signature
+        parameters = tuple(match[2].split(",")) if match[2] else ()
+        result = None if match[3] == ANY else NUMERIC if match[3] == "numeric" else Type(match[3])
+        yield Function(match[1], parameters, result, nullable, version)
+
+
+def _each(signature: str, *types: str) -> list[str]:
+    """Return the signature for each of the types, which stand for T."""
+    return [re.sub(r"\bT\b", type_, signature) for type_ in types]
+
+
+_WHOLE = ("smallint", "integer", "bigint")
+_NUMBERS = (*_WHOLE, "numeric", "real", "double precision")
+_INSTANTS = ("timestamp", "timestamptz")
+
+_OPERATORS = (
+    *_entries(
+        "AND(boolean…) → boolean",
+        "OR(boolean…) → boolean",
+        "NOT(boolean) → boolean",
+        *(f"{operator}(any,any) → boolean" for operator in ("=", "<>", "<", "<=", ">", ">=")),
+        *(f"{operator}(interval,interval) → boolean" for operator in ("=", "<>", "<", "<=", ">", ">=")),
+        "BETWEEN(any,any,any) → boolean",
+        "IN(any,any…) → boolean",
+    ),
+    *_entries(
+        "IS NULL(any) → boolean",
+        "IS TRUE(boolean) → boolean",
+        "IS FALSE(boolean) → boolean",
+        "IS NOT DISTINCT FROM(any,any) → boolean",
+        "IS NOT DISTINCT FROM(interval,interval) → boolean",
+        nullable=Nullable.NEVER,
+    ),
+    *_entries(
+        *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *_NUMBERS)),
+        *_each("%(T,T) → T", *_WHOLE, "numeric"),
+        *_each("-(T) → any", *_NUMBERS),
+        *(each for operator in "&|#" for each in _each(f"{operator}(T,T) → T", *_WHOLE)),
+        *_each("<<(T,integer) → T", "integer", "bigint"),
+        *_each(">>(T,integer) → T", "integer", "bigint"),
+        *_each("~(T) → T", *_WHOLE),
+        *_each("||(T,T) → T", "text", "bytea"),
+    ),
+    *_entries(
+        *_each("+(T,interval) → T", *_INSTANTS),
+        *_each("-(T,interval) → T", *_INSTANTS),
+        *_each("-(T,T) → interval", *_INSTANTS),
+        *_each("*(T,interval) → interval", *_WHOLE),
+        *_each("+(date,T) → date", "smallint", "integer"),
+        *_each("-(date,T) → date", "smallint", "integer"),
+        "-(date,date) → integer",
+    ),
+)
+_AGGREGATE_RESULTS = _entries(
+    # a sum of double precision, guarded by the greatest absolute value that went in
+    "$sum(double precision,double precision) → double precision",
+    # the same through a count
+    "$avg(double precision,double precision,bigint) → double precision",
+    nullable=Nullable.ALWAYS,
+)
+
+_NUMBER = (
+    *_entries(
+        *_each("abs(T) → T", "double precision", "smallint", "integer", "bigint", "real", "numeric"),
+        *(
+            each
+            for name in ("ceil", "floor", "sign")
+            for each in _each(f"{name}(T) → T", "double precision", "numeric")
+        ),
+        *(
+            f"{name}(double precision) → double precision"
+            for name in ("sqrt", "ln", "log", "exp", "cbrt", "radians", "degrees", "sin", "cos", "tan")
+        ),
+        "power(double precision,double precision) → double precision",
+        "atan2(double precision,double precision) → double precision",
+        "factorial(bigint) → numeric",
+        "to_hex(bigint) → text",
+        "to_hex(integer) → text",
+        "width_bucket(double precision,double precision,double precision,integer) → integer",
+        "div(numeric,numeric) → numeric",
+        "round(double precision) → double precision",
+        "round(numeric,integer) → numeric",
+        "trunc(double precision) → double precision",
+        "trunc(numeric,integer) → numeric",
+    ),
+    *_entries("pi() → double precision", nullable=Nullable.NEVER),
+)
+
+_CONDITION = (
+    *_entries("coalesce(any…) → any", "greatest(any…) → any", "least(any…) → any", nullable=Nullable.ALL),
+    *_entries("nullif(any,any) → any", nullable=Nullable.ALWAYS),
+    *_entries("num_nulls(any…) → integer", "num_nonnulls(any…) → integer", nullable=Nullable.NEVER),
+)
+_JSONB = (
+    *_entries(
+        "->(jsonb,text) → jsonb",
+        "->(jsonb,integer) → jsonb",
+        "->>(jsonb,text) → text",
+        "->>(jsonb,integer) → text",
+        "#>>(jsonb,text) → text",
+        nullable=Nullable.ALWAYS,
+    ),
+    *_entries(
+        "?(jsonb,text) → boolean",
+        "@>(jsonb,text) → boolean",
+        "jsonb_typeof(jsonb) → text",
+        "jsonb_array_length(jsonb) → integer",
+        *_each("to_jsonb(T) → jsonb", "text", "integer", "smallint", "bigint", "boolean"),
+    ),
+    *_entries(
+        # keys and values in turn
+        "jsonb_build_object(any…) → jsonb",
+        "jsonb_build_array() → jsonb",
+        "jsonb_build_array(any…) → jsonb",
+        nullable=Nullable.NEVER,
+    ),
+)
+
+_TEXT = (
+    *_entries(
+        *_each("T(text) → text", "lower", "upper", "initcap", "reverse", "md5"),
+        *_each("T(text) → integer", "length", "char_length", "octet_length", "bit_length", "ascii"),
+        "length(bytea) → integer",
+        "octet_length(bytea) → integer",
+        *_each("T(text) → text", "btrim", "ltrim", "rtrim"),
+        *_each("T(text,text) → text", "btrim", "ltrim", "rtrim"),
+        *_each("T(text,integer) → text", "lpad", "rpad", "left", "right", "repeat", "substring"),
+        *_each("T(text,integer,text) → text", "lpad", "rpad"),
+        *_each("T(text,text,text) → text", "replace", "translate"),
+        "split_part(text,text,integer) → text",
+        "strpos(text,text) → integer",
+        "starts_with(text,text) → boolean",
+        "substring(text,integer,integer) → text",
+        "chr(integer) → text",
+        "md5(bytea) → text",
+        *_each("T(bytea) → bytea", "sha224", "sha256", "sha384", "sha512"),
+        # the format or encoding is a constant
+        "encode(bytea,text) → text",
+        "decode(text,text) → bytea",
+        "convert_to(text,text) → bytea",
+        "convert_from(bytea,text) → text",
+    ),
+    *_entries("overlay(text,text,integer,integer) → text", version=2),
+    # of values as text: a boolean is t or f, NULL is left out; the pattern of format() is a constant
+    *_entries("concat(any…) → text", "format(any…) → text", nullable=Nullable.NEVER),
+    *_entries("concat_ws(text,any…) → text", nullable=Nullable.FIRST),
+)
+
+_PATTERN = (
+    # an escape character and a regular expression are constants
+    *_entries(
+        *_each("T(text,text) → boolean", "LIKE", "ILIKE", "~", "~*"),
+        *_each("T(text,text,text) → boolean", "LIKE", "ILIKE"),
+        "regexp_count(text,text) → integer",
+        "regexp_replace(text,text,text) → text",
+        "regexp_replace(text,text,text,text) → text",
+    ),
+    *_entries(
+        "substring(text,text) → text",
+        # (regexp_match(text, pattern))[n]
+        "REGEXP_MATCH(text,text,integer) → text",
+        nullable=Nullable.ALWAYS,
+    ),
+)
+
+_TIME = (
+    # a field, a unit, a zone, a pattern and a stride are constants; an interval is the difference of two timestamps
+    *_entries(
+        *_each("EXTRACT(text,T) → numeric", "date", *_INSTANTS, "interval"),
+        *_each("date_part(text,T) → double precision", "date", *_INSTANTS, "interval"),
+        *_each("date_trunc(text,T) → T", *_INSTANTS),
+        "date_trunc(text,timestamptz,text) → timestamptz",
+        *_each("date_bin(interval,T,T) → T", *_INSTANTS),
+        "AT TIME ZONE(timestamptz,text) → timestamp",
+        "AT TIME ZONE(timestamp,text) → timestamptz",
+        "make_date(integer,integer,integer) → date",
+        "make_timestamp(integer,integer,integer,integer,integer,any) → timestamp",
+        "to_date(text,text) → date",
+        "to_timestamp(text,text) → timestamptz",
+        "to_timestamp(bigint) → timestamptz",
+        "to_timestamp(double precision) → timestamptz",
+        *_each("to_char(T,text) → text", *_INSTANTS),
+        *_each("isfinite(T) → boolean", "timestamptz", "timestamp", "date"),
+    ),
+)
+
+
+def _listed(functions: Iterable[Function]) -> Mapping[str, Function]:
+    found: dict[str, Function] = {}
+    for function in functions:
+        assert function.id not in found, function.id
+        found[function.id] = function
+    return MappingProxyType(found)
+
+
+FUNCTIONS: Mapping[str, Function] = _listed(
+    (*_OPERATORS, *_CONDITION, *_NUMBER, *_TEXT, *_PATTERN, *_TIME, *_JSONB, *_AGGREGATE_RESULTS)
+)
+"""All that a Call may name, by id."""
+
+_TO_TEXT = ("boolean", *_WHOLE, "numeric", "date", "timestamp", "timestamptz", "uuid", "bytea")
+_FROM_TEXT = (
+    "boolean", *_WHOLE, "numeric", "double precision", "date", "timestamp", "timestamptz", "uuid", "bytea", "jsonb",
+)  # fmt: skip
+_MOMENTS = ("date", "timestamp", "timestamptz")
+CASTS: Mapping[tuple[str, str], int] = MappingProxyType(
+    {
+        **{
+            (source, target): 1 for source in _NUMBERS for target in _NUMBERS if (source, target) != ("real", "numeric")
+        },
+        **{(source, "text"): 1 for source in _TO_TEXT},
+        **{("text", target): 2 if target in _MOMENTS else 1 for target in _FROM_TEXT},
+        **{("date", target): 1 for target in _INSTANTS},
+        **{(source, "date"): 1 for source in _INSTANTS},
+        **{(a, b): 1 for a in _INSTANTS for b in _INSTANTS if a != b},
+        ("boolean", "integer"): 1,
+        ("integer", "boolean"): 1,
+    }
+)
+"""All that a Cast may be, by the names of its types, with its meaning version."""
+
+AGGREGATES: Mapping[str, int] = MappingProxyType({"count": 1, "sum": 1, "min": 1, "max": 1})
+"""What the calls of an Aggregate may be, with their meaning versions."""

@@ -1,0 +1,117 @@
+"""What CREATE statements mean: the items that a catalog holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from sinkql.logical.relation import Relation, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class SecretText:
+    """An option's text that may take in secrets: literal parts and names of secret items, concatenated."""
+
+    parts: tuple[str | SecretName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretName:
+    """The full name of a secret item."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret, by its name: its value never enters the plan."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection: its kind (ICEBERG CATALOG) and the connector's options as JSON-able data.
+
+    Texts with secrets stand as `{"secret_text": [part, {"secret": name}, …]}`, other connections as their full name.
+    """
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One Spark application: its master and configuration."""
+
+    name: str
+    master: str
+    conf: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A database, by its full name: what stands before the names of its schemas, with the dot."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema, by its full name: what stands before the names of its items, with the dot."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source: the connector that reads it, JSON-able options for the reader, and its shape."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+    shape: Shape
+    connection: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view: the relation its query means, under the view's own column names."""
+
+    name: str
+    relation: Relation
+    shape: Shape
+    materialized: bool
+
+
+class SinkMode(StrEnum):
+    APPEND = "append"
+    UPSERT = "upsert"
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where a sink's rows come from and go to, and how; without `snapshot` it starts at its sources' present end."""
+
+    name: str
+    relation: str
+    kind: str
+    connection: str
+    store: str | None
+    cluster: str
+    mode: SinkMode
+    changelog: bool
+    key: tuple[str, ...]
+    enforced: bool
+    commit_interval: timedelta
+    max_rows_per_commit: int
+    snapshot: bool
+    options: Mapping[str, Any]
+    shape: Shape
+
+
+Item = Database | Schema | Secret | Connection | Cluster | Source | View | Sink

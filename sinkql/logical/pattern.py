@@ -1,0 +1,314 @@
+"""The constant patterns of functions: regular expressions, their replacements, and what to_char() and format() take.
+
+A regular expression is one of the part that Postgres and Java have in common, and is read into Java's spelling. What is
+outside of that is a PatternError.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# escapes that mean the same, or have a spelling that does
+_ESCAPES = {"d": r"[0-9]", "D": r"[^0-9]", "s": r"\s", "S": r"\S", "w": r"[\p{L}\p{N}_]", "W": r"[^\p{L}\p{N}_]",
+            "n": r"\n", "t": r"\t", "r": r"\r"}  # fmt: skip
+_IN_CLASS = {"d": "0-9", "s": r"\s", "w": r"\p{L}\p{N}_", "n": r"\n", "t": r"\t", "r": r"\r"}
+_QUANTIFIER = re.compile(r"[*+?]\??|\{\d+(?:,\d*)?\}\??")
+
+
+class PatternError(ValueError):
+    """A pattern that is not supported; `of` is the argument that is wrong: pattern, replacement or flags."""
+
+    def __init__(self, message: str, hint: str | None = None, of: str = "pattern") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.of = of
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A Java pattern; `groups` counts its groups, `optional` tells whether one of them may take no part."""
+
+    java: str
+    groups: int
+    optional: bool
+    alternatives: bool
+    lazy: bool
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.java: list[str] = []
+        self.groups = 0
+        self.optional = False
+        self.alternatives = False
+        self.lazy = False
+        self.dotted = False
+
+    def refuse(self, what: str) -> PatternError:
+        hint = "Use literals, classes, groups, alternatives, anchors and * + ? {m,n}."
+        return PatternError(f"{what} in a regular expression is not supported", hint)
+
+    def sequence(self, depth: int) -> None:
+        """Read up to the end, or to the parenthesis that closes a group; a quantifier follows an atom only."""
+        quantifiable = False
+        while self.position < len(self.text):
+            char = self.text[self.position]
+            match = _QUANTIFIER.match(self.text, self.position)
+            if char == ")":
+                if depth == 0:
+                    raise self.refuse("an unmatched )")
+                return
+            if match is not None:
+                if not quantifiable:
+                    raise self.refuse(f"'{match[0]}' after nothing")
+                self.quantified(match[0])
+                quantifiable = False
+                continue
+            self.position += 1
+            quantifiable = self.atom(char, depth)
+        if depth:
+            raise self.refuse("an unmatched (")
+
+    def quantified(self, quantifier: str) -> None:
+        self.position += len(quantifier)
+        self.lazy |= len(quantifier) > 1 and quantifier.endswith("?")
+        counts = re.match(r"\{(\d+)", quantifier)
+        if counts is not None and int(counts[1]) > 255:
+            raise self.refuse(f"'{quantifier}'")
+        if (quantifier[0] in "*?" or quantifier.startswith("{0")) and self.java[-1] == ")":
+            self.optional = True
+        self.java.append(quantifier)
+
+    def atom(self, char: str, depth: int) -> bool:
+        match char:
+            case "\\":
+                self.java.append(self.escape())
+            case "[":
+                self.java.append(self.bracket())
+            case "(":
+                self.group(depth)
+            case "^":
+                self.java.append("^")
+                return False
+            case "$":
+                self.java.append(r"\z")
+                return False
+            case "|":
+                self.alternatives = True
+                self.optional |= bool(self.groups)
+                self.java.append("|")
+                return False
+            case "{":
+                raise self.refuse("'{'")
+            case ".":
+                self.dotted = True
+                self.java.append(".")
+            case _:
+                self.java.append(char if char.isalnum() or char.isspace() or ord(char) > 127 else _escaped(char))
+        return True
+
+    def group(self, depth: int) -> None:
+        if self.text.startswith("?", self.position):
+            raise self.refuse("(?")
+        if self.text.startswith("*", self.position):
+            raise self.refuse("(*")
+        self.groups += 1
+        self.java.append("(")
+        self.sequence(depth + 1)
+        self.position += 1
+        self.java.append(")")
+
+    def escape(self) -> str:
+        char = self.text[self.position : self.position + 1]
+        self.position += 1
+        if char in _ESCAPES:
+            return _ESCAPES[char]
+        if not char or char.isalnum():
+            raise self.refuse(f"'\\{char}'")
+        return _escaped(char)
+
+    def bracket(self) -> str:
+        shown, first = "[", True
+        if self.text.startswith("^", self.position):
+            shown, self.position = "[^", self.position + 1
+        while True:
+            char = self.text[self.position : self.position + 1]
+            self.position += 1
+            if not char:
+                raise self.refuse("an unmatched [")
+            if char == "]" and not first:
+                return shown + "]"
+            first = False
+            if char == "[" and self.text[self.position : self.position + 1] in (":", ".", "="):
+                raise self.refuse("'[['")
+            if char == "\\":
+                escape = self.text[self.position : self.position + 1]
+                self.position += 1
+                if escape.isalnum() and escape not in _IN_CLASS:
+                    raise self.refuse(f"'\\{escape}' in brackets")
+                shown += _IN_CLASS.get(escape, _escaped(escape))
+            else:
+                shown += _escaped(char) if char in "[]&^~" else char
+
+
+def _escaped(char: str) -> str:
+    return f"\\{char}"
+
+
+def read_regex(text: str) -> Pattern:
+    """Translate a regular expression; raises PatternError for what is outside of the common part."""
+    reader = _Reader(text)
+    if text.startswith("***") or "\n" in text:
+        raise reader.refuse(text[:3] if text.startswith("*") else "a line end")
+    reader.sequence(0)
+    java = "".join(reader.java)
+    return Pattern(
+        f"(?s){java}" if reader.dotted else java, reader.groups, reader.optional, reader.alternatives, reader.lazy
+    )
+
+
+def read_match(text: str) -> Pattern:
+    """Translate a regular expression of which the match itself matters, not only whether there is one."""
+    found = read_regex(text)
+    if found.alternatives or found.lazy:
+        # Postgres takes the longest of the alternatives, Java the first
+        raise PatternError("alternatives and lazy quantifiers are not supported where the match itself is used")
+    return found
+
+
+def java_replacement(pattern: str, replacement: str, flags: str) -> tuple[str, str]:
+    """Return Java's pattern and replacement for regexp_replace(); the flags are of g (all) and i (any case)."""
+    found = read_match(pattern)
+    if not set(flags) <= {"g", "i"}:
+        raise PatternError(f"the flags '{flags}' of regexp_replace() are not supported: only g and i", of="flags")
+    first = "g" not in flags
+    into = _replacement(replacement, found, shift=1 if first else 0)
+    ignore_case = "i" in flags
+    if not first:
+        return ("(?iu)" if ignore_case else "") + found.java, into
+    # all before the first match goes into a group of its own
+    bare = found.java.replace("(?s)", "")
+    if "^" in re.sub(r"\[\^|\\\^", "", bare):
+        raise PatternError("an anchored pattern requires the flag g here")
+    return f"{'(?siu)' if ignore_case else '(?s)'}^(.*?)({bare})", "$1" + into
+
+
+def _replacement(text: str, found: Pattern, *, shift: int) -> str:
+    """Translate a replacement: \\1 is a group, \\& the match, \\\\ a backslash; the shift is that of the groups."""
+    shown, position = "", 0
+    while position < len(text):
+        char, following = text[position], text[position + 1 : position + 2]
+        position += 1
+        if char == "$":
+            shown += r"\$"
+        elif char != "\\":
+            shown += char
+        elif following.isdigit() and 1 <= int(following) <= found.groups and not found.optional:
+            shown, position = shown + f"${int(following) + 2 * shift}", position + 1
+            if text[position : position + 1].isdigit():
+                raise PatternError("a digit after a group is not supported", of="replacement")
+        elif following == "&":
+            shown, position = shown + f"${2 * shift}", position + 1
+        elif following == "\\":
+            shown, position = shown + r"\\", position + 1
+        else:
+            raise PatternError(f"'\\{following}' in a replacement is not supported", of="replacement")
+    return shown
+
+
+# --- to_char and format ----------------------------------------------------------------------------------------------
+
+TO_CHAR = (
+    "YYYY", "MM", "DD", "DDD", "HH24", "HH12", "HH", "MI", "SS", "MS", "US", "AM", "PM", "Mon", "Dy", "Month", "Day",
+    "FMMonth", "FMDay", "FMDD", "FMMM", "FMHH24", "FMHH12", "FMMI", "FMSS", "Q", "IYYY", "IW",
+)  # fmt: skip
+"""The parts of a time that to_char() writes."""
+_TO_CHAR_TOKEN = re.compile(
+    "|".join(sorted(TO_CHAR, key=len, reverse=True)) + r'|"(?P<quoted>[^"]*)"|(?P<plain>[^A-Za-z"\\]+)'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimePart:
+    """A part of a time, one of TO_CHAR."""
+
+    name: str
+
+
+def read_to_char(pattern: str) -> list[TimePart | str]:
+    """Return a pattern's parts, and the texts between them; raises PatternError for what has no exact form."""
+    found: list[TimePart | str] = []
+    position = 0
+    while position < len(pattern):
+        match = _TO_CHAR_TOKEN.match(pattern, position)
+        if match is None:
+            word = re.match(r"[A-Za-z]+", pattern[position:])
+            raise PatternError(f"to_char() pattern '{word[0] if word else pattern[position]}' is not supported")
+        position = match.end()
+        text = match["quoted"] if match["quoted"] is not None else match["plain"]
+        found.append(TimePart(match[0]) if text is None else text)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class TimeForm:
+    """The form of a text that a time is read from: an expression that all of it matches, and what it is rewritten to,
+    `year-month-day hours:minutes:seconds`, with $n for the n-th group."""
+
+    expression: str
+    canonical: str
+
+
+_READ_TOKEN = re.compile(r'YYYY|MM|DD|HH24|MI|SS|MS|US|"(?P<quoted>[^"]*)"|(?P<plain>[^A-Za-z0-9"\\]+)')
+# digits of each part: where something else follows, and where another number does
+_READ_DIGITS = {
+    "YYYY": ("(?!0000)[0-9]{4}", "(?!0000)[0-9]{4}"), "MM": ("[0-9]{1,2}", "[0-9]{2}"),
+    "DD": ("[0-9]{1,2}", "[0-9]{2}"), "HH24": ("[01]?[0-9]|2[0-3]", "[01][0-9]|2[0-3]"),
+    "MI": ("[0-5]?[0-9]", "[0-5][0-9]"), "SS": ("[0-5]?[0-9]", "[0-5][0-9]"), "MS": ("[0-9]{3}", "[0-9]{3}"),
+    "US": ("[0-9]{6}", "[0-9]{6}"),
+}  # fmt: skip
+
+
+def read_time_form(pattern: str) -> TimeForm:
+    """Return the form that a pattern of to_date() and to_timestamp() says; raises PatternError."""
+    tokens: list[re.Match[str]] = []
+    position = 0
+    while position < len(pattern):
+        match = _READ_TOKEN.match(pattern, position)
+        if match is None:
+            word = re.match(r"[A-Za-z0-9]+", pattern[position:])
+            raise PatternError(
+                f"pattern '{word[0] if word else pattern[position]}' is not supported for reading a time",
+                hint="The parts are YYYY, MM, DD, HH24, MI, SS, MS and US.",
+            )
+        position = match.end()
+        tokens.append(match)
+    places: dict[str, str] = {}
+    expression = ""
+    for number, token in enumerate(tokens):
+        following = tokens[number + 1][0] if number + 1 < len(tokens) else ""
+        if token[0] not in _READ_DIGITS:
+            expression += re.escape(token["quoted"] if token["quoted"] is not None else token["plain"])
+            continue
+        if token[0] in places:
+            raise PatternError(f"pattern {token[0]} is there twice")
+        places[token[0]] = f"${len(places) + 1}"
+        expression += f"({_READ_DIGITS[token[0]][following in _READ_DIGITS]})"
+    if "YYYY" not in places or ("MS" in places and "US" in places):
+        raise PatternError("reading a time takes YYYY, and one of MS and US", hint="Write it as 'YYYY-MM-DD HH24:MI'.")
+    day = "-".join(places.get(part, "01") for part in ("YYYY", "MM", "DD"))
+    clock = ":".join(places.get(part, "00") for part in ("HH24", "MI", "SS"))
+    fraction = places.get("MS") or places.get("US")
+    return TimeForm(expression, f"{day} {clock}{'.' + fraction if fraction else ''}")
+
+
+def format_pieces(pattern: str) -> list[str]:
+    """Return the texts around the %s of format(), one more than there are; raises PatternError for another %."""
+    pieces = pattern.replace("%%", "\0").split("%s")
+    if any("%" in piece for piece in pieces):
+        raise PatternError("format() takes only %s and %%")
+    return [piece.replace("\0", "%") for piece in pieces]

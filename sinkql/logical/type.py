@@ -1,0 +1,69 @@
+"""SQL types: what a value may be, and the canonical text of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_NAMES = re.compile(r"numeric\((\d+),(\d+)\)")
+
+
+class Type:
+    """An SQL type by its canonical name; equal types are equal, and JSON has their texts.
+
+    Names: boolean, smallint, integer, bigint, real, double precision, numeric, date, time, timestamp, timestamptz,
+    interval, text, bytea, uuid, jsonb, unknown (an untyped NULL or string). Numeric always has precision and scale.
+    """
+
+    __slots__ = ("name", "precision", "scale")
+
+    def __init__(self, name: str, precision: int | None = None, scale: int | None = None) -> None:
+        self.name = name
+        self.precision = precision
+        self.scale = scale
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.precision},{self.scale})" if self.name == "numeric" else self.name
+
+    def __repr__(self) -> str:
+        return f"Type({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Type):
+            return NotImplemented
+        return (self.name, self.precision, self.scale) == (other.name, other.precision, other.scale)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.precision, self.scale))
+
+
+def parse_type(text: str) -> Type:
+    """Return the type of a canonical text, such as `numeric(38,10)`."""
+    match = _NAMES.fullmatch(text)
+    return Type("numeric", int(match[1]), int(match[2])) if match else Type(text)
+
+
+def encoded(value: Any) -> Any:
+    """Return the JSON of what msgspec knows no JSON for: a type's text."""
+    if isinstance(value, Type):
+        return str(value)
+    raise NotImplementedError(type(value).__name__)
+
+
+def decoded(wanted: type, value: Any) -> Any:
+    """Read what `encoded` gave."""
+    if wanted is Type:
+        return parse_type(value)
+    raise NotImplementedError(wanted.__name__)
+
+
+BOOLEAN, SMALLINT, INTEGER, BIGINT = Type("boolean"), Type("smallint"), Type("integer"), Type("bigint")
+REAL, DOUBLE, TEXT, BYTEA = Type("real"), Type("double precision"), Type("text"), Type("bytea")
+DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL = Type("date"), Type("timestamp"), Type("timestamptz"), Type("interval")
+UUID, JSONB, UNKNOWN = Type("uuid"), Type("jsonb"), Type("unknown")
+NUMERIC = Type("numeric", 38, 10)
+"""What `numeric` without precision and scale is, and what arithmetic gives."""
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+"""Intervals count microseconds."""

@@ -1,0 +1,134 @@
+"""What goes into the tasks of an operator with state, as data that every engine reads.
+
+An engine prepares the changes of a batch so, with B = `buckets(n)`: compute `hashes` and `values`, put rows into B
+buckets by `$h1`, group by `group` and take the `measures`; each of the B tasks gets the rows of its bucket, and runs
+also without any. Rows of one group may come several times: they add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sinkql import physical
+from sinkql.extension.types import arrow_type, parse_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COUNT = "$count"
+"""The measure that every operator takes: by how much a group's rows became more."""
+FLOATS = frozenset({"real", "double precision"})
+"""The types of floating point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A column of the input under the name that tasks know; real and double have one zero and one NaN."""
+
+    name: str
+    column: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """A 64-bit hash of values, as a bigint. NULL is a value, so that (NULL, 'a') and ('a', NULL) are two."""
+
+    name: str
+    seed: int
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What the rows of a group come to.
+
+    * `rows`: the sum of their `$diff`, bigint.
+    * `present`: the same of those where the value is not NULL.
+    * `sum`: of value times `$diff`, 0 for none; bigint, 38 digits of the scale of `type`, or double.
+    * `least`, `greatest`: of the value, which only comes.
+    """
+
+    name: str
+    kind: Literal["rows", "present", "sum", "least", "greatest"]
+    value: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """The steps before a stateful operator's tasks, what these take, and what they give.
+
+    The input has `$diff` unless it is `append`. Tasks take the columns of `group` and the measures, by name and in any
+    order, and may get `$b`, the bucket by the engine's own reckoning. They give `columns`, and then `$diff`.
+    """
+
+    hashes: tuple[Hash, ...]
+    values: tuple[Value, ...]
+    group: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    append: bool
+    columns: tuple[physical.Column, ...]
+    one_bucket: bool = False
+
+    def buckets(self, wanted: int) -> int:
+        """Return the number of buckets of this operator where the state has `wanted`."""
+        return 1 if self.one_bucket else wanted
+
+    def delivered(self) -> pa.Schema:
+        """Return the Arrow columns that the tasks take, `$b` left out."""
+        import pyarrow as pa
+
+        types = {each.name: pa.int64() for each in self.hashes}
+        types |= {each.name: arrow_type(each.type) for each in self.values}
+        fields = [(name, types[name]) for name in self.group]
+        return pa.schema([*fields, *((each.name, _measured(each)) for each in self.measures)])
+
+    def output(self) -> pa.Schema:
+        """Return the Arrow columns that the tasks give."""
+        import pyarrow as pa
+
+        fields = [(column.name, arrow_type(column.type)) for column in self.columns]
+        return pa.schema([*fields, ("$diff", pa.int64())])
+
+
+def _measured(measure: Measure) -> pa.DataType:
+    import pyarrow as pa
+
+    match measure.kind:
+        case "rows" | "present":
+            return pa.int64()
+        case "sum":
+            return sum_arrow_type(measure.type)
+        case "least" | "greatest":
+            return arrow_type(measure.type)
+
+
+def sum_arrow_type(text: str) -> pa.DataType:
+    """Return the type in which a sum is kept: bigint, 38 digits of the result's scale, or double."""
+    import pyarrow as pa
+
+    type_ = parse_type(text)
+    if type_.name == "numeric":
+        return pa.decimal128(38, type_.scale)
+    return pa.float64() if text in FLOATS else pa.int64()
+
+
+def values_of(prefix: str, columns: Sequence[physical.Column]) -> tuple[Value, ...]:
+    """Return the columns as values `$<prefix>0`, `$<prefix>1`, and so on."""
+    return tuple(Value(f"${prefix}{index}", each.name, each.type) for index, each in enumerate(columns))
+
+
+def identity(values: tuple[Value, ...]) -> tuple[Hash, Hash]:
+    """Return `$h1` and `$h2`, the two halves of the hash that is a key's identity."""
+    return Hash("$h1", _SEED_1, values), Hash("$h2", _SEED_2, values)
+
+
+def row_hash(name: str, values: tuple[Value, ...]) -> Hash:
+    """Return the hash that tells rows of one key, or values of one group, apart."""
+    return Hash(name, _SEED_ROW, values)
+
+
+_SEED_1, _SEED_2, _SEED_ROW = 1, 7, 13

@@ -1,0 +1,74 @@
+"""An expression's tree → Spark SQL that gives what Postgres gives, or raises where Postgres raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
+from sinkql.lowering.spark import condition, json, number, operator, pattern, string, time
+from sinkql.lowering.spark.cast import cast_form
+from sinkql.lowering.spark.literal import literal_text
+from sinkql.lowering.spark.text import Form, Infix, Spelling, Text, fill, infix, quoted
+
+FORMS: Mapping[str, Spelling] = MappingProxyType(
+    {
+        **operator.FORMS,
+        **condition.FORMS,
+        **number.FORMS,
+        **string.FORMS,
+        **pattern.FORMS,
+        **time.FORMS,
+        **json.FORMS,
+    }
+)
+"""How each function of `logical.function` is spelled, by id."""
+
+_FRACTIONS = ("numeric", "real", "double precision")
+
+
+def spark_sql(expression: Expression) -> str:
+    """Return the Spark SQL of an expression, whose value has exactly the expression's type."""
+    return _text(expression).sql
+
+
+def _text(expression: Expression) -> Text:
+    match expression:
+        case Reference():
+            return Text(quoted(expression.name))
+        case Literal():
+            return literal_text(expression)
+        case Cast():
+            return _cast(expression)
+        case Case():
+            return _case(expression)
+        case Call():
+            return _call(expression)
+
+
+def _cast(cast: Cast) -> Text:
+    exact = json.exact_text(cast.operand) if cast.type.name in _FRACTIONS else None
+    operand = _text(cast.operand) if exact is None else _filled(exact, ())
+    return fill(cast_form(cast), [operand])
+
+
+def _case(case: Case) -> Text:
+    parts = [f"WHEN {_text(each.when).sql} THEN {_text(each.then).sql}" for each in case.branches]
+    if case.otherwise is not None:
+        parts.append(f"ELSE {_text(case.otherwise).sql}")
+    return Text(f"CASE {' '.join(parts)} END")
+
+
+def _call(call: Call) -> Text:
+    return _filled(spelling(call), call.arguments)
+
+
+def _filled(form: Form | Infix, arguments: Sequence[Expression]) -> Text:
+    operands = [_text(each) for each in (arguments if form.operands is None else form.operands)]
+    return fill(form, operands) if isinstance(form, Form) else infix(form, operands)
+
+
+def spelling(call: Call) -> Form | Infix:
+    """Return the form of a call."""
+    found = FORMS[call.function]
+    return found if isinstance(found, Form | Infix) else found(call)

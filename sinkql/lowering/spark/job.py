@@ -1,0 +1,28 @@
+"""A job's operators → the Spark SQL that they run, to be read: EXPLAIN's last stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sinkql import physical
+from sinkql.explain import title
+from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.text import quoted
+
+
+def job_sql(plan: physical.Job | physical.Operator) -> str:
+    """Return the Spark SQL texts of a plan's operators, inputs first."""
+    return "\n".join(_lines(plan.write.input if isinstance(plan, physical.Job) else plan))
+
+
+def _lines(root: physical.Operator) -> Iterator[str]:
+    for operator in physical.walk(root):
+        match operator:
+            case physical.Map():
+                selected = [f"{spark_sql(each.expression)} AS {quoted(each.name)}" for each in operator.outputs]
+                yield "SELECT"
+                yield ",\n".join(f"  {each}" for each in selected or ["*"])
+                if operator.where is not None:
+                    yield f"WHERE {spark_sql(operator.where.expression)}"
+            case physical.Read() | physical.Union() | physical.Stateful():
+                yield f"-- {title(operator)}"

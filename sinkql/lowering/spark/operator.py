@@ -1,0 +1,229 @@
+"""Operators, comparisons and what aggregates are computed from → Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sinkql.logical import Call, Expression, Interval, Literal, Type
+from sinkql.logical.type import DAY, SECOND
+from sinkql.lowering.spark.literal import day_time
+from sinkql.lowering.spark.text import (
+    AND,
+    BITS,
+    NOT,
+    OR,
+    PREDICATE,
+    PRODUCT,
+    SIGN,
+    SUM,
+    Form,
+    Infix,
+    Spelling,
+    raised,
+)
+
+_OVERFLOW, _UNDERFLOW = "value out of range: overflow", "value out of range: underflow"
+_FLOATS = {"real": "FLOAT", "double precision": "DOUBLE"}
+_SPARK_BITS = {"&": "&", "|": "|", "#": "^"}
+_WHOLE = ("smallint", "integer", "bigint")
+_INSTANTS = ("timestamp", "timestamptz")
+_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+
+
+def _overflow(operation: str, spark: str) -> str:
+    infinite = f"{spark.lower()}('Infinity')"
+    test = f"abs({operation}) = {infinite} AND abs(@0) <> {infinite} AND abs(@1) <> {infinite}"
+    return f"IF({test}, {raised(_OVERFLOW, spark)}, {operation})"
+
+
+def _product(spark: str) -> str:
+    infinite = f"{spark.lower()}('Infinity')"
+    return (
+        f"CASE WHEN abs(@0 * @1) = {infinite} AND abs(@0) <> {infinite} AND abs(@1) <> {infinite} "
+        f"THEN {raised(_OVERFLOW, spark)} WHEN @0 * @1 = 0 AND @0 <> 0 AND @1 <> 0 "
+        f"THEN {raised(_UNDERFLOW, spark)} ELSE @0 * @1 END"
+    )
+
+
+def _quotient(spark: str) -> str:
+    infinite = f"{spark.lower()}('Infinity')"
+    value = "@0 / @1" if spark == "DOUBLE" else "CAST(@0 / @1 AS FLOAT)"  # floats are divided as doubles
+    return (
+        f"CASE WHEN isnan(@0) AND @1 = 0 THEN @0 WHEN abs({value}) = {infinite} AND abs(@0) <> {infinite} "
+        f"THEN {raised(_OVERFLOW, spark)} WHEN {value} = 0 AND @0 <> 0 AND abs(@1) <> {infinite} "
+        f"THEN {raised(_UNDERFLOW, spark)} ELSE {value} END"
+    )
+
+
+def _wide(type_: Type, place: str) -> str:
+    """Return a number's place as plain numeric, DECIMAL(38,10)."""
+    return place if (type_.precision, type_.scale) == (38, 10) else f"CAST({place} AS DECIMAL(38,10))"
+
+
+def _numeric_sum(operator: str) -> Callable[[Call], Form]:
+    def form(call: Call) -> Form:
+        places = ["@0", "@1"]
+        if not _sum_fits(*(each.type for each in call.arguments)):
+            # a sum has one digit more: 37 leave room for it, and a value that has more is an error
+            places = [f"CAST({place} AS DECIMAL(37,10))" for place in places]
+        return Form(f"CAST({places[0]} {operator} {places[1]} AS DECIMAL(38,10))")
+
+    return form
+
+
+def _sum_fits(left: Type, right: Type) -> bool:
+    scales = (left.scale or 0, right.scale or 0)
+    digits = ((left.precision or 0) - scales[0], (right.precision or 0) - scales[1])
+    return max(digits) + max(scales) + 1 <= 38
+
+
+def _numeric_quotient(call: Call) -> Form:
+    left, right = (_wide(each.type, f"@{place}") for place, each in enumerate(call.arguments))
+    return Form(f"CAST({left} / {right} AS DECIMAL(38,10))")
+
+
+def _places(call: Call) -> list[str]:
+    """Return the places of operands that are compared: decimals as wide as it takes for Spark to compare them."""
+    types = [each.type for each in call.arguments]
+    places = [f"@{place}" for place in range(len(types))]
+    if any(type_.name != "numeric" for type_ in types):
+        return places
+    scales = [type_.scale or 0 for type_ in types]
+    digits = [(type_.precision or 0) - (type_.scale or 0) for type_ in types]
+    if max(scales) + max(digits) <= 38:
+        return places
+    return [_wide(type_, place) for type_, place in zip(types, places, strict=True)]
+
+
+def _comparison(operator: str) -> Callable[[Call], Form | Infix]:
+    def form(call: Call) -> Form | Infix:
+        left, right = _places(call)
+        plain = (left, right) == ("@0", "@1")
+        return Infix(operator, PREDICATE) if plain else Form(f"{left} {operator} {right}", PREDICATE)
+
+    return form
+
+
+def _not(call: Call) -> Form:
+    (operand,) = call.arguments
+    if isinstance(operand, Call) and operand.function.startswith("IS "):
+        test = operand.function[len("IS ") : operand.function.index("(")]
+        if len(operand.arguments) == 1:
+            return Form(f"@0 IS NOT {test}", PREDICATE, operand.arguments)
+    return Form("NOT @0", NOT)
+
+
+def _between(call: Call) -> Form:
+    return Form("{} BETWEEN {} AND {}".format(*_places(call)), PREDICATE)
+
+
+def _in(call: Call) -> Form:
+    subject, *values = _places(call)
+    return Form(f"{subject} IN ({', '.join(values)})", PREDICATE)
+
+
+def _interval(expression: Expression) -> Interval:
+    assert isinstance(expression, Literal)
+    value = expression.value
+    assert isinstance(value, Interval)
+    return value
+
+
+def _interval_comparison(operator: str) -> Callable[[Call], Form]:
+    def form(call: Call) -> Form:
+        value = _interval(call.arguments[1])
+        # as Postgres compares them: a month is 30 days
+        right = day_time((value.months * 30 + value.days) * DAY + value.micros)
+        return Form(f"@0 {operator} {right}", PREDICATE, call.arguments[:1])
+
+    return form
+
+
+def _shift(sign: str) -> Callable[[Call], Form]:
+    """Add an interval to a timestamp, or take it off: months first, then days and time."""
+
+    def form(call: Call) -> Form:
+        instant, interval = call.arguments
+        if isinstance(interval, Call):
+            return _shift_times(sign, instant, interval)
+        value = _interval(interval)
+        rest = value.days * DAY + value.micros
+        months = f" {sign} INTERVAL '{value.months}' MONTH" if value.months else ""
+        time = f" {sign} {day_time(rest)}" if rest or not value.months else ""
+        return Form(f"@0{months}{time}", SUM, (instant,))
+
+    return form
+
+
+def _shift_times(sign: str, instant: Expression, product: Call) -> Form:
+    """Add `n * INTERVAL '…'` of a constant number of days or whole seconds."""
+    factor, interval = product.arguments
+    value = _interval(interval)
+    if value.days:
+        amount = "make_dt_interval(@1)" if value.days == 1 else f"make_dt_interval(@1 * {value.days})"
+    else:
+        seconds = value.micros // SECOND
+        amount = f"make_dt_interval(0, 0, 0, CAST(CAST(@1 AS DECIMAL(19,0)) * {seconds} AS DECIMAL(18,6)))"
+    return Form(f"@0 {sign} {amount}", SUM, (instant, factor))
+
+
+def _float_sum(value: str) -> Form:
+    """Guard a sum of floats, @0, by the greatest absolute value of them, @1: did it overflow?"""
+    infinity = "double('Infinity')"
+    return Form(f"IF(abs(@0) = {infinity} AND @1 < {infinity}, {raised(_OVERFLOW, 'DOUBLE')}, {value})")
+
+
+FORMS: dict[str, Spelling] = {
+    "AND(boolean…)": Infix("AND", AND),
+    "OR(boolean…)": Infix("OR", OR),
+    "NOT(boolean)": _not,
+    **{f"{operator}(any,any)": _comparison(operator) for operator in _COMPARISONS},
+    **{f"{operator}(interval,interval)": _interval_comparison(operator) for operator in _COMPARISONS},
+    "BETWEEN(any,any,any)": _between,
+    "IN(any,any…)": _in,
+    "IS NULL(any)": Form("@0 IS NULL", PREDICATE),
+    "IS TRUE(boolean)": Form("@0 IS TRUE", PREDICATE),
+    "IS FALSE(boolean)": Form("@0 IS FALSE", PREDICATE),
+    "IS NOT DISTINCT FROM(any,any)": _comparison("<=>"),
+    "IS NOT DISTINCT FROM(interval,interval)": _interval_comparison("<=>"),
+    **{f"{operator}({type_},{type_})": Infix(operator, SUM) for operator in "+-" for type_ in _WHOLE},
+    **{f"*({type_},{type_})": Infix("*", PRODUCT) for type_ in _WHOLE},
+    "/(smallint,smallint)": Form("CAST(@0 div @1 AS SMALLINT)"),
+    "/(integer,integer)": Form("CAST(@0 div @1 AS INT)"),
+    "/(bigint,bigint)": Infix("div", PRODUCT),
+    "%(smallint,smallint)": Form("CAST(@0 % @1 AS SMALLINT)"),
+    "%(integer,integer)": Infix("%", PRODUCT),
+    "%(bigint,bigint)": Infix("%", PRODUCT),
+    **{
+        f"{operator}({type_},{type_})": Form(_overflow(f"@0 {operator} @1", spark))
+        for operator in "+-"
+        for type_, spark in _FLOATS.items()
+    },
+    **{f"*({type_},{type_})": Form(_product(spark)) for type_, spark in _FLOATS.items()},
+    **{f"/({type_},{type_})": Form(_quotient(spark)) for type_, spark in _FLOATS.items()},
+    "+(numeric,numeric)": _numeric_sum("+"),
+    "-(numeric,numeric)": _numeric_sum("-"),
+    "*(numeric,numeric)": Form("CAST(@0 * @1 AS DECIMAL(38,10))"),
+    "/(numeric,numeric)": _numeric_quotient,
+    "%(numeric,numeric)": Form("CAST(@0 % @1 AS DECIMAL(38,10))"),
+    **{f"-({type_})": Form("-@0", SIGN) for type_ in (*_WHOLE, "numeric", *_FLOATS)},
+    **{
+        f"{operator}({type_},{type_})": Form(f"@0 {spark} @1", BITS)
+        for operator, spark in _SPARK_BITS.items()
+        for type_ in _WHOLE
+    },
+    **{f"<<({type_},integer)": Form("shiftleft(@0, @1)") for type_ in ("integer", "bigint")},
+    **{f">>({type_},integer)": Form("shiftright(@0, @1)") for type_ in ("integer", "bigint")},
+    **{f"~({type_})": Form("~@0", SIGN) for type_ in _WHOLE},
+    "||(text,text)": Infix("||", SUM),
+    "||(bytea,bytea)": Infix("||", SUM),
+    **{f"+({type_},interval)": _shift("+") for type_ in _INSTANTS},
+    **{f"-({type_},interval)": _shift("-") for type_ in _INSTANTS},
+    **{f"-({type_},{type_})": Infix("-", SUM) for type_ in _INSTANTS},
+    **{f"+(date,{type_})": Form("date_add(@0, @1)") for type_ in ("smallint", "integer")},
+    **{f"-(date,{type_})": Form("date_sub(@0, @1)") for type_ in ("smallint", "integer")},
+    "-(date,date)": Form("datediff(@0, @1)"),
+    "$sum(double precision,double precision)": _float_sum("@0"),
+    "$avg(double precision,double precision,bigint)": _float_sum("@0 / CAST(nullif(@2, 0) AS DOUBLE)"),
+}
+"""All operators; a multiple of an interval has no form of its own: it stands only where it is added."""

@@ -1,0 +1,67 @@
+"""LIKE and regular expressions → Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sinkql.logical import Call, Literal
+from sinkql.logical.pattern import java_replacement, read_regex
+from sinkql.lowering.spark.string import constant_text
+from sinkql.lowering.spark.text import PREDICATE, Form, Spelling, text_literal
+
+
+def _like(word: str) -> Callable[[Call], Form]:
+    def form(call: Call) -> Form:
+        escape = constant_text(call.arguments[2]) if len(call.arguments) == 3 else "\\"
+        suffix = f" ESCAPE {text_literal(escape)}" if escape != "\\" else ""
+        return Form(f"@0 {word} @1{suffix}", PREDICATE)
+
+    return form
+
+
+def _java(call: Call) -> str:
+    return read_regex(constant_text(call.arguments[1])).java
+
+
+def _matches(flags: str) -> Callable[[Call], Form]:
+    return lambda call: Form(f"@0 RLIKE {text_literal(flags + _java(call))}", PREDICATE)
+
+
+def _group(call: Call, index: int) -> Form:
+    java = text_literal(_java(call))
+    return Form(f"IF(@0 RLIKE {java}, regexp_extract(@0, {java}, {index}), NULL)")
+
+
+def _first_group(call: Call) -> Form:
+    """Take the first group, or all where there is none."""
+    return _group(call, min(read_regex(constant_text(call.arguments[1])).groups, 1))
+
+
+def _match(call: Call) -> Form:
+    index = call.arguments[2]
+    assert isinstance(index, Literal)
+    assert isinstance(index.value, int)
+    return _group(call, index.value if read_regex(constant_text(call.arguments[1])).groups else 0)
+
+
+def _replace(call: Call) -> Form:
+    pattern, replacement, *flags = (constant_text(each) for each in call.arguments[1:])
+    java, into = java_replacement(pattern, replacement, flags[0] if flags else "")
+    return Form(f"regexp_replace(@0, {text_literal(java)}, {text_literal(into)})")
+
+
+FORMS: dict[str, Spelling] = {
+    **{
+        f"{word}({parameters})": _like(word)
+        for word in ("LIKE", "ILIKE")
+        for parameters in ("text,text", "text,text,text")
+    },
+    "~(text,text)": _matches(""),
+    "~*(text,text)": _matches("(?iu)"),
+    "regexp_count(text,text)": lambda call: Form(f"regexp_count(@0, {text_literal(_java(call))})"),
+    "regexp_replace(text,text,text)": _replace,
+    "regexp_replace(text,text,text,text)": _replace,
+    "substring(text,text)": _first_group,
+    "REGEXP_MATCH(text,text,integer)": _match,
+}
+"""By id; patterns are constants, which Java reads as its own."""

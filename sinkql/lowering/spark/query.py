@@ -1,0 +1,83 @@
+"""A relation → one query in Spark SQL over named inputs: what a view gives when all its input is there at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sinkql import logical
+from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.planner.query.once import Once
+
+
+@dataclass(slots=True)
+class QuerySql:
+    """Write a query; `inputs` are the relations that it reads, by the names of their tables in the text."""
+
+    catalog: logical.CatalogReader
+    inputs: dict[str, str] = field(default_factory=dict)
+
+    def once(self, query: Once) -> str:
+        """Return the text of a query with its order and limit."""
+        columns = query.relation.shape.columns
+        sql = f"SELECT {_list(columns)} FROM ({self.relation(query.relation)})"
+        if query.order:
+            terms = [
+                f"{quoted(columns[each.place].name)} {'DESC' if each.descending else 'ASC'}"
+                f" NULLS {'FIRST' if each.nulls_first else 'LAST'}"
+                for each in query.order
+            ]
+            sql += f" ORDER BY {', '.join(terms)}"
+        if query.limit is not None:
+            sql += f" LIMIT {query.limit}"
+        return sql + (f" OFFSET {query.offset}" if query.offset else "")
+
+    def relation(self, relation: logical.Relation) -> str:
+        """Return a relation's rows as a SELECT."""
+        match relation:
+            case logical.Get():
+                return self._get(relation)
+            case logical.Project():
+                outputs = ", ".join(f"{spark_sql(each.expression)} AS {quoted(each.name)}" for each in relation.outputs)
+                return f"SELECT {outputs} FROM ({self.relation(relation.input)})"
+            case logical.Filter():
+                return f"SELECT * FROM ({self.relation(relation.input)}) WHERE {spark_sql(relation.predicate)}"
+            case logical.Aggregate():
+                return self._aggregate(relation)
+            case logical.Union():
+                names = [column.name for column in relation.shape.columns]
+                return " UNION ALL ".join(self._renamed(each, names) for each in relation.inputs)
+
+    def _renamed(self, relation: logical.Relation, names: list[str]) -> str:
+        columns = zip(relation.shape.columns, names, strict=True)
+        chosen = ", ".join(f"{quoted(column.name)} AS {quoted(name)}" for column, name in columns)
+        return f"SELECT {chosen} FROM ({self.relation(relation)})"
+
+    def _get(self, get: logical.Get) -> str:
+        if get.item == logical.ONE.item:
+            return "SELECT 1 AS `$one`"
+        item = self.catalog.item(get.item)
+        if isinstance(item, logical.View):
+            return self._renamed(item.relation, [column.name for column in item.shape.columns])
+        name = self.inputs.setdefault(get.item, f"input{len(self.inputs)}")
+        return f"SELECT {_list(get.shape.columns)} FROM {name}"
+
+    def _aggregate(self, aggregate: logical.Aggregate) -> str:
+        groups = [f"{spark_sql(each.expression)} AS {quoted(each.name)}" for each in aggregate.group]
+        calls = [f"{_call(each)} AS {quoted(each.name)}" for each in aggregate.calls]
+        sql = f"SELECT {', '.join([*groups, *calls])} FROM ({self.relation(aggregate.input)})"
+        if groups:
+            sql += f" GROUP BY {', '.join(spark_sql(each.expression) for each in aggregate.group)}"
+        return sql
+
+
+def _list(columns: tuple[logical.Column, ...]) -> str:
+    return ", ".join(quoted(column.name) for column in columns)
+
+
+def _call(call: logical.AggregateCall) -> str:
+    type_ = spark_type(call.type)
+    argument = "*" if call.argument is None else spark_sql(call.argument)
+    if call.function == "sum":
+        argument = f"CAST({argument} AS {type_})"  # as wide as the result before it adds up
+    return f"CAST({call.function}({'DISTINCT ' if call.distinct else ''}{argument}) AS {type_})"

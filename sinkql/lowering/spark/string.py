@@ -1,0 +1,155 @@
+"""Functions of text and bytes → Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sinkql.logical import Call, Expression, Literal, function
+from sinkql.logical.pattern import format_pieces
+from sinkql.logical.type import TEXT
+from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
+
+_INITCAP = (
+    r"array_join(transform(regexp_extract_all(@0, r'[\p{L}\p{N}]+|[^\p{L}\p{N}]+', 0), "
+    "w -> concat(upper(left(w, 1)), lower(substring(w, 2)))), '')"
+)
+_CHR = (
+    "CASE WHEN @0 IS NULL THEN NULL WHEN @0 BETWEEN 1 AND 1114111 THEN decode(unhex(lpad(hex(@0), 8, '0')), 'UTF-32') "
+    f"ELSE {raised('character number', 'STRING')} END"
+)
+_FROM_HEX = (
+    "CASE WHEN @0 IS NULL OR @0 RLIKE '^([0-9a-fA-F]{2})*$' THEN unhex(@0) "
+    f"ELSE {raised('invalid hexadecimal data', 'BINARY')} END"
+)
+_OVERLAY = (
+    # Spark's own takes a start below 1 and a negative length for something else
+    "CASE WHEN @0 IS NULL OR @1 IS NULL OR @3 IS NULL THEN NULL "
+    f"WHEN @2 < 1 THEN {raised('negative substring length not allowed', 'STRING')} "
+    "ELSE concat(substring(@0, 1, @2 - 1), @1, substring(@0, IF(@2 + @3 < 1, 1, @2 + @3))) END"
+)
+_FROM_BYTES = f"IF(contains(@0, X'00'), {raised('invalid byte sequence', 'STRING')}, decode(@0, 'UTF-8'))"
+
+
+def _known(call: Call, place: int) -> int | None:
+    """Return an argument's number where it is a constant."""
+    argument = call.arguments[place]
+    value = argument.value if isinstance(argument, Literal) else None
+    return value if isinstance(value, int) else None
+
+
+def _rest(call: Call) -> Form:
+    """Take all from a place on; a place before the first is the first."""
+    start = _known(call, 1)
+    return Form("substring(@0, IF(@1 < 1, 1, @1))" if start is None else f"substring(@0, {max(start, 1)})")
+
+
+def _substring(call: Call) -> Form:
+    start, count = _known(call, 1), _known(call, 2)
+    if start is not None and count is not None and count >= 0:
+        # a start below 1 eats of the length
+        return Form(f"substring(@0, {max(start, 1)}, {max(count + min(start, 1) - 1, 0)})")
+    return Form(
+        f"CASE WHEN @0 IS NOT NULL AND @1 IS NOT NULL AND @2 < 0 THEN {raised('negative substring length', 'STRING')} "
+        "ELSE substring(@0, IF(@1 < 1, 1, @1), "
+        # greatest() would pass over a NULL
+        "IF(@1 < 1, CAST(IF(CAST(@1 AS BIGINT) + @2 < 1, 0, CAST(@1 AS BIGINT) + @2 - 1) AS INT), @2)) END"
+    )
+
+
+def _left(call: Call) -> Form:
+    count = _known(call, 1)
+    if count is None:
+        return Form("IF(@1 < 0, substring(@0, 1, greatest(length(@0) + @1, 0)), left(@0, @1))")
+    return Form(f"left(@0, {count})" if count >= 0 else f"substring(@0, 1, greatest(length(@0) - {-count}, 0))")
+
+
+def _right(call: Call) -> Form:
+    count = _known(call, 1)
+    if count is None:
+        return Form("IF(@1 < 0, substring(@0, 1 - greatest(@1, -2147483646)), right(@0, @1))")
+    return Form(f"right(@0, {count})" if count >= 0 else f"substring(@0, {1 - count})")
+
+
+def constant_text(argument: Expression) -> str:
+    """Return the text of an argument that is a constant."""
+    assert isinstance(argument, Literal)
+    assert isinstance(argument.value, str)
+    return argument.value
+
+
+def _by_constant(forms: dict[str, str]) -> Callable[[Call], Form]:
+    """Choose a form by the second argument."""
+    return lambda call: Form(forms[constant_text(call.arguments[1]).lower()])
+
+
+def _shown(values: tuple[Expression, ...]) -> tuple[list[str], tuple[Expression, ...]]:
+    """Return the places of values as text, and what stands there."""
+    places = [
+        f"CASE WHEN @{place} THEN 't' WHEN NOT @{place} THEN 'f' END" if value.type.name == "boolean" else f"@{place}"
+        for place, value in enumerate(values)
+    ]
+    kept = ("boolean", "text")
+    return places, tuple(each if each.type.name in kept else function.cast(each, TEXT) for each in values)
+
+
+def _concat(call: Call) -> Form:
+    places, operands = _shown(call.arguments)
+    return Form(f"concat({', '.join(map(_or_empty, places, operands))})", operands=operands)
+
+
+def _or_empty(place: str, value: Expression) -> str:
+    return f"coalesce({place}, '')" if value.nullable else place
+
+
+def _concat_ws(call: Call) -> Form:
+    places, operands = _shown(call.arguments)
+    return Form(f"concat_ws({', '.join(places)})", operands=operands)
+
+
+def _format(call: Call) -> Form:
+    pattern, *values = call.arguments
+    places, operands = _shown(tuple(values))
+    parts = []
+    for index, piece in enumerate(format_pieces(constant_text(pattern))):
+        if index:
+            parts.append(_or_empty(places[index - 1], operands[index - 1]))
+        if piece:
+            parts.append(text_literal(piece))
+    return Form(f"concat({', '.join(parts) or text_literal('')})", operands=operands)
+
+
+FORMS: dict[str, Spelling] = {
+    **{f"{name}(text)": Form(f"{name}(@0)") for name in ("lower", "upper", "reverse", "ascii")},
+    "initcap(text)": Form(_INITCAP),
+    **{f"{name}({type_})": Form(f"{name}(@0)") for name in ("length", "octet_length") for type_ in ("text", "bytea")},
+    "char_length(text)": Form("length(@0)"),
+    "bit_length(text)": Form("bit_length(@0)"),
+    "btrim(text)": Form("trim(@0)"),
+    "btrim(text,text)": Form("trim(BOTH @1 FROM @0)"),
+    **{f"{name}(text)": Form(f"{name}(@0)") for name in ("ltrim", "rtrim")},
+    **{f"{name}(text,text)": Form(f"{name}(@1, @0)") for name in ("ltrim", "rtrim")},
+    **{f"{name}(text,integer)": Form(f"{name}(@0, @1, ' ')") for name in ("lpad", "rpad")},
+    **{f"{name}(text,integer,text)": Form(f"{name}(@0, @1, @2)") for name in ("lpad", "rpad")},
+    "replace(text,text,text)": Form("replace(@0, @1, @2)"),
+    "translate(text,text,text)": Form("translate(@0, @1, @2)"),
+    "split_part(text,text,integer)": Form("split_part(@0, @1, @2)"),
+    "strpos(text,text)": Form("locate(@1, @0)"),
+    "starts_with(text,text)": Form("startswith(@0, @1)"),
+    "substring(text,integer)": _rest,
+    "substring(text,integer,integer)": _substring,
+    "left(text,integer)": _left,
+    "right(text,integer)": _right,
+    "overlay(text,text,integer,integer)": Form(_OVERLAY),
+    "repeat(text,integer)": Form("repeat(@0, @1)"),
+    "chr(integer)": Form(_CHR),
+    "md5(text)": Form("md5(@0)"),
+    "md5(bytea)": Form("md5(@0)"),
+    **{f"sha{bits}(bytea)": Form(f"unhex(sha2(@0, {bits}))") for bits in (224, 256, 384, 512)},
+    "encode(bytea,text)": _by_constant({"hex": "lower(hex(@0))", "base64": r"replace(base64(@0), '\r\n', '\n')"}),
+    "decode(text,text)": _by_constant({"hex": _FROM_HEX, "base64": "unbase64(@0)"}),
+    "convert_to(text,text)": Form("encode(@0, 'UTF-8')"),
+    "convert_from(bytea,text)": Form(_FROM_BYTES),
+    "concat(any…)": _concat,
+    "concat_ws(text,any…)": _concat_ws,
+    "format(any…)": _format,
+}

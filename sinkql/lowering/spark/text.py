@@ -1,0 +1,117 @@
+"""Spark SQL text: names, strings and types; forms with places for operands, and how they are filled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sinkql.logical import Call, Expression, Type
+
+# how strongly Spark SQL binds a text; an operand that binds more weakly stands in parentheses
+OR, AND, NOT, PREDICATE, BITS, SUM, PRODUCT, SIGN, ATOM = range(9)
+# an operand that a form repeats is bound to a name instead when it is longer than this
+_REPEATABLE = 60
+_PLACE = re.compile(r"@(\d+)")
+_TYPES = {
+    "boolean": "BOOLEAN", "smallint": "SMALLINT", "integer": "INT", "bigint": "BIGINT",
+    "real": "FLOAT", "double precision": "DOUBLE", "date": "DATE",
+    "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP",
+    "text": "STRING", "uuid": "STRING", "jsonb": "STRING", "bytea": "BINARY",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Spark SQL of one expression, and how strongly it binds."""
+
+    sql: str
+    binds: int = ATOM
+
+    def within(self, binds: int) -> str:
+        """Return the text as it stands where something that binds at least so strongly is wanted."""
+        return self.sql if self.binds >= binds else f"({self.sql})"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a call is spelled: `@0`, `@1`, … stand for its arguments, or for `operands` where those are others.
+
+    A form that repeats a place evaluates a long operand once, under a name.
+    """
+
+    template: str
+    binds: int = ATOM
+    operands: tuple[Expression, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Infix:
+    """An operator between its arguments, two or more, which groups to the left."""
+
+    operator: str
+    binds: int
+    operands: tuple[Expression, ...] | None = None
+
+
+Spelling = Form | Infix | Callable[[Call], "Form | Infix"]
+"""What is known of a function's id: its form, or how the form follows from the call's types and constants."""
+
+
+def quoted(name: str) -> str:
+    """Return a name as Spark SQL takes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text_literal(value: str) -> str:
+    """Return a Spark SQL string literal of exactly that value; it may stand in a form, since it has no @."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return "'" + re.sub(r"[\x00-\x1f@]", lambda match: f"\\u{ord(match[0]):04X}", escaped) + "'"
+
+
+def spark_type(type_: Type) -> str:
+    """Return the Spark SQL type; raises KeyError for a type that Spark has not (time, interval)."""
+    return f"DECIMAL({type_.precision},{type_.scale})" if type_.name == "numeric" else _TYPES[type_.name]
+
+
+def raised(message: str, type_: str) -> str:
+    """Return what fails with a message where a value of a Spark SQL type is wanted."""
+    return f"CAST(raise_error('{message}') AS {type_})"
+
+
+def infix(operator: Infix, operands: Sequence[Text]) -> Text:
+    """Put operands around an operator."""
+    first, *others = operands
+    if not others:
+        return first
+    parts = [first.within(operator.binds), *(each.within(operator.binds + 1) for each in others)]
+    return Text(f" {operator.operator} ".join(parts), operator.binds)
+
+
+def fill(form: Form, operands: Sequence[Text]) -> Text:
+    """Put operands into a form.
+
+    A long operand that the form repeats is bound to a lambda's parameter, so that nested forms do not double at every
+    level.
+    """
+    uses = [int(place) for place in _PLACE.findall(form.template)]
+    bound: list[tuple[str, str]] = []
+    texts = []
+    for index, operand in enumerate(operands):
+        if uses.count(index) > 1 and len(operand.sql) > _REPEATABLE:
+            name = f"`$v{index}`"  # users' columns do not begin so; an inner parameter of that name is its own
+            bound.append((name, operand.sql))
+            texts.append(Text(name))
+        else:
+            texts.append(operand)
+    sql = _PLACE.sub(lambda match: _placed(form.template, match, texts[int(match[1])]), form.template)
+    for name, value in reversed(bound):
+        sql = f"transform(array({value}), {name} -> {sql})[0]"
+    return Text(sql, ATOM if bound else form.binds)
+
+
+def _placed(template: str, match: re.Match[str], operand: Text) -> str:
+    alone = template[: match.start()].rstrip()[-1:] in ("(", ",") and template[match.end() :].lstrip()[:1] in (")", ",")
+    # CAST(@0 AS …) takes any expression; elsewhere it stands among operators
+    alone = alone or (template[: match.start()].endswith("CAST(") and template[match.end() :].startswith(" AS "))
+    return operand.sql if alone else operand.within(ATOM)

@@ -1,0 +1,179 @@
+"""Functions of dates and times → Spark SQL; the session's time zone is UTC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sinkql.logical import Call, Expression, Interval, Literal
+from sinkql.logical.pattern import TimePart, read_time_form, read_to_char
+from sinkql.logical.type import DAY
+from sinkql.lowering.spark.string import constant_text
+from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
+
+_INSTANTS = {"timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP"}
+# Spark's word for each unit that both truncate to
+_UNITS = {
+    "microseconds": "microsecond", "milliseconds": "millisecond", "second": "second", "minute": "minute",
+    "hour": "hour", "day": "day", "week": "week", "month": "month", "quarter": "quarter", "year": "year",
+}  # fmt: skip
+_YEARS = {
+    "decade": "floor(year(@0) / 10) * 10",
+    "century": "floor((year(@0) - 1) / 100) * 100 + 1",
+    "millennium": "floor((year(@0) - 1) / 1000) * 1000 + 1",
+}
+_FIELDS = {
+    "year": "year(@0)", "month": "month(@0)", "day": "day(@0)", "quarter": "quarter(@0)", "week": "weekofyear(@0)",
+    "dow": "dayofweek(@0) - 1", "isodow": "weekday(@0) + 1", "doy": "dayofyear(@0)",
+    "isoyear": "extract(YEAROFWEEK FROM @0)", "century": "floor((year(@0) + 99) / 100)",
+    "decade": "floor(year(@0) / 10)", "millennium": "floor((year(@0) + 999) / 1000)",
+    "hour": "hour(@0)", "minute": "minute(@0)", "second": "extract(SECOND FROM @0)",
+    "milliseconds": "extract(SECOND FROM @0) * 1000", "microseconds": "extract(SECOND FROM @0) * 1000000",
+}  # fmt: skip
+_EPOCHS = {
+    "date": "unix_date(@0) * 86400L",
+    "timestamp": "CAST(unix_micros(CAST(@0 AS TIMESTAMP)) AS DECIMAL(38,10)) / 1000000",
+    "timestamptz": "CAST(unix_micros(@0) AS DECIMAL(38,10)) / 1000000",
+}
+_DIFFERENCES = {
+    "epoch": "{0} / CAST(1000000 AS DECIMAL(38,10))",
+    "day": "{0} div 86400000000",
+    "hour": "{0} div 3600000000 % 24",
+}
+# the letters of Spark's date_format for a part of to_char's, or a form of its own
+_LETTERS = {
+    "YYYY": "yyyy", "MM": "MM", "DD": "dd", "DDD": "DDD", "HH24": "HH", "HH12": "hh", "HH": "hh", "MI": "mm",
+    "SS": "ss", "MS": "SSS", "US": "SSSSSS", "AM": "a", "PM": "a", "Mon": "MMM", "Dy": "EEE", "FMMonth": "MMMM",
+    "FMDay": "EEEE", "FMDD": "d", "FMMM": "M", "FMHH24": "H", "FMHH12": "h", "FMMI": "m", "FMSS": "s",
+}  # fmt: skip
+_PART_FORMS = {
+    "Month": "rpad(date_format(@0, 'MMMM'), 9, ' ')",
+    "Day": "rpad(date_format(@0, 'EEEE'), 9, ' ')",
+    "Q": "CAST(quarter(@0) AS STRING)",
+    "IYYY": "lpad(extract(YEAROFWEEK FROM @0), 4, '0')",
+    "IW": "lpad(weekofyear(@0), 2, '0')",
+}
+
+
+def _micros(place: str, type_: str) -> str:
+    return f"unix_micros(CAST({place} AS TIMESTAMP))" if type_ == "timestamp" else f"unix_micros({place})"
+
+
+def _extract(spark: str) -> Callable[[Call], Form]:
+    def form(call: Call) -> Form:
+        field, value = constant_text(call.arguments[0]), call.arguments[1]
+        if value.type.name != "interval":
+            template = _EPOCHS[value.type.name] if field == "epoch" else _FIELDS[field]
+            return Form(f"CAST({template} AS {spark})", operands=(value,))
+        assert isinstance(value, Call)  # the difference of two timestamps
+        first, second = (_micros(f"@{place}", each.type.name) for place, each in enumerate(value.arguments))
+        template = _DIFFERENCES[field].format(f"({first} - {second})")
+        return Form(f"CAST({template} AS {spark})", operands=value.arguments)
+
+    return form
+
+
+def _date_trunc(call: Call) -> Form:
+    unit, value = constant_text(call.arguments[0]), call.arguments[1]
+    spark = _INSTANTS[value.type.name]
+    if len(call.arguments) == 3:
+        zone = text_literal(constant_text(call.arguments[2]))
+        local = f"date_trunc('{_UNITS[unit]}', from_utc_timestamp(@0, {zone}))"
+        return Form(f"to_utc_timestamp({local}, {zone})", operands=(value,))
+    if unit in _YEARS:
+        return Form(f"CAST(make_date(CAST({_YEARS[unit]} AS INT), 1, 1) AS {spark})", operands=(value,))
+    cut = f"date_trunc('{_UNITS[unit]}', @0)"
+    return Form(f"CAST({cut} AS TIMESTAMP_NTZ)" if value.type.name == "timestamp" else cut, operands=(value,))
+
+
+def _at_time_zone(call: Call) -> Form:
+    zone, local = constant_text(call.arguments[1]), call.arguments[0].type.name == "timestamp"
+    if local:
+        form = "CAST(@0 AS TIMESTAMP)"
+        return Form(form if zone == "UTC" else f"to_utc_timestamp({form}, {text_literal(zone)})")
+    form = "@0" if zone == "UTC" else f"from_utc_timestamp(@0, {text_literal(zone)})"
+    return Form(f"CAST({form} AS TIMESTAMP_NTZ)")
+
+
+def _date_bin(call: Call) -> Form:
+    stride, value, origin = call.arguments
+    width = stride.value if isinstance(stride, Literal) else None
+    assert isinstance(width, Interval)
+    first, zero = (_micros(place, value.type.name) for place in ("@0", "@1"))
+    template = f"timestamp_micros({first} - pmod({first} - {zero}, {width.days * DAY + width.micros}L))"
+    template = f"CAST({template} AS TIMESTAMP_NTZ)" if value.type.name == "timestamp" else template
+    return Form(template, operands=(value, origin))
+
+
+def _make_date(call: Call) -> Form:
+    # a negative year is one before Christ in Postgres, and zero is an error
+    unknown = [place for place, each in enumerate(call.arguments) if not _positive(each)]
+    if not unknown:
+        return Form("make_date(@0, @1, @2)")
+    wrong = " OR ".join(f"@{place} < 1" for place in unknown)
+    return Form(f"IF({wrong}, {raised('date field value out of range', 'DATE')}, make_date(@0, @1, @2))")
+
+
+def _positive(argument: Expression) -> bool:
+    value = argument.value if isinstance(argument, Literal) else None
+    return isinstance(value, int) and value >= 1
+
+
+def _read(name: str, spark: str, zone: str = "") -> Callable[[Call], Form]:
+    def form(call: Call) -> Form:
+        read = read_time_form(constant_text(call.arguments[1]))
+        expression = text_literal(f"^{read.expression}$")
+        made = f"CAST(regexp_replace(@0, {expression}, '{read.canonical}{zone}') AS {spark})"
+        failed = f"CAST(raise_error(concat('the text does not have the form of {name}(): ', @0)) AS {spark})"
+        return Form(f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {expression} THEN {made} ELSE {failed} END",
+                    operands=call.arguments[:1])  # fmt: skip
+
+    return form
+
+
+def _to_char(call: Call) -> Form:
+    pieces: list[str] = []
+    letters = ""
+    for part in read_to_char(constant_text(call.arguments[1])):
+        if not isinstance(part, TimePart):
+            letters += _literally(part)
+        elif part.name in _LETTERS:
+            letters += _LETTERS[part.name]
+        else:
+            pieces += [*_formatted(letters), _PART_FORMS[part.name]]
+            letters = ""
+    pieces += _formatted(letters)
+    return Form(pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})", operands=call.arguments[:1])
+
+
+def _literally(text: str) -> str:
+    """Quote what date_format would not write as it is; digits, blanks and the common separators need none."""
+    if re.fullmatch(r"[0-9 .,:;/_+-]*", text):
+        return text
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _formatted(letters: str) -> list[str]:
+    return [f"date_format(@0, {text_literal(letters)})"] if letters else []
+
+
+FORMS: dict[str, Spelling] = {
+    **{f"EXTRACT(text,{type_})": _extract("DECIMAL(38,10)") for type_ in ("date", *_INSTANTS, "interval")},
+    **{f"date_part(text,{type_})": _extract("DOUBLE") for type_ in ("date", *_INSTANTS, "interval")},
+    **{f"date_trunc(text,{type_})": _date_trunc for type_ in _INSTANTS},
+    "date_trunc(text,timestamptz,text)": _date_trunc,
+    **{f"date_bin(interval,{type_},{type_})": _date_bin for type_ in _INSTANTS},
+    **{f"AT TIME ZONE({type_},text)": _at_time_zone for type_ in _INSTANTS},
+    "make_date(integer,integer,integer)": _make_date,
+    "make_timestamp(integer,integer,integer,integer,integer,any)": Form("make_timestamp_ntz(@0, @1, @2, @3, @4, @5)"),
+    "to_date(text,text)": _read("to_date", "DATE"),
+    "to_timestamp(text,text)": _read("to_timestamp", "TIMESTAMP", "Z"),
+    "to_timestamp(bigint)": Form("timestamp_seconds(@0)"),
+    # rounded as Postgres does, relative to its own epoch
+    "to_timestamp(double precision)": Form(
+        "timestamp_micros(CAST(rint((@0 - 946684800D) * 1000000) AS BIGINT) + 946684800000000L)"
+    ),
+    **{f"to_char({type_},text)": _to_char for type_ in _INSTANTS},
+    **{f"isfinite({type_})": Form("IF(@0 IS NULL, NULL, true)") for type_ in ("date", *_INSTANTS)},
+}
+"""By id; fields, units, zones, strides and patterns are constants."""

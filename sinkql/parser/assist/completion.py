@@ -1,0 +1,283 @@
+"""Text and a cursor → what may stand there: keywords by the grammar, kinds of names, options, values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sinkql import vocabulary
+from sinkql.errors import SinkqlError, UnclosedError
+from sinkql.parser.assist.name import NameKind, name_kinds
+from sinkql.parser.assist.query import relations_of, within_query
+from sinkql.parser.read import grammar, lexical, reader
+from sinkql.parser.read.automaton import Ahead
+from sinkql.parser.read.lexical import Lexeme
+from sinkql.vocabulary import Role, Vocabulary
+
+_QUERIES = ("QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", "FROM_ITEMS")
+_QUERY_STARTS = ("SELECT", "VALUES", "WITH")
+_LABELS = ("LABEL", "OPTION_NAME")
+
+
+@dataclass(frozen=True, slots=True)
+class QueriedRelation:
+    """A relation that a query reads: its name as written, and its alias."""
+
+    name: str
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OptionPlace:
+    """Whose options may stand: `made` is what CREATE or ALTER names, `kind` what it says of its kind, in upper case.
+
+    `behind_with` is for those of WITH (…), `taken` are those that are given. Of ALTER, which says no kind, `altered` is
+    the name of the item, and `named` tells that only names stand there. `format` is of options that are a format's.
+    """
+
+    made: str
+    kind: str | None = None
+    behind_with: bool = False
+    taken: tuple[str, ...] = ()
+    altered: str | None = None
+    named: bool = False
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What may stand where the word under the cursor begins, at `start`.
+
+    `kinds` are those of names: kinds of items as in DROP, RELATION, COLUMN, FUNCTION, SETTING, SCHEMA, DATABASE, DATA
+    TYPE. `connection` is the type that a connection must have. `relations` are those whose columns may stand;
+    `qualifier` is what stands before a dot; `kinds_of` says which kinds of connectors may stand. `options` are an
+    option's labels, `value_of` the label whose value it is.
+    """
+
+    start: int
+    keywords: tuple[str, ...] = ()
+    kinds: tuple[NameKind, ...] = ()
+    connection: str | None = None
+    kinds_of: Role | None = None
+    options: OptionPlace | None = None
+    value_of: tuple[OptionPlace, str] | None = None
+    relations: tuple[QueriedRelation, ...] = ()
+    qualifier: str | None = None
+
+
+def candidates(text: str, cursor: int, words: Vocabulary) -> Candidates:
+    """Return what may stand at the cursor; nothing where the text before it is wrong, or inside of a comment."""
+    lexemes, start, quoted = _before(text, cursor)
+    if lexemes is None:
+        return Candidates(cursor)
+    walk = _Walk(text, cursor, start, lexemes, words)
+    found = walk.run()
+    if quoted and found.value_of is None:
+        return Candidates(cursor)
+    return found
+
+
+def _before(text: str, cursor: int) -> tuple[list[Lexeme] | None, int, bool]:
+    """Return the lexemes of the cursor's statement, without the word under the cursor, and where that word begins.
+
+    A string that is open counts as such a word: it is told by the third part. None stands for a cursor in a comment.
+    """
+    lexemes: list[Lexeme] = []
+    head = text[:cursor]
+    try:
+        for lexeme in lexical.scan(head):
+            if lexeme.kind == ";":
+                lexemes = []
+            elif lexeme.kind != "END":
+                lexemes.append(lexeme)
+    except SinkqlError as error:
+        if not isinstance(error, UnclosedError) or error.mark != "'" or error.span is None:
+            return None, cursor, False
+        return lexemes, error.span.start, True
+    if head[lexemes[-1].end if lexemes else 0 :].strip() and _in_comment(head):
+        return None, cursor, False
+    if lexemes and lexemes[-1].end == cursor and lexemes[-1].kind == "WORD":
+        return lexemes[:-1], lexemes[-1].start, False
+    return lexemes, cursor, False
+
+
+def _in_comment(head: str) -> bool:
+    """Say whether a line comment reaches the cursor; the text before ends with one, since it has no open other one."""
+    return "--" in head.rpartition("\n")[2]
+
+
+class _Walk:
+    """Follow the grammar through a statement to the cursor."""
+
+    def __init__(self, text: str, cursor: int, start: int, lexemes: list[Lexeme], words: Vocabulary) -> None:
+        self._words = words
+        self._kind: str | None = None
+        self._text, self._cursor, self._start = text, cursor, start
+        self._lexemes = [*lexemes, Lexeme("END", "", start, start)]
+        self._outline: list[str] = []
+        self._labels: list[list[str]] = [[]]
+        self._opened: list[int] = []
+        self._names: list[QueriedRelation] = []
+
+    def run(self) -> Candidates:
+        parser: Ahead = grammar.start(self._words)
+        place = 0
+        while self._lexemes[place].kind != "END":
+            found = self._of_many_words(parser, place)
+            if found is not None:
+                return found
+            terminal, count = reader.next_terminal(parser, self._lexemes, place)
+            if terminal in _QUERIES and place + count >= len(self._lexemes) - 1:
+                return self._in_query(terminal, place)
+            behind = parser.after(terminal)
+            if behind is None:
+                return Candidates(self._cursor)
+            self._take(terminal, place, count)
+            parser = behind
+            place += count
+        found = self._of_many_words(parser, place)
+        return found if found is not None else self._here(parser)
+
+    def _of_many_words(self, parser: Ahead, place: int) -> Candidates | None:
+        """Return labels or types where all words from `place` to the cursor may be the beginning of one."""
+        rest = self._lexemes[place:-1]
+        if any(lexeme.kind != "WORD" for lexeme in rest):
+            return None
+        begun = " ".join(lexeme.text.upper() for lexeme in rest)
+        start = rest[0].start if rest else self._start
+        label = next((each for each in _LABELS if each in parser.row and parser.takes(each)), None)
+        if label is not None and _begins(begun, self._words.labels):
+            return Candidates(start, self._keywords(parser) if not rest else (), options=self._options())
+        role = self._role() if parser.row.keys() & {"KIND", "FORMAT_NAME"} else None
+        if role is not None and _begins(begun, frozenset(self._words.kinds.get(role, {}))):
+            return Candidates(start, self._keywords(parser) if not rest else (), kinds_of=role)
+        return None
+
+    def _take(self, terminal: str, place: int, count: int) -> None:
+        """Note a token in the statement's outline."""
+        lexemes = self._lexemes[place : place + count]
+        match terminal:
+            case "NAME":
+                if self._outline[-2:] == ["?", "."]:
+                    del self._outline[-2:]
+                    self._names[-1:] = [QueriedRelation(f"{self._names[-1].name}.{lexemes[0].text}")]
+                else:
+                    self._names.append(QueriedRelation(lexemes[0].text))
+                self._outline.append("?")
+            case "LABEL" | "OPTION_NAME":
+                self._labels[-1].append(" ".join(lexeme.text.upper() for lexeme in lexemes))
+                self._outline.append("@")
+            case "KIND" | "FORMAT_NAME":
+                words = [lexeme.text.upper() for lexeme in lexemes]
+                if self._role() in ("CONNECTION", "SOURCE", "SINK"):
+                    self._kind = " ".join(words)
+                self._outline.extend(words)
+            case "LPAR" | "LSQB":
+                self._outline.append(lexemes[0].kind)
+                self._opened.append(len(self._outline))
+                self._labels.append([])
+            case "RPAR" | "RSQB":
+                self._outline.append(lexemes[0].kind)
+                if self._opened:
+                    self._opened.pop()
+                    self._labels.pop()
+            case _ if terminal in grammar.keywords():
+                self._outline.append(terminal)
+            case _:
+                self._outline.append(lexemes[0].kind if count == 1 else "…")
+
+    def _role(self) -> Role | None:
+        """Return what the kind that stands next is a kind of."""
+        match self._outline:
+            case ["CREATE", "CONNECTION", *_, "TO" | "FOR"]:
+                return "CONNECTION"
+            case ["CREATE", "SOURCE", *_, "FROM"]:
+                return "SOURCE"
+            case ["CREATE", "SINK", *_, "INTO"]:
+                return "SINK"
+            case [*_, "FORMAT"]:
+                return "FORMAT"
+            case [*_, "USING"]:
+                return "CONNECTION"
+        return None
+
+    def _options(self) -> OptionPlace:
+        outline = self._outline[: self._opened[-1] if self._opened else len(self._outline)]
+        altered = self._names[0].name if outline[:1] == ["ALTER"] and self._names else None
+        behind_with = outline[-2:] == ["WITH", "("]
+        of_format = "FORMAT" in outline[:-1] and not behind_with
+        return OptionPlace(
+            outline[1] if len(outline) > 1 else "",
+            self._kind,
+            behind_with=behind_with,
+            taken=tuple(self._labels[-1]),
+            altered=altered,
+            named=outline[-2:] in (["RESET", "("], ["DROP", "("]),
+            format=outline[outline.index("FORMAT") + 1] if of_format else None,
+        )
+
+    def _here(self, parser: Ahead) -> Candidates:
+        expected = parser.expected()
+        outline = " ".join(self._outline)
+        kinds, connection = (
+            name_kinds(outline, self._words) if "NAME" in expected and self._outline[-1:] != ["."] else ((), None)
+        )
+        value_of = None
+        if self._outline and "STRING" in expected and self._labels[-1]:
+            assigned = self._outline[-1] == "@" or self._outline[-2:] == ["@", "="]
+            value_of = (self._options(), self._labels[-1][-1]) if assigned else None
+        query: tuple[str, ...] = _QUERY_STARTS if "QUERY" in expected else ()
+        if expected & {"CONDITION", "EXPRESSION", "EXPRESSIONS"}:
+            inside = within_query((), whole=False)
+            query, kinds = inside.keywords, (*kinds, *inside.kinds)
+        return Candidates(
+            self._start,
+            tuple(sorted({*self._keywords(parser), *query})),
+            kinds,
+            connection,
+            value_of=value_of,
+            relations=self._sources() if "COLUMN" in kinds else (),
+        )
+
+    def _sources(self) -> tuple[QueriedRelation, ...]:
+        """Return the name after the statement's FROM: names and the marks for them are in the same order."""
+        marks = [place for place, each in enumerate(self._outline) if each == "?"]
+        return tuple(
+            name
+            for mark, name in zip(marks, self._names, strict=True)
+            if self._outline[mark - 1] == "FROM" or self._outline[:2] == ["CREATE", "INDEX"]
+        )
+
+    def _in_query(self, terminal: str, place: int) -> Candidates:
+        begin = self._lexemes[place].start
+        relations = tuple(QueriedRelation(*each) for each in relations_of(self._text[begin:]))
+        found = within_query(self._lexemes[place:-1], whole=terminal == "QUERY")
+        return Candidates(
+            self._start,
+            found.keywords,
+            found.kinds,
+            relations=relations if relations or terminal == "QUERY" else self._sources(),
+            qualifier=found.qualifier,
+        )
+
+    def _keywords(self, parser: Ahead) -> tuple[str, ...]:
+        """Return the keywords that may stand, each with those that then must."""
+        expected = parser.expected()
+        if "LABEL" in expected:
+            expected -= {"PARTITION_BY"}  # an option, which only some kinds have
+        found = [vocabulary.RUNS[each] for each in expected & vocabulary.RUNS.keys()]
+        for first in expected & grammar.keywords():
+            run, ahead = [first], parser.after(first)
+            while ahead is not None:
+                following = ahead.expected()
+                if len(following) != 1 or not following <= grammar.keywords():
+                    break
+                run.extend(following)
+                ahead = ahead.after(*following)
+            found.append(" ".join(run))
+        return tuple(sorted(found))
+
+
+def _begins(begun: str, known: Sequence[str] | frozenset[str]) -> bool:
+    """Say whether some known words go on where these end."""
+    return not begun or any(each.startswith(f"{begun} ") for each in known)

@@ -1,0 +1,98 @@
+"""Text, right or wrong → what each part of it is, for highlighting: keywords as they stand in context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sinkql import vocabulary
+from sinkql.errors import SinkqlError, Span, UnclosedError
+from sinkql.parser.read import grammar, lexical, reader
+from sinkql.parser.read.automaton import END, Ahead
+from sinkql.parser.read.lexical import Lexeme
+from sinkql.vocabulary import Vocabulary
+
+HighlightKind = Literal["keyword", "option", "name", "string", "number", "comment", "error"]
+_KINDS: dict[str, HighlightKind] = {"STRING": "string", "HEX": "string", "NUMBER": "number", "QUOTED": "name"}
+_UNCLOSED: dict[str, HighlightKind] = {"'": "string", "$": "string", '"': "name", "*": "comment"}
+"""What a stretch of text without its end is, by the mark that it begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Highlight:
+    """A span of the text, and what it is."""
+
+    span: Span
+    kind: HighlightKind
+
+
+def highlights(text: str, words: Vocabulary) -> Iterator[Highlight]:
+    """Yield the highlights of a text in order; what is neither is whitespace, a symbol or an operator."""
+    statement: list[Lexeme] = []
+    comments: list[Highlight] = []
+    at = 0
+    try:
+        for lexeme in lexical.scan(text):
+            comments.extend(_comments(text, at, lexeme.start))
+            at = lexeme.end
+            statement.append(lexeme)
+            if lexeme.kind in (";", "END"):
+                yield from _in_order(statement, comments, words)
+                statement, comments = [], []
+        yield from _comments(text, at, len(text))
+    except SinkqlError as error:
+        wrong = error.span.start if error.span is not None else at
+        comments.extend(_comments(text, at, wrong))
+        yield from _in_order([*statement, Lexeme("END", "", at, at)], comments, words)
+        kind = _UNCLOSED[error.mark] if isinstance(error, UnclosedError) else "error"
+        yield Highlight(Span(wrong, len(text)), kind)
+
+
+def _in_order(statement: Sequence[Lexeme], comments: Sequence[Highlight], words: Vocabulary) -> list[Highlight]:
+    return sorted([*_statement(statement, words), *comments], key=lambda part: part.span.start)
+
+
+def _comments(text: str, start: int, end: int) -> Iterator[Highlight]:
+    """Yield the comment between two lexemes, if there is one."""
+    gap = text[start:end]
+    if gap.strip():
+        before = len(gap) - len(gap.lstrip())
+        yield Highlight(Span(start + before, start + len(gap.rstrip())), "comment")
+
+
+def _statement(lexemes: Sequence[Lexeme], words: Vocabulary) -> Iterator[Highlight]:
+    keywords = _keywords(lexemes, words)
+    for place, lexeme in enumerate(lexemes):
+        kind = _KINDS.get(lexeme.kind)
+        if lexeme.kind == "WORD":
+            kind = keywords.get(place, "name")
+        if kind is not None:
+            yield Highlight(lexeme.span, kind)
+
+
+def _keywords(lexemes: Sequence[Lexeme], words: Vocabulary) -> dict[int, HighlightKind]:
+    """Return which words are keywords or options, by what the parser takes them for."""
+    found: dict[int, HighlightKind] = {}
+    parser: Ahead = grammar.start(words)
+    place = 0
+    while place < len(lexemes):
+        terminal, count = reader.next_terminal(parser, lexemes, place)
+        if terminal == END:
+            return found
+        run = range(place, place + count)
+        if terminal in ("LABEL", "OPTION_NAME"):
+            found.update((each, "option") for each in run)
+        elif terminal in grammar.keywords() or terminal in ("KIND", "FORMAT_NAME") or terminal in vocabulary.RUNS:
+            found.update((each, "keyword") for each in run)
+        elif count > 1:
+            found.update((each, "keyword") for each in run if lexemes[each].keyword in vocabulary.QUERY)
+        behind = parser.after(terminal)
+        if behind is None:
+            rest = range(place, len(lexemes))
+            known = grammar.keywords() & vocabulary.QUERY | vocabulary.RESERVED
+            found.update((each, "keyword") for each in rest if lexemes[each].keyword in known)
+            return found
+        parser = behind
+        place += count
+    return found

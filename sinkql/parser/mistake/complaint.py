@@ -1,0 +1,329 @@
+"""A token that cannot stand where it stands → the error that says what was expected, what was found, and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sinkql import vocabulary
+from sinkql.errors import SinkqlError, Span, UnexpectedWordError, line_and_column, nearest
+from sinkql.parser.mistake.habit import statement_habit
+from sinkql.parser.mistake.repair import STATEMENT_STARTS, Repair, advice, find_repair
+from sinkql.parser.read import grammar
+from sinkql.parser.read.lexical import Lexeme
+from sinkql.parser.read.reader import Reading, StuckError
+
+_LIMIT = 6
+_DESCRIBED = {
+    "NAME": "a name",
+    "LABEL": "an option",
+    "OPTION_NAME": "an option",
+    "KIND": "the kind of a connector",
+    "FORMAT_NAME": "a format",
+    "STRING": "a string",
+    "NUMBER": "a number",
+    "CONDITION": "a condition",
+    "EXPRESSIONS": "an expression",
+    "QUERY": "SELECT",
+    "EXPRESSION": "an expression",
+    **vocabulary.RUNS,
+}
+_DESCRIBED_FIX: dict[tuple[str, ...], str] = {
+    ("name",): "a name",
+    ("'…'",): "a value",
+    ("TO", "name"): '"=" and a value',
+}
+_VALUE = frozenset({"NAME", "STRING", "NUMBER"})
+_VALUE_PARTS = (
+    _VALUE
+    | {"TRUE", "FALSE", "NULL", "INTERVAL", "MAP", "DEAD", "MINUS", "SECRET", "LPAR", "LSQB"}
+    | {"HEX", "FOR", "ON", "AT", "EVERY", "MATCHING"}
+)
+_QUERY_STARTS = ("SELECT", "VALUES", "WITH")
+
+
+FORMS = {
+    "CREATE SECRET": "CREATE SECRET name AS env_var('NAME');",
+    "CREATE CONNECTION": "CREATE CONNECTION name TO ICEBERG CATALOG (CATALOG TYPE = 'rest', URL = '…');",
+    "CREATE CLUSTER": "CREATE CLUSTER name (SIZE = 'local[2]');",
+    "CREATE SOURCE": "CREATE SOURCE name (column type, …) FROM FILES (PATH = '…') FORMAT JSON;",
+    "CREATE TABLE": "CREATE TABLE name (column type, …);",
+    "CREATE VIEW": "CREATE VIEW name AS SELECT …;",
+    "CREATE OR REPLACE VIEW": "CREATE OR REPLACE VIEW name AS SELECT …;",
+    "CREATE MATERIALIZED VIEW": "CREATE MATERIALIZED VIEW name IN CLUSTER name AS SELECT …;",
+    "CREATE SINK": (
+        "CREATE SINK name FROM relation INTO ICEBERG CATALOG CONNECTION name (NAMESPACE = '…', TABLE = '…') "
+        "KEY (column) MODE UPSERT WITH (COMMIT INTERVAL = '10s');"
+    ),
+    "DROP": "DROP SINK name;",
+    "INSERT": "INSERT INTO table (column, …) VALUES (…);",
+    "UPDATE": "UPDATE table SET column = value WHERE …;",
+    "DELETE": "DELETE FROM table WHERE …;",
+    "SHOW": "SHOW SINKS; or SHOW CREATE SINK name;",
+    "SET": "SET name = value;",
+    "ALTER SYSTEM": "ALTER SYSTEM SET name = value;",
+    "ALTER SINK": "ALTER SINK name SET (COMMIT INTERVAL = '10s');",
+    "ALTER CONNECTION": "ALTER CONNECTION name SET (option = value);",
+    "EXPLAIN": "EXPLAIN PHYSICAL PLAN FOR SINK name;",
+}
+_CLAUSES = 12
+_LONGEST = 40
+_DEPTH = {"(": 1, "[": 1, ")": -1, "]": -1}
+
+
+def complaint(stuck: StuckError) -> SinkqlError:
+    """Return the error for the lexeme that cannot stand there: a form of another system, or a mistake."""
+    lexemes, place = stuck.lexemes, stuck.place
+    foreign = statement_habit(lexemes, place)
+    if foreign is not None:
+        return foreign
+    expected = stuck.reading.expected(place)
+    found = lexemes[place]
+    if place and "$END" in expected and _begins_statement(stuck):
+        return _no_semicolon(stuck)
+    kind = stuck.reading.unknown_kind(lexemes, place)
+    if kind:
+        return _no_kind(stuck, " ".join(each.text for each in kind), Span(kind[0].start, kind[-1].end))
+    repair = find_repair(lexemes, place, stuck.reading)
+    if (
+        repair is not None
+        and repair.removed
+        and repair.place < place
+        and lexemes[repair.place].keyword in grammar.keywords()
+    ):
+        # a keyword that could stand there is what was meant
+        repair = None if lexemes[repair.place].keyword in stuck.reading.expected(repair.place) else repair
+    if repair is not None and repair.place < place and repair.inserted:
+        # a misspelt keyword that was read as a name, or one that stands where a name is missing
+        found, expected = lexemes[repair.place], stuck.reading.expected(repair.place)
+    message = f"expected {_listed(expected)}, found {_found(found)}"
+    hint = _hint(stuck, repair, found, expected)
+    if found.kind in ("END", ";"):
+        return UnexpectedWordError(
+            "SQ1002", message, found.span, detail=_still_open(lexemes[:place], stuck.text), hint=hint
+        )
+    if found.keyword in vocabulary.RESERVED and "NAME" in expected and _renames(repair):
+        hint = f'Write it in quotes to use it as a name: "{found.value}".'
+        return SinkqlError("SQ1004", message, found.span, hint=hint)
+    code = "SQ1001" if place else "SQ1003"
+    return UnexpectedWordError(code, message, found.span, hint=hint)
+
+
+def _no_kind(stuck: StuckError, written: str, place: Span) -> SinkqlError:
+    near = stuck.reading.near_kind(written)
+    hint = f"Did you mean {near}?" if near else _form(stuck.lexemes)
+    return UnexpectedWordError("SQ1001", f'expected {_DESCRIBED["KIND"]}, found "{written}"', place, hint=hint)
+
+
+def _renames(repair: Repair | None) -> bool:
+    return repair is None or (repair.removed == 1 and repair.inserted == ("name",))
+
+
+def _begins_statement(stuck: StuckError) -> bool:
+    """Say whether a statement begins in a line of its own where one should have ended."""
+    lexemes, place = stuck.lexemes, stuck.place
+    line_break = "\n" in stuck.text[lexemes[place - 1].end : lexemes[place].start]
+    return lexemes[place].keyword in STATEMENT_STARTS and (line_break or lexemes[place].keyword in ("CREATE", "DROP"))
+
+
+def _no_semicolon(stuck: StuckError) -> SinkqlError:
+    before, found = stuck.lexemes[stuck.place - 1], stuck.lexemes[stuck.place]
+    line, _ = line_and_column(stuck.text, before.start)
+    return UnexpectedWordError(
+        "SQ1005",
+        f'";" is missing before {found.keyword}',
+        found.span,
+        hint=f'End the statement before it with ";", after {_found(before)} in line {line}.',
+    )
+
+
+def _listed(expected: frozenset[str]) -> str:
+    rest = set(expected)
+    if "LABEL" in rest:
+        rest -= {"PARTITION_BY"}  # one of them
+    described = []
+    if rest >= _VALUE:
+        rest -= _VALUE_PARTS
+        described.append("a value")
+    shown = {_DESCRIBED.get(terminal, terminal) for terminal in rest & (grammar.keywords() | _DESCRIBED.keys())}
+    described += sorted(shown, key=lambda word: (word.isupper(), word))
+    names = {terminal: symbol for symbol, terminal in grammar.symbols().items()}
+    described += sorted(f'"{names[terminal]}"' for terminal in rest if terminal in names)
+    if "$END" in rest:
+        described.append('";"')
+    if len(described) > _LIMIT:
+        return ", ".join(described[:_LIMIT]) + ", …"
+    return " or ".join([", ".join(described[:-1]), described[-1]] if len(described) > 1 else described)
+
+
+def _found(lexeme: Lexeme) -> str:
+    match lexeme.kind:
+        case "END":
+            return "the end of the input"
+        case "STRING" | "HEX":
+            # not what is in it: it may be a secret
+            return "a string"
+        case "WORD" if lexeme.keyword in grammar.keywords() | vocabulary.RESERVED:
+            return lexeme.keyword
+        case "QUOTED" | "NUMBER" | "PARAMETER":
+            return lexeme.text
+        case _:
+            return f'"{lexeme.text}"'
+
+
+def _still_open(lexemes: Sequence[Lexeme], text: str) -> str | None:
+    """Return which bracket waits for its end, if one does."""
+    still_open: list[Lexeme] = []
+    for lexeme in lexemes:
+        if lexeme.kind in ("(", "["):
+            still_open.append(lexeme)
+        elif lexeme.kind in (")", "]") and still_open:
+            still_open.pop()
+    if not still_open:
+        return None
+    line, column = line_and_column(text, still_open[-1].start)
+    return f'the "{still_open[-1].kind}" in line {line}, column {column} is still open'
+
+
+def _hint(stuck: StuckError, repair: Repair | None, found: Lexeme, expected: frozenset[str]) -> str | None:
+    """Return the fix: the change that lets the statement be read on, else a word that looks like it, else the form."""
+    lexemes, place, reading = stuck.lexemes, stuck.place, stuck.reading
+    if (
+        found.kind == "."
+        and lexemes[place - 1].kind in ("WORD", "QUOTED")
+        and lexemes[place + 1].kind in ("WORD", "QUOTED")
+    ):
+        return f"This name cannot be qualified: write {lexemes[place + 1].text} alone."
+    if repair is None or not repair.inserted or (len(expected) > 1 and repair.inserted[0] not in grammar.symbols()):
+        other = _misplaced(lexemes, place, reading) if found is lexemes[place] else None
+        if other is None and (repair is None or not repair.inserted):
+            other = _empty_brackets(lexemes, place, reading)
+        if other is not None:
+            return other
+    if repair is not None and not _vague(found, repair):
+        return _change(stuck, repair)
+    if found.kind == "WORD" and found.keyword not in grammar.keywords():
+        choices = sorted(expected & grammar.keywords()) + [each for each in _QUERY_STARTS if "QUERY" in expected]
+        near = nearest(found.text, choices)
+        if near is not None:
+            return f"Did you mean {near}?"
+    return _too_early(stuck, expected) or _form(stuck.lexemes)
+
+
+def _vague(found: Lexeme, repair: Repair) -> bool:
+    """Say whether a change lets the statement be read on in a way that hardly anybody means."""
+    match repair.inserted:
+        case ("HEADERS" | "WHERE" | "AT",):
+            return True
+        case ("WITH",):
+            return found.kind != "("
+        case (".",):
+            return found.kind == ","
+    return False
+
+
+def _change(stuck: StuckError, repair: Repair) -> str:
+    found, following = stuck.lexemes[repair.place], stuck.lexemes[min(repair.place + 1, len(stuck.lexemes) - 1)]
+    match repair.inserted:
+        case ("(", ")") if repair.removed:
+            more = "" if repair.removed == 1 else " …"
+            return f"Put it in parentheses: ({'…' if found.kind == 'STRING' else found.text}{more})."
+        case ("AS", *_) if _stands_later(stuck.lexemes, stuck.place, "AS"):
+            return f"Leave out {_found(found)} …: AS follows here."
+        case (keyword, *_) if keyword.isalpha() and _stands_later(stuck.lexemes, stuck.place, keyword):
+            return f"{keyword} … goes before {_found(found)} …, not after it."
+    return advice(
+        repair,
+        _DESCRIBED_FIX.get(repair.inserted) or " ".join(_quoted(each) for each in repair.inserted),
+        _named(found),
+        end=found.kind in ("END", ";"),
+        before=_named(following) if repair.place < stuck.place else "",
+        near=found.kind == "WORD" and bool(repair.inserted) and nearest(found.text, [repair.inserted[0]]) is not None,
+    )
+
+
+def _too_early(stuck: StuckError, expected: frozenset[str]) -> str | None:
+    """Return which clause should stand before the one that is found, if it stands behind it."""
+    found = stuck.lexemes[stuck.place]
+    later = next(
+        (
+            each
+            for each in ("FROM", "INTO", "TO", "AS")
+            if each in expected and _stands_later(stuck.lexemes, stuck.place, each)
+        ),
+        None,
+    )
+    return f"{later} … goes before {_found(found)} …, not after it." if later and found.keyword else None
+
+
+def _named(lexeme: Lexeme) -> str:
+    return "the string" if lexeme.kind in ("STRING", "HEX") else _found(lexeme)
+
+
+def _quoted(written: str) -> str:
+    return written if written[0].isalpha() or written[0] == "'" else f'"{written}"'
+
+
+def _misplaced(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str | None:
+    """Return before which clause the one at `place` should stand, if the statement can be read so, or that it is there
+    twice."""
+    found = lexemes[place].keyword
+    if found not in grammar.keywords():
+        return None
+    clauses = [each for each in reading.token_places()[2:] if lexemes[each].keyword in grammar.keywords()]
+    readable = [each for each in clauses[-_CLAUSES:] if found in reading.expected(each)]
+    for at in reversed(readable):
+        if found != lexemes[at].keyword and _moves(lexemes, place, at, reading):
+            return f"{found} … goes before {lexemes[at].keyword} …, not after it."
+    outside = set(_outside(lexemes[:place]))
+    if lexemes[place - 1].keyword != found and any(lexemes[at].keyword == found and at in outside for at in readable):
+        return f"{found} … is already there: keep one of them."
+    return None
+
+
+def _stands_later(lexemes: Sequence[Lexeme], place: int, keyword: str) -> bool:
+    """Say whether a clause that is missed at `place` follows in the statement, outside of brackets."""
+    return any(lexemes[place + each].keyword == keyword for each in _outside(lexemes[place:]))
+
+
+def _empty_brackets(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str | None:
+    """Return that brackets without anything, and the word before them, are to be left out, if that can be read."""
+    if lexemes[place].kind != ")" or lexemes[place - 1].kind != "(":
+        return None
+    places = (place - 2,) if lexemes[place - 2].keyword == "WITH" else (place - 1, place - 2)
+    for start in places:
+        if reading.reach([*lexemes[:start], *lexemes[place + 1 :]], start) > start:
+            word = f"{lexemes[start].keyword} " if start < place - 1 else ""
+            return f"Leave out {word}()."
+    return None
+
+
+def _moves(lexemes: Sequence[Lexeme], place: int, at: int, reading: Reading) -> bool:
+    """Say whether what is between `at` and `place` can be read behind some of what begins at `place`."""
+    depth = 0
+    for end in range(place + 1, min(place + _LONGEST, len(lexemes))):
+        depth += _DEPTH.get(lexemes[end - 1].kind, 0)
+        if depth < 0:
+            break
+        if depth == 0:
+            moved = [*lexemes[:at], *lexemes[place:end], *lexemes[at:place], *lexemes[end:]]
+            if reading.reach(moved, at) >= end:
+                return True
+    return False
+
+
+def _outside(lexemes: Sequence[Lexeme]) -> Iterator[int]:
+    """Yield which lexemes are in no brackets that open among them."""
+    depth = 0
+    for place, lexeme in enumerate(lexemes):
+        depth += _DEPTH.get(lexeme.kind, 0)
+        if depth == 0:
+            yield place
+
+
+def _form(lexemes: Sequence[Lexeme]) -> str | None:
+    """Return the form of the statement that these begin; None for a beginning that says nothing."""
+    for count in (3, 2, 1):
+        found = FORMS.get(" ".join(lexeme.keyword for lexeme in lexemes[:count]))
+        if found is not None:
+            return f"The form is {found}"
+    return None

@@ -1,0 +1,119 @@
+"""Lexemes ahead → what they may be: whether a terminal may stand before one, and where an expression ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sinkql import vocabulary
+from sinkql.parser.read import grammar
+from sinkql.parser.read.automaton import END, Ahead
+from sinkql.parser.read.lexical import Lexeme
+
+_QUERY_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
+_TERMINALS = {"STRING": "STRING", "NUMBER": "NUMBER", "HEX": "HEX", "QUOTED": "NAME", "END": END, ";": END}
+_LONG = frozenset({"LABEL", "OPTION_NAME", "KIND", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS", END})
+"""Terminals that may take more than one lexeme, or end the statement."""
+_WORDS = ("LABEL", "OPTION_NAME", "KIND", "FORMAT_NAME", "QUERY", "CONDITION", "EXPRESSION", "EXPRESSIONS")
+"""Terminals that any word may begin."""
+_OPENING = frozenset({"(", "[", "{"})
+_CLOSING = frozenset({")", "]", "}"})
+_OPERANDS = frozenset({"WORD", "QUOTED", "STRING", "NUMBER", "HEX", "PARAMETER"})
+_EXPRESSION_STARTS = _OPERANDS | {"(", "[", "*", "+", "-", "~"}
+_OPERATORS = frozenset(
+    {
+        "ALL", "AND", "ANY", "AT", "BETWEEN", "CASE", "COLLATE", "DISTINCT", "ELSE", "ESCAPE", "FROM", "ILIKE", "IN",
+        "IS", "LIKE", "NOT", "OR", "SIMILAR", "SOME", "SYMMETRIC", "THEN", "WHEN",
+    }
+)  # fmt: skip
+"""Words of expressions behind which an operand is still to come."""
+
+
+def symbol(lexeme: Lexeme) -> str:
+    """Return the terminal of a lexeme that is not a word."""
+    return _TERMINALS.get(lexeme.kind) or grammar.symbols().get(lexeme.kind, "UNKNOWN")
+
+
+def follows(parser: Ahead, terminal: str, *following: Lexeme) -> bool:
+    """Say whether the parser takes `terminal` and then some reading of the lexemes after it."""
+    ahead = parser.after(terminal)
+    if ahead is None or not following or terminal in _LONG:
+        return ahead is not None
+    next_, *more = following
+    return any(reading in ahead.row and follows(ahead, reading, *more) for reading in _readings(next_))
+
+
+def _readings(lexeme: Lexeme) -> tuple[str, ...]:
+    if lexeme.kind != "WORD":
+        kind = symbol(lexeme)
+        queries = ("QUERY",) if kind == "LPAR" else ()
+        expressions = ("CONDITION", "EXPRESSION", "EXPRESSIONS") if lexeme.kind in _EXPRESSION_STARTS else ()
+        return (kind, *queries, *expressions)
+    runs = tuple(run for run, words in vocabulary.RUNS.items() if words.split()[0] == lexeme.keyword)
+    readings = (*_WORDS, lexeme.keyword, *runs)
+    return readings if lexeme.keyword in vocabulary.RESERVED else (*readings, "NAME")
+
+
+def query_starts(parser: Ahead, lexemes: Sequence[Lexeme], place: int) -> bool:
+    """Say whether a query begins here; where a list in brackets may stand too, by what is in the brackets."""
+    start = lexemes[place].keyword or lexemes[place].kind
+    if start == "WITH" and parser.takes("WITH") and lexemes[place + 1].kind == "(":
+        return False
+    if start != "(" or not parser.takes("LPAR"):
+        return start in _QUERY_STARTS
+    match lexemes[place + 1].keyword or lexemes[place + 1].kind:
+        case "SELECT" | "WITH" | "(":
+            return True
+        case "VALUES":
+            return lexemes[place + 2].kind == "("
+        case "TABLE":
+            return lexemes[place + 2].kind in ("WORD", "QUOTED")
+    return False
+
+
+def text_length(lexemes: Sequence[Lexeme], place: int, *, ends: tuple[str, ...] = ()) -> int:
+    """Return how many lexemes there are to the statement's end, to a closing bracket that was opened before, or to a
+    word of `ends` outside of brackets."""
+    depth, at = 0, place
+    while lexemes[at].kind not in ("END", ";"):
+        lexeme = lexemes[at]
+        if lexeme.kind in _OPENING:
+            depth += 1
+        elif lexeme.kind in _CLOSING:
+            depth -= 1
+        if depth < 0 or (depth == 0 and lexeme.keyword in ends and lexemes[at - 1].keyword != "AS"):
+            break
+        at += 1
+    return at - place
+
+
+def expression_length(parser: Ahead, terminal: str, lexemes: Sequence[Lexeme], place: int) -> int:
+    """Return how many lexemes the expression at `place` takes, 0 if none stands there.
+
+    It goes to a closing bracket that it did not open, to a keyword that may follow `terminal` and stands where an
+    expression may end, and to the statement's end; an EXPRESSION to a comma too, EXPRESSIONS are a list.
+    """
+    ahead = parser.after(terminal)
+    if ahead is None or lexemes[place].kind not in _EXPRESSION_STARTS:
+        return 0
+    depth = 0
+    for at in range(place, len(lexemes)):
+        lexeme = lexemes[at]
+        if lexeme.kind in ("END", ";"):
+            break
+        if depth == 0:
+            if lexeme.kind in _CLOSING or (lexeme.kind == "," and terminal == "EXPRESSION"):
+                break
+            whole = at > place and _ends_operand(lexemes[at - 1])
+            if whole and lexeme.keyword in ahead.row and follows(ahead, lexeme.keyword, lexemes[at + 1]):
+                break
+        if lexeme.kind in _OPENING or lexeme.keyword == "CASE":
+            depth += 1
+        elif lexeme.kind in _CLOSING or (lexeme.keyword == "END" and depth):
+            depth -= 1
+    else:
+        at = len(lexemes)
+    return at - place
+
+
+def _ends_operand(lexeme: Lexeme) -> bool:
+    return lexeme.kind in _CLOSING or (lexeme.kind in _OPERANDS and lexeme.keyword not in _OPERATORS)

@@ -1,0 +1,31 @@
+"""A job as data: what to read, which operators to run, what to write, and when. No Spark in it; JSON in, JSON out.
+
+* `operator`: the operators, from reads to the write.
+* `identity`: what of them decides rows → the hash that the sink's table remembers.
+* `job`: one sink's work.
+"""
+
+from __future__ import annotations
+
+from sinkql.physical.job import Job as Job
+from sinkql.physical.job import decode as decode
+from sinkql.physical.job import encode as encode
+from sinkql.physical.job import meant_otherwise as meant_otherwise
+from sinkql.physical.job import to_data as to_data
+from sinkql.physical.operator import Aggregate as Aggregate
+from sinkql.physical.operator import AggregateCall as AggregateCall
+from sinkql.physical.operator import Change as Change
+from sinkql.physical.operator import Column as Column
+from sinkql.physical.operator import Connection as Connection
+from sinkql.physical.operator import Map as Map
+from sinkql.physical.operator import Operator as Operator
+from sinkql.physical.operator import Origin as Origin
+from sinkql.physical.operator import Output as Output
+from sinkql.physical.operator import Pick as Pick
+from sinkql.physical.operator import Read as Read
+from sinkql.physical.operator import Stateful as Stateful
+from sinkql.physical.operator import Union as Union
+from sinkql.physical.operator import Write as Write
+from sinkql.physical.operator import change_of as change_of
+from sinkql.physical.operator import columns_of as columns_of
+from sinkql.physical.operator import walk as walk

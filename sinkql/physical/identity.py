@@ -1,0 +1,100 @@
+"""What a job means → a hash: two jobs of one hash give the same rows, in whatever words and by whichever release.
+
+Into it goes what decides rows: sources with their options and columns, operators, expressions as trees of functions
+with their meaning versions, keys and modes. Columns below the sink are known by their places, so that their names, and
+views that only rename, are left out; so is all text (of statements and of any engine's SQL), where expressions stand,
+what is inferred (nullability), intervals, limits, clusters, connections, and readers' options under the name `tuning`.
+
+A table that a sink has written remembers the hash; a sink with another one does not go on in it. The golden file
+`tests/planner/plans.txt` pins the hashes of many plans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from sinkql.logical.expression import Call, Case, Cast, Expression, Literal, Reference, allow_deep_trees, walk
+from sinkql.physical.operator import Aggregate, AggregateCall, Map, Operator, Pick, Read, Union, Write, columns_of
+
+_Places = dict[str, int]
+
+
+def plan_of(write: Write) -> str:
+    """Return the hash of all that decides the rows that are written."""
+    allow_deep_trees()
+    data = msgspec.json.encode(_write(write), order="sorted")
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _write(write: Write) -> list[Any]:
+    places = _places(write.input)
+    columns = [[each.name, each.type, each.nullable, places[each.name]] for each in write.columns]
+    modes = [write.mode, write.change, write.changelog, write.proven]
+    return ["write", write.connector, modes, list(write.key), columns, _operator(write.input)]
+
+
+def _operator(operator: Operator) -> list[Any]:
+    match operator:
+        case Read():
+            columns = [[each.name, each.type, each.nullable] for each in operator.columns]
+            options = {name: value for name, value in operator.options.items() if name != "tuning"}
+            return ["read", operator.source, operator.connector, options, columns, operator.change]
+        case Map():
+            return _map(operator)
+        case Union():
+            return ["union", operator.change, [_operator(each) for each in operator.inputs]]
+        case Aggregate():
+            places = _places(operator.input)
+            calls = [_call(each, places) for each in operator.calls]
+            groups = [places[each.name] for each in operator.group]
+            below = _operator(operator.input)
+            return ["aggregate", operator.arrangement, groups, calls, operator.input_change, below]
+        case Pick():
+            places = _places(operator.input)
+            return ["pick", operator.arrangement, [places[name] for name in operator.key], _operator(operator.input)]
+
+
+def _call(call: AggregateCall, places: _Places) -> list[Any]:
+    column = None if call.column is None else places[call.column]
+    return [call.function, call.version, column, call.distinct, call.type]
+
+
+def _map(operator: Map) -> list[Any]:
+    places = _places(operator.input)
+    below = _operator(operator.input)
+    where = None if operator.where is None else _expression(operator.where.expression, places)
+    outputs = [each.expression for each in operator.outputs]
+    if where is None and _same_columns(outputs, operator.input):
+        return below
+    return ["map", where, [_expression(each, places) for each in outputs], below]
+
+
+def _same_columns(outputs: list[Expression], below: Operator) -> bool:
+    """Tell whether all columns come again in their order, whatever they are called."""
+    names = [each.name for each in columns_of(below)]
+    return names == [each.name if isinstance(each, Reference) else None for each in outputs]
+
+
+def _places(operator: Operator) -> _Places:
+    return {each.name: place for place, each in enumerate(columns_of(operator))}
+
+
+def _expression(expression: Expression, places: _Places) -> list[Any]:
+    """Return the tree's nodes, each before those below it: what a node says of itself says how many those are."""
+    found: list[Any] = []
+    for node in walk(expression):
+        match node:
+            case Reference():
+                found.append(["column", places[node.name]])
+            case Literal():
+                found.append(["literal", str(node.type), node.text])
+            case Cast():
+                found.append(["cast", str(node.type), node.version])
+            case Case():
+                found.append(["case", len(node.branches), node.otherwise is not None])
+            case Call():
+                found.append(["call", node.function, node.version, len(node.arguments), str(node.type)])
+    return found

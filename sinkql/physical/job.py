@@ -1,0 +1,119 @@
+"""A job as data: one sink's work, and its JSON."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from sinkql.logical import expression
+from sinkql.logical.expression import allow_deep_trees
+from sinkql.logical.function import AGGREGATES, CASTS, FUNCTIONS
+from sinkql.logical.type import decoded, encoded
+from sinkql.physical.identity import plan_of
+from sinkql.physical.operator import Aggregate, Map, Operator, Read, Stateful, Write, walk
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One sink's work. `texts` are the CREATE statements that origins point into, by item; `follows` the plans that the
+    sink had before, in whose table it goes on.
+
+    A reader's options under the name `tuning` decide no rows.
+    """
+
+    sink: str
+    sink_id: str
+    cluster: str
+    master: str
+    conf: dict[str, str]
+    commit_interval: timedelta
+    max_rows_per_commit: int
+    write: Write
+    texts: dict[str, str]
+    snapshot: bool = True
+    follows: tuple[str, ...] = ()
+
+    @property
+    def plan(self) -> str:
+        """The hash of what decides the rows that it writes."""
+        return plan_of(self.write)
+
+    def reads(self) -> tuple[Read, ...]:
+        """Return the job's sources, each once, in the order they stand in the tree."""
+        found: dict[str, Read] = {}
+        for operator in walk(self.write.input):
+            if isinstance(operator, Read):
+                found.setdefault(operator.source, operator)
+        return tuple(found.values())
+
+    def secrets(self) -> frozenset[str]:
+        """Return the full names of the secrets that its connections take."""
+        write = self.write
+        connections = (write.connection, write.store, *(read.connection for read in self.reads()))
+        return frozenset(name for each in connections if each is not None for name in _secrets(each.options))
+
+    def stateful(self) -> bool:
+        """Tell whether an operator of the job keeps state."""
+        return any(isinstance(operator, Stateful) for operator in walk(self.write.input))
+
+
+def encode(job: Job) -> bytes:
+    """Return the job as indented JSON; `decode` gives it back equal."""
+    allow_deep_trees()
+    return msgspec.json.format(msgspec.json.encode(job, enc_hook=encoded), indent=2)
+
+
+def to_data(plan: Job | Operator) -> Any:
+    """Return a job or an operator as JSON-able data."""
+    allow_deep_trees()
+    return msgspec.to_builtins(plan, enc_hook=encoded)
+
+
+def decode(data: bytes) -> Job:
+    """Read a job from JSON; raises `msgspec.ValidationError` where it is not one."""
+    allow_deep_trees()
+    return msgspec.json.decode(data, type=Job, dec_hook=decoded)
+
+
+def meant_otherwise(job: Job) -> str | None:
+    """Return a function, cast or aggregate of a job that has another meaning version here; None where all are alike."""
+    for operator in walk(job.write.input):
+        if isinstance(operator, Aggregate):
+            for each in operator.calls:
+                if AGGREGATES.get(each.function) != each.version:
+                    return each.function
+        if isinstance(operator, Map):
+            outputs = operator.outputs if operator.where is None else (*operator.outputs, operator.where)
+            for output in outputs:
+                for node in expression.walk(output.expression):
+                    known = _known_version(node)
+                    if known is not None and known[1] != known[2]:
+                        return known[0]
+    return None
+
+
+def _known_version(node: expression.Expression) -> tuple[str, int, int | None] | None:
+    """Return what a node calls, the version that it was planned with, and the one that is known here."""
+    match node:
+        case expression.Call():
+            listed = FUNCTIONS.get(node.function)
+            return node.function, node.version, None if listed is None else listed.version
+        case expression.Cast():
+            names = (node.operand.type.name, node.type.name)
+            return "{} → {}".format(*names), node.version, CASTS.get(names)
+        case expression.Reference() | expression.Literal() | expression.Case():
+            return None
+
+
+def _secrets(data: Any) -> set[str]:
+    """Return the names in `{"secret": name}` of a connection's options."""
+    match data:
+        case {"secret": str(name)}:
+            return {name}
+        case dict():
+            return {name for value in data.values() for name in _secrets(value)}
+        case list() | tuple():
+            return {name for value in data for name in _secrets(value)}
+        case _:
+            return set()

@@ -1,0 +1,202 @@
+"""What a job does: operators over operators, down to the sources that are read, and up to the sink that is written.
+
+Expressions are over the columns of an operator's input. Two columns are added to the user's: `$seq` (bigint, the order
+of the writes of an append-only or upsert relation), `$diff` (bigint, ±n, of a relation with retractions).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from sinkql.logical.expression import Expression
+
+Change = Literal["append", "upsert", "retract"]
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column; `type` is an SQL type's canonical text, such as numeric(38,10)."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where an expression was written: an item's full name and characters start to end of its CREATE text."""
+
+    item: str
+    start: int
+    end: int
+
+
+class Output(msgspec.Struct, frozen=True):
+    """One column of a Map, of the expression's type; the expression says nothing of where it was written."""
+
+    name: str
+    expression: Expression
+    origin: Origin | None = None
+
+    @property
+    def type(self) -> str:
+        return str(self.expression.type)
+
+    @property
+    def nullable(self) -> bool:
+        return self.expression.nullable
+
+
+class Read(msgspec.Struct, frozen=True, tag="read"):
+    """Splits of a source as typed rows; `options` are the connector's own.
+
+    `source` is what offsets are kept under: the first full name that the source had. `name` is its name now.
+    """
+
+    source: str
+    connector: str
+    options: dict[str, Any]
+    columns: tuple[Column, ...]
+    change: Change = "append"
+    connection: Connection | None = None
+    renamed: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.renamed or self.source
+
+
+class Map(msgspec.Struct, frozen=True, tag="map"):
+    """Filter, then project; `where` alone keeps the columns (`outputs` empty)."""
+
+    input: Operator
+    outputs: tuple[Output, ...] = ()
+    where: Output | None = None
+
+
+class Union(msgspec.Struct, frozen=True, tag="union"):
+    """All rows of all inputs, which have the same columns; if `change` is retract, rows without `$diff` count as +1."""
+
+    inputs: tuple[Operator, ...]
+    change: Change = "append"
+
+
+class AggregateCall(msgspec.Struct, frozen=True):
+    """One aggregate over a column of the input (None: count(*)); `type` is that of its result.
+
+    `version` is that of the function's meaning.
+    """
+
+    name: str
+    function: Literal["count", "sum", "min", "max"]
+    column: str | None
+    distinct: bool
+    type: str
+    version: int = 1
+
+
+class Stateful(msgspec.Struct, frozen=True):
+    """An operator that keeps state between batches; its rows come and go. `arrangement` names the state."""
+
+    input: Operator
+    arrangement: str
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """Return what it reads."""
+        return (self.input,)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return what it gives, without `$diff`."""
+        return columns_of(self.input)
+
+
+class Aggregate(Stateful, frozen=True, tag="aggregate"):
+    """Group by columns of the input; the output is the group columns, then the calls, then `$diff`.
+
+    No group columns: one row always. `input_change` append: MIN and MAX keep no multiset. COUNT(DISTINCT) always keeps
+    one.
+    """
+
+    group: tuple[Column, ...]
+    calls: tuple[AggregateCall, ...]
+    input_change: Change
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the group columns, then the calls."""
+        return (*self.group, *(Column(each.name, each.type, each.function != "count") for each in self.calls))
+
+
+class Pick(Stateful, frozen=True, tag="pick"):
+    """One row a key: of the rows that are there the one with the greatest hash."""
+
+    key: tuple[str, ...]
+
+
+Operator = Read | Map | Union | Aggregate | Pick
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """A connection as its connector planned it; secrets by name only (`{"secret": name}`)."""
+
+    name: str
+    kind: str
+    options: dict[str, Any]
+
+
+class Write(msgspec.Struct, frozen=True, tag="write"):
+    """The sink: `columns` are the table's without the changelog's, `options` the connector's own."""
+
+    input: Operator
+    connector: str
+    connection: Connection
+    columns: tuple[Column, ...]
+    mode: Literal["append", "upsert"]
+    change: Change
+    changelog: bool
+    key: tuple[str, ...]
+    proven: bool
+    options: dict[str, Any]
+    store: Connection | None = None
+
+
+def walk(operator: Operator) -> list[Operator]:
+    """Return the operator and all below it, inputs before the operators that use them."""
+    match operator:
+        case Read():
+            return [operator]
+        case Map():
+            return [*walk(operator.input), operator]
+        case Union() | Stateful():
+            return [*(below for each in operator.inputs for below in walk(each)), operator]
+
+
+def columns_of(operator: Operator) -> tuple[Column, ...]:
+    """Return the columns that an operator gives, without `$seq` and `$diff`."""
+    match operator:
+        case Read():
+            return operator.columns
+        case Map():
+            outputs = tuple(Column(each.name, each.type, each.nullable) for each in operator.outputs)
+            return outputs or columns_of(operator.input)
+        case Union():
+            alike = zip(*map(columns_of, operator.inputs), strict=True)
+            return tuple(Column(each[0].name, each[0].type, any(own.nullable for own in each)) for each in alike)
+        case Stateful():
+            return operator.columns
+
+
+def change_of(operator: Operator) -> Change:
+    """Return the change kind of an operator's rows; a union of unlike ones needs `$diff` in all of them."""
+    match operator:
+        case Read():
+            return operator.change
+        case Map():
+            return change_of(operator.input)
+        case Union():
+            kinds = {change_of(each) for each in operator.inputs}
+            return kinds.pop() if len(kinds) == 1 else "retract"
+        case Stateful():
+            return "retract"

@@ -1,0 +1,237 @@
+"""ALTER and the catalog → the item's CREATE statement as it is after it; the rest of the catalog follows from that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sinkql import ast, logical
+from sinkql.errors import MissingError, Notice, SinkqlError, Span, nearest
+from sinkql.extension.options import labels
+from sinkql.extension.registry import Registry
+from sinkql.planner.edit.option import changed_connection, changed_options, respan
+from sinkql.planner.edit.qualify import qualify
+from sinkql.planner.item.rule import exported_relation
+from sinkql.planner.item.statement import plan
+from sinkql.planner.name import BUILT_IN_CLUSTER, cluster_name, join_name, short_name, with_article
+from sinkql.planner.refuse.statement import unsupported_alter
+from sinkql.planner.scope import Scope
+from sinkql.vocabulary import Vocabulary
+
+_CLUSTER_OPTIONS = ("SIZE", "MASTER", "EXECUTORS", "CORES", "MEMORY", "CONF", "MANAGED", "REPLICATION FACTOR")
+
+
+@dataclass(frozen=True, slots=True)
+class Altering:
+    """What ALTER makes of an item: its full name, and the statement with full names that takes its place.
+
+    None where IF EXISTS found none. `follows` tells that the item's rows come from another relation than before.
+    """
+
+    name: str
+    statement: ast.Create | None = None
+    facts: logical.Facts | None = None
+    notices: tuple[Notice, ...] = ()
+    follows: bool = False
+
+    @property
+    def changes(self) -> Mapping[str, tuple[ast.Create, logical.Facts]]:
+        """Return the change as catalogs take it."""
+        return {self.name: (self.statement, self.facts or {})} if self.statement is not None else {}
+
+
+def plan_alter(statement: ast.Alter, catalog: logical.CatalogReader, registry: Registry) -> Altering:
+    """Return what the item becomes. Pure; errors point into the text of ALTER.
+
+    Raises SQ2001, SQ2003, SQ2007, SQ2313 for the name; SQ2340, SQ2341, SQ2540, SQ298… for what cannot change; and all
+    that planning the new statement raises. That its dependents still plan, `update` of the catalog finds out.
+    """
+    if statement.kind == "INDEX":
+        raise unsupported_alter(statement)
+    full_name = _full_name(statement, catalog)
+    entry = catalog.entry(full_name)
+    if entry is None:
+        if statement.if_exists:
+            message = f'{statement.kind.lower()} "{statement.name.text}" does not exist, skipped'
+            return Altering(full_name, notices=(Notice("SQ2010", message, statement.name.span),))
+        raise _missing(statement, full_name, catalog)
+    _check(statement, entry)
+    after = _after(statement, entry, catalog, registry)
+    notices = _planned(after, entry, catalog, registry)
+    follows = isinstance(statement.action, ast.SetFrom)
+    return Altering(full_name, qualify(after, catalog), entry.facts, notices, follows)
+
+
+def _full_name(statement: ast.Alter, catalog: logical.CatalogReader) -> str:
+    if statement.kind == "CLUSTER":
+        return join_name(statement.name.parts[-1].value)
+    return catalog.resolve(statement.name)
+
+
+def _missing(statement: ast.Alter, full_name: str, catalog: logical.CatalogReader) -> MissingError:
+    kind, name = statement.kind, statement.name
+    near = nearest(short_name(full_name), [short_name(each) for each in catalog.names(kind)])
+    return MissingError(
+        "SQ2313" if kind == "CLUSTER" else "SQ2001",
+        f'{kind.lower()} "{name.text}" does not exist',
+        name.span,
+        name=name.parts[-1].value,
+        hint=f'Did you mean "{near}"?' if near else f"Write ALTER {kind} IF EXISTS {name.text} to go on without it.",
+    )
+
+
+def _check(statement: ast.Alter, entry: logical.Entry) -> None:
+    name = statement.name
+    if entry.kind != statement.kind:
+        raise SinkqlError(
+            "SQ2003",
+            f'"{name.text}" is {with_article(entry.kind)}, not {with_article(statement.kind)}',
+            name.span,
+            hint=f"Write ALTER {entry.kind} {name.text}.",
+        )
+    if entry.name == BUILT_IN_CLUSTER:
+        raise SinkqlError(
+            "SQ2007",
+            f'cluster "{name.text}" is built in',
+            name.span,
+            hint="Run CREATE CLUSTER with a name of its own, and ALTER SINK … SET CLUSTER.",
+        )
+
+
+def _after(
+    statement: ast.Alter, entry: logical.Entry, catalog: logical.CatalogReader, registry: Registry
+) -> ast.Create:
+    """Return the item's statement as ALTER makes it, with the spans of ALTER's text."""
+    present, action = entry.statement, statement.action
+    match present, action:
+        case ast.CreateSecret(), ast.SetSecret():
+            return replace(respan(present, statement.name.span), value=action.value)
+        case ast.CreateConnection(), ast.ChangeConnection():
+            return changed_connection(present, action, registry.connections[present.kind])
+        case ast.CreateCluster(), ast.SetOptions(wait=()) | ast.ResetOptions():
+            options = changed_options(present.options, action, known=_CLUSTER_OPTIONS, owner="clusters")
+            return replace(respan(present, action.span), options=options)
+        case ast.CreateSink(), ast.SetOptions() | ast.ResetOptions():
+            kind = registry.sinks[present.kind]
+            options = changed_options(
+                present.with_options, action, known=labels(kind.with_options), owner=kind.owner, refused=kind.fixed,
+                refusal=lambda name, span: _fixed(entry, name, span),
+            )  # fmt: skip
+            return replace(respan(present, action.span), with_options=options)
+        case ast.CreateSink(), ast.SetFrom():
+            return _from(present, action, entry, Scope(catalog, registry))
+        case ast.CreateSink() | ast.CreateSource(), ast.SetCluster():
+            cluster_name(catalog, action.cluster, action.span)
+            return replace(respan(present, action.span), cluster=action.cluster)
+        case ast.CreateView(materialized=True), ast.SetCluster():
+            cluster_name(catalog, action.cluster, action.span)
+            return replace(present, cluster=action.cluster)
+        case _:
+            raise unsupported_alter(statement)
+
+
+def _planned(
+    after: ast.Create, entry: logical.Entry, catalog: logical.CatalogReader, registry: Registry
+) -> tuple[Notice, ...]:
+    if isinstance(after, ast.CreateView):
+        return ()  # its query did not change
+    return plan(after, entry.facts, _Without(catalog, entry.name), registry).notices
+
+
+def _fixed(entry: logical.Entry, name: str, span: Span) -> SinkqlError:
+    sink = short_name(entry.name)
+    return SinkqlError(
+        "SQ2340",
+        f"option {name} cannot change after the sink is created",
+        span,
+        hint=f"Run DROP SINK {sink}; and create it again, into a new table.",
+    )
+
+
+def _from(present: ast.CreateSink, action: ast.SetFrom, entry: logical.Entry, scope: Scope) -> ast.CreateSink:
+    """Let an append sink read another relation of the same columns; SQ2341, SQ2981, SQ2982 where it cannot."""
+    if present.mode is not None and present.mode.mode == "upsert":
+        raise SinkqlError(
+            "SQ2981",
+            "SET FROM of an upsert sink is not supported yet",
+            action.span,
+            hint="Create another sink, into a new table, from the new relation.",
+        )
+    after = replace(respan(present, action.span), relation=action.relation)
+    relation, shape = exported_relation(after, scope)
+    before = scope.catalog.item(entry.name)
+    if isinstance(before, logical.Sink) and _columns(shape) != _columns(before.shape):
+        raise SinkqlError(
+            "SQ2341",
+            f'the columns of "{action.relation.text}" differ from those of the table that the sink writes',
+            action.relation.span,
+            detail=f"it has {_listed(shape)}; the table has {_listed(before.shape)}",
+            hint="Make a materialized view with the table's columns, and set the sink from that.",
+        )
+    if _stateful(relation, scope.catalog):
+        raise SinkqlError(
+            "SQ2982",
+            "SET FROM a relation that groups or joins rows is not supported yet",
+            action.relation.span,
+            hint="Create another sink, into a new table, from the new relation.",
+        )
+    return after
+
+
+def _columns(shape: logical.Shape) -> list[tuple[str, str]]:
+    return [(column.name, column.type.name) for column in shape.columns]
+
+
+def _listed(shape: logical.Shape) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in shape.columns)
+
+
+def _stateful(name: str, catalog: logical.CatalogReader) -> bool:
+    item = catalog.item(name)
+    return isinstance(item, logical.View) and _keeps(item.relation, catalog)
+
+
+def _keeps(relation: logical.Relation, catalog: logical.CatalogReader) -> bool:
+    """Tell whether some of a relation's rows depend on rows from before."""
+    match relation:
+        case logical.Get():
+            return _stateful(relation.item, catalog)
+        case logical.Project() | logical.Filter():
+            return _keeps(relation.input, catalog)
+        case logical.Union():
+            return any(_keeps(each, catalog) for each in relation.inputs)
+        case logical.Aggregate():
+            return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Without:
+    """Read a catalog as if one item were not there; see `logical.CatalogReader`."""
+
+    whole: logical.CatalogReader
+    name: str
+
+    def resolve(self, name: ast.Name) -> str:
+        return self.whole.resolve(name)
+
+    def locate(self, name: ast.Name) -> str:
+        return self.whole.locate(name)
+
+    def has(self, full_name: str) -> bool:
+        return full_name != self.name and self.whole.has(full_name)
+
+    def entry(self, full_name: str) -> logical.Entry | None:
+        return None if full_name == self.name else self.whole.entry(full_name)
+
+    def item(self, full_name: str) -> logical.Item | None:
+        return None if full_name == self.name else self.whole.item(full_name)
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        return tuple(name for name in self.whole.names(kind) if name != self.name)
+
+    def setting(self, name: str) -> str:
+        return self.whole.setting(name)
+
+    @property
+    def words(self) -> Vocabulary:
+        return self.whole.words

@@ -1,0 +1,280 @@
+"""A CREATE statement → the same with other names: each in full, as it is stored, or as items are called now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from sinkql import ast, logical
+from sinkql.planner.name import join_name, resolve_schema, split_name
+from sinkql.planner.refuse.statement import later
+from sinkql.vocabulary import OptionWords, Vocabulary
+
+
+def qualify(statement: ast.Create, catalog: logical.CatalogReader) -> ast.Create:
+    """Return the statement with full names and the cluster it runs in; IF NOT EXISTS and VALIDATE are for once.
+
+    Of words that options have as values, those that name no item become texts.
+    """
+    return _rewritten(_spelled(statement, catalog.words), _Full(catalog))
+
+
+def rename(statement: ast.Create, names: Mapping[str, str], *, own: str | None = None) -> ast.Create:
+    """Return a statement with full names in which what `names` has is called what it says there.
+
+    `own` is the full name of what the statement makes, where that is not to be looked up among `names`.
+    """
+    return _rewritten(statement, _Renamed(names, own))
+
+
+def mentions(statement: ast.Create) -> frozenset[str]:
+    """Return the full names of all that a statement with full names speaks of, but of what it makes."""
+    found = _Found()
+    _rewritten(statement, found)
+    return frozenset(found.names)
+
+
+class _Names(Protocol):
+    def own(self, name: ast.Name) -> tuple[str, ...]:
+        """Return the parts of the name of what the statement makes."""
+
+    def own_schema(self, name: ast.Name) -> tuple[str, ...]:
+        """Return the parts of the name of the schema that the statement makes."""
+
+    def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
+        """Return the name of the cluster or database that the statement makes."""
+
+    def used(self, name: ast.Name) -> str:
+        """Return the full name of what the statement uses."""
+
+    def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
+        """Return the cluster that the statement names, or one for it if it should."""
+
+    def query(self, query: ast.Query) -> ast.Query:
+        """Return a query with its names replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Full:
+    catalog: logical.CatalogReader
+
+    def own(self, name: ast.Name) -> tuple[str, ...]:
+        return split_name(self.catalog.locate(name))
+
+    def own_schema(self, name: ast.Name) -> tuple[str, ...]:
+        return split_name(resolve_schema(name, self.catalog))
+
+    def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
+        return cluster
+
+    def used(self, name: ast.Name) -> str:
+        return self.catalog.resolve(name)
+
+    def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
+        return cluster or ast.Ident(split_name(self.catalog.setting("cluster"))[0])
+
+    def query(self, query: ast.Query) -> ast.Query:
+        from sinkql.planner.query.text import qualify_query  # sqlglot loads only where there is a query
+
+        return qualify_query(query, self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    names: Mapping[str, str]
+    own_name: str | None
+
+    def own(self, name: ast.Name) -> tuple[str, ...]:
+        return split_name(self.own_name or self.used(name))
+
+    def own_schema(self, name: ast.Name) -> tuple[str, ...]:
+        return self.own(name)
+
+    def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
+        return replace(cluster, value=self.own(_plain(cluster))[0])
+
+    def used(self, name: ast.Name) -> str:
+        full_name = join_name(*(part.value for part in name.parts))
+        return self.names.get(full_name, full_name)
+
+    def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
+        return replace(cluster, value=split_name(self.used(_plain(cluster)))[0]) if cluster is not None else None
+
+    def query(self, query: ast.Query) -> ast.Query:
+        from sinkql.planner.query.text import rename_query
+
+        return rename_query(query, self.used)
+
+
+@dataclass(slots=True)
+class _Found:
+    names: list[str] = field(default_factory=list)
+
+    def own(self, name: ast.Name) -> tuple[str, ...]:
+        return tuple(part.value for part in name.parts)
+
+    def own_schema(self, name: ast.Name) -> tuple[str, ...]:
+        return self.own(name)
+
+    def own_cluster(self, cluster: ast.Ident) -> ast.Ident:
+        return cluster
+
+    def used(self, name: ast.Name) -> str:
+        self.names.append(join_name(*(part.value for part in name.parts)))
+        return self.names[-1]
+
+    def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
+        if cluster is not None:
+            self.used(_plain(cluster))
+        return cluster
+
+    def query(self, query: ast.Query) -> ast.Query:
+        from sinkql.planner.query.text import rename_query
+
+        return rename_query(query, self.used)
+
+
+def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
+    match statement:
+        case ast.CreateSecret():
+            return replace(statement, name=_own(statement.name, names), if_not_exists=False)
+        case ast.CreateConnection():
+            return replace(
+                statement,
+                name=_own(statement.name, names),
+                options=_options(statement.options, names),
+                validate=None,
+                if_not_exists=False,
+            )
+        case ast.CreateCluster():
+            return replace(statement, name=names.own_cluster(statement.name), if_not_exists=False)
+        case ast.CreateSource():
+            return replace(
+                statement,
+                name=_own(statement.name, names),
+                options=_options(statement.options, names),
+                connection=_maybe(statement.connection, names.used),
+                cluster=names.cluster(statement.cluster) if statement.cluster else None,
+                with_options=_options(statement.with_options, names),
+                if_not_exists=False,
+            )
+        case ast.CreateView():
+            return replace(
+                statement,
+                name=_own(statement.name, names),
+                query=names.query(statement.query),
+                cluster=names.cluster(statement.cluster) if statement.materialized else None,
+                if_not_exists=False,
+                or_replace=False,
+            )
+        case ast.CreateSink():
+            return replace(
+                statement,
+                name=_own(statement.name, names) if statement.name else None,
+                relation=_name(split_name(names.used(statement.relation)), statement.relation),
+                connection=_name(split_name(names.used(statement.connection)), statement.connection),
+                using=_using(statement.using, names),
+                options=_options(statement.options, names),
+                cluster=names.cluster(statement.cluster),
+                with_options=_options(statement.with_options, names),
+                if_not_exists=False,
+            )
+        case ast.CreateTable():
+            return replace(statement, name=_own(statement.name, names), if_not_exists=False)
+        case ast.CreateDatabase():
+            return replace(statement, name=names.own_cluster(statement.name), if_not_exists=False)
+        case ast.CreateSchema():
+            return replace(statement, name=_name(names.own_schema(statement.name), statement.name), if_not_exists=False)
+        case ast.CreateTableFrom() | ast.CreateIndex():
+            raise later(statement)
+
+
+def _plain(ident: ast.Ident) -> ast.Name:
+    return ast.Name((ident,), ident.span)
+
+
+def _name(parts: tuple[str, ...], written: ast.Name) -> ast.Name:
+    return ast.Name(tuple(ast.Ident(part, written.span) for part in parts), written.span)
+
+
+def _own(name: ast.Name, names: _Names) -> ast.Name:
+    return _name(names.own(name), name)
+
+
+def _maybe(name: ast.Name | None, used: Callable[[ast.Name], str]) -> ast.Name | None:
+    return _name(split_name(used(name)), name) if name is not None else None
+
+
+def _using(using: ast.Using | None, names: _Names) -> ast.Using | None:
+    if using is None:
+        return None
+    return replace(using, connection=_name(split_name(names.used(using.connection)), using.connection))
+
+
+def _spelled(statement: ast.Create, words: Vocabulary) -> ast.Create:
+    """Return the statement with a value for each option, and texts for words that are not the name of an item.
+
+    The types of the options tell which words are. Printed, it reads the same without the connector.
+    """
+    match statement:
+        case ast.CreateConnection():
+            return replace(statement, options=_texts(statement.options, words.options("CONNECTION", statement.kind)))
+        case ast.CreateSource():
+            known = words.options("SOURCE", statement.kind)
+            return replace(
+                statement,
+                options=_texts(statement.options, known),
+                with_options=_texts(statement.with_options, known),
+                format=_format(statement.format, words),
+            )
+        case ast.CreateSink():
+            known = words.options("SINK", statement.kind)
+            return replace(
+                statement,
+                options=_texts(statement.options, known),
+                with_options=_texts(statement.with_options, known),
+                format=_format(statement.format, words),
+            )
+        case _:
+            return statement
+
+
+def _format(given: ast.Format | None, words: Vocabulary) -> ast.Format | None:
+    return replace(given, options=_texts(given.options, words.options("FORMAT", given.name))) if given else None
+
+
+def _texts(options: tuple[ast.Option, ...], known: OptionWords | None) -> tuple[ast.Option, ...]:
+    references = known.references if known is not None else frozenset()
+    return tuple(replace(option, value=_text(option, references)) for option in options)
+
+
+def _text(option: ast.Option, references: frozenset[str]) -> ast.Value:
+    match option.value:
+        case None:
+            return ast.Boolean(True, option.span)
+        case ast.Word(name=name) if option.name not in references:
+            return ast.Text(name.text, option.value.span)
+        case value:
+            return value
+
+
+def _options(options: tuple[ast.Option, ...], names: _Names) -> tuple[ast.Option, ...]:
+    return tuple(_option(option, names) for option in options)
+
+
+def _option(option: ast.Option, names: _Names) -> ast.Option:
+    match option.value:
+        case ast.Word() as word:
+            return replace(option, value=replace(word, name=_name(split_name(names.used(word.name)), word.name)))
+        case ast.SecretRef() as secret:
+            return replace(option, value=_secret(secret, names))
+        case ast.Concat() as concat:
+            parts = tuple(_secret(part, names) if isinstance(part, ast.SecretRef) else part for part in concat.parts)
+            return replace(option, value=replace(concat, parts=parts))
+        case _:
+            return option
+
+
+def _secret(secret: ast.SecretRef, names: _Names) -> ast.SecretRef:
+    return replace(secret, name=_name(split_name(names.used(secret.name)), secret.name))

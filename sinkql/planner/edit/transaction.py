@@ -1,0 +1,34 @@
+"""What is said of transactions: that there is one, that there is none, that one is left open."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.errors import Notice, SinkqlError
+
+
+def already(statement: ast.Transaction) -> Notice:
+    """Return the notice of a BEGIN in a transaction, which changes nothing."""
+    return Notice("SQ2651", "there is already a transaction in progress", statement.span)
+
+
+def none(statement: ast.Transaction) -> Notice:
+    """Return the notice of a statement that ends or changes a transaction where there is none."""
+    return Notice("SQ2652", "there is no transaction in progress", statement.span)
+
+
+def changes_rows(statement: ast.RowChange) -> SinkqlError:
+    """Return the error for a statement that changes rows in a transaction."""
+    word = type(statement).__name__.upper()
+    return SinkqlError(
+        "SQ2961",
+        f"{word} between BEGIN and COMMIT is not supported yet",
+        statement.span,
+        hint=f"Run {word} outside of the transaction; each takes effect as a whole.",
+    )
+
+
+def not_ended() -> SinkqlError:
+    """Return the error for a script that ends within a transaction."""
+    return SinkqlError(
+        "SQ2655", "the script ends inside a transaction, which was rolled back", hint="Write COMMIT; at its end."
+    )

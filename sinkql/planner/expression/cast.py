@@ -1,0 +1,50 @@
+"""An explicit cast → its tree; raises where there is no such cast, or none that is exact."""
+
+from __future__ import annotations
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import NUMERIC, Type
+from sinkql.logical.function import CASTS
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced, literal
+from sinkql.planner.expression.typed import Typed, call, cast_to, constant, exact, null_of
+
+_REFUSED = {
+    ("numeric", "text"): "the text of a numeric depends on a display scale; cast to numeric(p,s) first",
+    ("real", "text"): "the text of a floating-point number differs; cast to numeric(p,s) first",
+    ("double precision", "text"): "the text of a floating-point number differs; cast to numeric(p,s) first",
+    ("real", "numeric"): "a real has 6 significant digits; cast to double precision first",
+    ("jsonb", "text"): "the text form of jsonb is not kept; use ->>",
+}
+
+
+def cast(value: Typed, target: Type, span: Span, length: int | None = None) -> Typed:
+    """Convert explicitly; raises SinkqlError where there is no such cast (SQ2218) or no exact form of it (SQ2214)."""
+    if value.type == types.UNKNOWN:
+        found = null_of(target, span) if value.null else _of_literal(value, target)
+    elif value.type == target and target != NUMERIC:
+        found = exact(value)
+    else:
+        found = _converted(value, target, span)
+    if length is not None:
+        bounds = (constant(number, types.INTEGER, span) for number in (1, length))
+        found = call("substring(text,integer,integer)", (found, *bounds))
+    return found.at(span)
+
+
+def _of_literal(value: Typed, target: Type) -> Typed:
+    if target == types.JSONB:
+        return cast_to(coerced(value, types.TEXT), target)
+    return literal(str(value.constant), target, value.span)
+
+
+def _converted(value: Typed, target: Type, span: Span) -> Typed:
+    kinds = (value.type.name, target.name)
+    if kinds in CASTS and not (target == types.TEXT and value.raw == NUMERIC):
+        if value.raw == target:
+            return value
+        return cast_to(value, target)
+    reason = _REFUSED.get(kinds)
+    if reason is not None:
+        raise SinkqlError("SQ2214", f"a cast of {kinds[0]} to {kinds[1]} is not exact: {reason}", span)
+    raise SinkqlError("SQ2218", f"cannot cast type {kinds[0]} to {kinds[1]}", span)

@@ -1,0 +1,177 @@
+"""A literal's text and the type it takes → its value; conversions that happen unasked."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal, InvalidOperation
+
+from sinkql import logical
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import NUMERIC, Type, moment
+from sinkql.logical.expression import single, text_of
+from sinkql.planner import types
+from sinkql.planner.expression.interval import parse_interval
+from sinkql.planner.expression.typed import Typed, cast_to, check_scale, constant, exact, null_of
+
+_TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
+_FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
+_MOST_EXPONENT = 1000  # far more than a numeric's digits, and little to write out
+_EXACT = Context(prec=80)
+_BLANK = " \t\n\r\f\v"
+_MOST_SCALE = 16_383
+"""How many fraction digits the text of a numeric may have."""
+_INTEGER_BITS = {"smallint": 15, "integer": 31, "bigint": 63}
+
+
+def untyped(text: str, span: Span) -> Typed:
+    """Return a string literal: it takes the type of what it meets, text if it meets nothing."""
+    return constant(text, types.UNKNOWN, span)
+
+
+def untyped_null(span: Span) -> Typed:
+    """Return the literal NULL."""
+    return null_of(types.UNKNOWN, span)
+
+
+def number(text: str, span: Span) -> Typed:
+    """Return a number literal: integer, bigint or numeric by its size and form."""
+    try:
+        value = Decimal(text.replace("_", ""))
+    except InvalidOperation:
+        raise _too_long(span) from None
+    if re.fullmatch(r"[0-9_]+", text) and value < 2**63:
+        return constant(int(value), types.INTEGER if value < 2**31 else types.BIGINT, span)
+    return decimal(value, span)
+
+
+def decimal(value: Decimal, span: Span) -> Typed:
+    """Return a numeric literal; its tree is a numeric of just its digits."""
+    if abs(int(value.as_tuple().exponent)) > _MOST_EXPONENT:
+        raise _too_long(span)
+    shown = format(value, "f")
+    scale = len(shown.partition(".")[2])
+    precision = max(len(shown.replace(".", "").replace("-", "").lstrip("0")), scale, 1)
+    if precision > 38:
+        raise _too_long(span)
+    return Typed(logical.literal(value, Type("numeric", precision, scale), span), NUMERIC)
+
+
+def _too_long(span: Span) -> SinkqlError:
+    return SinkqlError("SQ2212", "a numeric constant has more than 38 digits", span)
+
+
+def coerced(value: Typed, target: Type) -> Typed:
+    """Convert to a type that the value's type is implicitly converted to; a tree that is exactly of that type."""
+    if value.type == types.UNKNOWN:
+        return null_of(target, value.span) if value.null else literal(str(value.constant), target, value.span)
+    if value.type == target:
+        return exact(value)
+    if target == NUMERIC and value.raw.name == "numeric":
+        check_scale(value)
+    known = value.constant
+    if types.floating(target) and isinstance(known, int | Decimal):
+        return literal(str(known), target, value.span)
+    if types.whole(target) and isinstance(known, int):
+        return constant(known, target, value.span)
+    return cast_to(value, target)
+
+
+def literal(text: str, target: Type, span: Span) -> Typed:
+    """Return a string literal read as a value of a type; raises SinkqlError (SQ2212) where it is not one."""
+    if target in (types.TEXT, types.UNKNOWN):
+        return constant(text, types.TEXT, span)
+    if target == types.INTERVAL:
+        return constant(parse_interval(text, span), types.INTERVAL, span)
+    try:
+        value = _READERS[target.name](text if target == types.UUID else text.strip(_BLANK), target)
+    except moment.BeyondError:
+        hint = "Use a value in the years 1 to 9999, or NULL."
+        raise SinkqlError("SQ2212", f"{target} out of range: '{text}'", span, hint=hint) from None
+    if value is None:
+        raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=_hint(target))
+    return constant(value, target, span)
+
+
+def _integer(text: str, target: Type) -> int | None:
+    match = re.fullmatch(r"([+-]?)0*+([0-9]{0,19})", text)
+    if match is None or not text[-1:].isdigit():
+        return None
+    value, bits = int(f"{match[1]}{match[2] or 0}"), _INTEGER_BITS[target.name]
+    return value if -(2**bits) <= value < 2**bits else None
+
+
+def _numeric(text: str, target: Type) -> Decimal | None:
+    if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
+        return None
+    try:
+        value, scale = Decimal(text), target.scale or 0
+    except InvalidOperation:
+        return None  # an exponent that no decimal has
+    if -int(value.as_tuple().exponent) > (types.MAX_SCALE if target == NUMERIC else _MOST_SCALE):
+        return None
+    if value.adjusted() > (target.precision or 0):
+        return None
+    rounded = _EXACT.plus(Decimal(text_of(value, target)))  # there is no -0
+    return rounded if abs(rounded) < Decimal(10) ** ((target.precision or 0) - scale) else None
+
+
+def _floating(text: str, target: Type) -> float | None:
+    if re.fullmatch(r"[+-]?(nan|inf|infinity)", text, re.IGNORECASE):
+        return float(text)
+    if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
+        return None
+    value = float(text)
+    if target == types.REAL:
+        value = single(value)
+    lost = value == 0 and re.search(r"[1-9]", re.split("[eE]", text)[0])
+    return None if math.isinf(value) or lost else value
+
+
+def _boolean(text: str, _target: Type) -> bool | None:
+    if text.lower() in _TRUE:
+        return True
+    return False if text.lower() in _FALSE else None
+
+
+def _moment(read: Callable[[str], logical.Value]) -> Callable[[str, Type], logical.Value | None]:
+    def found(text: str, _target: Type) -> logical.Value | None:
+        try:
+            return read(text)
+        except moment.BeyondError:
+            raise
+        except ValueError:
+            return None
+
+    return found
+
+
+def _uuid(text: str, _target: Type) -> str | None:
+    if not re.fullmatch(r"([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}|\{([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}\}", text):
+        return None
+    digits = re.sub(r"[{}-]", "", text).lower()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _bytea(text: str, _target: Type) -> bytes | None:
+    if re.fullmatch(r"\\x([0-9a-fA-F]{2})*", text):
+        return bytes.fromhex(text[2:])
+    return None if "\\" in text else text.encode()
+
+
+_READERS: dict[str, Callable[[str, Type], logical.Value | None]] = {
+    "smallint": _integer, "integer": _integer, "bigint": _integer, "numeric": _numeric, "real": _floating,
+    "double precision": _floating, "boolean": _boolean, "date": _moment(moment.read_date),
+    "timestamp": _moment(moment.read_timestamp), "timestamptz": _moment(moment.read_instant), "uuid": _uuid,
+    "bytea": _bytea, "jsonb": lambda text, target: None,
+}  # fmt: skip
+_HINTS = {
+    "date": "Write dates as DATE '2024-02-29'.",
+    "timestamp": "Write timestamps as TIMESTAMP '2024-02-29 12:30:00'.",
+    "timestamptz": "Write them with a numeric zone, as TIMESTAMPTZ '2024-02-29 12:30:00+00'.",
+}
+
+
+def _hint(target: Type) -> str | None:
+    return _HINTS.get(target.name)

@@ -1,0 +1,202 @@
+"""Operators over typed operands → calls of just the types that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from sinkql import logical
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import NUMERIC, Interval, Type
+from sinkql.planner import types
+from sinkql.planner.expression.cast import cast
+from sinkql.planner.expression.interval import shift
+from sinkql.planner.expression.literal import coerced, decimal
+from sinkql.planner.expression.typed import Typed, call, cast_to, check_scale, constant, exact
+
+_FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def arithmetic(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
+    """Plan `left operator right` for + - * / %."""
+    left, right = _literal_like(left, right)
+    if types.instant(left.type) or types.instant(right.type) or types.INTERVAL in (left.type, right.type):
+        return _of_times(operator, left, right, span).at(span)
+    type_ = types.operand(left.type, right.type) if types.number(left.type) and types.number(right.type) else None
+    if type_ is None or (operator == "%" and types.floating(type_)):
+        raise no_operator(operator, (left, right), span)
+    if type_.name == "numeric":
+        return _of_numerics(operator, left, right, span)
+    return call(f"{operator}({type_.name},{type_.name})", (coerced(left, type_), coerced(right, type_)), span)
+
+
+def _literal_like(left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    """Give an untyped literal the type of the other side; beside a date or time it is an interval or a number."""
+    if left.type == types.UNKNOWN and right.type != types.UNKNOWN:
+        return coerced(left, _partner(right.type)), right
+    if right.type == types.UNKNOWN and left.type != types.UNKNOWN:
+        return left, coerced(right, _partner(left.type))
+    return left, right
+
+
+def _partner(type_: Type) -> Type:
+    return NUMERIC if type_.name == "numeric" else type_
+
+
+def _of_numerics(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
+    check_scale(left)
+    check_scale(right)
+    return call(f"{operator}(numeric,numeric)", (_decimal(left), _decimal(right)), span)
+
+
+def _decimal(value: Typed) -> Typed:
+    """Return an operand as a numeric of just the digits that its type has."""
+    if value.type.name == "numeric":
+        return value
+    known = value.constant
+    if isinstance(known, int):
+        return decimal(Decimal(known), value.span)
+    return Typed(cast_to(value, Type("numeric", types.INTEGER_DIGITS[value.type.name], 0)).tree, NUMERIC)
+
+
+def wide(value: Typed) -> Typed:
+    """Return a number as plain numeric, numeric(38,10)."""
+    if value.raw.name == "numeric":
+        check_scale(value)
+    return value if value.raw == NUMERIC else cast_to(value, NUMERIC)
+
+
+def negative(value: Typed, span: Span) -> Typed:
+    """Plan `-value`."""
+    known = value.constant
+    if isinstance(known, int) and not isinstance(known, bool) and known >= 0:
+        return constant(-known, value.raw, span)
+    if isinstance(known, Decimal) and known >= 0:
+        return Typed(logical.literal(-known, value.raw, span), value.type)
+    if isinstance(known, Interval):
+        return constant(Interval(-known.months, -known.days, -known.micros), types.INTERVAL, span)
+    if not types.number(value.type):
+        raise no_operator("-", (value,), span)
+    found = call(f"-({value.type.name})", (value,), span, type_=value.raw)
+    return Typed(found.tree, NUMERIC if value.type.name == "numeric" else value.type)
+
+
+def complement(value: Typed, span: Span) -> Typed:
+    """Plan `~value`."""
+    if not types.whole(value.type):
+        raise no_operator("~", (value,), span)
+    return call(f"~({value.type.name})", (value,), span)
+
+
+def bits(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
+    """Plan & | # << >> over integers."""
+    type_ = types.operand(left.type, right.type)
+    if type_ is None or not types.whole(type_):
+        raise no_operator(operator, (left, right), span)
+    if operator in ("<<", ">>"):
+        width = 64 if left.type == types.BIGINT else 32
+        if not isinstance(right.constant, int) or not 0 <= right.constant < width or left.type == types.SMALLINT:
+            raise SinkqlError("SQ2214", f"a shift takes a constant count from 0 to {width - 1}", right.span)
+        return call(f"{operator}({left.type.name},integer)", (left, coerced(right, types.INTEGER)), span)
+    return call(f"{operator}({type_.name},{type_.name})", (coerced(left, type_), coerced(right, type_)), span)
+
+
+def compare(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
+    """Plan = <> < <= > >= and IS NOT DISTINCT FROM."""
+    if types.INTERVAL in (left.type, right.type):
+        return _compare_intervals(operator, left, right, span)
+    return call(f"{operator}(any,any)", alike((left, right), span, operator), span)
+
+
+def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ...]:
+    """Bring operands of a comparison to one type, as little as it takes; jsonb has no comparison here."""
+    type_: Type | None = values[0].type
+    for value in values[1:]:
+        type_ = types.operand(type_, value.type) if type_ is not None else None
+    if type_ == types.UNKNOWN:
+        type_ = types.TEXT
+    if type_ == types.JSONB:
+        raise SinkqlError(
+            "SQ2214", "values of type jsonb cannot be compared exactly", span, hint="Compare j ->> 'key'."
+        )
+    if type_ is None or type_ == types.INTERVAL:
+        raise no_operator(operator, values, span)
+    if type_.name == "numeric":
+        return tuple(coerced(value, NUMERIC) if value.type == types.UNKNOWN else _decimal(value) for value in values)
+    return tuple(coerced(value, type_) for value in values)
+
+
+def _compare_intervals(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
+    left, right = _literal_like(left, right)
+    if left.difference is None and right.difference is not None:
+        return _compare_intervals(_FLIPPED.get(operator, operator), right, left, span)
+    if left.difference is None or not isinstance(right.constant, Interval):
+        raise no_operator(operator, (left, right), span)
+    return call(f"{operator}(interval,interval)", (left, right), span)
+
+
+def _of_times(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
+    kinds = (left.type.name, operator, right.type.name)
+    if operator == "*" and types.INTERVAL in (left.type, right.type):
+        return _times(*((right, left) if right.type == types.INTERVAL else (left, right)), span)
+    if operator == "+" and (left.type == types.INTERVAL or (types.whole(left.type) and right.type == types.DATE)):
+        return _of_times(operator, right, left, span)
+    if operator in ("+", "-") and types.instant(left.type) and right.type == types.INTERVAL:
+        start = coerced(left, types.TIMESTAMP) if left.type == types.DATE else left
+        return shift(start, right, sign=operator)
+    if operator in ("+", "-") and left.type == types.DATE and right.type in (types.SMALLINT, types.INTEGER):
+        return call(f"{operator}(date,{right.type.name})", (left, right), span)
+    if kinds == ("date", "-", "date"):
+        return call("-(date,date)", (left, right), span)
+    if operator == "-" and types.instant(left.type) and types.instant(right.type):
+        type_ = types.operand(left.type, right.type) or left.type
+        return call(f"-({type_.name},{type_.name})", (coerced(left, type_), coerced(right, type_)), span)
+    raise no_operator(operator, (left, right), span)
+
+
+def _times(interval: Typed, factor: Typed, span: Span) -> Typed:
+    value = interval.constant
+    if not isinstance(value, Interval) or not types.whole(factor.type):
+        raise no_operator("*", (factor, interval), span)
+    if isinstance(factor.constant, int):
+        scaled = Interval(*(part * factor.constant for part in (value.months, value.days, value.micros)))
+        return constant(scaled, types.INTERVAL, span)
+    return call(f"*({factor.type.name},interval)", (factor, interval), span)
+
+
+def concatenate(left: Typed, right: Typed, span: Span) -> Typed:
+    """Plan `left || right`: texts, a text and a value, or two byte strings."""
+    if types.BYTEA in (left.type, right.type):
+        left, right = _literal_like(left, right)
+        if left.type != right.type:
+            raise no_operator("||", (left, right), span)
+        return call("||(bytea,bytea)", (left, right), span)
+    if types.JSONB in (left.type, right.type):
+        raise SinkqlError("SQ2214", "jsonb || is not supported", span)
+    if not {types.TEXT, types.UNKNOWN} & {left.type, right.type}:
+        raise no_operator("||", (left, right), span)
+    return call("||(text,text)", [cast(value, types.TEXT, value.span) for value in (left, right)], span)
+
+
+def no_operator(operator: str, operands: Sequence[Typed], span: Span) -> SinkqlError:
+    """Make the error for an operator that is not there for these types."""
+    names = [value.type.name for value in operands]
+    shown = f" {operator} ".join(names) if len(names) > 1 else f"{operator} {names[0]}"
+    if operator == "BETWEEN":
+        shown = "{} BETWEEN {} AND {}".format(*names)
+    return SinkqlError(
+        "SQ2211", f"operator does not exist: {shown}", span, hint="Cast the operands, as in value::integer."
+    )
+
+
+def settled(values: Sequence[Typed], span: Span, what: str) -> tuple[Type, tuple[Typed, ...]]:
+    """Bring the branches of CASE, COALESCE and the like to one type; raises SinkqlError (SQ2213) if there is none."""
+    type_ = types.common([value.type for value in values])
+    if type_ is None:
+        shown = ", ".join(dict.fromkeys(value.type.name for value in values if value.type != types.UNKNOWN))
+        raise SinkqlError(
+            "SQ2213", f"the types of {what} cannot be matched: {shown}", span, hint="Cast them to one type."
+        )
+    if type_ in (types.INTERVAL,):
+        raise SinkqlError("SQ2214", f"{what} of intervals is not supported", span)
+    return type_, tuple(exact(coerced(value, type_)) for value in values)

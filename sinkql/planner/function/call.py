@@ -1,0 +1,127 @@
+"""A function's name and typed arguments → the call of an entry of `logical.function`'s list, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sinkql.errors import SinkqlError, Span, nearest, one_of
+from sinkql.logical.function import FUNCTIONS, Function
+from sinkql.logical.type import NUMERIC, Type
+from sinkql.parser.mistake.habit import call_hint, called_elsewhere
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.typed import Typed
+from sinkql.planner.expression.typed import call as listed
+from sinkql.planner.function import condition, json, number, pattern, text, time
+from sinkql.planner.function.argument import Handler
+
+# what checks its arguments by more than their types
+HANDLERS: Mapping[str, Handler] = {
+    **number.HANDLERS,
+    **text.HANDLERS,
+    **time.HANDLERS,
+    **condition.HANDLERS,
+    **json.HANDLERS,
+    **pattern.HANDLERS,
+}
+ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES}
+_REFUSED: Mapping[str, str] = {**number.REFUSED}
+_LISTED: dict[str, list[Function]] = {}
+for _function in FUNCTIONS.values():
+    if _function.name.islower():  # operators are not called
+        _LISTED.setdefault(_function.name, []).append(_function)
+NAMES = (*HANDLERS, *_LISTED, *ALIASES)
+"""The names of all functions that are not aggregates."""
+_VOLATILE = (
+    "now", "current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "random",
+    "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday", "gen_random_uuid",
+    "uuid_generate_v4", "mz_now", "nextval", "setseed", "random_normal", "uuidv4", "uuidv7",
+)  # fmt: skip
+_SET_RETURNING = (
+    "unnest", "generate_series", "jsonb_object_keys", "jsonb_array_elements", "jsonb_each", "regexp_matches",
+    "regexp_split_to_table", "string_to_table",
+)  # fmt: skip
+AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or", "every")
+UNSUPPORTED_AGGREGATES = (
+    "string_agg", "array_agg", "list_agg", "jsonb_agg", "json_agg", "jsonb_object_agg", "stddev", "stddev_pop",
+    "stddev_samp", "variance", "var_pop", "var_samp", "corr", "covar_pop", "covar_samp", "mode", "percentile_cont",
+    "percentile_disc", "bit_and", "bit_or", "bit_xor", "regr_slope", "any_value",
+)  # fmt: skip
+_REASONS = {
+    "age": "an interval of months has no exact length",
+    "justify_hours": "computed intervals have no exact type",
+    "gcd": "Spark has no such function",
+    "scale": "a numeric has a fixed scale here",
+    "quote_literal": "SinkQL does not have it",
+}
+
+
+def call(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
+    """Plan a scalar call; raises SinkqlError: unknown (SQ2210), no such overload (SQ2211), refused (SQ2214, SQ2217)."""
+    check(name, span, len(arguments))
+    handler = HANDLERS.get(name)
+    if handler is not None:
+        return handler(name, tuple(arguments), span).at(span)
+    return _choose(name, arguments, span)
+
+
+def check(name: str, span: Span, arity: int) -> None:
+    """Raise SinkqlError for a name that no call may have, whatever its arguments: SQ2210, SQ2214, SQ2217, SQ2928."""
+    if name in _VOLATILE:
+        message = f"{name}() is volatile, which views do not allow"
+        raise SinkqlError("SQ2217", message, span, hint="Let the source carry the time or the value as a column.")
+    if name in _SET_RETURNING:
+        raise SinkqlError("SQ2928", f"{name}() returns a set, which is not supported yet", span)
+    if name in _REASONS:
+        raise SinkqlError("SQ2214", f"{name}() is not supported: {_REASONS[name]}", span)
+    if name not in NAMES:
+        hint = _hint(name, arity)
+        raise SinkqlError("SQ2210", f'function "{name}" does not exist', span, hint=hint)
+
+
+def _hint(name: str, arity: int) -> str:
+    instead = call_hint(name, arity)
+    if instead is not None:
+        return instead
+    # a name of another system that is like one of ours is not a misspelt one
+    close = None if called_elsewhere(name) else nearest(name, (*NAMES, *AGGREGATES))
+    return f"Did you mean {close}()?" if close else "Use functions and operators of Postgres."
+
+
+def _choose(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
+    """Call the overload of the list that takes the arguments: with the most of just their types."""
+    known = ALIASES.get(name, name)
+    overloads = {each.id: _types(each.parameters) for each in _LISTED[known]}
+    refused = {each: _types(each[len(known) + 1 : -1].split(",")) for each in _REFUSED if each.startswith(f"{known}(")}
+    candidates = {**overloads, **refused}
+    fitting = [id_ for id_, parameters in candidates.items() if _fits(parameters, arguments)]
+    if not fitting:
+        raise _no_overload(name, list(overloads.values()), arguments, span)
+    best = max(fitting, key=lambda id_: _exact_matches(candidates[id_], arguments))
+    if best in refused:
+        raise SinkqlError("SQ2214", f"{name}({refused[best][0].name}) is not supported: {_REFUSED[best]}", span)
+    values = [coerced(value, type_) for value, type_ in zip(arguments, candidates[best], strict=True)]
+    return listed(best, values, span)
+
+
+def _types(parameters: Sequence[str]) -> tuple[Type, ...]:
+    return tuple(NUMERIC if each == "numeric" else Type(each) for each in parameters)
+
+
+def _no_overload(name: str, overloads: Sequence[Sequence[Type]], arguments: Sequence[Typed], span: Span) -> SinkqlError:
+    shown = ", ".join(value.type.name for value in arguments)
+    known = one_of([f"{name}({', '.join(type_.name for type_ in each)})" for each in overloads])
+    return SinkqlError("SQ2211", f"function {name}({shown}) does not exist", span, hint=f"Use {known}.")
+
+
+def _fits(parameters: Sequence[Type], arguments: Sequence[Typed]) -> bool:
+    return len(parameters) == len(arguments) and all(
+        types.implicit(value.type, type_) for value, type_ in zip(arguments, parameters, strict=True)
+    )
+
+
+def _exact_matches(parameters: Sequence[Type], arguments: Sequence[Typed]) -> int:
+    return sum(
+        3 * (value.type.name == type_.name) + (type_ == types.DOUBLE)  # double precision is the preferred number
+        for value, type_ in zip(arguments, parameters, strict=True)
+    )

@@ -1,0 +1,45 @@
+"""COALESCE, NULLIF, GREATEST, LEAST and the like: arguments of one type → calls."""
+
+from __future__ import annotations
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import Branch, Case
+from sinkql.planner import types
+from sinkql.planner.expression.operator import alike, settled
+from sinkql.planner.expression.typed import Typed, call, exact, null_of
+from sinkql.planner.function.argument import arity
+
+
+def _coalesce(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 1, 99)
+    type_, values = settled(arguments, span, "COALESCE")
+    return call("coalesce(any…)", values, span, type_=type_)
+
+
+def _extreme(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 1, 99)
+    type_, values = settled(arguments, span, name.upper())
+    if type_ == types.JSONB:
+        raise SinkqlError("SQ2214", "values of type jsonb cannot be compared exactly", span)
+    return values[0] if len(values) == 1 else call(f"{name}(any…)", values, span, type_=type_)
+
+
+def _nullif(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    left, right = alike(arguments, span, "=")
+    if left.raw == right.raw and arguments[0].type in (left.type, types.UNKNOWN):
+        return Typed(call("nullif(any,any)", (left, right), span, type_=left.raw).tree, left.type)
+    first = exact(arguments[0])
+    same = call("=(any,any)", (left, right), span)
+    return Typed(Case((Branch(same.tree, null_of(first.type, span).tree),), first.tree, first.type, span), first.type)
+
+
+def _num_nulls(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 1, 99)
+    return call(f"{name}(any…)", arguments, span)
+
+
+HANDLERS = {
+    "coalesce": _coalesce, "greatest": _extreme, "least": _extreme, "nullif": _nullif,
+    "num_nonnulls": _num_nulls, "num_nulls": _num_nulls,
+}  # fmt: skip

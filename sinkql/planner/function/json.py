@@ -1,0 +1,180 @@
+"""Functions and operators of jsonb: their keys and paths are constants, and such that they have an exact form."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import Call, Literal, Type
+from sinkql.planner import types
+from sinkql.planner.expression.typed import Typed, call, constant
+from sinkql.planner.function.argument import Handler, arity, constant_text, typed
+from sinkql.planner.types import BOOLEAN, INTEGER, JSONB, TEXT
+
+Step = str | int
+_GETS = ("->(jsonb,text)", "->(jsonb,integer)")
+
+
+def get(value: Typed, step: Typed, span: Span) -> Typed:
+    """Plan `value -> step`."""
+    _check(value, span)
+    key = _step(step)
+    check_path([*_steps(value), _key(key)], span)
+    return call(f"->(jsonb,{key.type.name})", (value, key), span)
+
+
+def get_text(value: Typed, step: Typed, span: Span) -> Typed:
+    """Plan `value ->> step`."""
+    _check(value, span)
+    key = _step(step)
+    steps = [*_steps(value), _key(key)]
+    check_path(steps, span)
+    if steps == [0]:
+        raise SinkqlError("SQ2214", "->> 0 of a whole value is not supported", span, hint="Use jsonb -> 0.")
+    return call(f"->>(jsonb,{key.type.name})", (value, key), span)
+
+
+def _step(value: Typed) -> Typed:
+    known = value.constant
+    if isinstance(known, str):
+        return constant(known, TEXT, value.span)
+    if value.type == INTEGER and isinstance(known, int):
+        return value
+    raise SinkqlError("SQ2214", "the key of -> and ->> must be a constant", value.span)
+
+
+def _key(step: Typed) -> Step:
+    assert isinstance(step.constant, str | int)
+    return step.constant
+
+
+def _steps(value: Typed) -> list[Step]:
+    """Return the keys and indexes of the chain of -> that a value is: it is looked up as one path."""
+    found: list[Step] = []
+    node = value.tree
+    while isinstance(node, Call) and node.function in _GETS:
+        node, step = node.arguments
+        assert isinstance(step, Literal)
+        assert isinstance(step.value, str | int)
+        found.insert(0, step.value)
+    return found
+
+
+def check_path(steps: Sequence[Step], span: Span) -> None:
+    """Refuse a path that has no exact form (SQ2214)."""
+    for step in steps:
+        if isinstance(step, str) and not re.fullmatch(r"[\w .:/@#$%&+=~-]+", step):
+            raise SinkqlError("SQ2214", f"the key '{step}' is not supported", span)
+    if any(isinstance(step, int) and step < 0 for step in steps):
+        raise SinkqlError("SQ2214", "a negative index is not supported", span)
+    if any(first == second == 0 for first, second in pairwise(steps)):
+        raise SinkqlError("SQ2214", "an element 0 of an element 0 is not supported", span)
+
+
+def path_text(value: Typed, path: Typed, span: Span) -> Typed:
+    """Plan `value #>> '{a,b,0}'`: a last number is an index or a key."""
+    steps = path_steps(constant_text("#>>", path, "path"), path.span)
+    if not steps[-1].isdigit():
+        return _texts(value, steps, span)
+    _check(value, span)
+    check_path([*steps[:-1], int(steps[-1])], span)
+    return call("#>>(jsonb,text)", (value, typed("#>>", path, TEXT)), span)
+
+
+def path_json(value: Typed, path: Typed, span: Span) -> Typed:
+    """Plan `value #> '{a,b}'`."""
+    steps = path_steps(constant_text("#>", path, "path"), path.span)
+    if steps[-1].isdigit():
+        raise SinkqlError("SQ2214", "#> with a number is not supported", path.span, hint="Use -> 0.")
+    for step in steps:
+        value = get(value, constant(step, TEXT, path.span), span)
+    return value
+
+
+def _texts(value: Typed, steps: Sequence[str], span: Span) -> Typed:
+    for step in steps[:-1]:
+        value = get(value, constant(step, TEXT, span), span)
+    return get_text(value, constant(steps[-1], TEXT, span), span)
+
+
+def path_steps(text: str, span: Span) -> list[str]:
+    """Return the keys of a path literal; numbers are keys or indexes, and are refused but at the end."""
+    match = re.fullmatch(r"\{([^{}\"\\]+)\}", text)
+    steps = [step.strip() for step in match[1].split(",")] if match else []
+    if not steps or not all(steps) or any(re.fullmatch(r"-?\d+", step) for step in steps[:-1]) or steps[-1][0] == "-":
+        raise SinkqlError("SQ2214", f"the path '{text}' is not supported", span, hint="Use j -> 'a' -> 0 ->> 'b'.")
+    return steps
+
+
+def has_key(value: Typed, key: Typed, span: Span) -> Typed:
+    """Plan `value ? 'key'`."""
+    _check(value, span)
+    return call("?(jsonb,text)", (value, constant(constant_text("?", key, "key"), TEXT, key.span)), span)
+
+
+def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
+    """Plan `value @> '{"key": scalar, …}'`."""
+    _check(value, span)
+    text = constant_text("@>", wanted, "right side")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise SinkqlError("SQ2212", "the right side of @> is not valid JSON", wanted.span) from None
+    if (
+        not isinstance(found, dict)
+        or not found
+        or any(isinstance(each, dict | list | float) for each in found.values())
+    ):
+        message = "@> takes a flat constant object of texts, integers, booleans and nulls"
+        raise SinkqlError("SQ2214", message, wanted.span)
+    for key in found:
+        check_path([key], wanted.span)
+    return call("@>(jsonb,text)", (value, constant(text, TEXT, wanted.span)), span)
+
+
+def _check(value: Typed, span: Span) -> None:
+    if value.type != JSONB:
+        hint = "Cast it, as in value::jsonb." if value.type == TEXT else None
+        raise SinkqlError("SQ2211", f"this operator takes jsonb, found {value.type.name}", span, hint=hint)
+
+
+def _path_text(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 99)
+    keys = [constant_text(name, key, "key") for key in arguments[1:]]
+    if any(re.fullmatch(r"-?\d+", key) for key in keys):
+        raise SinkqlError("SQ2214", f"{name}() with a number is not supported", span, hint="Use ->> 0.")
+    return _texts(arguments[0], keys, span)
+
+
+def _scalar(name: str, value: Typed) -> Typed:
+    if value.type == types.UNKNOWN:
+        return typed(name, value, TEXT)
+    known: tuple[Type, ...] = (TEXT, types.SMALLINT, INTEGER, types.BIGINT, BOOLEAN)
+    if value.type not in known:
+        raise SinkqlError("SQ2214", f"{name}() of {value.type.name} is not supported", value.span)
+    return value
+
+
+def _build_object(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    if not arguments or len(arguments) % 2:
+        raise SinkqlError("SQ2211", f"{name}() takes pairs of keys and values", span)
+    parts: list[Typed] = []
+    for key, value in zip(arguments[::2], arguments[1::2], strict=True):
+        parts += [constant(constant_text(name, key, "key"), TEXT, key.span), _scalar(name, value)]
+    return call("jsonb_build_object(any…)", parts, span)
+
+
+def _build_array(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    if not arguments:
+        return call("jsonb_build_array()", (), span)
+    return call("jsonb_build_array(any…)", [_scalar(name, value) for value in arguments], span)
+
+
+HANDLERS: dict[str, Handler] = {
+    "jsonb_extract_path_text": _path_text,
+    "jsonb_build_object": _build_object,
+    "jsonb_build_array": _build_array,
+}

@@ -1,0 +1,44 @@
+"""Numeric functions whose overloads take more than types to find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.planner.expression.operator import arithmetic
+from sinkql.planner.expression.typed import Typed, call, constant
+from sinkql.planner.function.argument import Handler, arity, typed
+from sinkql.planner.types import DOUBLE, INTEGER, NUMERIC
+
+_TO_DOUBLE = "cast to double precision"
+REFUSED: Mapping[str, str] = {
+    **{f"{name}(numeric)": _TO_DOUBLE for name in ("sqrt", "ln", "log", "exp")},
+    "power(numeric,numeric)": "cast to double precision or multiply",
+}
+"""Overloads that Postgres has and that have no exact form here, with the way out."""
+ALIASES: Mapping[str, str] = {"ceiling": "ceil", "pow": "power", "log10": "log"}
+"""Other names of functions: the same function under both."""
+
+
+def _mod(_name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity("mod", arguments, span, 2, 2)
+    return arithmetic("%", arguments[0], arguments[1], span)
+
+
+def _div(_name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity("div", arguments, span, 2, 2)
+    return call("div(numeric,numeric)", [typed("div", value, NUMERIC) for value in arguments])
+
+
+def _rounded(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 1, 2)
+    if len(arguments) == 1 and arguments[0].type.name != "numeric":
+        return call(f"{name}(double precision)", (typed(name, arguments[0], DOUBLE),))
+    digits = arguments[1].constant if len(arguments) == 2 else 0
+    if not isinstance(digits, int) or isinstance(digits, bool) or not -28 <= digits <= 10:
+        message = f"the number of digits of {name}() must be a constant from -28 to 10"
+        raise SinkqlError("SQ2214", message, arguments[1].span)
+    return call(f"{name}(numeric,integer)", (typed(name, arguments[0], NUMERIC), constant(digits, INTEGER, span)))
+
+
+HANDLERS: dict[str, Handler] = {"mod": _mod, "div": _div, "round": _rounded, "trunc": _rounded}

@@ -1,0 +1,118 @@
+"""LIKE and regular expressions: their patterns are constants of the part that Postgres and Java have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical.pattern import Pattern, PatternError, java_replacement, read_match, read_regex
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.typed import Typed, call, constant
+from sinkql.planner.function.argument import Handler, arity, constant_text, typed
+
+
+@contextmanager
+def refused(span: Span, **spans: Span) -> Iterator[None]:
+    """Refuse a pattern that is read within, SQ2214; `spans` are those of the arguments beside it by what they are."""
+    try:
+        yield
+    except PatternError as error:
+        raise SinkqlError("SQ2214", error.message, spans.get(error.of, span), hint=error.hint) from None
+
+
+def like(subject: Typed, pattern: Typed, escape: Typed | None, *, ignore_case: bool) -> Typed:
+    """Plan `subject LIKE pattern`."""
+    if any(value.type not in (types.TEXT, types.UNKNOWN) for value in (subject, pattern)):
+        wrong = next(value for value in (subject, pattern) if value.type not in (types.TEXT, types.UNKNOWN))
+        raise SinkqlError("SQ2211", f"LIKE takes text, found {wrong.type.name}", wrong.span)
+    values = [coerced(value, types.TEXT) for value in (subject, pattern)]
+    if escape is not None:
+        if not isinstance(escape.constant, str) or len(escape.constant) != 1:
+            raise SinkqlError("SQ2214", "ESCAPE takes one constant character", escape.span)
+        if escape.constant != "\\":
+            values.append(coerced(escape, types.TEXT))
+    if isinstance(pattern.constant, str):
+        _check_escapes(pattern.constant, str(escape.constant) if escape else "\\", pattern)
+    return call(f"{'ILIKE' if ignore_case else 'LIKE'}({','.join(['text'] * len(values))})", values)
+
+
+def _check_escapes(text: str, escape: str, pattern: Typed) -> None:
+    """Refuse an escape before any other character: Postgres takes that one as it is, Spark raises."""
+    position = 0
+    while position < len(text):
+        if text[position] == escape:
+            if text[position + 1 : position + 2] not in ("%", "_", escape):
+                hint = "Escape only %, _ and the escape character itself."
+                raise SinkqlError(
+                    "SQ2214", f"the pattern escapes a character that needs no escape: {text!r}", pattern.span, hint=hint
+                )
+            position += 1
+        position += 1
+
+
+def matches(subject: Typed, pattern: Typed, *, ignore_case: bool) -> Typed:
+    """Plan `subject ~ 'pattern'`."""
+    text = constant_text("~", pattern, "pattern")
+    with refused(pattern.span):
+        read_regex(text)
+    values = (typed("~", subject, types.TEXT), coerced(pattern, types.TEXT))
+    return call("~*(text,text)" if ignore_case else "~(text,text)", values)
+
+
+def substring(text: Typed, pattern: Typed, span: Span) -> Typed:
+    """Plan substring(text FROM 'pattern'): its first group, or all of it."""
+    found = _match("substring", pattern)
+    _check_group(found, min(found.groups, 1), pattern.span)
+    values = (typed("substring", text, types.TEXT), coerced(pattern, types.TEXT))
+    return call("substring(text,text)", values, span)
+
+
+def match_group(text: Typed, pattern: Typed, index: int) -> Typed:
+    """Plan (regexp_match(text, 'pattern'))[index]."""
+    found = _match("regexp_match", pattern)
+    if not 1 <= index <= max(found.groups, 1):
+        raise SinkqlError("SQ2214", f"the pattern has no group {index}", pattern.span)
+    _check_group(found, index if found.groups else 0, pattern.span)
+    values = (typed("regexp_match", text, types.TEXT), coerced(pattern, types.TEXT))
+    return call("REGEXP_MATCH(text,text,integer)", (*values, constant(index, types.INTEGER, pattern.span)))
+
+
+def _match(name: str, pattern: Typed) -> Pattern:
+    text = constant_text(name, pattern, "pattern")
+    with refused(pattern.span):
+        return read_match(text)
+
+
+def _check_group(found: Pattern, index: int, span: Span) -> None:
+    if index and found.optional:
+        raise SinkqlError("SQ2214", "a group that may not take part in the match is not supported", span)
+
+
+def _replace(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 3, 4)
+    texts = [constant_text(name, each, what) for each, what in zip(arguments[1:], _PARTS, strict=False)]
+    spans = dict(zip(_PARTS, (each.span for each in arguments[1:]), strict=False))
+    with refused(span, **spans):
+        java_replacement(texts[0], texts[1], texts[2] if len(texts) == 3 else "")
+    values = [typed(name, arguments[0], types.TEXT), *(coerced(each, types.TEXT) for each in arguments[1:])]
+    return call(f"regexp_replace({','.join(['text'] * len(values))})", values)
+
+
+_PARTS = ("pattern", "replacement", "flags")
+
+
+def _count(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    _match(name, arguments[1])
+    values = (typed(name, arguments[0], types.TEXT), coerced(arguments[1], types.TEXT))
+    return call("regexp_count(text,text)", values)
+
+
+def _like(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    return matches(arguments[0], arguments[1], ignore_case=False)
+
+
+HANDLERS: dict[str, Handler] = {"regexp_replace": _replace, "regexp_count": _count, "regexp_like": _like}

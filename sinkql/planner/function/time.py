@@ -1,0 +1,170 @@
+"""Functions of dates and times whose overloads take more than types to find."""
+
+from __future__ import annotations
+
+from zoneinfo import available_timezones
+
+from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.logical import Interval
+from sinkql.logical.pattern import PatternError, read_time_form, read_to_char
+from sinkql.logical.type import DAY
+from sinkql.planner import types
+from sinkql.planner.expression.interval import parse_interval
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.typed import Typed, call, constant
+from sinkql.planner.function.argument import Handler, arity, constant_text, typed
+from sinkql.planner.function.pattern import refused
+from sinkql.planner.types import BIGINT, DATE, DOUBLE, INTERVAL, NUMERIC, TEXT, TIMESTAMP, TIMESTAMPTZ, UNKNOWN
+
+_UNITS = (
+    "microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year",
+)  # fmt: skip
+_LONG_UNITS = ("decade", "century", "millennium")
+_DATE_FIELDS = (
+    "year", "month", "day", "quarter", "week", "dow", "isodow", "doy", "isoyear", "century", "decade", "millennium",
+)  # fmt: skip
+_CLOCK_FIELDS = ("hour", "minute", "second", "milliseconds", "microseconds")
+_DIFFERENCE_FIELDS = ("epoch", "day", "hour")
+_SYNONYMS = {
+    "microsecond": "microseconds", "millisecond": "milliseconds", "seconds": "second", "minutes": "minute",
+    "hours": "hour", "days": "day", "weeks": "week", "months": "month", "quarters": "quarter", "years": "year",
+    "decades": "decade", "centuries": "century", "millenniums": "millennium", "millennia": "millennium",
+}  # fmt: skip
+
+
+def _field(text: str) -> str:
+    return _SYNONYMS.get(text.strip().lower(), text.strip().lower())
+
+
+def extract(name: str, field: str, value: Typed, span: Span) -> Typed:
+    """Plan EXTRACT(field FROM value), which is numeric, or date_part(field, value), which is double precision."""
+    unit = _field(field)
+    if value.difference is not None:
+        known: tuple[str, ...] = _DIFFERENCE_FIELDS
+    elif types.instant(value.type):
+        known = (*_DATE_FIELDS, *(() if value.type == DATE else _CLOCK_FIELDS), "epoch")
+    else:
+        message = f"extract() takes a date or timestamp, found {value.type.name}"
+        raise SinkqlError("SQ2211", message, value.span)
+    if unit not in known:
+        shown = known if value.difference is not None else (*_DATE_FIELDS, *_CLOCK_FIELDS, "epoch")
+        raise _no_field(unit, value.type.name, span, shown)
+    return call(f"{name}(text,{value.type.name})", (constant(unit, TEXT, span), value), span)
+
+
+def _no_field(name: str, of: str, span: Span, known: tuple[str, ...]) -> SinkqlError:
+    close = nearest(name, known)
+    hint = f"Did you mean {close}?" if close and close != name else None
+    return SinkqlError("SQ2214", f'field "{name}" of {of} is not supported', span, hint=hint)
+
+
+def _date_trunc(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 3)
+    unit = _field(constant_text(name, arguments[0], "unit"))
+    value = arguments[1]
+    if value.type == DATE:
+        value = coerced(value, TIMESTAMPTZ)
+    if value.type not in (TIMESTAMP, TIMESTAMPTZ):
+        raise SinkqlError("SQ2211", f"date_trunc() takes a date or timestamp, found {value.type.name}", value.span)
+    if unit not in _UNITS and unit not in _LONG_UNITS:
+        raise _no_field(unit, value.type.name, arguments[0].span, (*_UNITS, *_LONG_UNITS))
+    cut = constant(unit, TEXT, arguments[0].span)
+    if len(arguments) == 2:
+        return call(f"date_trunc(text,{value.type.name})", (cut, value))
+    if unit not in _UNITS:
+        raise SinkqlError("SQ2214", f"date_trunc() to {unit} in a time zone is not supported", span)
+    zone = constant(_zone(arguments[2]), TEXT, arguments[2].span)
+    return call("date_trunc(text,timestamptz,text)", (cut, typed(name, value, TIMESTAMPTZ), zone))
+
+
+def _zone(value: Typed) -> str:
+    """Return a time zone's name: a constant of the tz database (numeric zones have POSIX's sign, and are refused)."""
+    zone = value.constant
+    if not isinstance(zone, str):
+        raise SinkqlError("SQ2214", "a time zone must be a constant", value.span)
+    if zone.upper() in ("UTC", "GMT", "Z"):
+        return "UTC"
+    zones = available_timezones()
+    if zone not in zones:
+        close = nearest(zone, sorted(zones))
+        hint = f"Did you mean '{close}'?" if close else "Write a name such as 'Europe/Berlin'."
+        raise SinkqlError("SQ2214", f"time zone '{zone}' is not supported", value.span, hint=hint)
+    return zone
+
+
+def at_time_zone(value: Typed, zone: Typed, span: Span) -> Typed:
+    """Plan `value AT TIME ZONE zone`: a timestamptz gives local time, a timestamp is taken as local time."""
+    name = constant(_zone(zone), TEXT, zone.span)
+    if value.type in (DATE, UNKNOWN):
+        value = coerced(value, TIMESTAMPTZ)
+    if value.type not in (TIMESTAMP, TIMESTAMPTZ):
+        raise SinkqlError("SQ2211", f"AT TIME ZONE takes a timestamp, found {value.type.name}", value.span)
+    return call(f"AT TIME ZONE({value.type.name},text)", (value, name), span)
+
+
+def _date_part(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    return extract(name, constant_text(name, arguments[0], "field"), arguments[1], span)
+
+
+def _date_bin(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 3, 3)
+    width = arguments[0]
+    stride = parse_interval(width.constant, width.span) if isinstance(width.constant, str) else width.constant
+    if not isinstance(stride, Interval) or stride.months or stride.days * DAY + stride.micros <= 0:
+        raise SinkqlError("SQ2214", "the stride of date_bin() is a constant interval without months", width.span)
+    type_ = arguments[1].type if arguments[1].type != DATE else TIMESTAMPTZ
+    value, origin = typed(name, arguments[1], type_), typed(name, arguments[2], type_)
+    if type_ not in (TIMESTAMP, TIMESTAMPTZ):
+        raise SinkqlError("SQ2211", f"date_bin() takes a timestamp, found {type_.name}", value.span)
+    return call(
+        f"date_bin(interval,{type_.name},{type_.name})", (constant(stride, INTERVAL, width.span), value, origin)
+    )
+
+
+def _positive(value: Typed) -> bool:
+    return isinstance(value.constant, int) and value.constant >= 1
+
+
+def _make_timestamp(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 6, 6)
+    if not all(isinstance(value.constant, int) for value in arguments[:5]) or arguments[5].constant is None:
+        raise SinkqlError("SQ2214", "make_timestamp() takes constants only", span)
+    if not all(_positive(value) for value in arguments[:3]):
+        raise SinkqlError("SQ2212", "date field value out of range", span)
+    second = arguments[5] if arguments[5].type != UNKNOWN else typed(name, arguments[5], NUMERIC)
+    return call("make_timestamp(integer,integer,integer,integer,integer,any)", (*arguments[:5], second))
+
+
+def _to_timestamp(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    if len(arguments) == 2:
+        return _read(name, arguments, span)
+    arity(name, arguments, span, 1, 1)
+    seconds = BIGINT if types.whole(arguments[0].type) else DOUBLE
+    return call(f"to_timestamp({seconds.name})", (typed(name, arguments[0], seconds),))
+
+
+def _read(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    form = constant_text(name, arguments[1], "format")
+    with refused(arguments[1].span):
+        read_time_form(form)
+    return call(f"{name}(text,text)", (typed(name, arguments[0], TEXT), coerced(arguments[1], TEXT)))
+
+
+def _to_char(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    value, text = arguments[0], constant_text(name, arguments[1], "format")
+    if not types.instant(value.type):
+        raise SinkqlError("SQ2214", f"to_char() of {value.type.name} is not supported", value.span)
+    with refused(arguments[1].span):
+        if not read_to_char(text):
+            raise PatternError("an empty to_char() pattern is not supported")
+    value = coerced(value, TIMESTAMP) if value.type == DATE else value
+    return call(f"to_char({value.type.name},text)", (value, coerced(arguments[1], TEXT)))
+
+
+HANDLERS: dict[str, Handler] = {
+    "date_trunc": _date_trunc, "date_part": _date_part, "date_bin": _date_bin,
+    "make_timestamp": _make_timestamp, "to_timestamp": _to_timestamp, "to_date": _read, "to_char": _to_char,
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""One CREATE statement → its item."""

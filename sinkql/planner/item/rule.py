@@ -1,0 +1,186 @@
+"""A sink and the shape of its relation → nothing, or the first rule that does not hold, as an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sinkql import ast, logical
+from sinkql.errors import Notice, SinkqlError, Span, nearest
+from sinkql.planner.name import find, missing, short_name, system
+from sinkql.planner.scope import Scope
+
+CHANGELOG = ("_mz_diff", "_mz_timestamp")
+"""The columns that an append sink adds: what happened to the row, and when."""
+
+_EXPORTED = ("SOURCE", "TABLE", "MATERIALIZED VIEW")
+_KEY_TYPES = {
+    "boolean", "smallint", "integer", "bigint", "numeric", "date", "time", "timestamp", "timestamptz", "interval",
+    "text", "bytea", "uuid", "jsonb",
+}  # fmt: skip
+
+
+def given_mode(statement: ast.CreateSink) -> ast.Mode:
+    """Return the sink's mode; SQ2302 if none is written."""
+    if statement.mode is not None:
+        return statement.mode
+    hint = "Write MODE UPSERT: the rows have a KEY." if statement.key else "Write MODE APPEND, or KEY (…) MODE UPSERT."
+    raise SinkqlError("SQ2302", "the sink has no mode", statement.kind_span, hint=hint)
+
+
+def exported_relation(statement: ast.CreateSink, scope: Scope) -> tuple[str, logical.Shape]:
+    """Return the full name and shape of what the sink reads; SQ2303 for what cannot be exported."""
+    name = statement.relation
+    full_name = scope.catalog.resolve(name)
+    entry = scope.catalog.entry(full_name)
+    if system(full_name) or (entry is None and full_name.rpartition(".")[2].startswith(("mz_", "pg_"))):
+        raise _not_exported(name, "system item", "A sink can read a source, a table or a materialized view.")
+    if entry is None:
+        raise missing(scope.catalog, name, *_EXPORTED)
+    if entry.kind == "VIEW":
+        short = short_name(entry.name, scope.catalog)
+        raise _not_exported(
+            name, "view", f"Make it a materialized view: DROP VIEW {short}; CREATE MATERIALIZED VIEW {short} AS …;"
+        )
+    if entry.kind not in _EXPORTED:
+        raise _not_exported(name, entry.kind.lower(), "A sink can read a source, a table or a materialized view.")
+    item = scope.catalog.item(find(scope.catalog, name, *_EXPORTED).name)
+    assert isinstance(item, logical.Source | logical.View)
+    scope.use(item.name)
+    return item.name, item.shape
+
+
+def _not_exported(name: ast.Name, kind: str, hint: str) -> SinkqlError:
+    return SinkqlError("SQ2303", f'cannot create a sink from {kind} "{name.text}"', name.span, hint=hint)
+
+
+def check_key(statement: ast.CreateSink, shape: logical.Shape) -> None:
+    """Refuse a key column given twice (SQ2304), and one that the relation does not have (SQ2204)."""
+    names = [column.name for column in shape.columns]
+    seen = set()
+    for column in _key(statement):
+        if column.value in seen:
+            raise SinkqlError(
+                "SQ2304",
+                f'key column "{column.value}" is specified more than once',
+                column.span,
+                hint="Keep one of them.",
+            )
+        seen.add(column.value)
+        if column.value not in names:
+            near = nearest(column.value, names)
+            raise SinkqlError(
+                "SQ2204",
+                f'column "{column.value}" of relation "{statement.relation.text}" does not exist',
+                column.span,
+                hint=f'Did you mean "{near}"?' if near else f"The columns are {', '.join(names)}.",
+            )
+
+
+def check_key_types(statement: ast.CreateSink, shape: logical.Shape) -> None:
+    """Refuse key columns whose values are not compared exactly (SQ2305)."""
+    types = {column.name: column.type for column in shape.columns}
+    for column in _key(statement):
+        type_ = types[column.value]
+        if type_.name not in _KEY_TYPES:
+            floating = type_.name in ("real", "double precision")
+            raise SinkqlError(
+                "SQ2305",
+                f'key column "{column.value}" has type {type_}, which cannot be compared exactly',
+                column.span,
+                hint=f"Give it an exact type in a view: {column.value}::{'numeric' if floating else 'text'}.",
+            )
+
+
+def check_unique(statement: ast.CreateSink, shape: logical.Shape) -> bool:
+    """Tell whether the key is proven to be unique; SQ2306 if not, and not promised with NOT ENFORCED."""
+    key = statement.key
+    if key is None:
+        return False
+    names = {column.value for column in key.columns}
+    if any(known <= names for known in shape.keys):
+        return True
+    if not key.enforced:
+        return False
+    listed = " or ".join("(" + ", ".join(_in_order(known, shape)) + ")" for known in shape.keys)
+    raise SinkqlError(
+        "SQ2306",
+        f'cannot prove that the key is unique in "{statement.relation.text}"',
+        _columns_span(key),
+        detail=f"known keys: {listed}" if listed else "it has no known key",
+        hint=_key_hint(key, [_in_order(known, shape) for known in shape.keys]),
+    )
+
+
+def _key_hint(key: ast.Key, known: list[list[str]]) -> str:
+    """Name a proven key first: with a promised key that is not unique, rows overwrite each other."""
+    promised = f"KEY ({', '.join(column.value for column in key.columns)}) NOT ENFORCED"
+    if not known:
+        return f"If you know that it is unique, write {promised}."
+    return f"Write KEY ({', '.join(known[0])}), or {promised} if you know that it is unique."
+
+
+def _in_order(key: frozenset[str], shape: logical.Shape) -> list[str]:
+    return [column.name for column in shape.columns if column.name in key]
+
+
+def check_mode_and_key(
+    statement: ast.CreateSink, mode: ast.Mode, shape: logical.Shape, *, proven: bool, notice: Callable[[Notice], None]
+) -> None:
+    """Refuse KEY with APPEND (SQ2307) and UPSERT without (SQ2323); tell that a promised key is not checked."""
+    key = statement.key
+    if mode.mode == "append" and key is not None:
+        raise SinkqlError(
+            "SQ2307", "an append sink cannot have a KEY", key.span, hint="Write MODE UPSERT, or leave out KEY."
+        )
+    if mode.mode == "upsert" and key is None:
+        raise SinkqlError(
+            "SQ2323",
+            "an upsert sink needs a KEY",
+            mode.span,
+            hint="Write KEY (…) before MODE UPSERT, with the columns that identify a row.",
+        )
+    if key is not None and not proven:
+        # where rows only come, nobody can tell a second row of a key from a new version of it
+        counted = shape.change is logical.Change.RETRACT
+        kept = "one" if counted else "the last"
+        notice(
+            Notice(
+                "SQ2325",
+                f"the key is not proven to be unique: of rows with the same key, {kept} is kept",
+                _columns_span(key),
+                hint="SELECT details FROM mz_internal.mz_sink_statuses shows how many keys conflict."
+                if counted
+                else None,
+            )
+        )
+
+
+def check_changes(statement: ast.CreateSink, mode: ast.Mode, shape: logical.Shape) -> None:
+    """Refuse a column with a changelog's name (SQ2308), and ENVELOPE NONE where rows can go again (SQ2324)."""
+    if mode.mode == "upsert":
+        return
+    if not mode.changelog:
+        if shape.change is not logical.Change.APPEND:
+            raise SinkqlError(
+                "SQ2324",
+                f'ENVELOPE NONE requires rows that are only added, and rows of "{statement.relation.text}" can change',
+                mode.span,
+                hint="Write KEY (…) MODE UPSERT to keep the current rows, or MODE APPEND to keep every change.",
+            )
+        return
+    for column in shape.columns:
+        if column.name in CHANGELOG:
+            raise SinkqlError(
+                "SQ2308",
+                f'column "{column.name}" conflicts with a column that MODE APPEND adds',
+                statement.relation.span,
+                hint="Rename it in a materialized view, or write ENVELOPE NONE if rows are only added.",
+            )
+
+
+def _key(statement: ast.CreateSink) -> tuple[ast.Ident, ...]:
+    return statement.key.columns if statement.key is not None else ()
+
+
+def _columns_span(key: ast.Key) -> Span:
+    return Span(key.columns[0].span.start, key.columns[-1].span.end)

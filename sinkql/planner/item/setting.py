@@ -1,0 +1,119 @@
+"""ALTER SYSTEM SET and SET → a setting's name and its new value, checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sinkql import ast
+from sinkql.errors import Notice, SinkqlError, Span, nearest
+from sinkql.planner.name import DATABASE, SCHEMA
+
+_MISSPELT = 0.85
+FIXED = {
+    "client_encoding": ("UTF8", "utf-8", "unicode"),
+    "datestyle": ("ISO, MDY", "iso"),
+    "intervalstyle": ("postgres",),
+    "server_encoding": ("UTF8",),
+    "server_version": ("9.5.0",),
+    "standard_conforming_strings": ("on", "true"),
+    "timezone": ("UTC", "etc/utc", "gmt", "zulu"),
+    "transaction_isolation": ("strict serializable", "serializable"),
+}
+"""Settings that clients of Postgres set, and SinkQL has one value for: that, then what may be written for it."""
+
+DEFAULTS = {
+    "application_name": "",
+    "cluster": "quickstart",
+    "database": DATABASE,
+    "enable_default_connection_validation": "true",
+    "enable_iceberg_sink": "true",
+    "search_path": SCHEMA,
+    **{name: values[0] for name, values in FIXED.items()},
+}
+"""Every setting and its value where nothing was set; true and false make a setting boolean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a statement sets: `values` by name, nothing for a setting that is not known here."""
+
+    values: tuple[tuple[str, str], ...]
+    notices: tuple[Notice, ...] = ()
+
+
+def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> Setting:
+    """Return what ALTER SYSTEM, SET or RESET changes; RESET ALL changes all settings.
+
+    Scripts of the dialect set many a setting that means nothing here, which is a notice. Raises SQ2630 for a name that
+    is most likely a known one misspelt, SQ2631 and SQ2636 for a value that the setting cannot have.
+    """
+    if statement.name is None:
+        return Setting(tuple(DEFAULTS.items()))
+    name, span = statement.name.value, statement.name.span
+    if name in DEFAULTS:
+        return Setting((_planned(name, statement),))
+    if nearest(name, tuple(DEFAULTS), cutoff=_MISSPELT):
+        raise unknown_setting(name, span)
+    hint = "Leave it out; SHOW ALL lists the settings."
+    return Setting((), (Notice("SQ2637", f'setting "{name}" does not exist, skipped', span, hint=hint),))
+
+
+def _planned(name: str, statement: ast.AlterSystem | ast.SetVariable) -> tuple[str, str]:
+    if statement.value is None:
+        return name, DEFAULTS[name]
+    value = _list(statement.value) if name == "search_path" else _text(statement.value)
+    if name in FIXED:
+        return name, _fixed(name, value, statement.value)
+    boolean = DEFAULTS[name] in ("true", "false")
+    if boolean:
+        value = {"on": "true", "off": "false"}.get((value or "").lower(), (value or "").lower())
+    if not value or (boolean and value not in ("true", "false")):
+        wanted = "true or false" if boolean else "a name"
+        head = "ALTER SYSTEM SET" if isinstance(statement, ast.AlterSystem) else "SET"
+        example = DEFAULTS[name] if boolean else f"'{DEFAULTS[name]}'"
+        raise SinkqlError(
+            "SQ2631",
+            f'setting "{name}" takes {wanted}',
+            statement.value.span,
+            hint=f"Write {head} {name} = {example};",
+        )
+    return name, value
+
+
+def _fixed(name: str, value: str | None, written: ast.Value) -> str:
+    """Return the one value of a setting; SQ2636 if another is wanted."""
+    only, *others = FIXED[name]
+    if value is None or value.lower() not in (only.lower(), *others):
+        hint = "Leave it out; convert times in the query, with AT TIME ZONE." if name == "timezone" else "Leave it out."
+        raise SinkqlError("SQ2636", f'setting "{name}" can only be {only}', written.span, hint=hint)
+    return only
+
+
+def unknown_setting(name: str, span: Span | None) -> SinkqlError:
+    """Return the error for a setting that does not exist."""
+    near = nearest(name, tuple(DEFAULTS), cutoff=0.7)
+    settable = (each for each in DEFAULTS if each not in FIXED)
+    hint = f"Did you mean {near}?" if near else f"The settings are {', '.join(settable)}."
+    return SinkqlError("SQ2630", f'setting "{name}" does not exist', span, hint=hint)
+
+
+def _list(value: ast.Value) -> str | None:
+    """Return names one after the other, as `path_parts` takes them apart."""
+    each = [_text(item) for item in (value.items if isinstance(value, ast.Sequence) else (value,))]
+    texts = [text for text in each if text is not None]
+    plain = re.compile(r'[^",\s]+')
+    quoted = [text if plain.fullmatch(text) else '"' + text.replace('"', '""') + '"' for text in texts]
+    return ", ".join(quoted) if len(texts) == len(each) else None
+
+
+def _text(value: ast.Value) -> str | None:
+    match value:
+        case ast.Text():
+            return value.value
+        case ast.Word():
+            return value.name.text
+        case ast.Boolean():
+            return str(value.value).lower()
+        case _:
+            return None

@@ -1,0 +1,84 @@
+"""CREATE SOURCE → the reader's options and the shape of its rows, as its connector plans them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sinkql import ast, logical
+from sinkql.errors import Notice, SinkqlError
+from sinkql.extension.plan import SourceKind
+from sinkql.planner.name import cluster_name, find
+from sinkql.planner.refuse.statement import check_source
+from sinkql.planner.scope import Scope, kinds_hint
+from sinkql.printer.part import ident
+
+
+def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Facts, scope: Scope) -> logical.Source:
+    """Plan cluster and connection, and let the connector do the rest.
+
+    Raises SQ2450 for a kind that nobody offers, SQ2971 for one that is not supported yet.
+    """
+    kind = _kind(statement, scope)
+    check_source(statement)
+    if statement.cluster is not None:
+        scope.use(cluster_name(scope.catalog, statement.cluster, statement.span))
+    connection = None
+    if statement.connection is not None:
+        connection = find(scope.catalog, statement.connection, "CONNECTION").name
+        scope.use(connection)
+    complete = with_found_columns(statement, facts)
+    if complete is not statement:
+        _tell(complete, scope)
+    planned = kind.plan(complete, facts, scope)
+    return logical.Source(full_name, kind.name, planned.options, planned.shape, connection)
+
+
+def sampled(statement: ast.Create, scope: Scope) -> logical.Facts:
+    """Return what a new source's kind finds on this machine that its statement does not say."""
+    if not isinstance(statement, ast.CreateSource):
+        return {}
+    kind = scope.registry.sources.get(statement.kind)
+    if kind is None or kind.sample is None:
+        return {}
+    check_source(statement)
+    return kind.sample(statement, scope)
+
+
+def with_found_columns(statement: ast.CreateSource, facts: logical.Facts) -> ast.CreateSource:
+    """Return the statement with the columns among its facts, where it declares none."""
+    if statement.columns or not facts.get("columns"):
+        return statement
+    columns = (ast.ColumnDef(ast.Ident(name), ast.TypeName(type_)) for name, type_ in facts["columns"])
+    return replace(statement, columns=tuple(columns))
+
+
+def _tell(statement: ast.CreateSource, scope: Scope) -> None:
+    columns = ", ".join(f"{ident(each.name)} {each.type.text}" for each in statement.columns if each.type is not None)
+    scope.notice(
+        Notice(
+            "SQ2415",
+            f"columns found in a sample: ({columns})",
+            statement.name.span,
+            hint="A later row that does not fit them is an invalid row; declare the columns to choose other types.",
+        )
+    )
+
+
+def _kind(statement: ast.CreateSource, scope: Scope) -> SourceKind:
+    known = scope.registry.sources
+    kind = known.get(statement.kind)
+    if kind is not None:
+        return kind
+    if ("SOURCE", statement.kind) in scope.registry.later:
+        raise SinkqlError(
+            "SQ2971",
+            f"sources from {statement.kind} are not supported yet",
+            statement.kind_span,
+            hint=f"The kinds are {', '.join(sorted(known))}.",
+        )
+    raise SinkqlError(
+        "SQ2450",
+        f"no connector reads from {statement.kind}",
+        statement.kind_span,
+        hint=kinds_hint(statement.kind, known, scope.registry.expected("SOURCE")),
+    )

@@ -1,0 +1,153 @@
+"""One CREATE statement with its facts → the item it makes, its dependencies and notices."""
+
+from __future__ import annotations
+
+from sinkql import ast, logical
+from sinkql.errors import SinkqlError, Span
+from sinkql.extension.registry import Registry
+from sinkql.planner.item.cluster import plan_cluster
+from sinkql.planner.item.connection import plan_connection
+from sinkql.planner.item.secret import plan_secret
+from sinkql.planner.item.sink import plan_sink
+from sinkql.planner.item.source import plan_source
+from sinkql.planner.item.table import plan_table
+from sinkql.planner.item.view import plan_view
+from sinkql.planner.name import SCHEMA, database_name, join_name, resolve_schema, short_name, system
+from sinkql.planner.refuse.statement import later
+from sinkql.planner.scope import Planned, Scope
+
+
+def plan(statement: ast.Create, facts: logical.Facts, catalog: logical.CatalogReader, registry: Registry) -> Planned:
+    """Return what `statement` makes. Pure: the same statement, facts and catalog give the same item."""
+    scope = Scope(catalog, registry)
+    full_name = item_name(statement, catalog)
+    _check_new(full_name, statement, catalog)
+    return scope.planned(_plan(full_name, statement, facts, scope))
+
+
+def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Scope) -> logical.Item:
+    match statement:
+        case ast.CreateSecret():
+            return plan_secret(full_name, statement)
+        case ast.CreateConnection():
+            return plan_connection(full_name, statement, scope)
+        case ast.CreateCluster():
+            return plan_cluster(full_name, statement)
+        case ast.CreateSource():
+            return plan_source(full_name, statement, facts, scope)
+        case ast.CreateView():
+            return plan_view(full_name, statement, scope)
+        case ast.CreateSink():
+            return plan_sink(full_name, statement, facts, scope)
+        case ast.CreateTable():
+            return plan_table(full_name, statement, facts)
+        case ast.CreateDatabase():
+            return logical.Database(full_name)
+        case ast.CreateSchema():
+            return logical.Schema(full_name)
+        case ast.CreateTableFrom() | ast.CreateIndex():
+            raise later(statement)
+
+
+def implied(statement: ast.Create) -> tuple[ast.Create, ...]:
+    """Return what is made together with what a statement makes: a database has a schema public."""
+    if isinstance(statement, ast.CreateDatabase):
+        return (ast.CreateSchema(ast.Name((statement.name, ast.Ident(SCHEMA)), statement.span)),)
+    return ()
+
+
+def kind_of(statement: ast.Create) -> str:
+    """Return the kind of item that a statement makes, as DROP names it."""
+    match statement:
+        case ast.CreateSecret():
+            return "SECRET"
+        case ast.CreateConnection():
+            return "CONNECTION"
+        case ast.CreateCluster():
+            return "CLUSTER"
+        case ast.CreateSource():
+            return "SOURCE"
+        case ast.CreateView():
+            return "MATERIALIZED VIEW" if statement.materialized else "VIEW"
+        case ast.CreateSink():
+            return "SINK"
+        case ast.CreateDatabase():
+            return "DATABASE"
+        case ast.CreateSchema():
+            return "SCHEMA"
+        case ast.CreateTable() | ast.CreateTableFrom():
+            return "TABLE"
+        case ast.CreateIndex():
+            return "INDEX"
+
+
+def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
+    """Return the full name of what a statement makes; SQ2301 for a sink without a name."""
+    match statement:
+        case ast.CreateCluster():
+            return join_name(statement.name.value)
+        case ast.CreateSink():
+            if statement.name is None:
+                raise SinkqlError(
+                    "SQ2301",
+                    "the sink has no name",
+                    Span(statement.span.start, statement.relation.span.end),
+                    hint=f"Write CREATE SINK {statement.relation.parts[-1].value}_sink …",
+                )
+            return catalog.locate(statement.name)
+        case ast.CreateDatabase():
+            return database_name(statement.name.value)
+        case ast.CreateSchema():
+            return resolve_schema(statement.name, catalog)
+        case ast.CreateTableFrom() | ast.CreateIndex():
+            raise later(statement)
+        case _:
+            return catalog.locate(statement.name)
+
+
+def own_name(statement: ast.Create) -> str:
+    """Return the full name of what a statement with full names makes."""
+    name = statement.name
+    assert name is not None
+    plain = join_name(name.value) if isinstance(name, ast.Ident) else join_name(*(part.value for part in name.parts))
+    return f"{plain}." if isinstance(statement, ast.CreateDatabase | ast.CreateSchema) else plain
+
+
+def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogReader) -> None:
+    name = statement.name
+    assert name is not None
+    if system(full_name):
+        message = f'"{full_name}" is in a system schema'
+        hint = f'Create it in schema "{SCHEMA}".'
+        if isinstance(statement, ast.CreateSchema):
+            message, hint = f'schema "{short_name(full_name)}" is built in', "Choose another name."
+        raise SinkqlError("SQ2005", message, name.span, hint=hint)
+    entry = catalog.entry(full_name)
+    if entry is None:
+        return
+    written = name.value if isinstance(name, ast.Ident) else name.text
+    raise SinkqlError(
+        "SQ2002",
+        f'{entry.kind.lower()} "{written}" already exists',
+        name.span,
+        hint=_way_out(entry, written),
+    )
+
+
+def _way_out(entry: logical.Entry, written: str) -> str:
+    if entry.id.startswith("s"):
+        return "Choose another name: it is built in."
+    return replacing(entry.kind, written)
+
+
+def replacing(kind: str, name: str) -> str:
+    """Return the hint where a name is taken: to drop what has it, but for what is lost with it."""
+    match kind:
+        case "TABLE":
+            return "Choose another name: DROP TABLE would delete its rows."
+        case "SECRET":
+            return f"Choose another name, or give it another value with ALTER SECRET {name} AS …;"
+        case "SCHEMA" | "DATABASE":
+            return "Choose another name."
+        case _:
+            return f"Choose another name, or run DROP {kind} {name}; before it."

@@ -1,0 +1,197 @@
+"""CREATE TABLE → a source whose rows come and go, with the keys that its file enforces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+
+from sinkql import ast, logical
+from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest
+from sinkql.extension.options import unknown
+from sinkql.extension.type_hint import later_type
+from sinkql.extension.types import column_type, length_hint
+from sinkql.planner.expression.assign import assign
+from sinkql.planner.name import check_columns
+from sinkql.planner.types import describe
+
+KIND = "TABLE"
+_ANY_TIME = datetime(2000, 1, 1)
+_TYPES = (
+    "boolean, smallint, integer, bigint, real, double precision, numeric(p, s), date, timestamp, timestamptz, text, "
+    "bytea, uuid or jsonb"
+)
+_LATER_OPTIONS = ("PARTITION BY", "RETAIN HISTORY")
+_LENGTH = re.compile(r"(?:varchar|character varying|char|character) ?\( ?(\d+) ?\)")
+_HINTS = {
+    "CHECK": ("SQ2940", "CHECK constraints are", "Leave it out; test the rows in a view with WHERE."),
+    "FOREIGN KEY": ("SQ2941", "foreign keys are", "Leave it out; find rows without a partner with a query."),
+    "REFERENCES": ("SQ2941", "foreign keys are", "Leave it out; find rows without a partner with a query."),
+}
+
+
+def plan_table(full_name: str, statement: ast.CreateTable, facts: logical.Facts) -> logical.Source:
+    """Plan columns, keys and defaults; the rows are in a file that `facts` name."""
+    _check_supported(statement)
+    if not statement.columns:
+        raise SinkqlError(
+            "SQ2426", "the table has no columns", statement.name.span, hint="Write CREATE TABLE name (id bigint)."
+        )
+    check_columns(tuple((column.name.value, column.name.span) for column in statement.columns))
+    primary = {name for kind, names in rules(statement) if kind == "PRIMARY KEY" for name in names}
+    columns = tuple(_column(column, primary) for column in statement.columns)
+    nullable = {column.name for column in columns if column.nullable}
+    keys = tuple(frozenset(key) for key in unique_keys(statement) if not nullable & set(key))
+    for column, written in zip(columns, statement.columns, strict=True):
+        _check_default(column, written)
+    shape = logical.Shape(columns, tuple(dict.fromkeys(keys)), logical.Change.RETRACT)
+    return logical.Source(full_name, KIND, {"table_id": facts.get("table_id")}, shape)
+
+
+def unique_keys(statement: ast.CreateTable) -> tuple[tuple[str, ...], ...]:
+    """Return the columns of each key that the table enforces, the PRIMARY KEY first.
+
+    Raises SQ2204 (no such column), SQ2304 (a column twice), SQ2427 (two primary keys), SQ2428 (a type that cannot be
+    compared exactly).
+    """
+    found = sorted(rules(statement), key=lambda rule: rule[0] != "PRIMARY KEY")
+    return tuple(dict.fromkeys(names for _, names in found))
+
+
+def rules(statement: ast.CreateTable) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the PRIMARY KEY and each UNIQUE with its columns; raises as `unique_keys` does."""
+    primary: Span | None = None
+    for kind, names, span in _written_rules(statement):
+        if kind == "PRIMARY KEY":
+            if primary is not None:
+                raise SinkqlError(
+                    "SQ2427", "multiple primary keys are not allowed", span, hint="Make one of them UNIQUE."
+                )
+            primary = span
+        for name in names:
+            _check_key_column(statement, name, names)
+        yield kind, tuple(name.value for name in names)
+
+
+def length(column: ast.ColumnDef) -> int | None:
+    """Return the most characters that a varchar(n) or char(n) column takes."""
+    match = _LENGTH.fullmatch(column.type.text) if column.type is not None else None
+    return int(match[1]) if match else None
+
+
+def default(column: ast.ColumnDef) -> ast.Expression | None:
+    """Return a column's DEFAULT."""
+    return next((each.expression for each in column.constraints if each.kind == "DEFAULT"), None)
+
+
+def _written_rules(statement: ast.CreateTable) -> Iterator[tuple[str, tuple[ast.Ident, ...], Span]]:
+    for column in statement.columns:
+        for each in column.constraints:
+            if each.kind in ("PRIMARY KEY", "UNIQUE"):
+                yield each.kind, (column.name,), each.span
+    for rule in statement.constraints:
+        if rule.kind in ("PRIMARY KEY", "UNIQUE"):
+            yield rule.kind, rule.columns, rule.span
+
+
+def _check_key_column(statement: ast.CreateTable, name: ast.Ident, key: tuple[ast.Ident, ...]) -> None:
+    written = {column.name.value: column for column in statement.columns}
+    if name.value not in written:
+        near = nearest(name.value, list(written))
+        hint = f'Did you mean "{near}"?' if near else f"The columns are {', '.join(written)}."
+        raise SinkqlError("SQ2204", f'column "{name.value}" does not exist', name.span, hint=hint)
+    if sum(other.value == name.value for other in key) > 1:
+        raise SinkqlError(
+            "SQ2304", f'key column "{name.value}" is specified more than once', name.span, hint="Keep one of them."
+        )
+    type_ = written[name.value].type
+    if type_ is not None and type_.text in ("jsonb", "json"):
+        raise SinkqlError(
+            "SQ2428",
+            f'column "{name.value}" is of type jsonb, which cannot be in a key',
+            name.span,
+            hint="Keep the values that tell rows apart in columns of their own.",
+        )
+
+
+def _column(column: ast.ColumnDef, primary: set[str]) -> logical.Column:
+    name = column.name.value
+    written = re.sub(r"\s+", " ", column.type.text.strip().lower()) if column.type is not None else ""
+    type_ = column_type(written)
+    later = later_type(written)
+    if later is not None and (type_ is None or type_.name == "time"):
+        raise SinkqlError(
+            "SQ2935",
+            f'column "{name}" has type {written}, which tables do not support yet',
+            column.type.span if column.type is not None else column.name.span,
+            hint=later,
+        )
+    if type_ is None:
+        raise SinkqlError(
+            "SQ2429",
+            f'column "{name}" has a type that tables do not support: {written}',
+            column.type.span if column.type is not None else column.name.span,
+            hint=length_hint(written) or f"Use {_TYPES}.",
+        )
+    required = column.not_null or name in primary
+    for each in column.constraints:
+        if each.kind == "NULL" and required:
+            raise SinkqlError(
+                "SQ2430",
+                f'conflicting NULL and NOT NULL declarations for column "{name}"',
+                each.span,
+                hint="Leave out one of them.",
+            )
+    return logical.Column(name, type_, not required)
+
+
+def _check_default(column: logical.Column, written: ast.ColumnDef) -> None:
+    expression = default(written)
+    if expression is None:
+        return
+    from sinkql.planner.query.scalar import scalar  # sqlglot loads only where there is an expression
+
+    try:
+        assign(scalar(expression, _ANY_TIME), column)
+    except (MissingColumnError, MissingError) as error:
+        raise SinkqlError(
+            "SQ2431",
+            f'cannot refer to a column in the DEFAULT of column "{column.name}"',
+            error.span,
+            hint=f"Write a value for {describe(column)}, or compute it in INSERT.",
+        ) from None
+
+
+def _check_supported(statement: ast.CreateTable) -> None:
+    if statement.temporary:
+        head = Span(statement.span.start, statement.name.span.end)
+        raise SinkqlError(
+            "SQ2942",
+            "temporary tables are not supported yet",
+            head,
+            hint="Leave out TEMPORARY, and drop it at the end.",
+        )
+    for option in statement.with_options:
+        if option.name not in _LATER_OPTIONS:
+            raise unknown(option, _LATER_OPTIONS, owner="tables")
+        raise SinkqlError(
+            "SQ2943", f"table option {option.name} is not supported yet", option.name_span, hint="Leave it out."
+        )
+    for column in statement.columns:
+        if column.collation is not None:
+            raise SinkqlError(
+                "SQ2944",
+                "COLLATE of columns is not supported yet",
+                column.collation.span,
+                hint="Leave it out: text is ordered by its bytes.",
+            )
+        for each in column.constraints:
+            _refuse(each.kind, each.span)
+    for rule in statement.constraints:
+        _refuse(rule.kind, rule.span)
+
+
+def _refuse(kind: str, span: Span) -> None:
+    if kind in _HINTS:
+        code, what, hint = _HINTS[kind]
+        raise SinkqlError(code, f"{what} not supported yet", span, hint=hint)

@@ -1,0 +1,52 @@
+"""CREATE [MATERIALIZED] VIEW → the relation that its query means, under the view's own column names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sinkql import ast, logical
+from sinkql.errors import SinkqlError, Span
+from sinkql.planner.name import check_columns, cluster_name
+from sinkql.planner.refuse.statement import check_view
+from sinkql.planner.scope import Scope
+
+
+def plan_view(full_name: str, statement: ast.CreateView, scope: Scope) -> logical.View:
+    """Plan the query, name its columns. Raises SQ2601 where the column list does not fit."""
+    from sinkql.planner.query.plan import plan_query  # sqlglot loads only where there is a query
+
+    check_view(statement)
+    planned = plan_query(statement.query, scope.catalog)
+    shape = _named(planned.relation.shape, statement)
+    written = [column.span for column in statement.columns]
+    spans = written or [statement.query.span] * len(shape.columns)
+    check_columns(tuple((column.name, span) for column, span in zip(shape.columns, spans, strict=True)))
+    for dependency in planned.dependencies:
+        scope.use(dependency)
+    if statement.materialized:
+        scope.use(cluster_name(scope.catalog, statement.cluster, statement.name.span))
+    return logical.View(full_name, planned.relation, shape, statement.materialized)
+
+
+def _named(shape: logical.Shape, statement: ast.CreateView) -> logical.Shape:
+    """Return the shape with the names of the view's column list, if there is one."""
+    if not statement.columns:
+        return shape
+    given, found = len(statement.columns), len(shape.columns)
+    if given != found:
+        raise SinkqlError(
+            "SQ2601",
+            f"the view names {_count(given)} but its query returns {found}",
+            Span(statement.columns[0].span.start, statement.columns[-1].span.end),
+            hint=f"The query's columns are {', '.join(column.name for column in shape.columns)}.",
+        )
+    names = {old.name: new.value for old, new in zip(shape.columns, statement.columns, strict=True)}
+    return replace(
+        shape,
+        columns=tuple(replace(column, name=names[column.name]) for column in shape.columns),
+        keys=tuple(frozenset(names[name] for name in key) for key in shape.keys),
+    )
+
+
+def _count(number: int) -> str:
+    return f"{number} column" if number == 1 else f"{number} columns"

@@ -1,0 +1,56 @@
+"""sqlglot's tree against the forms of the text: each stands for the same words, or the text is not what was read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql.planner.query.grammar.word import Form
+
+PLAIN = ("NUMBER", "STRING", "HEX", "call", "cast", "case", "interval", "label")
+"""Kinds of forms that are no operators."""
+Range = Callable[[Any], tuple[int, int]]
+
+
+def difference(tree: Any, forms: Sequence[Form], text: str, range_: Range) -> Form | None:
+    """Return the shortest form that is only in the text or only in the tree; None where they are the same."""
+    read = Counter(Form(kind, *range_(node)) for node in tree.walk() if (kind := _kind(node, text, range_)))
+    written = Counter(each for each in forms if each.kind in _KNOWN)
+    different = (written - read) or (read - written)
+    return min(different, key=lambda form: (form.end - form.start, form.start), default=None)
+
+
+def _kind(node: Any, text: str, range_: Range) -> str | None:
+    match node:
+        case exp.Not():
+            return "NOT" if text[slice(*range_(node))][:3].upper() == "NOT" else None
+        case exp.Literal() if isinstance(node.parent, _WITHOUT_FORM):
+            return None
+        case exp.Literal():
+            return "STRING" if node.is_string else "NUMBER"
+        case exp.Anonymous() if isinstance(node.parent, exp.Table):
+            return None
+        case exp.Window() if node.arg_key == "windows":
+            return None
+    return _KINDS.get(type(node))
+
+
+_WITHOUT_FORM = (exp.DataTypeParam, exp.DataType, exp.Bracket, exp.Parameter)
+_KINDS: dict[type, str] = {
+    exp.Or: "OR", exp.And: "AND", exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+    exp.DPipe: "||", exp.JSONExtract: "->", exp.JSONExtractScalar: "->>", exp.JSONBExtract: "#>",
+    exp.JSONBExtractScalar: "#>>", exp.ArrayContainsAll: "@>", exp.ArrayContainedBy: "<@", exp.JSONBContainsTopKey: "?",
+    exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "#", exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>", exp.RegexpLike: "~", exp.RegexpILike: "~*", exp.StartsWith: "^@", exp.Add: "+",
+    exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.Pow: "^", exp.Neg: "-…", exp.BitwiseNot: "~…",
+    exp.Between: "BETWEEN", exp.In: "IN", exp.Is: "IS", exp.NullSafeEQ: "IS", exp.NullSafeNEQ: "IS", exp.Like: "LIKE",
+    exp.ILike: "ILIKE", exp.Escape: "ESCAPE", exp.AtTimeZone: "AT", exp.Collate: "COLLATE", exp.Case: "case",
+    exp.Cast: "cast", exp.Interval: "interval", exp.Alias: "label", exp.Filter: "FILTER", exp.Window: "OVER",
+    exp.Anonymous: "call", exp.Extract: "call", exp.Overlay: "call", exp.StrPosition: "call", exp.Substring: "call",
+    exp.Trim: "call", exp.ByteString: "STRING", exp.RawString: "STRING", exp.UnicodeString: "STRING",
+    exp.National: "STRING", exp.BitString: "STRING", exp.HexString: "HEX",
+}  # fmt: skip
+_KNOWN = frozenset((*_KINDS.values(), "NOT", "NUMBER"))

@@ -1,0 +1,245 @@
+"""Aggregates of a SELECT → calls of COUNT, SUM, MIN and MAX, and what is computed from them above.
+
+What a call gives, by the type of its argument: count → bigint; min, max → the argument's; sum of bigint → bigint (the
+planner widens smallint and integer to it, and passes bigint itself as numeric(38,0)), of numeric(p,s) → numeric(38,s),
+of double precision → double precision. NULL arguments are left out; sum, min and max of none are NULL, count is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql import logical
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import NUMERIC, Branch, Case, Type
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.operator import wide
+from sinkql.planner.expression.typed import Typed, cast_to, check_scale, column, constant, null_of, settled
+from sinkql.planner.expression.typed import call as expression
+from sinkql.planner.query.scope import Groups, RowContext, Scope, identifier, resolved
+from sinkql.planner.query.syntax import Syntax
+from sinkql.planner.query.translate import Translator
+
+
+@dataclass
+class Calls:
+    """Collect the aggregate calls of one SELECT, each once."""
+
+    names: set[str]
+    retracts: bool
+    grouped: bool
+    found: list[logical.AggregateCall] = field(default_factory=list)
+    wanted: str | None = None
+
+    def add(self, function: str, argument: Typed | None, type_: Type, span: Span, *, distinct: bool = False) -> Typed:
+        """Return the column that holds a call's result."""
+        expression = settled(argument) if argument is not None else None
+        nullable = function != "count" and (not self.grouped or expression is None or expression.nullable)
+        for known in self.found:
+            if (known.function, known.argument, known.distinct) == (function, expression, distinct):
+                return column(known.name, known.type, nullable=nullable, span=span)
+        name = self._name()
+        self.found.append(logical.AggregateCall(name, function, expression, distinct, type_))
+        return column(name, type_, nullable=nullable, span=span)
+
+    def _name(self) -> str:
+        wanted, self.wanted = self.wanted, None
+        if wanted is not None and wanted not in self.names:
+            self.names.add(wanted)
+            return wanted
+        return f"$a{sum(call.name.startswith('$a') for call in self.found) + 1}"
+
+
+class GroupContext:
+    """Names above a GROUP BY: group expressions and aggregates only."""
+
+    def __init__(self, syntax: Syntax, scope: Scope, groups: Groups, calls: Calls) -> None:
+        self.rows = Translator(syntax, RowContext(scope, "an aggregate"))
+        self.scope = scope
+        self.groups = groups
+        self.calls = calls
+
+    def column(self, node: Any, span: Span) -> Typed:
+        value = resolved(self.scope, node, span)
+        found = self.groups.find(value, span)
+        if found is None:
+            message = f'column "{identifier(node.this)}" must appear in GROUP BY or be used in an aggregate function'
+            raise SinkqlError("SQ2206", message, span, hint="Add it to GROUP BY, or use it in an aggregate.")
+        return found
+
+    def known(self, node: Any) -> Typed | None:
+        """Return the group column that a whole expression is, if it is one."""
+        if isinstance(node, (exp.Column, exp.Literal, exp.Null, exp.Boolean)) or _aggregates(node):
+            return None
+        clock = self.rows.context.known(node)
+        if clock is not None:
+            return clock
+        try:
+            value = self.rows.translate(node)
+        except SinkqlError:
+            return None  # said again, at its place, when the parts are translated
+        return self.groups.find(value, value.span)
+
+    def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
+        name = str(node.this).lower()
+        distinct, values = _arguments(node)
+        if len(values) != 1:
+            raise SinkqlError("SQ2211", f"{name}() takes one argument, found {len(values)}", span)
+        condition = self.rows.boolean(filter_, "FILTER") if filter_ is not None else None
+        if name not in ("count", "sum", "min", "max"):
+            self.calls.wanted = None  # what it is computed from is not it, and does not get its name
+        if isinstance(values[0], exp.Star):
+            if name != "count" or distinct:
+                raise SinkqlError("SQ2211", f"{name}(*) does not exist: only count() takes *", span)
+            return self.calls.add("count", _where(None, condition), types.BIGINT, span)
+        argument = self.rows.translate(values[0])
+        if argument.type == types.UNKNOWN:
+            argument = coerced(argument, types.TEXT)
+        return _PLANS[name](_Aggregate(name, argument, condition, distinct, span, self.calls)).at(span)
+
+
+@dataclass(frozen=True, slots=True)
+class _Aggregate:
+    name: str
+    argument: Typed
+    condition: Typed | None
+    distinct: bool
+    span: Span
+    calls: Calls
+
+    def add(self, function: str, argument: Typed, type_: Type, *, distinct: bool = False) -> Typed:
+        return self.calls.add(function, _where(argument, self.condition), type_, self.span, distinct=distinct)
+
+    def no_function(self) -> SinkqlError:
+        return SinkqlError("SQ2211", f"aggregate {self.name}({self.argument.type.name}) does not exist", self.span)
+
+
+def _aggregates(node: Any) -> bool:
+    return any(str(call.this).lower() in _PLANS for call in node.find_all(exp.Anonymous))
+
+
+def _arguments(node: Any) -> tuple[bool, list[Any]]:
+    first = node.expressions[0] if node.expressions else None
+    if isinstance(first, exp.Distinct):
+        return True, [*first.expressions, *node.expressions[1:]]
+    return False, list(node.expressions)
+
+
+def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
+    """Return the argument of a call with FILTER: NULL, which is not counted, where the condition does not hold."""
+    if condition is None:
+        return argument
+    value = constant(True, types.BOOLEAN, condition.span) if argument is None else argument
+    case = Case((Branch(condition.tree, value.tree),), None, value.raw, condition.span)
+    return Typed(case, value.type)
+
+
+def _count(call: _Aggregate) -> Typed:
+    if call.argument.type == types.INTERVAL or (call.distinct and call.argument.type == types.JSONB):
+        raise SinkqlError("SQ2214", f"count() of {call.argument.type.name} is not supported here", call.span)
+    return call.add("count", call.argument, types.BIGINT, distinct=call.distinct)
+
+
+def _sum(call: _Aggregate) -> Typed:
+    type_ = call.argument.type
+    _check_sum(call)
+    if type_ in (types.SMALLINT, types.INTEGER):
+        return call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT)
+    if type_ == types.BIGINT:
+        return _plain(_numeric_sum(call))
+    if type_.name == "numeric":
+        return _plain(_numeric_sum(call))
+    total, largest = _float_sum(call)
+    found = expression("$sum(double precision,double precision)", (total, largest), call.span)
+    return cast_to(found, types.REAL) if type_ == types.REAL else found
+
+
+def _check_sum(call: _Aggregate) -> None:
+    type_ = call.argument.type
+    if not types.number(type_):
+        raise call.no_function()
+    if type_.name == "numeric":
+        check_scale(call.argument)
+    if call.distinct:
+        message = f"{call.name}(DISTINCT …) is not supported yet"
+        raise SinkqlError("SQ2932", message, call.span, hint="Take the DISTINCT rows in a subquery in FROM first.")
+    if types.floating(type_) and call.calls.retracts:
+        message = f"{call.name}() of {type_.name} is not exact over rows that can be removed"
+        raise SinkqlError("SQ2220", message, call.span, hint=f"Cast it: {call.name}(value::numeric(38,10)).")
+
+
+def _numeric_sum(call: _Aggregate) -> Typed:
+    argument = call.argument
+    if types.whole(argument.type):
+        argument = cast_to(argument, Type("numeric", 38, 0))
+    elif argument.raw != argument.type:
+        argument = wide(argument)
+    return call.add("sum", argument, Type("numeric", 38, argument.type.scale))
+
+
+def _float_sum(call: _Aggregate) -> tuple[Typed, Typed]:
+    value = coerced(call.argument, types.DOUBLE)
+    total = call.add("sum", value, types.DOUBLE)
+    return total, call.add("max", expression("abs(double precision)", (value,)), types.DOUBLE)
+
+
+def _plain(value: Typed) -> Typed:
+    if value.type == NUMERIC:
+        return value
+    return cast_to(value, NUMERIC)
+
+
+def _avg(call: _Aggregate) -> Typed:
+    _check_sum(call)
+    counted = call.add("count", call.argument, types.BIGINT)
+    if types.floating(call.argument.type):
+        total, largest = _float_sum(call)
+        return expression("$avg(double precision,double precision,bigint)", (total, largest, counted), call.span)
+    # an integer divides by its count as exactly as a numeric does
+    rows = cast_to(_nullif(counted, 0), NUMERIC)
+    return expression("/(numeric,numeric)", (_plain(_numeric_sum(call)), rows), call.span)
+
+
+def _unless(subject: Typed, known: bool | int, value: Typed) -> Typed:
+    """Return a value, or NULL where the subject is the known one."""
+    same = _equals(subject, known)
+    return Typed(Case((Branch(same.tree, null_of(value.raw, value.span).tree),), value.tree, value.raw), value.type)
+
+
+def _nullif(value: Typed, known: bool | int) -> Typed:
+    """Return a value, or NULL where it is the known one."""
+    pair = (value, constant(known, value.type, value.span))
+    return expression("nullif(any,any)", pair, type_=value.type)
+
+
+def _equals(subject: Typed, known: bool | int) -> Typed:
+    return expression("=(any,any)", (subject, constant(known, subject.type, subject.span)))
+
+
+def _extreme(call: _Aggregate) -> Typed:
+    type_ = call.argument.type
+    if not (types.number(type_) or types.instant(type_) or type_ == types.TEXT):
+        raise call.no_function()
+    return call.add(call.name, call.argument, type_)
+
+
+def _boolean(call: _Aggregate) -> Typed:
+    """Plan bool_and and bool_or by counting: exact also where rows come and go."""
+    if call.argument.type != types.BOOLEAN:
+        raise call.no_function()
+    counted = call.add("count", call.argument, types.BIGINT)
+    some = call.name == "bool_or"
+    hits = call.add("count", _nullif(call.argument, not some), types.BIGINT)
+    none = _equals(hits, 0)
+    return _unless(counted, 0, expression("NOT(boolean)", (none,)) if some else none)
+
+
+_PLANS: dict[str, Callable[[_Aggregate], Typed]] = {
+    "count": _count, "sum": _sum, "avg": _avg, "min": _extreme, "max": _extreme,
+    "bool_and": _boolean, "bool_or": _boolean, "every": _boolean,
+}  # fmt: skip

@@ -1,0 +1,228 @@
+"""A query's text → relations with their columns, keys and change kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql import ast, logical
+from sinkql.errors import MissingError, SinkqlError, Span, nearest, too_deep
+from sinkql.planner import types
+from sinkql.planner.name import short_name, split_name
+from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.scope import Scope, identifier
+from sinkql.planner.query.select import Hidden, plan_select, plan_values
+from sinkql.planner.query.syntax import Syntax, parse
+from sinkql.planner.query.text import written_name
+
+_RELATIONS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
+_Named = Mapping[str, logical.Relation]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """What a query means, and the full names of the items it reads, each once, in the order of the text."""
+
+    relation: logical.Relation
+    dependencies: tuple[str, ...]
+
+
+def plan_query(query: ast.Query, catalog: logical.CatalogReader) -> QueryPlan:
+    """Plan a SELECT; raises SinkqlError: syntax (SQ2201), meaning (SQ22…), not supported yet (SQ29…)."""
+    try:
+        planner = Planner(parse(query), catalog)
+        relation = planner.plan(planner.syntax.tree, {})
+    except RecursionError:
+        raise too_deep(query.span) from None
+    return QueryPlan(relation, tuple(planner.dependencies))
+
+
+@dataclass
+class Planner:
+    syntax: Syntax
+    catalog: logical.CatalogReader
+    once: datetime | None = None
+    """The time of a query that runs once, which may do more than a view's: as a whole, be ordered and limited."""
+    hidden: Hidden | None = None
+    """What stands behind the columns of such a query, as a whole."""
+    dependencies: dict[str, None] = field(default_factory=dict)
+
+    def plan(self, node: Any, named: _Named) -> logical.Relation:
+        """Plan a query within a query, with the relations that WITH has named."""
+        named = self._with(node, named)
+        self._refuse_clauses(node)
+        match node:
+            case exp.Select():
+                return self._select(node, named)
+            case exp.Union():
+                return self._union(node, named)
+            case exp.Subquery():
+                return self.plan(node.this, named)
+            case exp.Values() if self.once is not None:
+                return plan_values(self.syntax, node, self.once)
+            case exp.Except() | exp.Intersect():
+                raise self._not_yet("SQ2925", "EXCEPT and INTERSECT are not supported yet", node)
+            case _:
+                raise self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
+
+    def _with(self, node: Any, named: _Named) -> _Named:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return named
+        if with_.args.get("recursive"):
+            raise self._not_yet("SQ2924", "recursive queries are not supported yet", with_)
+        found = dict(named)
+        for each in with_.expressions:
+            name = identifier(each.args["alias"].this)
+            found[name] = self._aliased(self.plan(each.this, found), each.args["alias"])
+        return found
+
+    def _refuse_clauses(self, node: Any) -> None:
+        for name, part in node.args.items():
+            if not part or name in _PLANNED.get(type(node), ()):
+                continue
+            if self.once is not None and node is self.syntax.tree and name in _AS_A_WHOLE:
+                continue
+            first = part[0] if isinstance(part, list) else part
+            place = first if isinstance(first, exp.Expr) else node
+            clause = _WORDS.get(name) or name.rstrip("_").upper().replace("_", " ")
+            span = self.syntax.from_word(place, clause.split()[0])
+            if name in _CLAUSES:
+                code, message = _CLAUSES[name]
+                raise SinkqlError(code, message, span, hint=_HINTS.get(code))
+            message = f"the clause {clause} is not supported yet"
+            written = self.syntax.text[span.start - self.syntax.offset : span.end - self.syntax.offset]
+            shown = written if len(written) <= _SHORT and "\n" not in written else clause
+            raise SinkqlError("SQ2933", message, span, hint=f"Leave out {shown}.")
+
+    def _not_yet(self, code: str, message: str, node: Any) -> SinkqlError:
+        return SinkqlError(code, message, self.syntax.span(node), hint=_HINTS.get(code))
+
+    def _select(self, node: Any, named: _Named) -> logical.Relation:
+        from_ = node.args.get("from_")
+        hidden = self.hidden if node is self.syntax.tree else None
+        if from_ is None and self.once is not None:
+            return plan_select(self.syntax, node, logical.ONE, Scope((), (), self.once), hidden)
+        if from_ is None:
+            raise self._without_from(node)
+        relation, scope = self._from(from_.this, named)
+        return plan_select(self.syntax, node, relation, scope, hidden)
+
+    def _without_from(self, node: Any) -> SinkqlError:
+        """Return the error for a SELECT without FROM: the last name without AS may be what it should read."""
+        last = node.expressions[-1] if node.expressions else node
+        named = last.args.get("alias") if isinstance(last, exp.Alias) else None
+        relations = {full.split(".")[-1] for kind in _RELATIONS for full in self.catalog.names(kind)}
+        if named is not None and identifier(named) in relations:
+            place = Span(named.meta["start"], named.meta["end"] + 1).shifted(self.syntax.offset)
+            hint = f"Write FROM before {identifier(named)}."
+            return SinkqlError("SQ2224", f'expected FROM, found "{identifier(named)}"', place, hint=hint)
+        clause = next((node.args[each] for each in ("where", "group", "having") if node.args.get(each)), None)
+        if clause is not None and any(column.find(exp.Column) for column in node.expressions):
+            start = self.syntax.from_word(clause, clause.key.upper()).start
+            place = Span(start, start + len(clause.key))
+            hint = f"Write FROM and a relation before {clause.key.upper()}."
+            return SinkqlError("SQ2224", f"expected FROM, found {clause.key.upper()}", place, hint=hint)
+        return self._not_yet("SQ2927", "VALUES and queries without FROM are not supported yet", node)
+
+    def _union(self, node: Any, named: _Named) -> logical.Relation:
+        left, right = self.plan(node.this, named), self.plan(node.expression, named)
+        found = query_relation.union(left, right, self.syntax.span(node.expression))
+        return query_relation.distinct(found, self.syntax.span(node)) if node.args.get("distinct") else found
+
+    def _from(self, node: Any, named: _Named) -> tuple[logical.Relation, Scope]:
+        alias = node.args.get("alias")
+        if isinstance(node, exp.Subquery):
+            self._refuse_clauses(node)
+            if isinstance(node.this, exp.Table):
+                raise self._bracketed(node.this)
+            relation = self._aliased(self.plan(node.this, self._with(node, named)), alias)
+            qualifiers: tuple[tuple[str, ...], ...] = ()
+        elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            self._refuse_clauses(node)
+            relation, qualifiers = self._table(node, named)
+            relation = self._aliased(relation, alias)
+        elif isinstance(node, exp.Values) and self.once is not None:
+            relation, qualifiers = self._aliased(plan_values(self.syntax, node, self.once), alias), ()
+        else:
+            raise self._not_yet("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet", node)
+        if alias is not None and alias.this is not None:
+            qualifiers = ((identifier(alias.this),),)
+        return relation, Scope(qualifiers, relation.shape.columns, self.once)
+
+    def _bracketed(self, table: Any) -> SinkqlError:
+        found = self.syntax.written(table)
+        hint = f"Leave out the parentheses: FROM {found}."
+        return SinkqlError("SQ2201", f"expected SELECT, found {found}", self.syntax.span(table), hint=hint)
+
+    def _table(self, node: Any, named: _Named) -> tuple[logical.Relation, tuple[tuple[str, ...], ...]]:
+        name = written_name(self.syntax, node)
+        if len(name.parts) == 1 and name.parts[0].value in named:
+            return named[name.parts[0].value], ((name.parts[0].value,),)
+        full = self.catalog.resolve(name)
+        item = self.catalog.item(full)
+        if item is None:
+            raise self._unknown(name)
+        if isinstance(item, logical.Sink) and self.once is not None:
+            item = replace(item, shape=sink_shape(item))
+        elif not isinstance(item, logical.Source | logical.View):
+            kind = type(item).__name__.lower()
+            raise SinkqlError(
+                "SQ2203",
+                f'cannot select from {kind} "{name.text}"',
+                name.span,
+                hint="Select from a source or view.",
+            )
+        self.dependencies.setdefault(full)
+        return logical.Get(full, item.shape), (split_name(full),)
+
+    def _unknown(self, name: ast.Name) -> MissingError:
+        known = {split_name(full)[-1]: full for kind in _RELATIONS for full in self.catalog.names(kind)}
+        close = nearest(name.parts[-1].value, list(known))
+        short = short_name(known[close], self.catalog) if close else None
+        hint = f"Did you mean {short}?" if short else "Create the source or view first."
+        message, wanted = f'relation "{name.text}" does not exist', name.parts[-1].value
+        return MissingError("SQ2202", message, name.span, name=wanted, hint=hint)
+
+    def _aliased(self, relation: logical.Relation, alias: Any) -> logical.Relation:
+        names = [identifier(each) for each in alias.args.get("columns") or ()] if alias is not None else []
+        return query_relation.renamed(relation, names, self.syntax.span(alias)) if names else relation
+
+
+def sink_shape(sink: logical.Sink) -> logical.Shape:
+    """Return the columns of the table that a sink writes."""
+    log = (logical.Column("_mz_diff", types.INTEGER, False), logical.Column("_mz_timestamp", types.BIGINT, False))
+    return logical.Shape((*sink.shape.columns, *(log if sink.changelog else ())))
+
+
+_PLANNED: dict[type, tuple[str, ...]] = {
+    exp.Select: ("with_", "kind", "expressions", "distinct", "from_", "where", "group", "having"),
+    exp.Union: ("with_", "this", "expression", "distinct"),
+    exp.Subquery: ("with_", "this", "alias"),
+    exp.Table: ("this", "db", "catalog", "alias"),
+    exp.Except: ("with_", "this", "expression", "distinct"),
+    exp.Intersect: ("with_", "this", "expression", "distinct"),
+    exp.Values: ("with_", "expressions", "alias"),
+}
+_SHORT = 40
+_AS_A_WHOLE = ("order", "limit", "offset")
+_CLAUSES = {
+    "joins": ("SQ2921", "joins are not supported yet"),
+    "laterals": ("SQ2928", "table functions, VALUES and LATERAL in FROM are not supported yet"),
+    "windows": ("SQ2922", "window functions are not supported yet"),
+    "qualify": ("SQ2922", "window functions are not supported yet"),
+    "order": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
+    "limit": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
+    "offset": ("SQ2923", "ORDER BY and LIMIT are not supported yet"),
+}
+_WORDS = {"windows": "WINDOW", "locks": "FOR UPDATE", "sample": "TABLESAMPLE"}
+_HINTS = {
+    "SQ2921": "Select from one relation; combine the rows of several with UNION ALL.",
+    "SQ2923": "Leave it out: a view's rows have no order.",
+    "SQ2927": "Select from a source or view.",
+    "SQ2928": "Select from a source or view.",
+}

@@ -1,0 +1,222 @@
+"""Comparisons, NULL tests, IN, BETWEEN, rows and patterns in sqlglot's tree → calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql import logical
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical.expression import walk
+from sinkql.planner import types
+from sinkql.planner.expression import operator as operators
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.typed import Typed, call
+from sinkql.planner.function import call as functions
+from sinkql.planner.function import pattern as functions_pattern
+from sinkql.planner.query.translation import Handler, Translation
+
+_SAME = "IS NOT DISTINCT FROM"
+
+
+def negated(value: Typed) -> Typed:
+    """Return NOT value."""
+    return call("NOT(boolean)", (value,), value.span)
+
+
+def joined(word: str, values: Sequence[Typed], span: Span) -> Typed:
+    """Return conditions with AND or OR between them."""
+    return values[0] if len(values) == 1 else call(f"{word}(boolean…)", values, span)
+
+
+def _comparison(operator: str) -> Handler:
+    def plan(t: Translation, node: Any) -> Typed:
+        t.only(node, "this", "expression")
+        left, right = node.this, node.expression
+        for side in (left, right):
+            if type(side) in _COMPARISONS:
+                message = "a comparison of a comparison needs parentheses"
+                hint = "Write (a < b) = c, or a < b AND b < c."
+                if node.find(exp.DPipe) is not None:
+                    hint = "Write OR between conditions; || joins texts."
+                raise SinkqlError("SQ2215", message, t.span(node), hint=hint)
+        if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
+            return _rows(t, operator, left, right, t.span(node))
+        if isinstance(right, (exp.Any, exp.All)):
+            return _quantified(t, operator, left, right, t.span(node))
+        return operators.compare(operator, t.translate(left), t.translate(right), t.span(node))
+
+    return plan
+
+
+def _rows(t: Translation, operator: str, left: Any, right: Any, span: Span) -> Typed:
+    if not isinstance(left, exp.Tuple) or not isinstance(right, exp.Tuple) or operator == _SAME:
+        raise SinkqlError("SQ2211", "rows can only be compared with = <> < <= > >=", span)
+    lefts = [t.translate(each) for each in left.expressions]
+    rights = [t.translate(each) for each in right.expressions]
+    if len(lefts) != len(rights) or not lefts:
+        raise SinkqlError("SQ2211", "unequal number of values in the rows that are compared", span)
+    return compare_rows(operator, lefts, rights, span)
+
+
+def compare_rows(operator: str, lefts: Sequence[Typed], rights: Sequence[Typed], span: Span) -> Typed:
+    """Compare rows value by value, from the left."""
+    pairs = list(zip(lefts, rights, strict=True))
+    if operator in ("=", "<>"):
+        parts = [operators.compare(operator, left, right, span) for left, right in pairs]
+        return joined("AND" if operator == "=" else "OR", parts, span)
+    (left, right), rest = pairs[0], pairs[1:]
+    if not rest:
+        return operators.compare(operator, left, right, span)
+    tail = compare_rows(operator, [a for a, _ in rest], [b for _, b in rest], span)
+    tie = joined("AND", [operators.compare("=", left, right, span), tail], span)
+    return joined("OR", [operators.compare(operator[0], left, right, span), tie], span)
+
+
+def _quantified(t: Translation, operator: str, left: Any, right: Any, span: Span) -> Typed:
+    values = _array(t, right)
+    subject = t.translate(left)
+    if values is None or (operator, type(right)) not in (("=", exp.Any), ("<>", exp.All)):
+        raise SinkqlError("SQ2214", "ANY and ALL are supported as = ANY(ARRAY[…]) and <> ALL(ARRAY[…])", span)
+    found = member(subject, values, span)
+    return found if operator == "=" else negated(found)
+
+
+def _array(t: Translation, quantifier: Any) -> list[Typed] | None:
+    inner = quantifier.this
+    while isinstance(inner, exp.Paren):
+        inner = inner.this
+    if not isinstance(inner, exp.Array) or not inner.expressions:
+        return None
+    return [t.translate(each) for each in inner.expressions]
+
+
+def member(subject: Typed, values: Sequence[Typed], span: Span) -> Typed:
+    """Plan `subject IN (values)`."""
+    return call("IN(any,any…)", operators.alike((subject, *values), span, "="), span)
+
+
+def _listed(subject: Typed, values: Sequence[Typed], span: Span) -> Typed:
+    """Plan `subject IN (values)` as Postgres does: several constants are brought to one type with the subject, which
+    makes them real beside a real; other values are compared one by one."""
+    constants = [value for value in values if not _has_column(value)]
+    if len(constants) < 2 or types.common([subject.type, *(each.type for each in constants)]) != types.REAL:
+        return member(subject, values, span)
+    found = [member(coerced(subject, types.REAL), [coerced(each, types.REAL) for each in constants], span)]
+    found += [operators.compare("=", subject, value, span) for value in values if _has_column(value)]
+    return joined("OR", found, span)
+
+
+def _has_column(value: Typed) -> bool:
+    return any(isinstance(each, logical.Reference) for each in walk(value.tree))
+
+
+def _in(t: Translation, node: Any) -> Typed:
+    if node.args.get("query") is not None:
+        raise SinkqlError("SQ2926", "subqueries in expressions are not supported yet", t.span(node))
+    t.only(node, "this", "expressions")
+    if not node.expressions:
+        raise SinkqlError("SQ2201", "expected a value in IN ()", t.span(node))
+    if not isinstance(node.this, exp.Tuple):
+        return _listed(t.translate(node.this), [t.translate(each) for each in node.expressions], t.span(node))
+    rows = [_rows(t, "=", node.this, each, t.span(node)) for each in node.expressions]
+    return joined("OR", rows, t.span(node))
+
+
+def _between(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "low", "high", "symmetric")
+    span = t.span(node)
+    value, low, high = (t.translate(node.args[part]) for part in ("this", "low", "high"))
+    value, low, high = operators.alike((value, low, high), span, "BETWEEN")
+    found = call("BETWEEN(any,any,any)", (value, low, high), span)
+    if not node.args.get("symmetric"):
+        return found
+    return joined("OR", [found, call("BETWEEN(any,any,any)", (value, high, low), span)], span)
+
+
+def _is(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "expression", "negate")
+    if isinstance(node.this, exp.Tuple):
+        raise SinkqlError("SQ2214", "IS NULL of a row is not supported", t.span(node), hint="Test each value.")
+    test, negate = node.expression, bool(node.args.get("negate"))
+    if isinstance(test, exp.Null):
+        value = t.translate(node.this)
+        if value.type == types.UNKNOWN:
+            value = coerced(value, types.TEXT)
+        found = call("IS NULL(any)", (value,), t.span(node))
+    elif isinstance(test, exp.Boolean):
+        word = str(test.this).upper()
+        found = call(f"IS {word}(boolean)", (t.boolean(node.this, f"IS {word}"),), t.span(node))
+    else:
+        raise SinkqlError("SQ2215", "expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM after IS", t.span(node))
+    return negated(found) if negate else found
+
+
+def _same(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "expression")
+    return operators.compare(_SAME, t.translate(node.this), t.translate(node.expression), t.span(node))
+
+
+def _pattern(ignore_case: bool) -> Handler:
+    def plan(t: Translation, node: Any) -> Typed:
+        return _matched(t, node, escape=None, ignore_case=ignore_case)
+
+    return plan
+
+
+def _escaped(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "expression")
+    like = node.this
+    negate = isinstance(like, exp.Not)
+    like = like.this if negate else like
+    if not isinstance(like, (exp.Like, exp.ILike)):
+        raise SinkqlError("SQ2215", "ESCAPE is only allowed after LIKE", t.span(node))
+    escape = t.translate(node.expression)
+    found = _matched(t, like, escape=escape, ignore_case=isinstance(like, exp.ILike))
+    return negated(found) if negate else found
+
+
+def _matched(t: Translation, node: Any, *, escape: Typed | None, ignore_case: bool) -> Typed:
+    t.only(node, "this", "expression", "negate")
+    subject, right = t.translate(node.this), node.expression
+    values = _array(t, right) if isinstance(right, (exp.Any, exp.All)) else [t.translate(right)]
+    if values is None:
+        raise SinkqlError("SQ2214", "LIKE takes a pattern, ANY (ARRAY[…]) or ALL (ARRAY[…])", t.span(node))
+    found = [functions_pattern.like(subject, value, escape, ignore_case=ignore_case) for value in values]
+    together = joined("AND" if isinstance(right, exp.All) else "OR", found, t.span(node))
+    return negated(together) if node.args.get("negate") else together
+
+
+def _regular(ignore_case: bool) -> Handler:
+    def plan(t: Translation, node: Any) -> Typed:
+        t.only(node, "this", "expression")
+        return functions_pattern.matches(t.translate(node.this), t.translate(node.expression), ignore_case=ignore_case)
+
+    return plan
+
+
+def _starts_with(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "expression")
+    values = [t.translate(each) for each in (node.this, node.expression)]
+    if any(value.type not in (types.TEXT, types.UNKNOWN) for value in values):
+        raise operators.no_operator("^@", values, t.span(node))
+    return functions.call("starts_with", values, t.span(node))
+
+
+_COMPARISONS: dict[type, str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+HANDLERS: dict[type, Handler] = {
+    **{class_: _comparison(operator) for class_, operator in _COMPARISONS.items()},
+    exp.NullSafeEQ: _same,
+    exp.NullSafeNEQ: lambda t, node: negated(_same(t, node)),
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Between: _between,
+    exp.Like: _pattern(False),
+    exp.ILike: _pattern(True),
+    exp.Escape: _escaped,
+    exp.RegexpLike: _regular(False),
+    exp.RegexpILike: _regular(True),
+    exp.StartsWith: _starts_with,
+}

@@ -1,0 +1,140 @@
+"""Relations put together: what projection, filter, grouping and union do to columns, keys and change kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sinkql import logical
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import Change
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.typed import Typed, column, settled
+
+Item = tuple[str, Typed]
+_NOT_YET = "{0} over rows that are overwritten by key is not supported yet"
+
+
+def project(relation: logical.Relation, items: Sequence[Item]) -> logical.Relation:
+    """Compute columns; keys stay where all their columns do, renamed with them. What changes nothing adds no node."""
+    columns = relation.shape.columns
+    same = len(items) == len(columns) and all(
+        name == each.name == value.column and value.type == each.type
+        for (name, value), each in zip(items, columns, strict=True)
+    )
+    if same:
+        return relation
+    outputs = tuple(logical.Output(name, settled(value)) for name, value in items)
+    renamed: dict[str, str] = {}
+    for name, value in items:
+        if value.column is not None:
+            renamed.setdefault(value.column, name)
+    keys = tuple(
+        frozenset(renamed[part] for part in key) for key in relation.shape.keys if all(part in renamed for part in key)
+    )
+    if relation.shape.change == Change.UPSERT and not keys:
+        key = ", ".join(sorted(relation.shape.keys[0])) if relation.shape.keys else "its key"
+        message = f"rows that are overwritten by key need their key: select {key} too"
+        raise SinkqlError("SQ2931", message, items[0][1].span)
+    shape = logical.Shape(tuple(_column(output) for output in outputs), keys, relation.shape.change)
+    return logical.Project(relation, outputs, shape)
+
+
+def _column(output: logical.Output) -> logical.Column:
+    return logical.Column(output.name, output.expression.type, output.expression.nullable)
+
+
+def keep(relation: logical.Relation, predicate: Typed, used: set[str]) -> logical.Relation:
+    """Filter; `used` are the columns that the predicate reads."""
+    shape = relation.shape
+    if shape.change == Change.UPSERT and not any(used <= key for key in shape.keys):
+        raise SinkqlError(
+            "SQ2931",
+            _NOT_YET.format("a filter on columns other than the key"),
+            predicate.span,
+            hint="Filter only on the columns of the key.",
+        )
+    return logical.Filter(relation, settled(predicate), shape)
+
+
+def group(
+    relation: logical.Relation, groups: Sequence[Item], calls: Sequence[logical.AggregateCall], span: Span
+) -> logical.Relation:
+    """Group; the group's columns are the key, none of them means one row."""
+    check_retractable(relation, span, "an aggregate" if calls else "DISTINCT")
+    outputs = tuple(logical.Output(name, settled(value)) for name, value in groups)
+    for output in outputs:
+        if output.expression.type == types.JSONB:
+            message = "jsonb is not allowed in GROUP BY or DISTINCT: its values cannot be compared exactly"
+            raise SinkqlError("SQ2214", message, output.expression.span, hint="Use values of it, as j ->> 'key'.")
+    columns = [_column(output) for output in outputs]
+    for call in calls:
+        argument = call.argument
+        nullable = call.function != "count" and (not groups or argument is None or argument.nullable)
+        columns.append(logical.Column(call.name, call.type, nullable))
+    shape = logical.Shape(tuple(columns), (frozenset(output.name for output in outputs),), Change.RETRACT)
+    return logical.Aggregate(relation, outputs, tuple(calls), shape)
+
+
+def check_retractable(relation: logical.Relation, span: Span, what: str) -> None:
+    """Refuse what needs the overwritten row of an upsert relation."""
+    if relation.shape.change == Change.UPSERT:
+        raise SinkqlError("SQ2931", _NOT_YET.format(what), span, hint="Sink the relation itself in upsert mode.")
+
+
+def distinct(relation: logical.Relation, span: Span) -> logical.Relation:
+    """Keep each row once; keys that the input has stay."""
+    found = group(relation, [(each.name, _reference(each, span)) for each in relation.shape.columns], (), span)
+    assert isinstance(found, logical.Aggregate)
+    keys = tuple(dict.fromkeys((*relation.shape.keys, *found.shape.keys)))
+    shape = logical.Shape(found.shape.columns, keys, found.shape.change)
+    return logical.Aggregate(found.input, found.group, found.calls, shape)
+
+
+def _reference(each: logical.Column, span: Span) -> Typed:
+    return column(each.name, each.type, nullable=each.nullable, span=span)
+
+
+def union(left: logical.Relation, right: logical.Relation, span: Span) -> logical.Relation:
+    """Put rows together by place, under the first's names and common types."""
+    for side in (left, right):
+        check_retractable(side, span, "UNION")
+    names = [each.name for each in left.shape.columns]
+    if len(names) != len(right.shape.columns):
+        counts = f"{len(names)} and {len(right.shape.columns)}"
+        message = f"each part of UNION must have the same number of columns, found {counts}"
+        raise SinkqlError("SQ2221", message, span, hint="Select the same number of columns in each part.")
+    wanted = []
+    for name, a, b in zip(names, left.shape.columns, right.shape.columns, strict=True):
+        type_ = types.common((a.type, b.type))
+        if type_ is None:
+            message = f'types {a.type.name} and {b.type.name} of column "{name}" of UNION cannot be matched'
+            raise SinkqlError("SQ2213", message, span, hint="Cast one of them.")
+        wanted.append((name, type_))
+    sides = [_as(side, wanted, span) for side in (left, right)]
+    inputs = tuple(part for side in sides for part in (side.inputs if isinstance(side, logical.Union) else (side,)))
+    columns = tuple(
+        logical.Column(name, type_, any(side.shape.columns[i].nullable for side in inputs))
+        for i, (name, type_) in enumerate(wanted)
+    )
+    changes = {side.shape.change for side in inputs}
+    change = Change.RETRACT if Change.RETRACT in changes else Change.APPEND
+    return logical.Union(inputs, logical.Shape(columns, (), change))
+
+
+def _as(relation: logical.Relation, wanted: Sequence[tuple[str, logical.Type]], span: Span) -> logical.Relation:
+    items = []
+    for each, (name, type_) in zip(relation.shape.columns, wanted, strict=True):
+        value = _reference(each, span)
+        items.append((name, value if value.type == type_ else coerced(value, type_)))
+    return project(relation, items)
+
+
+def renamed(relation: logical.Relation, names: Sequence[str], span: Span) -> logical.Relation:
+    """Give the first columns other names: `t AS x (a, b)`."""
+    columns = relation.shape.columns
+    if len(names) > len(columns):
+        message = f"{len(names)} column names for {len(columns)} columns"
+        raise SinkqlError("SQ2221", message, span)
+    names = [*names, *(each.name for each in columns[len(names) :])]
+    return project(relation, [(name, _reference(each, span)) for name, each in zip(names, columns, strict=True)])

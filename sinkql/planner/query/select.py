@@ -1,0 +1,288 @@
+"""One SELECT over a relation → filter, aggregate and projection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql import logical
+from sinkql.errors import MissingError, SinkqlError, Span
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.typed import Typed, column
+from sinkql.planner.function import call as functions
+from sinkql.planner.query import relation as query_relation
+from sinkql.planner.query.aggregate import Calls, GroupContext
+from sinkql.planner.query.scope import Groups, RowContext, Scope, identifier, qualifier
+from sinkql.planner.query.syntax import Syntax
+from sinkql.planner.query.translate import Translator
+
+_TYPE_NAMES = {
+    "boolean": "bool", "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4",
+    "double precision": "float8",
+}  # fmt: skip
+_NODE_NAMES: dict[type, str] = {
+    exp.Extract: "extract", exp.Substring: "substring", exp.StrPosition: "position", exp.Overlay: "overlay",
+    exp.AtTimeZone: "timezone", exp.Boolean: "bool", exp.Interval: "interval", exp.Array: "array",
+}  # fmt: skip
+_TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
+
+SAME = "?same"
+"""What, with a number behind it, tells columns of one name apart in a query that runs once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One item of the select list: its name, and its node or, out of a star, the input's column."""
+
+    name: str
+    node: Any
+    column: str | None = None
+
+
+Hidden = Callable[[tuple[str, ...]], list[tuple[str, Any]]]
+"""The names of the select list → names and nodes of what else a SELECT computes, behind it."""
+
+
+def plan_select(
+    syntax: Syntax, select: Any, relation: logical.Relation, scope: Scope, hidden: Hidden | None = None
+) -> logical.Relation:
+    """Plan a SELECT whose FROM is already a relation."""
+    rows = Translator(syntax, RowContext(scope, "WHERE"))
+    where = select.args.get("where")
+    if where is not None:
+        predicate = rows.boolean(where.this, "WHERE")
+        used = {identifier(each.this) for each in where.find_all(exp.Column)}
+        relation = query_relation.keep(relation, predicate, used)
+    wanted = _expand(syntax, select, scope)
+    if hidden is not None:
+        wanted += [_Wanted(name, node) for name, node in hidden(tuple(each.name for each in wanted))]
+    if _grouped(select, wanted):
+        relation = _plan_groups(syntax, select, relation, scope, wanted)
+    else:
+        plain = Translator(syntax, RowContext(scope, "this place"))
+        relation = query_relation.project(relation, [_item(plain, scope, each) for each in wanted])
+    distinct = select.args.get("distinct")
+    if distinct is None:
+        return relation
+    if distinct.args.get("on") is not None:
+        hint = "Aggregate with GROUP BY instead."
+        raise SinkqlError("SQ2929", "DISTINCT ON is not supported yet", syntax.from_word(distinct, "ON"), hint=hint)
+    return query_relation.distinct(relation, syntax.span(select))
+
+
+def plan_values(syntax: Syntax, values: Any, now: datetime) -> logical.Relation:
+    """Plan VALUES (…), …: a row each, its columns called column1, column2, …"""
+    scope = Scope((), (), now)
+    plain = Translator(syntax, RowContext(scope, "VALUES"))
+    found: logical.Relation | None = None
+    for row in values.expressions:
+        wanted = [_Wanted(f"column{number}", node) for number, node in enumerate(row.expressions, 1)]
+        one = query_relation.project(logical.ONE, [_item(plain, scope, each) for each in wanted])
+        found = one if found is None else query_relation.union(found, one, syntax.span(row))
+    assert found is not None
+    return found
+
+
+def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
+    wanted: list[_Wanted] = []
+    taken: dict[str, Any] = {}
+    for node in select.expressions:
+        for each in _stars(syntax, node, scope):
+            if each.name.startswith("$"):
+                message = f'column name "{each.name}" is reserved'
+                raise SinkqlError("SQ2009", message, syntax.span(node))
+            if each.name not in taken:
+                taken[each.name] = node
+                wanted.append(each)
+            elif scope.now is not None:
+                wanted.append(replace(each, name=f"{each.name}{SAME}{len(wanted)}"))
+            else:
+                message = f'column "{each.name}" is specified more than once'
+                hint = f"Rename one of them: … AS {each.name.strip('?')}_2."
+                raise SinkqlError("SQ2008", message, syntax.span(node), hint=hint)
+    if not wanted:
+        raise SinkqlError("SQ2201", "expected a list of columns after SELECT", syntax.span(select))
+    return wanted
+
+
+def _stars(syntax: Syntax, node: Any, scope: Scope) -> list[_Wanted]:
+    star = node.this if isinstance(node, exp.Column) else node
+    if not isinstance(star, exp.Star):
+        return [_Wanted(output_name(syntax, node), node.this if isinstance(node, exp.Alias) else node)]
+    if any(star.args.values()):
+        raise SinkqlError("SQ2215", "EXCEPT, REPLACE and RENAME are not supported after *", syntax.span(node))
+    name = qualifier(node) if isinstance(node, exp.Column) else ()
+    if name and not scope.covers(name):
+        message = f'relation "{".".join(name)}" is not in FROM'
+        raise MissingError("SQ2202", message, syntax.span(node), name=name[-1])
+    return [_Wanted(each.name, node, each.name) for each in scope.columns]
+
+
+def _grouped(select: Any, wanted: Sequence[_Wanted]) -> bool:
+    if select.args.get("group") is not None or select.args.get("having") is not None:
+        return True
+    return any(
+        isinstance(call.this, str) and call.this.lower() in functions.AGGREGATES
+        for each in wanted
+        for call in each.node.find_all(exp.Anonymous)
+    )
+
+
+def _item(translator: Translator, scope: Scope, wanted: _Wanted) -> tuple[str, Typed]:
+    span = translator.span(wanted.node)
+    if wanted.column is not None:
+        value = scope.resolve(wanted.column, (), span)
+    else:
+        value = translator.translate(wanted.node)
+    if value.type == types.UNKNOWN:
+        value = coerced(value, types.TEXT).at(span)
+    if value.type == types.INTERVAL:
+        hint = "Take extract(epoch FROM …) of a difference."
+        raise SinkqlError("SQ2214", "a view has no columns of type interval", span, hint=hint)
+    return wanted.name, value
+
+
+def _plan_groups(
+    syntax: Syntax, select: Any, relation: logical.Relation, scope: Scope, wanted: Sequence[_Wanted]
+) -> logical.Relation:
+    rows = Translator(syntax, RowContext(scope, "GROUP BY"))
+    values = _group_values(rows, select, scope, wanted)
+    named = _named_groups(rows, values, wanted)
+    columns = {value.tree: column(name, value.type, nullable=value.nullable, span=value.span) for name, value in named}
+    retracts = relation.shape.change == logical.Change.RETRACT
+    calls = Calls({name for name, _ in named}, retracts=retracts, grouped=bool(named))
+    context = GroupContext(syntax, scope, Groups(columns), calls)
+    above = Translator(syntax, context)
+    items = []
+    for each in wanted:
+        calls.wanted = each.name if isinstance(each.node, exp.Anonymous | exp.Filter) else None
+        items.append(_group_item(above, context, scope, each))
+    calls.wanted = None
+    having = select.args.get("having")
+    predicate = above.boolean(having.this, "HAVING") if having is not None else None
+    found = query_relation.group(relation, named, calls.found, syntax.span(select))
+    if predicate is not None:
+        found = query_relation.keep(found, predicate, set())
+    return query_relation.project(found, items)
+
+
+def _group_item(above: Translator, context: GroupContext, scope: Scope, wanted: _Wanted) -> tuple[str, Typed]:
+    if wanted.column is None:
+        return _item(above, scope, wanted)
+    node = exp.Column(this=exp.Identifier(this=wanted.column, quoted=True))
+    return wanted.name, context.column(node, above.span(wanted.node))
+
+
+def _group_values(rows: Translator, select: Any, scope: Scope, wanted: Sequence[_Wanted]) -> list[Typed]:
+    clause = select.args.get("group")
+    if clause is None:
+        return []
+    for name, part in clause.args.items():
+        if name != "expressions" and part:
+            raise _grouping_sets(rows, clause)
+    found: dict[logical.Expression, Typed] = {}
+    for node in clause.expressions:
+        if isinstance(node, (exp.Rollup, exp.Cube, exp.GroupingSets)):
+            raise _grouping_sets(rows, node)
+        value = rows.translate(_meant(rows, node, scope, wanted))
+        if value.type == types.UNKNOWN:
+            value = coerced(value, types.TEXT)
+        found.setdefault(value.tree, value)
+    return list(found.values())
+
+
+def _grouping_sets(rows: Translator, node: Any) -> SinkqlError:
+    """Return the error for ROLLUP, CUBE or GROUPING SETS, whose node begins behind its keyword."""
+    return SinkqlError(
+        "SQ2930",
+        "grouping sets are not supported yet",
+        rows.syntax.from_word(node, "WITH", "ROLLUP", "CUBE", "GROUPING"),
+        hint="Create a view for each set of columns, and combine them with UNION ALL.",
+    )
+
+
+def _meant(rows: Translator, node: Any, scope: Scope, wanted: Sequence[_Wanted]) -> Any:
+    """Return what a GROUP BY item stands for: an item of the select list by place or alias, or itself."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = int(node.this) if str(node.this).isdigit() else 0
+        if not 1 <= place <= len(wanted):
+            raise _no_place(rows.span(node), node.this)
+        chosen = wanted[place - 1]
+        return chosen.node if chosen.column is None else exp.column(exp.to_identifier(chosen.column, quoted=True))
+    if isinstance(node, exp.Column) and not qualifier(node):
+        name = identifier(node.this)
+        if all(each.name != name for each in scope.columns):
+            return next((each.node for each in wanted if each.name == name and each.column is None), node)
+    return node
+
+
+def _no_place(span: Span, place: str) -> SinkqlError:
+    return SinkqlError("SQ2222", f"GROUP BY position {place} is not in the select list", span)
+
+
+def _named_groups(rows: Translator, values: Sequence[Typed], wanted: Sequence[_Wanted]) -> list[tuple[str, Typed]]:
+    """Name the group's columns as the select list does where it holds them, so that no renaming stands above."""
+    named: list[tuple[str, Typed]] = []
+    aliases = {each.tree: name for name, each in _translated(rows, wanted)}
+    for place, value in enumerate(values, 1):
+        name = value.column or aliases.get(value.tree) or f"$g{place}"
+        if any(name == other for other, _ in named):
+            name = f"$g{place}"
+        named.append((name, value))
+    return named
+
+
+def _translated(rows: Translator, wanted: Sequence[_Wanted]) -> list[tuple[str, Typed]]:
+    found = []
+    for each in wanted:
+        if each.column is not None or isinstance(each.node, exp.Column):
+            continue
+        try:
+            found.append((each.name, rows.translate(each.node)))
+        except SinkqlError:
+            continue  # an aggregate, or wrong: said when the item itself is planned
+    return found
+
+
+def output_name(syntax: Syntax, node: Any) -> str:
+    """Return the name of a select item."""
+    if isinstance(node, exp.Alias):
+        return identifier(node.args["alias"])
+    return _name(syntax, node)[0] or "?column?"
+
+
+def _name(syntax: Syntax, node: Any) -> tuple[str | None, bool]:
+    """Return a name and whether it is one of its own, which a cast around it keeps."""
+    match node:
+        case exp.Column():
+            return identifier(node.this), True
+        case exp.Paren() | exp.Collate() | exp.Filter():
+            return _name(syntax, node.this)
+        case exp.Anonymous():
+            return str(node.this if isinstance(node.this, str) else node.this.name).lower(), True
+        case exp.Trim():
+            return _TRIMS.get(node.args.get("position") or "", "btrim"), True
+        case exp.Case():
+            default = node.args.get("default")
+            name, own = _name(syntax, default) if default is not None else (None, False)
+            return (name, True) if own else ("case", False)
+        case exp.Cast():
+            name, own = _name(syntax, node.this)
+            return (name, True) if own else (_type_name(syntax.written(node.args["to"])), False)
+        case _:
+            return _NODE_NAMES.get(type(node)), type(node) in _NODE_NAMES and not isinstance(
+                node, exp.Boolean | exp.Interval
+            )
+
+
+def _type_name(written: str) -> str | None:
+    try:
+        found = types.parse_type_name(written)
+    except ValueError:
+        return None
+    return _TYPE_NAMES.get(found[0].name, found[0].name) if found else None

@@ -1,0 +1,449 @@
+"""A query's text → sqlglot's tree, every node with the range of text it was written as, no meaning changed on the way.
+
+sqlglot reads for translation: it renames functions, splits intervals and drops what the target lacks. The dialect here
+turns that off: a call stays a call under the name it was written, an interval keeps its text, and types and strings are
+taken from the text again. Whatever else sqlglot knows arrives as a node of its own class, which the planner refuses by
+name unless it knows it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokens import TokenType
+
+from sinkql import ast
+from sinkql.errors import SinkqlError, Span, too_deep
+from sinkql.planner.query.account import PLAIN, difference
+from sinkql.planner.query.grammar.select import read as read_forms
+from sinkql.planner.query.grammar.word import ForeignError, Form, MistakeError
+from sinkql.planner.query.string import plain_strings
+from sinkql.planner.query.string import string_value as written_value
+from sinkql.planner.refuse.query import complaint
+
+MAX_TOKENS = 200_000
+"""How many a query may have: planning takes seconds at that."""
+_MADE = "syntax"
+_RANGE = "range"
+_MAX_FRAMES = 5000
+"""Python's calls within calls: sqlglot takes 35 of them for a bracket in a bracket, and the parser allows 100 of those.
+
+A thread's stack of 8 MB holds eight times as many.
+"""
+_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+# the syntax of these is not that of a call; all others are calls like any
+_SPECIAL = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
+# methods that begin at the first token of the node they return: what the range of a node is taken from
+_RANGED = (
+    "_parse_expression", "_parse_disjunction", "_parse_conjunction", "_parse_equality", "_parse_comparison",
+    "_parse_range", "_parse_bitwise", "_parse_term", "_parse_factor", "_parse_unary", "_parse_type", "_parse_types",
+    "_parse_function_call", "_parse_primary", "_parse_column_ops", "_parse_interval", "_parse_table", "_parse_select",
+    "_parse_join", "_parse_group", "_parse_with", "_parse_cte", "_parse_limit", "_parse_order", "_parse_lambda",
+    "_parse_table_sample", "_parse_unary",
+)  # fmt: skip
+
+
+class _MistakeError(ParseError):  # type: ignore[misc]  # sqlglot publishes no types
+    def __init__(self, message: str, token: Any) -> None:
+        super().__init__(message)
+        self.token = token
+
+
+class _ForeignError(_MistakeError):
+    """The text would be a query, but for what no words before or behind it would mend."""
+
+    def __init__(self, error: SinkqlError, token: Any) -> None:
+        super().__init__("Unexpected", token)
+        self.error = error
+
+
+class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no types
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {name: PostgresParser.FUNCTION_PARSERS[name] for name in _SPECIAL}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        **{name: PostgresParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE")},
+        "SOME": PostgresParser.NO_PAREN_FUNCTION_PARSERS["ANY"],
+        "ALL": lambda self: self.expression(exp.All(this=self._parse_bitwise())),
+    }
+    UNARY_PARSERS: ClassVar[dict[Any, Any]] = {
+        **PostgresParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda self: self.expression(exp.Paren(this=self._parse_unary())),
+        # as all operators without a place of their own, ~ binds less closely than arithmetic
+        TokenType.RLIKE: lambda self: self.expression(exp.BitwiseNot(this=self._parse_term())),
+    }
+    LAMBDAS: ClassVar[dict[Any, Any]] = {}
+    JSON_OPERATORS: ClassVar[dict[Any, Any]] = {
+        token: lambda self, this, key, build=build: self.expression(build(this=this, expression=key))
+        for token, build in (
+            (TokenType.ARROW, exp.JSONExtract),
+            (TokenType.DARROW, exp.JSONExtractScalar),
+            (TokenType.HASH_ARROW, exp.JSONBExtract),
+            (TokenType.DHASH_ARROW, exp.JSONBExtractScalar),
+            (TokenType.PLACEHOLDER, exp.JSONBContainsTopKey),
+        )
+    }
+
+    def raise_error(self, message: str, token: Any = None) -> None:
+        # what was expected is missing where the parser is; sqlglot names the token before
+        raise _MistakeError(message, self._curr if message.startswith("Expect") else token or self._curr)
+
+    def _parse_csv(self, parse_method: Callable[[], Any], sep: Any = TokenType.COMMA) -> list[Any]:
+        first = parse_method()
+        items = [] if first is None else [first]
+        while self._curr and self._curr.token_type == sep:
+            if len(items) == 0:
+                self.raise_error(f"Unexpected {self._curr.text}")
+            self._advance()
+            item = parse_method()
+            if item is None:
+                self.raise_error("Unexpected")  # a comma at the end, which sqlglot overlooks
+            items.append(item)
+        return items
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
+        first = self._index
+        join = super()._parse_join(*args, **kwargs)
+        if join is None and self._index > first:
+            self.raise_error("Unexpected")  # the same after a relation in FROM
+        return join
+
+    def _parse_group(self, *args: Any, **kwargs: Any) -> Any:
+        group = super()._parse_group(*args, **kwargs)
+        if group is not None and not any(group.args.values()):
+            self.raise_error("Unexpected")  # nothing after GROUP BY
+        return group
+
+    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
+        if self._curr.token_type != TokenType.INTERVAL or self._next.token_type != TokenType.STRING:
+            return None
+        self._advance(2)
+        text = self.expression(exp.Literal.string(self._prev.text), token=self._prev)
+        unit = self._unit()
+        if unit and self._match_text_seq("TO"):
+            unit = f"{unit} TO {self._unit()}"
+        return self.expression(exp.Interval(this=text, unit=exp.Var(this=unit) if unit else None))
+
+    def _parse_in(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._parse_in(*args, **kwargs)
+        _widen(found, self._prev.end, self._prev.end + 1)  # whose parenthesis is not below it
+        return found
+
+    def _parse_window(self, this: Any, alias: bool = False) -> Any:
+        if isinstance(this, exp.Expr) and not alias:
+            _widen(this, self._prev.end, self._prev.end + 1)  # a call ends before its FILTER or OVER
+        return super()._parse_window(this, alias)
+
+    def _parse_between(self, this: Any) -> Any:
+        symmetric = True if self._match_text_seq("SYMMETRIC") else None
+        if symmetric is None and self._match_text_seq("ASYMMETRIC"):
+            symmetric = False
+        low = self._parse_bitwise()
+        if not self._match(TokenType.AND):
+            self.raise_error("Expected AND")  # which sqlglot does not ask for
+        return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise(), symmetric=symmetric))
+
+    def _parse_case(self) -> Any:
+        if self._match(TokenType.DOT, advance=False):
+            return super()._parse_case()
+        operand, ifs, default = self._parse_disjunction(), [], None
+        while self._match(TokenType.WHEN):
+            condition = self._parse_disjunction()
+            if not self._match(TokenType.THEN):
+                self.raise_error("Expected THEN")  # which sqlglot does not ask for
+            ifs.append(self.expression(exp.If(this=condition, true=self._parse_disjunction())))
+        if self._match(TokenType.ELSE):
+            default = self._parse_disjunction()
+        if not self._match(TokenType.END):
+            self.raise_error("Expected END")
+        return self.expression(exp.Case(this=operand, ifs=ifs, default=default))
+
+    def _parse_primary(self, *args: Any, **kwargs: Any) -> Any:
+        first, second = self._curr, self._next
+        if first and second and first.token_type == second.token_type == TokenType.STRING:
+            self.raise_error("Unexpected", second)  # strings go on in another line, where they are one token by now
+        return super()._parse_primary(*args, **kwargs)
+
+    def _unit(self) -> str | None:
+        unit = str(self._curr.text.upper()).removesuffix("S") if self._curr else ""
+        if unit not in _UNITS:
+            return None
+        self._advance()
+        return unit
+
+
+def _ranged(name: str) -> Any:
+    inner = getattr(_Parser, name)
+
+    def parse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        first = self._index
+        node = inner(self, *args, **kwargs)
+        if isinstance(node, exp.Expr) and self._index > first:
+            _widen(node, self._tokens[first].start, self._tokens[self._index - 1].end + 1)
+        return node
+
+    return parse
+
+
+def _widen(node: Any, start: int, end: int) -> None:
+    known = node.meta.get(_RANGE)
+    node.meta[_RANGE] = (min(start, known[0]), max(end, known[1])) if known else (start, end)
+
+
+for _name in _RANGED:
+    setattr(_Parser, _name, _ranged(_name))
+
+
+class _SinkqlQuery(Postgres):  # type: ignore[misc]  # sqlglot publishes no types
+    Parser = _Parser
+
+
+_DIALECT = _SinkqlQuery()
+_ORDERED = ("where", "group", "having", "order", "limit", "offset")
+_BEFORE_STRING = frozenset(
+    {"UINT2", "UINT4", "UINT8", "MZ_TIMESTAMP", "MZ_ACLITEM", "ZONE", "PRECISION", "VARYING", "ESCAPE"}
+)
+"""Words before a string that sqlglot takes for names: types of the dialect, and the ends of other forms."""
+_NOT_YET = {
+    "RECURSIVE": ("SQ2924", "recursive queries are not supported yet"),
+    "OPTIONS": ("SQ2933", "the clause OPTIONS is not supported yet"),
+}
+_WANTED = {")": '")"', "(": '"("', "table name": "a relation", "END after CASE": "END"}
+KEYWORDS = frozenset(word for word in Postgres.Tokenizer.KEYWORDS if word.isalpha())
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """A query's tree, text and tokens; `offset` is where the text starts in the user's file."""
+
+    tree: Any
+    text: str
+    offset: int
+    tokens: tuple[Any, ...] = ()
+
+    def span(self, node: Any) -> Span:
+        """Return the span of a node in the user's file; the whole query's where the node has no place."""
+        start, end = node.meta.get(_RANGE) or (0, len(self.text))
+        return Span(start + self.offset, end + self.offset)
+
+    def written(self, node: Any) -> str:
+        """Return the text that a node was written as."""
+        start, end = node.meta.get(_RANGE) or (0, 0)
+        return self.text[start:end]
+
+    def from_word(self, node: Any, *words: str) -> Span:
+        """Return the span of a node from a keyword on, which stands in it or as the last such one before it."""
+        span = self.span(node).shifted(-self.offset)
+        starts = [each.start for each in self.tokens if _first_word(each) in words and each.start < span.end]
+        inside = [start for start in starts if start >= span.start]
+        start = min(inside) if inside else max(starts, default=span.start)
+        return Span(start, max(span.end, start + 1)).shifted(self.offset)
+
+
+def _first_word(token: Any) -> str | None:
+    """Return the first word of a keyword, which may be of two words; None for strings and names in quotes."""
+    if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) or not token.text.strip():
+        return None
+    return str(token.text.upper().split()[0])
+
+
+def parse(query: ast.Query) -> Syntax:
+    """Parse a SELECT, once, or return what it was parsed to; raises SinkqlError (SQ2201) where it is not one.
+
+    Nobody changes the tree.
+    """
+    found: Syntax | None = query.made.get(_MADE)
+    if found is None:
+        found = query.made[_MADE] = _parsed(query)
+    return found
+
+
+def _parsed(query: ast.Query) -> Syntax:
+    sys.setrecursionlimit(max(_MAX_FRAMES, sys.getrecursionlimit()))
+    text, offset = query.text, query.span.start
+    tokens: list[Any] = []
+    try:
+        tokens = plain_strings(_DIALECT.tokenize(text), text)
+        if len(tokens) > MAX_TOKENS:
+            hint = "Split it into views."
+            raise SinkqlError(
+                "SQ1029", f"the query has more than {MAX_TOKENS:,} words and signs", query.span, hint=hint
+            )
+        _refuse_braces(tokens)
+        trees = _read(tokens, text)
+    except _ForeignError as mistake:
+        error, span = mistake.error, mistake.error.span
+        raise SinkqlError(
+            error.code, error.message, span.shifted(offset) if span else query.span, hint=error.hint
+        ) from None
+    except _MistakeError as mistake:
+        raise _not_yet(mistake, tokens, text, offset) or _syntax_error(mistake, tokens, text, offset) from None
+    except TokenError as mistake:
+        start = getattr(mistake, "end", None) or len(text)
+        raise SinkqlError(
+            "SQ2201",
+            "unterminated string, quoted name or comment in the query",
+            Span(offset + start - 1, offset + start),
+        ) from None
+    except RecursionError:
+        raise too_deep(query.span) from None
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
+        raise SinkqlError("SQ2201", "expected a SELECT", Span(offset, offset + max(1, len(text.partition(" ")[0]))))
+    return Syntax(trees[0], text, offset, tuple(tokens))
+
+
+def _read(tokens: list[Any], text: str) -> list[Any]:
+    trees = _parsed_by_sqlglot(tokens, text)
+    for tree in trees:
+        if tree is not None:
+            _spread(tree)
+            for select in tree.find_all(exp.Select):
+                _check_order(select, tokens)
+            for call in tree.find_all(exp.Anonymous):
+                _refuse_alias(call, tokens)
+    _hold(trees, tokens, text)
+    return list(trees)
+
+
+def _parsed_by_sqlglot(tokens: list[Any], text: str) -> list[Any]:
+    try:
+        return list(_Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT).parse(tokens, text))
+    except (ParseError, RecursionError):
+        raise
+    except Exception:  # sqlglot stumbles over many a text that is no query: the grammar says where
+        _forms(tokens, text)
+        error = SinkqlError("SQ2215", "this form is not supported", Span(0, max(1, len(text.rstrip()))))
+        raise _ForeignError(error, tokens[0] if tokens else None) from None
+
+
+def _forms(tokens: list[Any], text: str) -> tuple[Form, ...]:
+    """Return the forms of a query; raises _MistakeError where it is none."""
+    try:
+        return read_forms(text)
+    except ForeignError as mistake:
+        raise _ForeignError(mistake.error, _token(tokens, mistake.start)) from None
+    except MistakeError as mistake:
+        message = f"Expected {mistake.expected}" if mistake.expected else "Unexpected"
+        raise _MistakeError(message, _token(tokens, mistake.start)) from None
+
+
+def _hold(trees: list[Any], tokens: list[Any], text: str) -> None:
+    """Hold the tree against the text: what is no query is refused, and what sqlglot reads otherwise than Postgres."""
+    if len(trees) != 1 or trees[0] is None:
+        return
+    other = difference(trees[0], _forms(tokens, text), text, lambda node: node.meta.get(_RANGE) or (0, 0))
+    if other is not None:
+        raise _ForeignError(_misread(other), _token(tokens, other.start))
+
+
+def _token(tokens: list[Any], start: int) -> Any:
+    """Return the token that a place is in or before; None at the end."""
+    return next((each for each in tokens if each.end >= start), None)
+
+
+def _check_order(select: Any, tokens: list[Any]) -> None:
+    """Refuse clauses in another order than that of SQL, which sqlglot takes in any."""
+    before = None
+    for name in _ORDERED:
+        clause = select.args.get(name)
+        if clause is None or _RANGE not in clause.meta:
+            continue
+        if before is not None and clause.meta[_RANGE][0] < before.meta[_RANGE][0]:
+            raise _MistakeError("Unexpected", _keyword(before, tokens))
+        before = clause
+
+
+def _refuse_alias(call: Any, tokens: list[Any]) -> None:
+    """Refuse a name after an argument, which sqlglot takes."""
+    for argument in call.expressions:
+        if isinstance(argument, exp.Alias):
+            end = argument.this.meta[_RANGE][1]
+            raise _MistakeError('Expected ")"', next(each for each in tokens if each.start >= end))
+
+
+def _keyword(clause: Any, tokens: list[Any]) -> Any:
+    """Return the token that a clause begins with: its range may begin behind it."""
+    word = clause.key.upper()
+    start = clause.meta[_RANGE][0]
+    return [each for each in tokens if each.start <= start and each.text.upper().startswith(word)][-1]
+
+
+def _refuse_braces(tokens: list[Any]) -> None:
+    brace = next((each for each in tokens if each.token_type == TokenType.L_BRACE), None)
+    if brace is not None:
+        raise _MistakeError("Unexpected", brace)  # which sqlglot takes for a struct
+
+
+def _syntax_error(mistake: _MistakeError, tokens: list[Any], text: str, offset: int) -> SinkqlError:
+    stuck = tokens.index(mistake.token) if mistake.token else len(tokens)
+    expected = re.match(r"Expect(?:ing|ed) (.+?)(?: but got .*)?$", str(mistake), re.DOTALL)
+    wanted = None if expected is None else _WANTED.get(expected[1], expected[1])
+    return complaint(tokens, stuck, text, offset, expected=wanted, attempt=_attempt)
+
+
+def _not_yet(mistake: _MistakeError, tokens: list[Any], text: str, offset: int) -> SinkqlError | None:
+    """Return the error for a query of the dialect that sqlglot does not read; None for what is no query."""
+    if _string_behind_name(mistake, tokens):
+        return None
+    try:
+        read_forms(text)
+    except MistakeError:
+        return None
+    token = mistake.token
+    span = Span(token.start, token.end + 1) if token else Span(0, max(1, len(text.rstrip())))
+    code, message = _NOT_YET.get(token.text.upper() if token else "", ("SQ2215", "this form is not supported yet"))
+    return SinkqlError(code, message, span.shifted(offset))
+
+
+def _string_behind_name(mistake: _MistakeError, tokens: list[Any]) -> bool:
+    """Tell whether sqlglot is stuck at a string behind a name that is no type; the grammar knows no types."""
+    stuck = tokens.index(mistake.token) if mistake.token else 0
+    if not stuck or mistake.token.token_type != TokenType.STRING:
+        return False
+    before = tokens[stuck - 1]
+    return before.token_type == TokenType.VAR and before.text.upper() not in _BEFORE_STRING
+
+
+def _misread(form: Form) -> SinkqlError:
+    """Make the error for words that sqlglot ties together in another way than Postgres."""
+    span = Span(form.start, form.end)
+    if form.kind in PLAIN:
+        return SinkqlError("SQ2215", "this form is not supported", span)
+    hint = "Put parentheses around each part, as in (a + b) || c."
+    return SinkqlError("SQ2215", "the order of operations here needs parentheses", span, hint=hint)
+
+
+def _attempt(text: str) -> int | None:
+    """Return where a text stops being a query, None if it is one."""
+    try:
+        trees = _read(plain_strings(_DIALECT.tokenize(text), text), text)
+    except _MistakeError as mistake:
+        return int(mistake.token.start) if mistake.token else len(text)
+    except (TokenError, RecursionError):
+        return 0
+    return None if len(trees) == 1 and isinstance(trees[0], exp.Query | exp.Values) else 0
+
+
+def _spread(root: Any) -> None:
+    """Give each node the range of its own tokens and of all below it, children first."""
+    nodes = list(root.walk(bfs=False))
+    for node in reversed(nodes):
+        if node._meta and "start" in node._meta:
+            _widen(node, node._meta["start"], node._meta["end"] + 1)
+        own = node._meta.get(_RANGE) if node._meta else None
+        if own is not None and node.parent is not None:
+            _widen(node.parent, *own)
+
+
+def string_value(syntax: Syntax, node: Any) -> str | None:
+    """Return the value of a string literal as it was written, '…' or E'…'; None for any other node or form."""
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        return None
+    return written_value(syntax.written(node))

@@ -1,0 +1,285 @@
+"""sqlglot's tree of one expression → its typed tree; what is not known here is refused, never passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.logical import Branch, Case
+from sinkql.planner import types
+from sinkql.planner.expression import operator as operators
+from sinkql.planner.expression.cast import cast
+from sinkql.planner.expression.interval import parse_interval
+from sinkql.planner.expression.literal import number, untyped, untyped_null
+from sinkql.planner.expression.typed import Typed, constant
+from sinkql.planner.function import (
+    call as functions,
+)
+from sinkql.planner.function import (
+    json as functions_json,
+)
+from sinkql.planner.function import (
+    pattern as functions_pattern,
+)
+from sinkql.planner.function import (
+    text as functions_text,
+)
+from sinkql.planner.function import (
+    time as functions_time,
+)
+from sinkql.planner.query.predicate import HANDLERS as PREDICATES
+from sinkql.planner.query.predicate import joined, negated
+from sinkql.planner.query.syntax import string_value
+from sinkql.planner.query.translation import Handler, Translation
+from sinkql.planner.refuse.expression import unknown_type, unsupported
+
+
+class Translator(Translation):
+    """Translate expressions of one query, each node by the handler of its class."""
+
+    def translate(self, node: Any) -> Typed:
+        """Return the expression; raises SinkqlError at the innermost node that is wrong."""
+        known = self.context.known(node)
+        if known is not None:
+            return known.at(self.syntax.span(node))
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            raise unsupported(node, self.syntax.span(node))
+        return handler(self, node).at(self.syntax.span(node))
+
+
+def _column(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "table", "db", "catalog")
+    if isinstance(node.this, exp.Star):
+        raise unsupported(node.this, t.span(node))
+    return t.context.column(node, t.span(node))
+
+
+def _literal(t: Translation, node: Any) -> Typed:
+    text = string_value(t.syntax, node)
+    if text is not None:
+        return untyped(text, t.span(node))
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return number(node.this, t.span(node))
+    message = "this form of string is not supported"
+    raise SinkqlError("SQ2215", message, t.span(node), hint="Write it as '…' or E'…', a quote in it as ''.")
+
+
+def _boolean_literal(t: Translation, node: Any) -> Typed:
+    return constant(bool(node.this), types.BOOLEAN, t.span(node))
+
+
+def _paren(t: Translation, node: Any) -> Typed:
+    t.only(node, "this")
+    return t.translate(node.this)
+
+
+def _arithmetic(operator: str) -> Handler:
+    def plan(t: Translation, node: Any) -> Typed:
+        t.only(node, "this", "expression", "typed", "safe")
+        return operators.arithmetic(operator, t.translate(node.this), t.translate(node.expression), t.span(node))
+
+    return plan
+
+
+def _bits(operator: str) -> Handler:
+    def plan(t: Translation, node: Any) -> Typed:
+        t.only(node, "this", "expression")
+        return operators.bits(operator, t.translate(node.this), t.translate(node.expression), t.span(node))
+
+    return plan
+
+
+def _complement(t: Translation, node: Any) -> Typed:
+    return operators.complement(t.translate(node.this), t.span(node))
+
+
+def _negative(t: Translation, node: Any) -> Typed:
+    return operators.negative(t.translate(node.this), t.span(node))
+
+
+def _logic(word: str) -> Handler:
+    def plan(t: Translation, node: Any) -> Typed:
+        parts, first = [], node
+        while type(first) is type(node):  # a AND b AND c is one call
+            t.only(first, "this", "expression")
+            parts.append(first.expression)
+            first = first.this
+        return joined(word, [t.boolean(each, word) for each in (first, *reversed(parts))], t.span(node))
+
+    return plan
+
+
+def _not(t: Translation, node: Any) -> Typed:
+    t.only(node, "this")
+    return negated(t.boolean(node.this, "NOT"))
+
+
+def _concatenate(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "expression", "safe")
+    return operators.concatenate(t.translate(node.this), t.translate(node.expression), t.span(node))
+
+
+def _case(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "ifs", "default")
+    subject = t.translate(node.this) if node.this else None
+    tests: list[Typed] = []
+    values: list[Typed] = []
+    for branch in node.args["ifs"]:
+        if subject is None:
+            tests.append(t.boolean(branch.this, "WHEN"))
+        else:
+            tests.append(operators.compare("=", subject, t.translate(branch.this), t.span(branch.this)))
+        values.append(t.translate(branch.args["true"]))
+    default = node.args.get("default")
+    if default is not None:
+        values.append(t.translate(default))
+    type_, typed = operators.settled(values, t.span(node), "CASE")
+    branches = tuple(Branch(test.tree, value.tree) for test, value in zip(tests, typed, strict=False))
+    otherwise = typed[-1].tree if default is not None else None
+    return Typed(Case(branches, otherwise, type_, t.span(node)), type_)
+
+
+def _cast(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "to", "safe")
+    target = node.args["to"]
+    written = t.syntax.written(target)
+    try:
+        found = types.parse_type_name(written)
+    except ValueError as mistake:
+        hint = "Write numeric(38, 10)." if "numeric" in str(mistake) else "Write text, which has no length."
+        raise SinkqlError("SQ2223", str(mistake), t.span(target), hint=hint) from None
+    if found is None:
+        raise unknown_type(written, t.span(target))
+    return cast(t.translate(node.this), found[0], t.span(node), length=found[1])
+
+
+def _interval(t: Translation, node: Any) -> Typed:
+    unit = node.args["unit"].this if node.args.get("unit") else None
+    text = string_value(t.syntax, node.this)
+    if text is None or (unit and " TO " in unit):
+        hint = "Write it as INTERVAL '1 year 2 months 3 days 04:05:06'."
+        raise SinkqlError("SQ2212", "this form of interval is not supported", t.span(node), hint=hint)
+    return constant(parse_interval(text, t.span(node), unit), types.INTERVAL, t.span(node))
+
+
+def _extract(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "expression")
+    return functions_time.extract("EXTRACT", node.this.name, t.translate(node.expression), t.span(node))
+
+
+def _at_time_zone(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "zone")
+    return functions_time.at_time_zone(t.translate(node.this), t.translate(node.args["zone"]), t.span(node))
+
+
+def _trim(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "expression", "position")
+    characters = t.translate(node.expression) if node.expression else None
+    return functions_text.trim(node.args.get("position") or "BOTH", t.translate(node.this), characters, t.span(node))
+
+
+def _named(name: str, *parts: str) -> Handler:
+    """Plan a function that has a syntax of its own like a call."""
+
+    def plan(t: Translation, node: Any) -> Typed:
+        t.only(node, *parts)
+        values = [t.translate(node.args[part]) for part in parts if node.args.get(part)]
+        return functions.call(name, values, t.span(node))
+
+    return plan
+
+
+def _call(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "expressions")
+    name = str(node.this if isinstance(node.this, str) else node.this.name).lower()
+    if name in functions.AGGREGATES:
+        return t.context.aggregate(node, t.span(node), None)
+    if name in functions.UNSUPPORTED_AGGREGATES:
+        raise SinkqlError("SQ2932", f"aggregate {name}() is not supported yet", t.span(node))
+    functions.check(
+        name, t.span(node), len(node.expressions)
+    )  # first: a misspelt aggregate is not a mistake of its arguments
+    return functions.call(name, [t.translate(argument) for argument in node.expressions], t.span(node))
+
+
+def _bracket(t: Translation, node: Any) -> Typed:
+    """Plan (regexp_match(text, 'pattern'))[n], the one array that is known."""
+    t.only(node, "this", "expressions")
+    call = node.this.this if isinstance(node.this, exp.Paren) else node.this
+    index = node.expressions[0]
+    known = isinstance(call, exp.Anonymous) and str(call.this).lower() == "regexp_match" and len(call.expressions) == 2
+    if not known or not isinstance(index, exp.Literal) or not str(index.this).isdigit():
+        raise SinkqlError("SQ2214", "arrays are not supported yet", t.span(node))
+    text, pattern = (t.translate(each) for each in call.expressions)
+    return functions_pattern.match_group(text, pattern, int(index.this) + 1)  # sqlglot counts from 0
+
+
+def _filter(t: Translation, node: Any) -> Typed:
+    t.only(node, "this", "expression")
+    call = node.this
+    if not isinstance(call, exp.Anonymous) or str(call.this).lower() not in functions.AGGREGATES:
+        raise SinkqlError("SQ2215", "FILTER is only allowed after an aggregate", t.span(node))
+    return t.context.aggregate(call, t.span(node), node.expression.this)
+
+
+def _collate(t: Translation, node: Any) -> Typed:
+    if node.expression.name not in ("C", "POSIX", "ucs_basic"):
+        raise SinkqlError("SQ2214", 'only COLLATE "C" is supported: text is compared byte by byte', t.span(node))
+    return t.translate(node.this)
+
+
+def _binary(plan: Callable[[Typed, Typed, Span], Typed]) -> Handler:
+    def handler(t: Translation, node: Any) -> Typed:
+        t.only(node, "this", "expression")
+        return plan(t.translate(node.this), t.translate(node.expression), t.span(node))
+
+    return handler
+
+
+_HANDLERS: dict[type, Handler] = {
+    **PREDICATES,
+    exp.JSONExtractScalar: _binary(functions_json.get_text),
+    exp.JSONExtract: _binary(functions_json.get),
+    exp.JSONBExtractScalar: _binary(functions_json.path_text),
+    exp.JSONBExtract: _binary(functions_json.path_json),
+    exp.JSONBContainsTopKey: _binary(functions_json.has_key),
+    exp.ArrayContainsAll: _binary(functions_json.contains),
+    exp.Column: _column,
+    **dict.fromkeys((exp.Literal, exp.ByteString, exp.RawString, exp.UnicodeString, exp.National), _literal),
+    exp.Null: lambda t, node: untyped_null(t.span(node)),
+    exp.Boolean: _boolean_literal,
+    exp.Paren: _paren,
+    exp.Add: _arithmetic("+"),
+    exp.Sub: _arithmetic("-"),
+    exp.Mul: _arithmetic("*"),
+    exp.Div: _arithmetic("/"),
+    exp.Mod: _arithmetic("%"),
+    exp.BitwiseAnd: _bits("&"),
+    exp.BitwiseOr: _bits("|"),
+    exp.BitwiseXor: _bits("#"),
+    exp.BitwiseLeftShift: _bits("<<"),
+    exp.BitwiseRightShift: _bits(">>"),
+    exp.BitwiseNot: _complement,
+    exp.Neg: _negative,
+    exp.And: _logic("AND"),
+    exp.Or: _logic("OR"),
+    exp.Not: _not,
+    exp.DPipe: _concatenate,
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.Interval: _interval,
+    exp.Extract: _extract,
+    exp.AtTimeZone: _at_time_zone,
+    exp.Trim: _trim,
+    exp.Substring: _named("substring", "this", "start", "length"),
+    exp.StrPosition: _named("strpos", "this", "substr"),
+    exp.Overlay: _named("overlay", "this", "expression", "from_", "for_"),
+    exp.Anonymous: _call,
+    exp.Bracket: _bracket,
+    exp.Filter: _filter,
+    exp.Collate: _collate,
+}

@@ -1,0 +1,66 @@
+"""What handlers of sqlglot's nodes work with: the query's text, what names mean, the translation of nodes below."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.typed import Typed
+from sinkql.planner.query.syntax import Syntax
+from sinkql.planner.refuse.expression import unsupported
+
+
+class Context(Protocol):
+    """Say what names and aggregates mean where an expression stands."""
+
+    def column(self, node: Any, span: Span) -> Typed:
+        """Return the column that a name stands for."""
+
+    def aggregate(self, node: Any, span: Span, filter_: Any | None) -> Typed:
+        """Return what an aggregate call gives."""
+
+    def known(self, node: Any) -> Typed | None:
+        """Return the value of a whole subtree that the context already has: a GROUP BY expression."""
+
+
+class Translation(ABC):
+    """The translation of one query's expressions, as a handler of a node sees it."""
+
+    def __init__(self, syntax: Syntax, context: Context) -> None:
+        self.syntax = syntax
+        self.context = context
+
+    @abstractmethod
+    def translate(self, node: Any) -> Typed:
+        """Return the expression that a node means; raises SinkqlError at the innermost node that is wrong."""
+
+    def boolean(self, node: Any, where: str) -> Typed:
+        """Return a condition; raises SinkqlError (SQ2219) if it is not boolean."""
+        value = self.translate(node)
+        if value.type == types.UNKNOWN:
+            value = coerced(value, types.BOOLEAN)
+        if value.type != types.BOOLEAN:
+            message = f"argument of {where} must be type boolean, not type {value.type.name}"
+            raise SinkqlError("SQ2219", message, value.span, hint="Compare it, as in value <> 0.")
+        return value
+
+    def only(self, node: Any, *names: str) -> None:
+        """Refuse a node that carries more than the named parts: nothing that was written is dropped."""
+        for name, part in node.args.items():
+            if name in names or part is None or part is False or part == []:
+                continue
+            place = part if isinstance(part, exp.Expr) else node
+            raise unsupported(node, self.syntax.span(place), name)
+
+    def span(self, node: Any) -> Span:
+        return self.syntax.span(node)
+
+
+Handler = Callable[[Translation, Any], Typed]
+"""How the nodes of one class are translated."""

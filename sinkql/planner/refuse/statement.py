@@ -1,0 +1,171 @@
+"""Statements and clauses that this version understands and does not run → the error that says what to use instead."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.errors import SinkqlError, Span
+from sinkql.extension.options import unknown
+
+Later = ast.CreateTableFrom | ast.CreateIndex | ast.OptimizeSink | ast.ReplayErrors | ast.Subscribe
+_VIEW_OPTIONS = ("ASSERT NOT NULL", "PARTITION BY", "REFRESH", "RETAIN HISTORY")
+_INSTEAD = {
+    "ASSERT NOT NULL": "Leave it out, and select WHERE column IS NOT NULL.",
+    "PARTITION BY": "Leave it out.",
+}
+_NEW_SOURCE = "Run CREATE SOURCE with another name, and ALTER SINK … SET FROM it."
+
+
+def later(statement: Later) -> SinkqlError:
+    """Return the error for a statement that nothing here does yet."""
+    match statement:
+        case ast.CreateTableFrom():
+            origin = statement.kind if statement.source is None else "SOURCE"
+            hint = "Use CREATE SOURCE with columns, and a view over it."
+            return _not_yet("SQ2967", f"CREATE TABLE … FROM {origin}", statement, hint)
+        case ast.CreateIndex():
+            return _not_yet("SQ2967", "CREATE INDEX", statement, "Leave it out: nothing here needs it.")
+        case ast.OptimizeSink():
+            hint = "Compact the table with another Iceberg writer."
+            return _not_yet("SQ2968", "OPTIMIZE SINK", statement, hint)
+        case ast.ReplayErrors():
+            hint = "Correct the rows in a new file; the source reads it."
+            return _not_yet("SQ2968", "REPLAY ERRORS", statement, hint)
+        case ast.Subscribe():
+            return _not_yet("SQ2963", "SUBSCRIBE", statement, "Create a sink, and query its table.")
+
+
+def check_kind(statement: ast.Drop | ast.ShowCreate) -> None:
+    """Raise SQ2967 for a kind of items that is not dropped, or whose CREATE is shown, yet."""
+    match statement:
+        case ast.Drop(kind="INDEX"):
+            raise _not_yet("SQ2967", "DROP INDEX", statement, "Leave it out: there are no indexes.")
+        case ast.Drop(kind="CLUSTER REPLICA"):
+            raise _not_yet(
+                "SQ2967", "DROP CLUSTER REPLICA", statement, "Drop the cluster itself: it is its only replica."
+            )
+        case ast.Drop(kind="TYPE" | "ROLE"):
+            raise _not_yet("SQ2967", f"DROP {statement.kind}", statement, "Leave it out: there are none.")
+        case ast.ShowCreate(kind="INDEX"):
+            raise _not_yet("SQ2967", f"SHOW CREATE {statement.kind}", statement, "Query the catalog: SHOW VIEWS.")
+        case ast.Drop() | ast.ShowCreate():
+            return
+
+
+def _not_yet(code: str, what: str, statement: Later | ast.Drop | ast.ShowCreate, hint: str) -> SinkqlError:
+    return SinkqlError(code, f"{what} is not supported yet", statement.span, hint=hint)
+
+
+def check_source(statement: ast.CreateSource) -> None:
+    """Refuse sources and clauses of sources that are for later: SQ2971, SQ2973, SQ2974."""
+    _check_formats(statement.key_format)
+    for include in statement.include:
+        if include.name == "HEADER":
+            raise _source("INCLUDE HEADER", include.span, "Leave it out.")
+    if statement.inline_errors is not None:
+        raise _source("VALUE DECODING ERRORS", statement.inline_errors.span, "Write WITH (ON ERROR = 'SKIP').")
+    if statement.subsources is not None:
+        schemas, tables = statement.subsources.schemas, statement.subsources.references
+        what = "FOR SCHEMAS" if schemas else "FOR TABLES" if tables else "FOR ALL TABLES"
+        raise _source(what, statement.subsources.span, "Create one source for each table.")
+    if statement.progress is not None:
+        raise _source("EXPOSE PROGRESS", statement.progress.span, "Query mz_internal.mz_sink_statistics.")
+    check_history(statement.with_options)
+
+
+def _check_formats(key: ast.Format | None) -> None:
+    if key is not None:
+        raise _source("KEY FORMAT", key.span, "Use FORMAT JSON or FORMAT CSV.")
+
+
+def _source(what: str, span: Span, hint: str) -> SinkqlError:
+    return SinkqlError("SQ2973", f"{what} is not supported yet", span, hint=hint)
+
+
+def check_history(options: tuple[ast.Option, ...]) -> None:
+    """Refuse to retain history: SQ2974."""
+    for option in options:
+        if option.name == "RETAIN HISTORY":
+            hint = "Leave it out: sinks keep history as snapshots, see RETAIN SNAPSHOTS."
+            raise SinkqlError("SQ2974", "RETAIN HISTORY is not supported yet", option.span, hint=hint)
+
+
+def check_view(statement: ast.CreateView) -> None:
+    """Refuse views and options of views that are for later: SQ2904, SQ2905, SQ2974."""
+    head = Span(statement.span.start, statement.name.span.end)
+    if statement.temporary:
+        raise SinkqlError("SQ2904", "temporary views are not supported yet", head, hint="Leave out TEMPORARY.")
+    if statement.replacement:
+        raise SinkqlError(
+            "SQ2974", "replacements are not supported yet", head, hint="Use CREATE OR REPLACE MATERIALIZED VIEW."
+        )
+    if statement.replica is not None:
+        raise SinkqlError(
+            "SQ2974", "replicas are not supported yet", statement.replica.span, hint="Use IN CLUSTER name."
+        )
+    check_history(statement.with_options)
+    for option in statement.with_options:
+        if option.name == "REFRESH":
+            if isinstance(option.value, ast.Phrase) and option.value.words == "ON COMMIT":
+                continue
+            hint = "Leave it out: a materialized view is refreshed with each commit."
+            raise SinkqlError("SQ2974", "REFRESH is not supported yet", option.span, hint=hint)
+        if option.name not in _VIEW_OPTIONS:
+            raise unknown(option, _VIEW_OPTIONS, owner="materialized views")
+        raise SinkqlError(
+            "SQ2905",
+            f"view option {option.name} is not supported yet",
+            option.name_span,
+            hint=_INSTEAD[option.name],
+        )
+
+
+def unsupported_alter(statement: ast.Alter) -> SinkqlError:
+    """Return SQ2983 for what this version does not do."""
+    kind, action = statement.kind, statement.action
+    if kind == "INDEX":
+        return _no_alter("ALTER INDEX", statement.span, "Leave it out: there are no indexes.")
+    what, hint = _refused(kind, action)
+    return _no_alter(f"ALTER {kind} … {what}", action.span, hint)
+
+
+def no_keys(action: ast.RotateKeys) -> SinkqlError:
+    """Return SQ2983 for ROTATE KEYS of a connection."""
+    return _no_alter(
+        "ALTER CONNECTION … ROTATE KEYS", action.span, "Keep the key in a secret, and run ALTER SECRET … AS."
+    )
+
+
+def _no_alter(what: str, span: Span, hint: str) -> SinkqlError:
+    return SinkqlError("SQ2983", f"{what} is not supported yet", span, hint=hint)
+
+
+def _refused(kind: str, action: ast.AlterAction) -> tuple[str, str]:
+    match action:
+        case ast.SetOptions():
+            return ("WITH (WAIT …)", "Leave it out.") if action.wait else ("SET (…)", _instead_of_options(kind))
+        case ast.ResetOptions():
+            return "RESET (…)", _instead_of_options(kind)
+        case ast.AddReferences():
+            return "ADD", "Create another source for it."
+        case ast.DropReferences():
+            return "DROP", "Drop the source, and create it again."
+        case ast.RefreshReferences():
+            return "REFRESH REFERENCES", "Create another source for what is new."
+        case ast.Skip():
+            return "SKIP", _NEW_SOURCE
+        case ast.AddColumn():
+            return "ADD COLUMN", "Run CREATE TABLE with another name, and copy the rows into it."
+        case ast.ApplyReplacement():
+            return "APPLY REPLACEMENT", f"Run ALTER SINK … SET FROM {action.name.text}."
+        case ast.Rename() | ast.Swap() | ast.SetOwner() | ast.SetFrom() | ast.SetSecret() | ast.ChangeConnection():
+            return "this", "Create the item again with what should change."
+        case ast.SetCluster():
+            return "SET CLUSTER", "Run ALTER SINK … SET CLUSTER: a sink decides where its views and sources run."
+
+
+def _instead_of_options(kind: str) -> str:
+    match kind:
+        case "SOURCE":
+            return _NEW_SOURCE
+        case _:
+            return f"Leave it out: {kind.lower()}s keep no history."

@@ -1,0 +1,172 @@
+"""A statement → canonical SQL."""
+
+from __future__ import annotations
+
+from sinkql import ast, vocabulary
+from sinkql.printer import part, table
+from sinkql.printer.alter import alter
+from sinkql.printer.redaction import without_secrets
+from sinkql.printer.relation import create_sink, create_view
+from sinkql.printer.source import create_source, create_table_from
+from sinkql.vocabulary import Vocabulary
+
+_STAGES = {
+    "RAW": "RAW PLAN",
+    "DECORRELATED": "DECORRELATED PLAN",
+    "LOCALLY OPTIMIZED": "LOCALLY OPTIMIZED PLAN",
+    "OPTIMIZED": "OPTIMIZED PLAN",
+    "PHYSICAL": "PHYSICAL PLAN",
+    "INSIGHTS": "PLAN INSIGHTS",
+}
+
+
+def to_sql(statement: ast.Statement, *, redacted: Vocabulary | None = None) -> str:
+    """Return the statement's canonical text: a clause a line, a semicolon at the end.
+
+    `redacted` prints '<redacted>' for the literals of a CREATE SECRET and of options that take secrets, which the words
+    of the connectors tell.
+    """
+    return _statement(statement if redacted is None else without_secrets(statement, redacted)) + ";"
+
+
+def _statement(statement: ast.Statement) -> str:
+    match statement:
+        case ast.CreateSecret():
+            return f"CREATE SECRET {_guard(statement)}{part.name(statement.name)}\n  AS {part.secret(statement.value)}"
+        case ast.CreateConnection():
+            return _connection(statement)
+        case ast.CreateCluster():
+            return part.line(
+                f"CREATE CLUSTER {_guard(statement)}{part.ident(statement.name)}",
+                part.options(statement.options),
+                statement.features and f"FEATURES {part.options(statement.features)}",
+            )
+        case ast.CreateSource():
+            return create_source(statement)
+        case ast.CreateView():
+            return create_view(statement)
+        case ast.CreateSink():
+            return create_sink(statement)
+        case ast.Drop():
+            names = ", ".join(part.name(name) for name in statement.names)
+            return part.line("DROP", statement.kind, statement.if_exists and "IF EXISTS", names, _rule(statement))
+        case ast.Alter():
+            return alter(statement)
+        case ast.Insert():
+            return table.insert(statement)
+        case ast.Update():
+            return table.update(statement)
+        case ast.Subscribe():
+            return _subscribe(statement)
+        case ast.Delete():
+            return table.delete(statement)
+        case ast.Transaction():
+            return _transaction(statement)
+        case ast.CommentOn():
+            text = part.text(statement.text.value) if statement.text is not None else "NULL"
+            return part.line("COMMENT ON", statement.kind, part.name(statement.name), "IS", text)
+        case ast.ValidateConnection():
+            return f"VALIDATE CONNECTION {part.name(statement.name)}"
+        case ast.OptimizeSink():
+            return f"OPTIMIZE SINK {part.name(statement.name)}"
+        case ast.ReplayErrors():
+            return f"REPLAY ERRORS FROM {part.name(statement.name)}"
+        case ast.Show():
+            return _show(statement)
+        case ast.ShowCreate():
+            return part.line(
+                "SHOW", statement.redacted and "REDACTED", "CREATE", statement.kind, part.name(statement.name)
+            )
+        case ast.ShowVariable():
+            return part.line("SHOW", part.ident(statement.name, vocabulary.SHOWN) if statement.name else "ALL")
+        case ast.AlterSystem():
+            if statement.name is None:
+                return "ALTER SYSTEM RESET ALL"
+            return part.line("ALTER SYSTEM SET", part.ident(statement.name), "=", part.assigned(statement.value))
+        case ast.SetVariable():
+            return part.line(
+                "SET", statement.scope, part.ident(statement.name, vocabulary.SET), "=", part.assigned(statement.value)
+            )
+        case ast.Explain():
+            return _explain(statement)
+        case ast.Select():
+            return statement.query.text
+        case ast.CreateDatabase():
+            return f"CREATE DATABASE {_guard(statement)}{part.ident(statement.name)}"
+        case ast.CreateSchema():
+            return f"CREATE SCHEMA {_guard(statement)}{part.name(statement.name)}"
+        case ast.CreateTable():
+            return table.create_table(statement)
+        case ast.CreateTableFrom():
+            return create_table_from(statement)
+        case ast.CreateIndex():
+            return table.create_index(statement)
+
+
+def _guard(statement: ast.Create) -> str:
+    return "IF NOT EXISTS " if statement.if_not_exists else ""
+
+
+def _connection(statement: ast.CreateConnection) -> str:
+    validate = statement.validate
+    return part.clauses(
+        f"CREATE CONNECTION {_guard(statement)}{part.name(statement.name)}",
+        f"TO {statement.kind} {part.options(statement.options)}",
+        None if validate is None else f"WITH (VALIDATE = {str(validate).upper()})",
+    )
+
+
+def _rule(statement: ast.Drop) -> str:
+    if statement.kind == "DATABASE":
+        return "" if statement.cascade else "RESTRICT"
+    return "CASCADE" if statement.cascade else ""
+
+
+def _show(statement: ast.Show) -> str:
+    relation = statement.relation
+    return part.line(
+        "SHOW",
+        statement.kind,
+        statement.schema and f"FROM {part.name(statement.schema)}",
+        relation and f"{'FROM' if statement.kind == 'COLUMNS' else 'ON'} {part.name(relation)}",
+        part.in_cluster(statement.cluster),
+        statement.like and f"LIKE {part.text(statement.like.value)}",
+        statement.where and f"WHERE {statement.where.text}",
+    )
+
+
+def _explain(statement: ast.Explain) -> str:
+    stage, output, options = statement.stage, statement.output, part.with_clause(statement.options)
+    if stage.startswith("ANALYZE"):
+        return part.line("EXPLAIN", stage, _for(statement.explainee), output == "SQL" and "AS SQL")
+    return part.line("EXPLAIN", _STAGES.get(stage, stage), options, "AS", output, _for(statement.explainee))
+
+
+def _for(explainee: ast.Explainee | None) -> str:
+    match explainee:
+        case None:
+            return ""
+        case ast.ItemRef(kind=kind, name=name, replan=replan):
+            return part.line("FOR", replan and "REPLAN", kind, part.name(name))
+        case ast.Query(text=text):
+            return f"FOR\n{text}"
+        case created:
+            return f"FOR\n{_statement(created)}"
+
+
+def _subscribe(statement: ast.Subscribe) -> str:
+    """Return the text of SUBSCRIBE, without a semicolon."""
+    relation, at_least = statement.relation, statement.at_least and "AT LEAST"
+    return part.clauses(
+        f"SUBSCRIBE TO {f'({relation.text})' if isinstance(relation, ast.Query) else part.name(relation)}",
+        statement.output and statement.output.text,
+        part.with_clause(statement.options),
+        statement.as_of and part.line("AS OF", at_least, statement.as_of.text),
+        statement.up_to and f"UP TO {statement.up_to.text}",
+    )
+
+
+def _transaction(statement: ast.Transaction) -> str:
+    """Return the text of BEGIN, COMMIT, ROLLBACK or SET TRANSACTION, without a semicolon."""
+    action = "SET TRANSACTION" if statement.action == "SET" else statement.action
+    return part.line(action, ", ".join(statement.modes), statement.chain and "AND CHAIN")

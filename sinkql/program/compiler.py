@@ -1,0 +1,265 @@
+"""SQL text and facts → items and jobs as data: compiling, with no catalog file, no network and no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from sinkql import ast, logical, physical
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.replan import identity, redefine
+from sinkql.errors import Notice, SinkqlError, too_deep
+from sinkql.explain import to_text
+from sinkql.extension.registry import Registry, discover
+from sinkql.lowering.job import lower
+from sinkql.lowering.spark.job import job_sql
+from sinkql.parser import parse
+from sinkql.planner import plan_change, plan_drop
+from sinkql.planner.edit import transaction
+from sinkql.planner.edit.alter import plan_alter
+from sinkql.planner.edit.qualify import qualify
+from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
+from sinkql.planner.item.setting import plan_setting
+from sinkql.planner.item.source import sampled
+from sinkql.planner.item.statement import implied, item_name, kind_of
+from sinkql.planner.name import short_name
+from sinkql.planner.refuse.statement import later
+from sinkql.planner.scope import Scope
+from sinkql.printer import to_sql
+from sinkql.script.mask import mask
+from sinkql.vocabulary import OptionWords, Vocabulary
+
+FORMAT = 1
+_EXPLAINED = ("VIEW", "MATERIALIZED VIEW", "SINK")
+
+
+class CompiledItem(msgspec.Struct, frozen=True):
+    """An item by its full name, kind (as in DROP) and canonical CREATE text, which holds no secret's literal."""
+
+    name: str
+    kind: str
+    sql: str
+
+
+class _File(msgspec.Struct, frozen=True):
+    sinkql: int
+    items: tuple[CompiledItem, ...]
+    jobs: tuple[msgspec.Raw, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a text compiles to: its items, and the jobs of its sinks.
+
+    Notices are for whoever wrote the text; with them and `catalog`, its plans, JSON does nothing.
+    """
+
+    items: tuple[CompiledItem, ...]
+    jobs: tuple[physical.Job, ...]
+    notices: tuple[Notice, ...] = field(default=(), compare=False)
+    catalog: MemoryCatalog | None = field(default=None, compare=False, repr=False)
+
+    def to_json(self) -> str:
+        """Return the program as indented JSON; `from_json` gives it back equal."""
+        file = _File(FORMAT, self.items, tuple(msgspec.Raw(physical.encode(job)) for job in self.jobs))
+        return msgspec.json.format(msgspec.json.encode(file), indent=2).decode()
+
+    def explain(self, stage: str = "physical") -> list[tuple[str, str]]:
+        """Return names and texts of a stage: of sinks and views, or of the jobs alone where it is a job's stage."""
+        if stage == "physical":
+            return [(job.sink, to_text(job)) for job in self.jobs]
+        if stage == "spark-sql":
+            return [(job.sink, job_sql(job)) for job in self.jobs]
+        if self.catalog is None:
+            raise SinkqlError("SQ4012", f"a compiled program has no {stage} plans", hint="Explain the SQL itself.")
+        entries = [entry for entry in self.catalog.entries() if entry.kind in _EXPLAINED]
+        if stage == "raw":
+            return [(entry.name, to_text(entry.statement)) for entry in entries]
+        items = [(entry.name, self.catalog.item(entry.name)) for entry in entries]
+        return [(name, to_text(item)) for name, item in items if item is not None]
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Program:
+        """Read a program; raises SQ4011 for anything else."""
+        try:
+            file = msgspec.json.decode(text, type=_File)
+            if file.sinkql != FORMAT:
+                raise SinkqlError(
+                    "SQ4011", f"the program has format {file.sinkql}, not {FORMAT}", hint="Compile the SQL again."
+                )
+            jobs = tuple(physical.decode(bytes(job)) for job in file.jobs)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise SinkqlError(
+                "SQ4011", "the file is not a compiled program", detail=str(error), hint="Make one with sinkql compile."
+            ) from error
+        for job in jobs:
+            otherwise = physical.meant_otherwise(job)
+            if otherwise is not None:
+                message = f'the program was compiled for another meaning of "{otherwise}"'
+                raise SinkqlError("SQ4011", message, hint="Compile the SQL again.")
+        return cls(file.items, jobs)
+
+
+def compile_text(
+    text: str,
+    *,
+    path: str | None = None,
+    facts: Mapping[str, logical.Facts] | None = None,
+    registry: Registry | None = None,
+) -> Program:
+    """Return what a text compiles to; `facts` are what is known of items, by name. `path` names the text in errors."""
+    found = registry if registry is not None else discover()
+    try:
+        compiler = Compiler(found, facts or {})
+        for statement in parse(text, found.vocabulary):
+            try:
+                compiler.run(statement)
+            except RecursionError:
+                raise too_deep(statement.span) from None
+        return compiler.program()
+    except SinkqlError as error:
+        masked = mask(text, found.vocabulary)
+        raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
+
+
+class Compiler:
+    """Take statements in, one after the other; `notices` grow with them."""
+
+    def __init__(self, registry: Registry, facts: Mapping[str, logical.Facts]) -> None:
+        self.registry = registry
+        self.catalog = MemoryCatalog(registry)
+        self.facts = facts
+        self.notices: list[Notice] = []
+        self.before: MemoryCatalog | None = None
+
+    def run(self, statement: ast.Statement) -> None:
+        """Take a statement in; those that only show something do nothing."""
+        match statement:
+            case ast.Drop():
+                dropping = plan_drop(statement, self.catalog, self.catalog.dependents)
+                for name in dropping.names:
+                    self.catalog.remove(name)
+                self.notices.extend(dropping.notices)
+            case ast.Alter(action=ast.Rename() | ast.Swap()):
+                renaming = plan_rename(statement, self.catalog)
+                redefine(self.catalog, renaming.changes)
+                self.notices.extend(renaming.notices)
+            case ast.Alter(action=ast.SetOwner()):
+                self.notices.extend(find_altered(statement, self.catalog)[1])
+            case ast.CommentOn():
+                find_commented(statement, self.catalog)
+            case ast.Alter():
+                altering = plan_alter(statement, self.catalog, self.registry)
+                redefine(self.catalog, altering.changes)
+                self.notices.extend(altering.notices)
+            case ast.AlterSystem() | ast.SetVariable():
+                setting = plan_setting(statement)
+                for name, value in setting.values:
+                    self.catalog.set(name, value)
+                self.notices.extend(setting.notices)
+            case ast.Transaction():
+                self.transact(statement)
+            case ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
+                raise later(statement)
+            case ast.Insert() | ast.Update() | ast.Delete():
+                if self.before is not None:
+                    raise transaction.changes_rows(statement)
+                plan_change(statement, self.catalog, datetime.now(UTC).replace(tzinfo=None))
+                self.notices.append(Notice("SQ2434", "rows only change when the script is executed", statement.span))
+            case (
+                ast.ValidateConnection()
+                | ast.Show()
+                | ast.ShowCreate()
+                | ast.ShowVariable()
+                | ast.Explain()
+                | ast.Select()
+            ):
+                pass
+            case (
+                ast.CreateSecret()
+                | ast.CreateConnection()
+                | ast.CreateCluster()
+                | ast.CreateSource()
+                | ast.CreateView()
+                | ast.CreateSink()
+                | ast.CreateDatabase()
+                | ast.CreateSchema()
+                | ast.CreateTable()
+                | ast.CreateTableFrom()
+                | ast.CreateIndex()
+            ):
+                self.create(statement)
+
+    def transact(self, statement: ast.Transaction) -> None:
+        """Follow BEGIN, COMMIT and ROLLBACK: `before` is the catalog from before the transaction that is open."""
+        before = self.before
+        if statement.action == "BEGIN":
+            self.notices.extend([] if before is None else [transaction.already(statement)])
+            self.before = before or self.catalog.copy()
+        elif before is None:
+            self.notices.append(transaction.none(statement))
+        elif statement.action != "SET":
+            self.catalog = before if statement.action == "ROLLBACK" else self.catalog
+            self.before = self.catalog.copy() if statement.chain else None
+
+    def create(self, statement: ast.Create) -> None:
+        full_name = item_name(statement, self.catalog)
+        present = self.catalog.entry(full_name)
+        if present is not None and to_sql(present.statement) == to_sql(qualify(statement, self.catalog)):
+            short = short_name(full_name, self.catalog)
+            self.notices.append(Notice("SQ2012", f'{present.kind.lower()} "{short}" already exists, skipped'))
+            return
+        replaces = isinstance(statement, ast.CreateView) and statement.or_replace
+        if present is not None and replaces and present.kind == kind_of(statement):
+            self.replace(statement, present)
+            return
+        known = self.facts.get(full_name) or self.facts.get(short_name(full_name)) or {}
+        known = known or sampled(statement, Scope(self.catalog, self.catalog.registry))
+        known = {**known, **self.identity(statement)}
+        self.notices.extend(self.catalog.add(statement, known).notices)
+        for each in implied(statement):
+            self.catalog.add(each, {})
+
+    def identity(self, statement: ast.Create) -> dict[str, str]:
+        if not isinstance(statement, ast.CreateSource | ast.CreateTable):
+            return {}
+        return identity(qualify(statement, self.catalog), self.catalog.identities())
+
+    def replace(self, statement: ast.Create, present: logical.Entry) -> None:
+        others = self.catalog.copy()
+        others.remove(present.name)
+        self.notices.extend(others.add(statement, present.facts).notices)  # its errors point into the user's text
+        redefine(self.catalog, {present.name: (qualify(statement, self.catalog), present.facts)})
+
+    def program(self) -> Program:
+        if self.before is not None:
+            raise transaction.not_ended()
+        items = tuple(
+            CompiledItem(entry.name, entry.kind, to_sql(entry.statement, redacted=self.catalog.words))
+            for entry in self.catalog.entries()
+            if entry.id.startswith("u")
+        )
+        jobs = tuple(lower(name, self.catalog) for name in self.catalog.names("SINK"))
+        words = self.catalog.words
+        for entry in self.catalog.entries():
+            self.notices.extend(_written_down(entry, words))
+        return Program(items, jobs, tuple(self.notices), self.catalog)
+
+
+def _written_down(entry: logical.Entry, words: Vocabulary) -> Iterator[Notice]:
+    """Yield a notice for each literal that is a secret by itself: jobs hold it, as they could not run without."""
+    statement = entry.statement
+    if not isinstance(statement, ast.CreateConnection):
+        return
+    known = words.options("CONNECTION", statement.kind) or OptionWords()
+    for option in statement.options:
+        if option.name in known.secrets - known.paired and isinstance(option.value, ast.Text | ast.Word):
+            yield Notice(
+                "SQ4126",
+                f'connection "{short_name(entry.name)}" has its {option.name} as plain text, and so do its jobs',
+                option.span,
+                hint=f"Write {option.name} = SECRET name, or keep the jobs as private as the script.",
+            )

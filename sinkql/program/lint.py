@@ -1,0 +1,234 @@
+"""A script → all that is wrong with it, and what may turn out to be; with no catalog file, no network and no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Literal
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from sinkql import ast, logical
+from sinkql.catalog.system.named import over_system
+from sinkql.errors import MissingError, Notice, SinkqlError, Span, too_deep
+from sinkql.extension.registry import Registry, discover
+from sinkql.lowering.explained import explained
+from sinkql.lowering.job import lower
+from sinkql.parser import parse_each
+from sinkql.parser.read import lexical
+from sinkql.parser.read.lexical import Lexeme
+from sinkql.planner.edit.transaction import not_ended
+from sinkql.planner.item.statement import item_name
+from sinkql.planner.name import find, short_name
+from sinkql.planner.query.file_text import may_name_files, named_files
+from sinkql.planner.query.once import plan_once
+from sinkql.planner.refuse.statement import check_kind
+from sinkql.program import Compiler
+from sinkql.script.mask import Masked, mask
+
+Level = Literal["error", "warning"]
+
+_CREATED = frozenset(
+    {"SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "SINK", "SCHEMA", "DATABASE", "IF", "NOT", "EXISTS"}
+)
+"""The words of which the last one stands before the name that a CREATE gives."""
+_SHORTEST = timedelta(seconds=5)
+_ROWS = "SQ2434"
+"""The notice that compiling changes no rows, which goes without saying here."""
+_UNUSED = ("SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A mistake, or what is probably one, with its place in the script."""
+
+    level: Level
+    error: SinkqlError
+
+
+def lint(text: str, path: str | None = None) -> tuple[Finding, ...]:
+    """Return the findings of a script in the order of the text.
+
+    Errors are those of running it against an empty catalog, as far as neither rows nor files nor another system tell.
+    After a mistake it continues with the next statement; what fails only because of an earlier mistake is left out.
+    Warnings: SQ2701 (a secret in the clear), SQ2702 (SELECT *), SQ2703 (many small commits), SQ2704 (nothing uses it).
+    """
+    registry = discover()
+    linter = _Linter(mask(text, registry.vocabulary), path, registry)
+    for statement in parse_each(text, registry.vocabulary):
+        linter.take(statement)
+    linter.end()
+    return tuple(sorted(linter.findings, key=lambda each: each.error.span.start if each.error.span else len(text)))
+
+
+class _Linter:
+    def __init__(self, masked: Masked, path: str | None, registry: Registry) -> None:
+        self.findings: list[Finding] = []
+        self._masked = masked
+        self._path = path
+        self._compiler = Compiler(registry, {})
+        self._failed: set[str] = set()
+        self._made: dict[str, Span] = {}
+
+    def take(self, statement: ast.Statement | SinkqlError) -> None:
+        if isinstance(statement, SinkqlError):
+            named = self._named(statement)
+            self._failed |= {named} if named is not None else set()
+            self._add("error", statement)
+            return
+        for warning in _warnings(statement):
+            self._add("warning", warning)
+        told = len(self._compiler.notices)
+        try:
+            self._compiler.run(statement)
+            self._check(statement)
+        except SinkqlError as error:
+            error.span = error.span or statement.span
+            self._fail(statement, error)
+            return
+        except RecursionError:
+            self._fail(statement, too_deep(statement.span))
+            return
+        for notice in self._compiler.notices[told:]:
+            if notice.code != _ROWS:
+                self._add("warning", _as_error(notice, statement))
+        if isinstance(statement, ast.Create):
+            name = statement.name
+            assert name is not None
+            full_name = item_name(statement, self._compiler.catalog)
+            self._made.setdefault(full_name, name.span)
+            self._pace(statement, full_name)
+
+    def _check(self, statement: ast.Statement) -> None:
+        """Raise what running a statement would, where taking it in needs no plan of it."""
+        plans, registry = self._compiler.catalog, self._compiler.registry
+        match statement:
+            case ast.CreateSink():
+                lower(item_name(statement, plans), plans)
+            case ast.Select(query=query):
+                files = may_name_files(query, registry.scans) and named_files(query, registry.scans)
+                if not files and not over_system(query, plans):
+                    plan_once(query, plans, datetime.now(UTC).replace(tzinfo=None))
+            case ast.Explain():
+                explained(statement, plans, registry)
+            case ast.ShowCreate():
+                check_kind(statement)
+                find(plans, statement.name, statement.kind)
+            case ast.ValidateConnection():
+                find(plans, statement.name, "CONNECTION")
+            case _:
+                return
+
+    def end(self) -> None:
+        """Say what only the whole script tells."""
+        if self._compiler.before is not None:
+            self._add("error", not_ended())
+        self._unused()
+
+    def _named(self, error: SinkqlError) -> str | None:
+        """Return the name that a statement which does not parse seems to create."""
+        if error.span is None:
+            return None
+        statement: list[Lexeme] = []
+        with suppress(SinkqlError):  # what can be read of it is enough
+            for lexeme in lexical.scan(self._masked.text):
+                if lexeme.kind == ";" and lexeme.start < error.span.start:
+                    statement.clear()
+                elif lexeme.kind == ";":
+                    break
+                else:
+                    statement.append(lexeme)
+        return _created(statement)
+
+    def _pace(self, statement: ast.Create, full_name: str) -> None:
+        """Warn of a sink that commits so often that its table becomes slow."""
+        sink = self._compiler.catalog.item(full_name)
+        if not isinstance(sink, logical.Sink) or sink.commit_interval >= _SHORTEST:
+            return
+        assert isinstance(statement, ast.CreateSink)
+        span = next((each.span for each in statement.with_options if each.name == "COMMIT INTERVAL"), statement.span)
+        message = f"a commit every {sink.commit_interval.total_seconds():g} s makes many small files"
+        hint = "Use 5 seconds or more if you can: a table of many small files is slow to read."
+        self._add("warning", SinkqlError("SQ2703", message, span, hint=hint))
+
+    def _unused(self) -> None:
+        """Warn of what nothing uses, if the script has sinks: without one it is a part of something else."""
+        catalog = self._compiler.catalog
+        if not catalog.names("SINK") or self._failed:
+            return
+        for name, span in self._made.items():
+            entry = catalog.entry(name)
+            if entry is not None and entry.kind in _UNUSED and not self._users(name):
+                short = short_name(name, catalog)
+                message = f'nothing uses {entry.kind.lower()} "{short}"'
+                self._add(
+                    "warning", SinkqlError("SQ2704", message, span, hint="Remove it, or create a sink that reads it.")
+                )
+
+    def _users(self, name: str) -> bool:
+        catalog = self._compiler.catalog
+        if catalog.dependents(name):
+            return True
+        items = (catalog.item(each) for kind in ("SINK", "SOURCE", "MATERIALIZED VIEW") for each in catalog.names(kind))
+        return any(isinstance(item, logical.Sink) and item.cluster == name for item in items)
+
+    def _fail(self, statement: ast.Statement, error: SinkqlError) -> None:
+        """Note a mistake, unless what it misses failed itself."""
+        if isinstance(statement, ast.Create) and statement.name is not None:
+            name = statement.name
+            self._failed.add(name.value if isinstance(name, ast.Ident) else name.parts[-1].value)
+        if not isinstance(error, MissingError) or error.name not in self._failed:
+            self._add("error", error)
+
+    def _add(self, level: Level, error: SinkqlError) -> None:
+        covered = self._masked.cover(error.within(path=self._path, text=self._masked.text))
+        self.findings.append(Finding(level, covered))
+
+
+def _as_error(notice: Notice, statement: ast.Statement) -> SinkqlError:
+    return SinkqlError(notice.code, notice.message, notice.span or statement.span, hint=notice.hint)
+
+
+def _warnings(statement: ast.Statement) -> Iterator[SinkqlError]:
+    """Yield what may turn out to be a mistake, by the statement alone."""
+    match statement:
+        case ast.CreateSecret(value=value) if not isinstance(value, ast.Call):
+            hint = "Write AS env_var('NAME') or AS file('path'), or run sinkql secret set."
+            yield SinkqlError("SQ2701", "the value of a secret is in the script", value.span, hint=hint)
+        case ast.CreateView(materialized=True, query=query):
+            star = _star(query)
+            if star is not None:
+                hint = "List the columns: otherwise a new column of the source changes the view."
+                yield SinkqlError("SQ2702", "SELECT * in a materialized view", star, hint=hint)
+        case _:
+            return
+
+
+def _created(lexemes: Sequence[Lexeme]) -> str | None:
+    """Return the last part of the name that follows the first words of a CREATE."""
+    places = range(1, len(lexemes))
+    at = next((i for i in places if lexemes[i - 1].keyword in _CREATED and lexemes[i].keyword not in _CREATED), None)
+    if at is None:
+        return None
+    while at + 2 < len(lexemes) and lexemes[at + 1].kind == ".":
+        at += 2
+    return lexemes[at].value
+
+
+def _star(query: ast.Query) -> Span | None:
+    """Return where the outermost SELECT says `*`."""
+    try:
+        tree = sqlglot.parse_one(query.text, read="materialize")
+    except SqlglotError:
+        return None  # the planner says what is wrong
+    if not isinstance(tree, exp.Query) or not any(each.is_star for each in tree.selects):
+        return None
+    for before, lexeme in pairwise(lexical.scan(query.text)):
+        if lexeme.kind == "*" and (before.kind in (",", ".") or before.keyword in ("SELECT", "DISTINCT", "ALL")):
+            return lexeme.span.shifted(query.span.start)
+    return query.span

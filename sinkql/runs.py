@@ -1,0 +1,143 @@
+"""Immutable runs of rows sorted by the hash of their key: order, look-up, merging in tiers, and sweeping.
+
+What the state of operators and the key index of upsert sinks are made of, whatever their files hold: one attempt writes
+a run once (`durable.stream`), under a name with its epoch and commit; it is mapped into memory, and never changed.
+A key's hash is two 64-bit halves, `h1` and `h2`; runs are sorted by `h1`, then by `h2`. The newest run that has a key
+knows it; merging keeps what the newest says (O'Neil et al., "The Log-Structured Merge-Tree", 1996). A manifest names
+the runs that are live; a file that no manifest reaches is swept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sinkql import faults
+
+Column = NDArray[Any]
+"""A hash half, or what else tells rows apart or orders them: 64-bit integers."""
+Places = NDArray[np.int64]
+
+
+def sort_places(*columns: Column) -> Places:
+    """Return the order by the columns; equal rows keep their order. Ties of the first column are taken to be few."""
+    order: Places = np.argsort(columns[0], kind="stable")
+    first = columns[0][order]
+    tied = first[1:] == first[:-1]
+    if not tied.any() or not _unlike(columns[1:], order, tied):
+        return order
+    same = np.flatnonzero(tied)
+    group = np.unique(np.concatenate([same, same + 1]))
+    members = order[group]
+    order[group] = members[np.lexsort((np.arange(len(group)), *(column[members] for column in columns[::-1])))]
+    return order
+
+
+def _unlike(columns: Sequence[Column], order: Places, tied: NDArray[np.bool_]) -> bool:
+    """Tell whether neighbours in order that tie differ in one of the columns."""
+    for column in columns:
+        ordered = column[order]
+        if bool((tied & (ordered[1:] != ordered[:-1])).any()):
+            return True
+    return False
+
+
+def repeats(*columns: Column) -> NDArray[np.bool_]:
+    """Tell for each of sorted rows whether it equals the one before."""
+    again = np.zeros(len(columns[0]), np.bool_)
+    again[1:] = columns[0][1:] == columns[0][:-1]
+    for column in columns[1:]:
+        again[1:] &= column[1:] == column[:-1]
+    return again
+
+
+def newest(h1: Column, h2: Column) -> Places:
+    """Return the places of the first row of each key, in the keys' order: of rows that come newest first."""
+    order = sort_places(h1, h2)
+    kept: Places = order[~repeats(h1[order], h2[order])]
+    return kept
+
+
+def find(run_h1: Column, run_h2: Column, h1: Column, h2: Column) -> Places:
+    """Return the place of each key in a run that has each key once, or -1.
+
+    Keys may come in any order; where they come sorted, memory is read in order.
+    """
+    places = np.searchsorted(run_h1, h1)
+    found = np.full(len(h1), -1, np.int64)
+    open_ = np.arange(len(h1))
+    while len(open_):  # one round, but for keys that share h1
+        at = places[open_]
+        open_, at = open_[at < len(run_h1)], at[at < len(run_h1)]
+        same = run_h1[at] == h1[open_]
+        open_, at = open_[same], at[same]
+        hit = run_h2[at] == h2[open_]
+        found[open_[hit]] = at[hit]
+        open_ = open_[~hit]
+        places[open_] += 1
+    return found
+
+
+def hits(runs: Iterable[tuple[Column, Column]], h1: Column, h2: Column) -> Iterator[tuple[Places, Places]]:
+    """Yield for each run, newest first, which of the keys it knows that no newer one does, and where it has them."""
+    left = np.arange(len(h1))
+    for run_h1, run_h2 in runs:
+        found = find(run_h1, run_h2, h1[left], h2[left])
+        hit = found >= 0
+        yield left[hit], found[hit]
+        left = left[~hit]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """When runs are merged: as soon as there are `fan` of like size.
+
+    A run joins while it is no larger than all newer ones together, so that a row is rewritten a number of times
+    logarithmic in the size of all, and about that many runs remain. Runs up to `small` rows always join; a run from
+    `base` rows on never does, so that no batch waits for it.
+    """
+
+    fan: int
+    small: int
+    base: int | None = None
+
+    def due(self, sizes: Iterable[int]) -> int:
+        """Return how many of the newest runs to merge now, 0 for none; sizes are in rows and come newest first."""
+        length = total = 0
+        for size in sizes:
+            if (self.base is not None and size >= self.base) or (length and size > max(total, self.small)):
+                break
+            length, total = length + 1, total + size
+        return length if length >= self.fan else 0
+
+
+def sweep(
+    paths: Iterable[Path],
+    live: Collection[Path],
+    *,
+    epoch_of: Callable[[str], int | None],
+    epoch: int,
+    age: float = 0.0,
+) -> int:
+    """Delete the files that nothing reaches, and return how many.
+
+    `epoch_of` says of which epoch a file is by its name, None for one that is not one's own. Files of a later epoch
+    than `epoch`, and those younger than `age` seconds, stay. Never call it while the outcome of a commit is unknown.
+    """
+    removed = 0
+    for path in paths:
+        own = epoch_of(path.name)
+        if own is None or own > epoch or path in live:
+            continue
+        if age and time.time() - path.stat().st_mtime < age:
+            continue
+        faults.point("sweep")
+        path.unlink(missing_ok=True)
+        removed += 1
+    return removed

@@ -1,0 +1,8 @@
+"""One micro-batch around the marker of a sink's table, without Spark.
+
+* `pacing`: when a batch is due, and how far it goes.
+* `loop`: start, claim, batch after batch; `rebuild`: lost state again, from the sources.
+* `engine`: what an engine does with a batch.
+* `control`, `progress`: what a sink asks of the catalog, and tells its user.
+* `failure`: errors of other processes → the one that a user sees.
+"""

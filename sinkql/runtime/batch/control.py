@@ -1,0 +1,75 @@
+"""What a running sink tells and asks of whoever keeps the catalog: leases, desired state, status, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from sinkql.extension.stream import JobOffsets
+
+Desired = Literal["running", "stopped", "dropped"]
+"""What users want of a sink; a runner that polls anything but running finishes its batch and stops."""
+
+Status = Literal["starting", "running", "paused", "stalled", "fenced", "stopped", "failed", "dropped"]
+
+
+class Control(Protocol):
+    """Coordinate the processes that may run a sink. Every method is safe to call from several processes at once.
+
+    `sink_id` is the job's `sink_id`; `owner` is a token of the runner's choice, unique to it. All methods raise
+    SinkqlError SQ41xx where the catalog cannot be written.
+    """
+
+    def acquire(self, sink_id: str, *, owner: str, takeover: bool) -> int:
+        """Lease the sink to `owner` and return the lease's epoch, above all earlier ones of this sink.
+
+        Raises SQ5201 while another live owner holds it, unless `takeover`; SQ5208 if the sink is being dropped.
+        """
+
+    def renew(self, sink_id: str, *, owner: str) -> None:
+        """Prolong the lease by `lease_seconds`; raises SQ5202 if somebody else took it."""
+
+    def release(self, sink_id: str, *, owner: str) -> None:
+        """Give the lease back; does nothing if it is no longer the owner's."""
+
+    def held(self, sink_id: str) -> bool:
+        """Tell whether somebody holds the sink's lease now."""
+
+    @property
+    def lease_seconds(self) -> float:
+        """Return how long a lease lasts without being renewed; renew at a third of it."""
+
+    def desired(self, sink_id: str) -> Desired:
+        """Return what users want now; `dropped` for a sink that is gone."""
+
+    def status(
+        self,
+        sink_id: str,
+        status: Status,
+        *,
+        owner: str | None = None,
+        error: str | None = None,
+        hint: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record a change of status; repeating the present one records nothing.
+
+        With an `owner` who lost the lease to another, it goes into the history only.
+        """
+
+    def committed(
+        self,
+        sink_id: str,
+        *,
+        rows: int,
+        size: int,
+        offsets: JobOffsets,
+        epoch: int,
+        snapshot: int | None = None,
+        lag: float | None = None,
+        failed_rows: int = 0,
+    ) -> None:
+        """Add a commit to the sink's statistics and record how far it is; `size` is in bytes written.
+
+        `lag` is the age of the oldest input still to be read, in seconds; `failed_rows` were skipped by ON ERROR.
+        """

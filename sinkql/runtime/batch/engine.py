@@ -1,0 +1,40 @@
+"""What one batch's work is, and the engine that runs it: Spark in use, plain Python in the quick tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sinkql import physical
+from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
+from sinkql.runtime.state.arrangement import Arrangements
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch as an engine gets it: what to read, the state to start from, and the task that writes."""
+
+    task: WriteTask
+    splits: Mapping[str, Sequence[Split]]
+    readers: Mapping[str, Reader]
+    arrangements: Arrangements
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a batch gave: write results, a tally a source, and the new runs by arrangement and bucket."""
+
+    results: Sequence[WriteResult]
+    tallies: Mapping[str, Tally]
+    runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """Run a job's operators over one batch. `bucketing` names how rows find their bucket; it belongs to the state."""
+
+    bucketing: str
+    buckets: int
+
+    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+        """Run reads, operators and the write task; nothing is durable but files until the commit names them."""

@@ -1,0 +1,108 @@
+"""Errors of other processes and of expressions → the SinkqlError that a user sees.
+
+A task or the source's process leaves its SinkqlError as a file, since what comes through Spark is a Java stack trace.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sinkql import durable
+from sinkql.errors import LateError, SinkqlError, UnforeseenError, refused
+
+_SHOWN = 12
+_LATE = re.compile(
+    r"failed to connect back|TimeoutException|\bheartbeat timed out\b|timed? ?out (while )?waiting|"
+    r"Futures timed out|did not (respond|answer|heartbeat) ",
+    re.IGNORECASE,
+)
+"""What Spark says of a process that it gave up waiting for."""
+
+
+def leave(folder: Path, who: str, error: BaseException) -> None:
+    """Keep a SinkqlError for `find`, also that of a full disk, if it still takes it; do nothing for any other error."""
+    coded = error if isinstance(error, SinkqlError) else refused(error)
+    if coded is None:
+        return
+    with suppress(OSError):  # the error itself goes on in any case
+        durable.write(folder / f"error-{who}-{uuid.uuid4().hex}.pickle", pickle.dumps(coded), sync=False)
+
+
+@contextmanager
+def left_in(folder: Path, who: str) -> Iterator[None]:
+    """Keep a SinkqlError that ends the block, and let it go on."""
+    try:
+        yield
+    except (SinkqlError, OSError) as error:
+        leave(folder, who, error)
+        raise
+
+
+@contextmanager
+def room_needed() -> Iterator[None]:
+    """Turn the refusal of a file system in the block into a SinkqlError."""
+    try:
+        yield
+    except OSError as error:
+        coded = refused(error)
+        if coded is None:
+            raise
+        raise coded from error
+
+
+def coded(error: Exception) -> SinkqlError:
+    """Return the error to show for one that has no code: what a full disk means, else as `unforeseen`."""
+    return refused(error) or unforeseen(error)
+
+
+def find(folder: Path) -> SinkqlError | None:
+    """Return the first SinkqlError that a process left in `folder`."""
+    for path in sorted(folder.glob("error-*.pickle")):
+        error = pickle.loads(path.read_bytes())
+        assert isinstance(error, SinkqlError)
+        return error
+    return None
+
+
+def unforeseen(error: Exception) -> UnforeseenError | LateError:
+    """Return the error for what no code foresees: its cause as message, the end of its Python traceback as detail.
+
+    What only came too late is SQ4005; an error of Python code in a task is none of that, whatever it says.
+    """
+    text = str(error).strip() or type(error).__name__
+    cause, trace = _last_traceback(text)
+    late = _LATE.search(text) if cause is None else None
+    if late is not None:
+        return LateError(
+            "SQ4005",
+            "a process of Spark did not answer in time",
+            detail=next(line.strip() for line in text.splitlines() if _LATE.search(line))[:300],
+            hint="The machine seems to have too much to do; the sink goes on once there is time for it.",
+        )
+    return UnforeseenError(
+        "SQ3001",
+        f"the batch failed: {(cause or text.splitlines()[0])[:300]}",
+        detail="\n".join(trace[-_SHOWN:]) or f"{type(error).__name__}: {text[:2000]}",
+        hint="The sink continues where it stopped when it is started again; "
+        "see spark.log in the folder of the cluster in .sinkql/sinks/spark.",
+    )
+
+
+def _last_traceback(text: str) -> tuple[str | None, list[str]]:
+    """Return the error line and the indented lines of a text's last Python traceback, which Java's lines may hide."""
+    cause: str | None = None
+    trace: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if line.endswith("Traceback (most recent call last):"):
+            cause, trace, inside = None, [], True
+        elif inside and line.startswith("  "):
+            trace.append(line)
+        elif inside:
+            cause, inside = line.strip() or None, False
+    return cause, trace

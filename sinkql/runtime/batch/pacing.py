@@ -1,0 +1,89 @@
+"""Orders of the driver and the clock → how far the next batch goes; the same for the source's process and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from sinkql import durable
+from sinkql.extension.stream import JobOffsets, Limit, Offsets, Reader
+
+_FILE = "orders.json"
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What the driver tells the source's process, which shares no memory with it.
+
+    `begin` is where the query starts. With `targets`, a batch is due at once and none goes past them. `stop` ends all
+    waiting.
+    """
+
+    begin: JobOffsets
+    commit_interval: timedelta
+    max_rows_per_commit: int
+    targets: JobOffsets | None = None
+    stop: bool = False
+
+    @property
+    def interval_ms(self) -> int:
+        """Return the interval in the clock's unit."""
+        return self.commit_interval // timedelta(milliseconds=1)
+
+
+def give(folder: Path, orders: Orders) -> None:
+    """Replace the orders in `folder`; a reader sees the old or the new ones, whole."""
+    durable.write(folder / _FILE, msgspec.json.encode(orders), sync=False)
+
+
+def take(folder: Path) -> Orders:
+    """Return the orders in `folder`."""
+    return msgspec.json.decode((folder / _FILE).read_bytes(), type=Orders)
+
+
+@dataclass(slots=True)
+class Pacer:
+    """Decide when a batch is due and how far it goes.
+
+    A window begins at the first call, and where the previous one ended. At its end a batch is due if anything is new;
+    at once after a batch that a limit cut.
+    """
+
+    readers: Mapping[str, Reader]
+    window_ms: int | None = None
+    cut: bool = False
+
+    def due(self, orders: Orders, now_ms: int) -> bool:
+        """Tell whether a batch is due."""
+        if self.window_ms is None:
+            self.window_ms = now_ms
+        if orders.targets is not None or self.cut:
+            return True
+        # A clock that was set back must not silence the sink until it catches up.
+        self.window_ms = min(now_ms, self.window_ms)
+        return now_ms >= self.window_ms + orders.interval_ms
+
+    def left_ms(self, orders: Orders, now_ms: int) -> int:
+        """Return how long it is until a batch is due."""
+        return 0 if self.window_ms is None else self.window_ms + orders.interval_ms - now_ms
+
+    def offer(self, start: JobOffsets, orders: Orders, now_ms: int) -> JobOffsets:
+        """Return where the due batch ends; `start` if nothing is new."""
+        limit = Limit(max(1, orders.max_rows_per_commit // max(1, len(self.readers))))
+        if orders.targets is not None:
+            targets = orders.targets
+            return {name: reader.latest(start[name], limit, targets[name]) for name, reader in self.readers.items()}
+        # A little more than the limit tells whether it cuts, and costs no look at all of a backlog. The clock has no
+        # say in the difference: the second answer is bounded by the first.
+        wider = Limit(limit.rows + limit.rows // 16 + 1, limit.bytes + limit.bytes // 16 + 1)
+        there = {name: reader.latest(start[name], wider) for name, reader in self.readers.items()}
+        end = {name: self._limited(name, start[name], there[name], limit) for name in self.readers}
+        self.cut = end != there
+        self.window_ms = now_ms
+        return end
+
+    def _limited(self, name: str, start: Offsets, there: Offsets, limit: Limit) -> Offsets:
+        return start if there == start else self.readers[name].latest(start, limit, there)

@@ -1,0 +1,68 @@
+"""A sink's lost state → state again: its operators run once more over all that the table holds, and nothing is written.
+
+The table is what the view gives over the input up to its marker, and sources are replayable, so the state that belongs
+to that marker comes out; the next commit names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from sinkql import physical
+from sinkql.errors import Family, LostStateError, SinkqlError
+from sinkql.extension.stream import Marker, Reader, WriteResult
+from sinkql.runtime.batch.engine import Batch, Engine
+from sinkql.runtime.state import manifest as state
+from sinkql.runtime.state.arrangement import Arrangements
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def rebuildable(job: physical.Job, error: SinkqlError) -> bool:
+    """Tell whether an error means lost state that can be rebuilt: of an upsert sink that began at the beginning."""
+    return isinstance(error, LostStateError) and job.write.mode == "upsert" and job.snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Take the rows of a bucket and write nothing: a WriteTask."""
+
+    commit: str
+    buckets: int | None
+    key: tuple[str, ...]
+
+    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
+        """Count the rows."""
+        return WriteResult(bucket, sum(batch.num_rows for batch in batches), None)
+
+
+def rebuild(
+    job: physical.Job,
+    readers: Mapping[str, Reader],
+    engine: Engine,
+    folder: Path,
+    marker: Marker,
+    lost: SinkqlError,
+) -> state.Manifest:
+    """Return the manifest of the state at `marker`; raises `lost`, with why, where a source cannot be read again."""
+    splits = {name: reader.splits(reader.initial(at_end=False), marker.end[name]) for name, reader in readers.items()}
+    manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets)
+    task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
+    arrangements = Arrangements(folder, manifest, marker.epoch, task.commit)
+    try:
+        outcome = engine.run(job, Batch(task, splits, readers, arrangements))
+    except SinkqlError as error:
+        if error.retryable and error.family is Family.ENVIRONMENT:  # it says nothing about the sources
+            raise
+        raise LostStateError(
+            lost.code,
+            lost.message,
+            detail=f"it cannot be rebuilt from the sources: {error.message}",
+            hint=lost.hint,
+        ) from error
+    return state.after(manifest, outcome.runs)

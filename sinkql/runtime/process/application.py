@@ -1,0 +1,213 @@
+"""The sinks of one cluster → a Spark application in this process, a thread a sink, until all have ended."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from sinkql import physical
+from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError
+from sinkql.extension.registry import Registry
+from sinkql.extension.stream import Context
+from sinkql.runtime.batch.control import Control
+from sinkql.runtime.batch.progress import Progress, SparkStarted, SparkStarting
+from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.sink.roster import Roster, Work
+from sinkql.runtime.sink.runner import SinkRunner
+from sinkql.runtime.spark import session as spark
+from sinkql.runtime.spark.folder import Folder
+
+Contexts = Callable[[physical.Job], Context]
+
+_LOOK_SECONDS = 0.2
+_ROSTER_SECONDS = 0.5
+_LINGER_SECONDS = 30.0
+_MOST_OF_NAME = 100  # a cluster's name may be longer than that of a file
+_MOST_THREADS = 10_000  # they are made as they are needed
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a process is to run: the sinks of `roster`, each with its context, and whom to tell.
+
+    With `once` a sink ends when what was there at its start is committed; with `takeover` it takes the lease of another
+    process; with `stay` sinks that come later are run too, and those that are to run again.
+    """
+
+    roster: Roster
+    contexts: Contexts
+    registry: Registry
+    control: Control
+    progress: Progress
+    once: bool
+    takeover: bool
+    stay: bool = False
+
+
+def run_here(name: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+    """Run the sinks of cluster `name` until each has ended; `stopping` lets them end after their running batches.
+
+    Spark starts when the first sink is leased; where it does not, each sink fails with SQ4003. With `stay` the run
+    ends once no sink of the cluster is to run for a while.
+    """
+    works = _of_cluster(name, workload.roster)
+    if not works:
+        return []
+    application = _Application(workload, stopping, _Spark(works[0].job, workload, stopping), works)
+    with ThreadPoolExecutor(_MOST_THREADS, "sinkql") as threads:
+        application.run(threads)
+    return [outcome for _, outcome in application.ended.values()]
+
+
+def _of_cluster(name: str, roster: Roster) -> list[Work]:
+    return [work for work in roster.now() if work.job.cluster == name]
+
+
+class _Spark:
+    """Start a cluster's Spark once somebody needs it."""
+
+    def __init__(self, job: physical.Job, workload: Workload, stopping: threading.Event) -> None:
+        self.cluster = job.cluster
+        plain = re.sub(r"[^\w.-]", "_", job.cluster, flags=re.ASCII)[:_MOST_OF_NAME]
+        self._folder = Folder(workload.contexts(job).folder.parent / "spark", plain)
+        self.settings = spark.SparkSettings(job.master, job.conf, self._folder.path, f"sinkql {job.cluster}")
+        self._progress = workload.progress
+        self._stopping = stopping
+        self._starting = spark.Starting(self.settings)
+
+    def begin(self) -> None:
+        """Start it in the background, unless that was done."""
+        began = time.monotonic()
+        self._folder.take()
+        if self._starting.begin(lambda: self._progress(SparkStarted(self.cluster, time.monotonic() - began))):
+            self._progress(SparkStarting(self.cluster))
+
+    def session(self) -> SparkSession:
+        """Wait until it is up; raises SQ4001 to SQ4003, and CancelledError where all is to stop before that."""
+        self.begin()
+        while True:
+            try:
+                return self._starting.result(_LOOK_SECONDS)
+            except TimeoutError:
+                if self._stopping.is_set():
+                    self._starting.cancel()
+
+    def end(self) -> None:
+        """Stop it and delete its files but the log."""
+        if not self._starting.begun:
+            return
+        self._starting.end()
+        self._folder.leave()
+
+
+@dataclass(slots=True)
+class _Application:
+    """Run sinks beside each other; `ended` is how those that run no more ended, and with which work."""
+
+    workload: Workload
+    stopping: threading.Event
+    spark: _Spark
+    first: Sequence[Work]
+    running: dict[str, tuple[SinkRunner, Future[SinkOutcome]]] = field(default_factory=dict)
+    ended: dict[str, tuple[Work, SinkOutcome]] = field(default_factory=dict)
+    _looked_at: float = 0.0
+    _busy_at: float = 0.0
+
+    def run(self, threads: ThreadPoolExecutor) -> None:
+        ended = threading.Event()
+        host = self._host()
+        threads.submit(self._renew, ended)
+        try:
+            for work in self.first:
+                if not self.workload.stay or self.workload.takeover or self._startable(work):
+                    self._begin(work, host, threads)
+            self._looked_at = self._busy_at = time.monotonic()
+            while self._goes_on():
+                time.sleep(_LOOK_SECONDS)
+                self._settle()
+                if self.stopping.is_set():
+                    for run, _ in self.running.values():
+                        run.wake.set()
+                elif self.workload.stay and time.monotonic() > self._looked_at + _ROSTER_SECONDS:
+                    self._look(host, threads)
+        finally:
+            ended.set()
+            self.spark.end()
+
+    def _host(self) -> Host:
+        workload = self.workload
+        return Host(
+            self.spark.session,
+            spark.buckets(self.spark.settings),
+            workload.registry,
+            workload.control,
+            workload.progress,
+            workload.roster,
+            workload.contexts,
+            once=workload.once,
+            prepare=self.spark.begin,
+            stopping=self.stopping,
+        )
+
+    def _begin(self, work: Work, host: Host, threads: ThreadPoolExecutor) -> None:
+        # Who was taken over himself does not take over again: two would do so for ever.
+        takeover = self.workload.takeover and work.job.sink_id not in self.ended
+        run = SinkRunner(host, work, takeover=takeover)
+        self.running[work.job.sink_id] = (run, threads.submit(run.run))
+
+    def _goes_on(self) -> bool:
+        if self.running:
+            return True
+        return self.workload.stay and not self.stopping.is_set() and time.monotonic() < self._busy_at + _LINGER_SECONDS
+
+    def _settle(self) -> None:
+        for sink_id, (run, future) in list(self.running.items()):
+            if future.done():
+                del self.running[sink_id]
+                self.ended[sink_id] = (run.work, future.result())
+
+    def _look(self, host: Host, threads: ThreadPoolExecutor) -> None:
+        """Begin what has come to be in the roster."""
+        self._looked_at = time.monotonic()
+        try:
+            works = _of_cluster(self.spark.cluster, self.workload.roster)
+            if works:
+                self._busy_at = self._looked_at
+            for work in works:
+                if work.job.sink_id not in self.running and self._startable(work):
+                    self._begin(work, host, threads)
+        except SinkqlError:
+            return  # a catalog that cannot be read now is asked again
+
+    def _startable(self, work: Work) -> bool:
+        """Tell whether a sink may begin: what failed only after something of it changed."""
+        before = self.ended.get(work.job.sink_id)
+        if before is not None and _waits(before[1]) and before[0] == work:
+            return False
+        return not self.workload.control.held(work.job.sink_id)
+
+    def _renew(self, ended: threading.Event) -> None:
+        """Prolong the leases; a sink whose lease is somebody else's now is told so."""
+        while not ended.wait(self.workload.control.lease_seconds / 3):
+            for run, _ in list(self.running.values()):
+                if not run.leased:
+                    continue
+                try:
+                    self.workload.control.renew(run.sink_id, owner=run.owner)
+                except LeaseLostError as error:
+                    run.lost = error
+                    run.wake.set()
+                except SinkqlError:
+                    # A catalog that cannot be written now may be at the next turn, before the lease has run out.
+                    continue
+
+
+def _waits(outcome: SinkOutcome) -> bool:
+    """Tell whether another try would end in the same way; one who lost to another waits for that one's end alone."""
+    return outcome.error is not None and not isinstance(outcome.error, LeaseHeldError | LeaseLostError)

@@ -1,0 +1,134 @@
+"""The sinks of a cluster → a forked process that runs them; its events and outcomes come back by a pipe."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.context import ForkProcess
+from multiprocessing.queues import SimpleQueue
+
+from sinkql.errors import SinkqlError
+from sinkql.runtime.batch.progress import Event, SinkStarting, SinkStopped
+from sinkql.runtime.process.application import Workload, run_here
+from sinkql.runtime.sink.host import SinkOutcome
+from sinkql.runtime.sink.roster import Work
+
+_LOOK_SECONDS = 1.0
+
+Told = Event | list[SinkOutcome] | None
+"""What a child says: an event, its outcomes at the end; None is the parent's own word that no more will come."""
+
+
+@dataclass(slots=True)
+class Child:
+    """A forked process that runs the sinks of one cluster, and the thread that listens to it.
+
+    `sinks` are the full names of those that it runs now, as far as it said; `found` is None until it tells the end.
+    """
+
+    cluster: str
+    settings: object
+    process: ForkProcess
+    queue: SimpleQueue[Told]
+    listener: threading.Thread
+    sinks: set[str]
+    found: list[SinkOutcome] | None = None
+
+    @classmethod
+    def start(cls, works: Sequence[Work], workload: Workload) -> Child:
+        """Fork: contexts, secrets and catalog are the parent's, as they are, and pass through no file or argument.
+
+        `works` are what there is to run of one cluster. The parent must have no Spark.
+        """
+        context = multiprocessing.get_context("fork")
+        queue: SimpleQueue[Told] = context.SimpleQueue()
+        cluster = works[0].job.cluster
+        own = replace(workload, progress=queue.put)
+        process = context.Process(target=_run, args=(cluster, own, queue), daemon=False)
+        process.start()
+        sinks = {work.job.sink for work in works}
+        child = cls(cluster, settings(works[0]), process, queue, threading.Thread(daemon=True), sinks)
+        child.listener = threading.Thread(target=child._listen, args=(workload,), daemon=True)
+        child.listener.start()
+        return child
+
+    def alive(self) -> bool:
+        """Tell whether it runs."""
+        return self.process.is_alive()
+
+    def stop(self) -> None:
+        """Let it finish its running batches and end."""
+        if self.process.is_alive():
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+
+    def died(self) -> bool:
+        """Tell of a process that has ended whether it did so without a word."""
+        return self.found is None
+
+    def outcomes(self) -> list[SinkOutcome]:
+        """Wait for its end and return its outcomes; SQ4004 for each sink of a child that died."""
+        self.process.join()
+        self.queue.put(None)
+        self.listener.join()
+        died = SinkqlError(
+            "SQ4004",
+            f'the process of cluster "{self.cluster}" died',
+            detail=f"exit code {self.process.exitcode}",
+            hint="Start the sinks again; they continue where they stopped.",
+        )
+        if self.found is not None:
+            return self.found
+        return [SinkOutcome(sink, "failed", died) for sink in sorted(self.sinks)]
+
+    def _listen(self, workload: Workload) -> None:
+        while (told := self.queue.get()) is not None:
+            if isinstance(told, list):
+                self.found = told
+                continue
+            match told:
+                case SinkStarting():
+                    self.sinks.add(told.sink)
+                case SinkStopped():
+                    self.sinks.discard(told.sink)
+                case _:
+                    pass
+            workload.progress(told)
+
+
+def settings(work: Work) -> object:
+    """Return what a cluster's process is started with: another one needs another process."""
+    return work.job.master, work.job.conf
+
+
+def _run(cluster: str, workload: Workload, queue: SimpleQueue[Told]) -> None:
+    stopping = threading.Event()
+
+    def handle(number: int, frame: object) -> None:
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    # The terminal's Ctrl-C and hang-up reach the parent alone, which passes them on: twice would mean at once.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.setpgrp()
+    # What the parent draws on its terminal is not this process's.
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    threading.Thread(target=_follow, args=(os.getppid(), stopping), daemon=True).start()
+    queue.put(run_here(cluster, workload, stopping))
+
+
+def _follow(parent: int, stopping: threading.Event) -> None:
+    """Stop when the parent is gone."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_SECONDS)
+    stopping.set()

@@ -1,0 +1,161 @@
+"""A roster → its sinks running, a process a cluster; then their outcomes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import FrameType
+
+from sinkql.errors import SinkqlError
+from sinkql.runtime.batch.progress import SinkElsewhere, SinkStopped
+from sinkql.runtime.process.application import Workload, run_here
+from sinkql.runtime.process.child import Child, settings
+from sinkql.runtime.sink.host import SinkOutcome
+from sinkql.runtime.sink.roster import Work
+from sinkql.runtime.spark.java import check_java
+
+_LOOK_SECONDS = 0.2
+_LONGEST_WAIT = 60.0
+
+
+def run(workload: Workload) -> list[SinkOutcome]:
+    """Run what is in the roster now until each sink has ended; return their outcomes in the roster's order.
+
+    A failing sink does not stop the others. The first SIGINT, SIGTERM or SIGHUP lets running batches finish, the second
+    ends the process at once. A process holds one Spark application: the others get processes of their own, forked here.
+    Raises SinkqlError SQ4001, SQ4002 without a fit Java.
+    """
+    check_java()
+    works = workload.roster.now()
+    first, *others = _by_cluster(works).items()
+    stopping = threading.Event()
+    children = [Child.start(each, workload) for _, each in others]
+    with _signals(stopping, children):
+        outcomes = run_here(first[0], workload, stopping)
+        while any(child.alive() for child in children):
+            time.sleep(_LOOK_SECONDS)
+    for child in children:
+        outcomes += child.outcomes()
+    found = {outcome.sink: outcome for outcome in outcomes}
+    return [found[work.job.sink] for work in works]
+
+
+def up(workload: Workload) -> list[SinkOutcome]:
+    """Run what is in the roster, and what comes into it, until a signal stops it; return how each sink ended last.
+
+    Signals are as for `run`. Each cluster has a process of its own; one that dies, or whose settings change, is started
+    again. With `once`, what is in the roster now is run, and the end is when all of it has ended.
+    """
+    check_java()
+    fleet = _Fleet(replace(workload, stay=not workload.once))
+    stopping = threading.Event()
+    with _signals(stopping, fleet.children):
+        fleet.look()
+        while fleet.children or not (stopping.is_set() or workload.once):
+            time.sleep(_LOOK_SECONDS)
+            fleet.settle(stopping)
+            if stopping.is_set():
+                fleet.stop()
+            elif not workload.once:
+                fleet.look()
+    return list(fleet.outcomes.values())
+
+
+def _by_cluster(works: Sequence[Work]) -> dict[str, list[Work]]:
+    found: dict[str, list[Work]] = {}
+    for work in works:
+        found.setdefault(work.job.cluster, []).append(work)
+    return found
+
+
+@dataclass(slots=True)
+class _Fleet:
+    """Keep a process for each cluster that has something to run."""
+
+    workload: Workload
+    children: list[Child] = field(default_factory=list)
+    outcomes: dict[str, SinkOutcome] = field(default_factory=dict)
+    _elsewhere: set[str] = field(default_factory=set)
+    _deaths: dict[str, int] = field(default_factory=dict)
+    _not_before: dict[str, float] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Start processes for clusters that need one, and end those that were started with other settings."""
+        try:
+            clusters = _by_cluster(self.workload.roster.now())
+            for cluster, works in clusters.items():
+                child = next((each for each in self.children if each.cluster == cluster), None)
+                if child is not None and child.settings != settings(works[0]):
+                    child.stop()  # and start again once it has ended
+                free = works if self.workload.once else [work for work in works if self._free(work, child)]
+                if child is None and free and time.monotonic() >= self._not_before.get(cluster, 0.0):
+                    self.children.append(Child.start(free, self.workload))
+        except SinkqlError:
+            return  # a catalog that cannot be read now is asked again
+
+    def stop(self) -> None:
+        """Let all processes end after their running batches, also one that was started as the signal came."""
+        for child in self.children:
+            child.stop()
+
+    def settle(self, stopping: threading.Event) -> None:
+        """Take in the outcomes of processes that ended."""
+        for child in [each for each in self.children if not each.alive()]:
+            self.children.remove(child)
+            for outcome in child.outcomes():
+                self.outcomes[outcome.sink] = outcome
+                if child.died():
+                    self.workload.progress(SinkStopped(outcome.sink, outcome.ending, outcome.error))
+            deaths = self._deaths.get(child.cluster, 0) + 1 if child.died() and not stopping.is_set() else 0
+            self._deaths[child.cluster] = deaths
+            self._not_before[child.cluster] = time.monotonic() + (min(_LONGEST_WAIT, 2.0**deaths) if deaths else 0)
+
+    def _free(self, work: Work, child: Child | None) -> bool:
+        """Tell whether a sink is there to be run; say it once of one that another process runs."""
+        job = work.job
+        mine = any(job.sink in each.sinks for each in self.children)
+        held = not mine and self.workload.control.held(job.sink_id)
+        if held and child is None and not self.workload.takeover and job.sink_id not in self._elsewhere:
+            self._elsewhere.add(job.sink_id)
+            self.workload.progress(SinkElsewhere(job.sink))
+        if not held:
+            self._elsewhere.discard(job.sink_id)
+        return not mine and (not held or self.workload.takeover)
+
+
+@contextmanager
+def _signals(stopping: threading.Event, children: Collection[Child]) -> Iterator[None]:
+    """Stop at the first SIGINT, SIGTERM or SIGHUP, end all processes at the second; only a main thread can.
+
+    A SIGHUP that is ignored, as nohup has it, stays ignored; it is never the second: several come of one hang-up.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stopping.is_set() and number == signal.SIGHUP:
+            return
+        if stopping.is_set():
+            for child in children:
+                child.kill()
+            os._exit(128 + number)
+        stopping.set()
+        for child in children:
+            child.stop()
+
+    handlers: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+            continue
+        handlers[number] = signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

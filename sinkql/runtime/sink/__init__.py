@@ -1,0 +1,6 @@
+"""One sink's life.
+
+* `roster`: what is to run, as of now; what a running sink sees of a change.
+* `host`: what the sinks of an application share, and how one ends.
+* `runner`: lease → claim → query, again after what may pass, to the end.
+"""

@@ -1,0 +1,54 @@
+"""What the sinks of one Spark application share, and how the run of one of them ends."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.extension.registry import Registry
+from sinkql.extension.stream import Context
+from sinkql.runtime.batch.control import Control
+from sinkql.runtime.batch.progress import Ending, Progress
+from sinkql.runtime.sink.roster import Roster
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOutcome:
+    """How a sink ended: why, and with which error where it failed, was fenced, or lost its lease."""
+
+    sink: str
+    ending: Ending
+    error: SinkqlError | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of a process that ran this sink alone."""
+        return self.error.exit_code if self.error is not None else 0
+
+
+@dataclass(slots=True)
+class Host:
+    """What all sinks of one Spark application share.
+
+    `starting` is held while a query's source gets its process: Spark switches a setting of all queries for that.
+    `prepare` lets Spark begin to start, so that it is up by the time that the session is asked for.
+    """
+
+    session: Callable[[], SparkSession]
+    buckets: int
+    registry: Registry
+    control: Control
+    progress: Progress
+    roster: Roster
+    contexts: Callable[[physical.Job], Context]
+    once: bool
+    prepare: Callable[[], None] = lambda: None
+    stopping: threading.Event = field(default_factory=threading.Event)
+    starting: threading.Lock = field(default_factory=threading.Lock)
+    claiming: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))

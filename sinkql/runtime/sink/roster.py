@@ -1,0 +1,81 @@
+"""What is to run, as of now: sinks' jobs, from whoever keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+import msgspec
+
+from sinkql import physical
+from sinkql.errors import SinkqlError
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A sink's job as it is now, with the versions of the secrets in it, and when users last asked for it."""
+
+    job: physical.Job
+    secrets: tuple[tuple[str, int], ...] = ()
+    asked_at: str | None = field(default=None)
+
+    def differs(self, other: Work) -> bool:
+        """Tell whether a running query of this work would have to be started again to do the other."""
+        alike = _paced_as(self.job, other.job), _paced_as(other.job, other.job)
+        return (alike[0], self.secrets) != (alike[1], other.secrets)
+
+
+def _paced_as(job: physical.Job, other: physical.Job) -> physical.Job:
+    """Return the job with what may change while it runs, and what decides nothing, as in another one."""
+    return msgspec.structs.replace(
+        job,
+        commit_interval=other.commit_interval,
+        max_rows_per_commit=other.max_rows_per_commit,
+        texts=other.texts,
+        master=other.master,
+        conf=other.conf,
+    )
+
+
+class Roster(Protocol):
+    """Say what is to run; every method is called from several threads, often, and raises SQ41xx where it cannot."""
+
+    def now(self) -> Sequence[Work]:
+        """Return the work of all sinks that are to run."""
+
+    def work(self, sink_id: str) -> Work | None:
+        """Return a sink's work, None where the roster knows of none."""
+
+
+@dataclass(slots=True)
+class Following:
+    """Follow the roster: `work` is what a sink in cluster `home` is run with, until `take` finds that it is another."""
+
+    roster: Roster
+    work: Work
+    home: str
+    once: bool
+
+    def take(self) -> Literal["same", "other", "moved"]:
+        """Take the sink's work as it is now, and tell whether the query that runs is still the one for it."""
+        before, now = self.work, self._now()
+        if now is None:
+            return "same"
+        self.work = replace(now, asked_at=before.asked_at)
+        if self.work.job.cluster != self.home:
+            return "moved"
+        return "other" if self.work.differs(before) else "same"
+
+    def differs(self) -> bool:
+        """Tell whether the roster says other things than what was taken."""
+        now = self._now()
+        return now is not None and now.differs(self.work)
+
+    def _now(self) -> Work | None:
+        if self.once:
+            return None
+        try:
+            return self.roster.work(self.work.job.sink_id)
+        except SinkqlError:
+            return None  # a catalog that cannot be read now is asked again

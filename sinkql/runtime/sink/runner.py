@@ -1,0 +1,342 @@
+"""One sink of a cluster: lease → claim → query, again after what may pass, until it ends; then its outcome."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from sinkql import physical
+from sinkql.errors import FencedError, LateError, LeaseLostError, SinkqlError, UnforeseenError
+from sinkql.extension.stream import Context, JobOffsets
+from sinkql.runtime.batch import failure
+from sinkql.runtime.batch.control import Desired, Status
+from sinkql.runtime.batch.loop import BatchLoop, DivergedError
+from sinkql.runtime.batch.pacing import Orders
+from sinkql.runtime.batch.progress import (
+    Ending,
+    SinkStage,
+    SinkStalled,
+    SinkStarted,
+    SinkStarting,
+    SinkStopped,
+    Stage,
+)
+from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.sink.roster import Following, Work
+from sinkql.runtime.spark.engine import SparkEngine
+from sinkql.runtime.spark.launch import Launch, new_folder
+from sinkql.runtime.spark.session import CancelledError
+
+_LOOK_SECONDS = 1.0
+_FIRST_WAIT = 1.0
+_LONGEST_WAIT = 60.0
+_TRIES_FIRST = 2
+_TRIES_UNFORESEEN = 3
+_FOR_EVER = 1 << 30
+
+
+class _StoppedError(Exception):
+    """Say that a batch is not begun because the sink is to stop."""
+
+
+@dataclass(slots=True)
+class SinkRunner:
+    """Run one sink in the calling thread, following what the roster says of it.
+
+    `lost` is set, by who renews the lease, when somebody else has it.
+    """
+
+    host: Host
+    first: Work
+    takeover: bool = False
+    owner: str = field(default_factory=lambda: uuid.uuid4().hex)
+    leased: bool = False
+    lost: SinkqlError | None = None
+    wake: threading.Event = field(default_factory=threading.Event)
+    _batch: threading.Lock = field(default_factory=threading.Lock)
+    _ran: bool = False
+    _failures: int = 0
+    _conflicts: int = 0
+    _stop_asked: bool = False
+    _told: str | None = None
+    _following: Following = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._following = Following(self.host.roster, self.first, self.first.job.cluster, self.host.once)
+
+    @property
+    def work(self) -> Work:
+        """Return what is run now."""
+        return self._following.work
+
+    @property
+    def job(self) -> physical.Job:
+        """Return the job as it is run now."""
+        return self.work.job
+
+    @property
+    def context(self) -> Context:
+        """Return what the job's parts may use."""
+        return self.host.contexts(self.job)
+
+    @property
+    def sink_id(self) -> str:
+        """Return the sink's id, which no change of its job changes."""
+        return self.first.job.sink_id
+
+    def run(self) -> SinkOutcome:
+        """Run the sink until it is to stop, has caught up (`once`), or cannot go on; never raises a SinkqlError."""
+        control = self.host.control
+        while True:
+            try:
+                epoch = control.acquire(self.sink_id, owner=self.owner, takeover=self.takeover)
+                break
+            except SinkqlError as error:
+                if not isinstance(error, LateError) or not self._again(error):
+                    return self._end(self._failed(error))
+        self.leased = True
+        self.host.prepare()
+        try:
+            outcome = self._run(epoch)
+            self._note(outcome)
+        except SinkqlError as error:
+            outcome = SinkOutcome(self.job.sink, "failed", error)
+        finally:
+            self.leased = False
+            with suppress(LateError):  # it runs out by itself, and this process is seen to have ended
+                control.release(self.sink_id, owner=self.owner)
+        return self._end(outcome)
+
+    def _end(self, outcome: SinkOutcome) -> SinkOutcome:
+        self.host.progress(SinkStopped(outcome.sink, outcome.ending, outcome.error))
+        return outcome
+
+    def _run(self, epoch: int) -> SinkOutcome:
+        self._status("starting")
+        while True:
+            try:
+                ending = self._incarnation(epoch)
+            except CancelledError:
+                return SinkOutcome(self.job.sink, "stopped")
+            except DivergedError as error:
+                self._failures += 1
+                if self._failures > _TRIES_UNFORESEEN:
+                    return self._failed(failure.unforeseen(error))
+                continue
+            except SinkqlError as error:
+                if not self._again(error, between=True):
+                    return self._failed(error)
+                continue
+            except Exception as error:
+                coded = failure.coded(error)
+                if not self._again(coded, between=True):
+                    return self._failed(coded)
+                continue
+            if ending is not None:
+                return SinkOutcome(self.job.sink, ending)
+
+    def _failed(self, error: SinkqlError) -> SinkOutcome:
+        if isinstance(error, LateError) and self.host.stopping.is_set():
+            return SinkOutcome(self.job.sink, "stopped")
+        fenced = isinstance(error, FencedError | LeaseLostError)
+        return SinkOutcome(self.job.sink, "fenced" if fenced else "failed", error)
+
+    def _note(self, outcome: SinkOutcome) -> None:
+        match outcome.ending:
+            case "caught up" | "stopped" | "moved" | "renamed":
+                self._status("stopped")
+            case "dropped":
+                self._status("dropped")
+            case "fenced":
+                self._status("fenced", outcome.error)
+            case "failed":
+                self._status("stalled", outcome.error)
+
+    def _status(self, status: Status, error: SinkqlError | None = None) -> None:
+        with suppress(LateError):  # of a catalog that is locked: no sink ends because it could not tell how it is
+            self.host.control.status(
+                self.sink_id,
+                status,
+                owner=self.owner,
+                error=f"{error.code}: {error.message}" if error is not None else None,
+                hint=error.hint if error is not None else None,
+                details={"conflicting_keys": self._conflicts} if self._conflicts and error is None else None,
+            )
+
+    def _stage(self, stage: Stage) -> None:
+        self.host.progress(SinkStage(self.job.sink, stage))
+
+    # --- one incarnation: a claim, and the query that goes with it -------------------------------------------------
+
+    def _incarnation(self, epoch: int) -> Ending | None:
+        if self._following.take() == "moved":
+            return "moved"
+        if self._stops():
+            return "stopped"
+        self._tell_name()
+        if self._ran:
+            # Whoever took the sink over has the table too: claiming it again would be a fight without end.
+            self.host.control.renew(self.sink_id, owner=self.owner)
+        self._stage("opening the table")
+        loop = self._claim(epoch)
+        self._ran, self._conflicts = True, loop.conflicts()
+        if loop.owing():
+            loop.process(loop.marker.end, loop.marker.end)
+        if loop.caught_up():
+            return "caught up"
+        self._stage("waiting for Spark")
+        launch = Launch(
+            self.host.session(),
+            self.job,
+            self.context,
+            new_folder(self.context.folder, loop.marker.epoch),
+            self._process(loop),
+        )
+        orders = Orders(loop.marker.end, self.job.commit_interval, self.job.max_rows_per_commit, loop.targets)
+        try:
+            with self.host.starting:
+                if self._stops():
+                    return "stopped"
+                self._stage("starting the query")
+                launch.start(orders, self._stops)
+            if launch.ended():
+                raise launch.reason()
+            self.host.progress(SinkStarted(self.job.sink, loop.marker.epoch, orders.begin))
+            self._status("running")
+            return self._watch(loop, launch)
+        finally:
+            self._wait_for_batch(launch)
+
+    def _tell_name(self) -> None:
+        """Tell under which name the sink runs, at first and where it was renamed."""
+        name, told = self.job.sink, self._told
+        if name == told:
+            return
+        self._told = name
+        if told is not None:
+            self.host.progress(SinkStopped(told, "renamed"))
+        self.host.progress(SinkStarting(name, self.job.cluster))
+
+    def _claim(self, epoch: int) -> BatchLoop:
+        host, job = self.host, self.job
+        readers = {read.source: host.registry.reader(read, self.context) for read in job.reads()}
+        writer = host.registry.sinks[job.write.connector].writer(job.write, self.context)
+        engine = SparkEngine(host.session, buckets=host.buckets)
+        loop = BatchLoop(job, readers, writer, engine, self.context.folder, host.control, host.progress)
+        # Sinks of one connection start one after the other: not every catalog makes its own tables in a safe way.
+        with host.claiming[job.write.connection.name]:
+            if self._stops():
+                raise CancelledError
+            loop.start(epoch=epoch, once=host.once)
+        return loop
+
+    def _process(self, loop: BatchLoop) -> Callable[[JobOffsets, JobOffsets, bool], None]:
+        first = True
+
+        def process(start: JobOffsets, end: JobOffsets, more: bool) -> None:  # Spark's row gives it
+            nonlocal first
+            with self._batch:
+                if first:
+                    self._stage("first batch")
+                    first = False
+                while True:
+                    if self._stops():
+                        raise _StoppedError
+                    try:
+                        loop.process(start, end, more=more)
+                    except SinkqlError as error:
+                        if not self._again(error):
+                            raise
+                        continue
+                    break
+            if self._failures or loop.conflicts() != self._conflicts:
+                self._failures, self._conflicts = 0, loop.conflicts()
+                self._status("running")
+            if loop.caught_up():
+                self.wake.set()
+
+        return process
+
+    def _watch(self, loop: BatchLoop, launch: Launch) -> Ending | None:
+        """Wait until the query fails, the sink is to stop, or it has caught up; raise what ended the query."""
+        while True:
+            self.wake.wait(_LOOK_SECONDS)
+            self.wake.clear()
+            if loop.caught_up():
+                return "caught up"
+            if self.lost is not None:
+                raise self.lost
+            if self._stops():
+                return "stopped"
+            match self._desired():
+                case "dropped":
+                    return "dropped"
+                case "stopped":
+                    return "stopped"
+                case "running":
+                    pass
+            if launch.ended():
+                raise launch.reason()
+            change = self._following.take()
+            if change == "moved":
+                return "moved"
+            if change == "other":
+                return None
+            self._pace(loop, launch)
+
+    def _pace(self, loop: BatchLoop, launch: Launch) -> None:
+        """Let the query that runs keep the job's interval and limit."""
+        ran, now = loop.job, self.job
+        if (ran.commit_interval, ran.max_rows_per_commit) != (now.commit_interval, now.max_rows_per_commit):
+            loop.job = self.job
+            launch.pace(self.job)
+
+    def _desired(self) -> Desired:
+        try:
+            return self.host.control.desired(self.sink_id)
+        except SinkqlError:
+            return "running"  # a catalog that cannot be read now is asked again; the lease tells whether it matters
+
+    def _wait_for_batch(self, launch: Launch) -> None:
+        if launch.query is None:
+            return
+        stop_asked, self._stop_asked = self._stop_asked, True
+        launch.tell_to_stop()
+        with self._batch:
+            self._stop_asked = stop_asked
+            launch.stop()
+
+    def _stops(self) -> bool:
+        return self._stop_asked or self.lost is not None or self.host.stopping.is_set()
+
+    def _again(self, error: SinkqlError, *, between: bool = False) -> bool:
+        """Wait for what may pass, longer each time; tell whether to try again. `between` queries a change ends it."""
+        tries = self._tries(error)
+        if self._stops() or self._failures >= tries:
+            return False
+        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures, 10))
+        self._failures += 1
+        with suppress(SinkqlError):  # on a full disk the catalog takes no status either: that must not end the sink
+            self._status("stalled", error)
+        self.host.progress(SinkStalled(self.job.sink, error, timedelta(seconds=wait)))
+        until = time.monotonic() + wait
+        while (left := until - time.monotonic()) > 0 and not self._stops():
+            self.host.stopping.wait(min(left, 0.2))
+            if between and self._following.differs():
+                break
+        return not self._stops()
+
+    def _tries(self, error: SinkqlError) -> int:
+        if isinstance(error, LateError):
+            return _FOR_EVER
+        if isinstance(error, UnforeseenError):
+            return _TRIES_UNFORESEEN
+        if not error.retryable:
+            return 0
+        # Before the first claim the user is likely there to see the error; later a sink waits as long as it takes.
+        return _TRIES_FIRST if not self._ran or self.host.once else _FOR_EVER

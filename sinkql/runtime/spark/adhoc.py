@@ -1,0 +1,82 @@
+"""Spark SQL and Arrow tables → an Arrow table: queries that run once, in a local Spark that starts at the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sinkql import logical
+from sinkql.errors import SinkqlError
+from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.runtime.spark import session as spark
+from sinkql.runtime.spark.diagnosis import told
+from sinkql.runtime.spark.folder import Folder
+
+_HINT = "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0)."
+
+
+class AdhocSpark:
+    """Run queries; Spark keeps its files in `folder` meanwhile. A Spark that this process has is used."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = Folder(folder, "query")
+        self._settings = spark.SparkSettings("local[*]", {}, self._folder.path, "sinkql query")
+        self._session: SparkSession | None = None
+        self._starting: spark.Starting | None = None
+        # Ctrl-C is told to the JVM on the main thread's socket, which must not be in use then
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="query")
+
+    def query(self, sql: str, inputs: Mapping[str, tuple[Sequence[logical.Column], pa.Table]]) -> pa.Table:
+        """Return what a query gives over inputs by name; raises SQ3201 for an expression that fails on a row."""
+        session = self._start()
+        running = self._worker.submit(self._query, session, sql, inputs)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            session.sparkContext.cancelAllJobs()
+            raise
+
+    def _query(
+        self, session: SparkSession, sql: str, inputs: Mapping[str, tuple[Sequence[logical.Column], pa.Table]]
+    ) -> pa.Table:
+        try:
+            for name, (columns, rows) in inputs.items():
+                session.createDataFrame(rows, _struct(columns)).createOrReplaceTempView(name)
+            return session.sql(sql).toArrow()
+        except PySparkException as error:
+            raise SinkqlError("SQ3201", told(error), hint=_HINT) from None
+        finally:
+            for name in inputs:
+                session.catalog.dropTempView(name)
+
+    def close(self) -> None:
+        """Stop Spark if it was started here."""
+        if self._starting is not None:
+            self._starting.end()
+            self._folder.leave(log=False)
+        self._worker.shutdown(cancel_futures=True)
+        self._session = self._starting = None
+
+    def _start(self) -> SparkSession:
+        """Return the session; one that is interrupted while it starts leaves nothing behind."""
+        if self._session is None:
+            self._session = SparkSession.getActiveSession()
+        if self._session is None:
+            self._folder.take()
+            self._starting = spark.Starting(self._settings)
+            self._starting.begin()
+            try:
+                self._session = self._starting.result()
+            except BaseException:
+                self._starting.end()
+                raise
+        return self._session
+
+
+def _struct(columns: Sequence[logical.Column]) -> str:
+    return ", ".join(f"{quoted(column.name)} {spark_type(column.type)}" for column in columns)

@@ -1,0 +1,137 @@
+"""A batch that failed on an expression → which expression of the user's SQL it was, and a row on which it fails."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pyspark.errors import (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    PySparkException,
+    SparkRuntimeException,
+)
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # its customary name
+
+from sinkql import physical
+from sinkql.errors import SinkqlError, Span
+from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.text import quoted
+
+_NUMBER = "$number"
+_ROW_ERRORS = (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    SparkRuntimeException,
+)
+_ADVICE = re.compile(r"\s*(Use [`']try_|To return NULL|If necessary set|SQLSTATE:|Correct the value).*", re.DOTALL)
+_HINT = (
+    "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0), and create the view "
+    "and the sink again, or correct the row in its source."
+)
+_SHOWN = 200
+
+
+RowsOf = Callable[[physical.Operator], DataFrame]
+"""Return the rows of an operator in the batch that failed."""
+
+
+def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlError | None:
+    """Return SQ3201 for an error that rows caused, with the expression and a row if they can be found again."""
+    if not isinstance(error, _ROW_ERRORS):
+        return None
+    for operator in physical.walk(job.write.input):
+        if isinstance(operator, physical.Map):
+            found = _in_map(job, rows_of, operator)
+            if found is not None:
+                return found
+    return SinkqlError("SQ3201", told(error), hint=_HINT)
+
+
+def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> SinkqlError | None:
+    rows = rows_of(operator.input).coalesce(1)
+    rows = rows.withColumn(_NUMBER, F.monotonically_increasing_id()).persist()
+    try:
+        for failing in _expressions(operator):
+            kept = rows
+            if operator.where is not None and failing is not operator.where:
+                kept = rows.where(F.expr(spark_sql(operator.where.expression)))
+            probe = _Probe(kept, failing)
+            error = probe.failure(None)
+            if error is not None:
+                return _coded(job, failing, error, probe.sample())
+    finally:
+        rows.unpersist()
+    return None
+
+
+def _expressions(operator: physical.Map) -> Iterator[physical.Output]:
+    if operator.where is not None:
+        yield operator.where
+    yield from operator.outputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """Evaluate one expression on numbered rows."""
+
+    rows: DataFrame
+    output: physical.Output
+
+    def failure(self, below: int | None) -> PySparkException | None:
+        """Return how it fails on the rows numbered below that, on all for None."""
+        rows = self.rows if below is None else self.rows.where(F.col(_NUMBER) < below)
+        # A hash of it must be computed for each row; an unused column would not be.
+        value = rows.select(F.xxhash64(F.expr(spark_sql(self.output.expression))).alias("value"))
+        try:
+            value.agg(F.max("value")).collect()
+        except _ROW_ERRORS as error:
+            return error
+        return None
+
+    def sample(self) -> dict[str, object]:
+        """Return the first row on which it fails."""
+        last = self.rows.agg(F.max(f"`{_NUMBER}`")).collect()[0][0]
+        low, high = 0, int(last) + 1  # it does not fail below low, it fails below high
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.failure(middle) is None:
+                low = middle
+            else:
+                high = middle
+        shown = [
+            F.col(quoted(name)).cast("string").alias(name) if type_.startswith(("date", "timestamp")) else quoted(name)
+            for name, type_ in self.rows.dtypes  # Spark has years that Python has not
+        ]
+        row = self.rows.where(F.col(_NUMBER) == high - 1).select(*shown).collect()[0].asDict()
+        return {name: value for name, value in row.items() if not name.startswith("$")}
+
+
+def _coded(job: physical.Job, failing: physical.Output, error: Exception, row: dict[str, object]) -> SinkqlError:
+    shown = {
+        name: value if isinstance(value, int | float | None) else str(value)[:_SHOWN] for name, value in row.items()
+    }
+    origin = failing.origin
+    return SinkqlError(
+        "SQ3201",
+        told(error),
+        Span(origin.start, origin.end) if origin is not None else None,
+        detail=f"it fails on the row {json.dumps(shown, ensure_ascii=False)}",
+        hint=_HINT,
+        path=origin.item if origin is not None else None,
+        text=job.texts.get(origin.item) if origin is not None else None,
+    )
+
+
+def told(error: Exception) -> str:
+    """Return what Spark says, without its name for it and without advice that is of no use in SinkQL."""
+    text = re.sub(r"^\[[\w.]+\]\s*", "", str(error)).strip()
+    text = _ADVICE.sub("", text).splitlines()[0].rstrip(". ")
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,274 @@
+"""A job's operators and one batch's splits → Spark's work, or one fused task a split where no SQL stands between."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # its customary name
+from pyspark.sql.types import StructType
+
+from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import WriteResult, WriteTask
+from sinkql.extension.types import parse_type
+from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.preparation import spark_steps
+from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.runtime.batch import failure
+from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.spark.diagnosis import diagnose
+from sinkql.runtime.spark.fusion import fusable
+from sinkql.runtime.spark.task import DIFF, SEQ, FusedTask, ReadTask, SourceColumns, tallies, write_rows
+from sinkql.runtime.state import report
+from sinkql.runtime.state.operator import stateful
+from sinkql.runtime.state.operator.protocol import task_of
+
+
+class SparkEngine:
+    """Run a job's batches in one Spark session. Buckets are Spark's hash partitions of the key columns."""
+
+    bucketing = "spark-murmur3"
+
+    def __init__(self, session: Callable[[], SparkSession], *, buckets: int) -> None:
+        """Take the session when the first batch needs it: it may be starting while tables are claimed."""
+        self._session = session
+        self.buckets = buckets
+
+    @property
+    def spark(self) -> SparkSession:
+        """Return the session."""
+        return self._session()
+
+    @property
+    def parallelism(self) -> int:
+        """Return how many tasks run at once."""
+        return max(1, int(self.spark.sparkContext.defaultParallelism))
+
+    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+        """Run the batch; raises the SinkqlError of a task as itself, SQ3201 for an expression that failed on a row."""
+        side = batch.arrangements.folder / "attempts" / batch.arrangements.commit
+        side.mkdir(parents=True)
+        frames = _Frames(self, job, batch, side)
+        try:
+            return self._run(frames)
+        except SinkqlError:
+            raise
+        except Exception as error:
+            found = failure.find(side) or diagnose(job, partial(frames.frame, sequence=False), error)
+            if found is not None:
+                raise found from None
+            raise
+        finally:
+            shutil.rmtree(side, ignore_errors=True)
+
+    def _run(self, frames: _Frames) -> Outcome:
+        batch = frames.batch
+        branches = fusable(frames.job.write) if batch.task.buckets is None else None
+        results = frames.fused(branches) if branches is not None else frames.written()
+        totals, missing = tallies(frames.side, batch.splits)
+        if missing:
+            # Spark leaves out what it proves empty (WHERE false): such splits are read for their counts and errors.
+            frames.read_only(missing)
+            totals, missing = tallies(frames.side, batch.splits)
+        assert not missing
+        return Outcome(results, totals, report.collect(batch.arrangements, frames.stateful))
+
+
+@dataclass(slots=True)
+class _Frames:
+    """One batch's work in Spark: operators → data frames. `stateful` gets the number of buckets of each operator."""
+
+    engine: SparkEngine
+    job: physical.Job
+    batch: Batch
+    side: Path
+    stateful: dict[str, int] = field(default_factory=dict)
+
+    def fused(self, branches: Sequence[SourceColumns]) -> list[WriteResult]:
+        """Read and write in the same tasks."""
+        reads = {read.source: self._task(read, sequence=False) for read in self.job.reads()}
+        work = [
+            (at, number)
+            for at, branch in enumerate(branches)
+            for number in range(len(self.batch.splits[branch.source]))
+        ]
+        if not work:
+            return []
+        names = tuple(column.name for column in self.job.write.columns)
+        task = FusedTask(reads, tuple(branches), names, self.batch.task)
+
+        def partition(bucket: int, mine: Iterator[tuple[int, int]]) -> Iterator[WriteResult]:
+            yield task(bucket, list(mine), attempt_name())
+
+        context = self.engine.spark.sparkContext
+        spread = context.parallelize(work, min(len(work), self.engine.parallelism))
+        return list(spread.mapPartitionsWithIndex(partition).collect())
+
+    def written(self) -> list[WriteResult]:
+        """Run the operators and the write task on what they give."""
+        write, task = self.job.write, self.batch.task
+        rows = self.frame(write.input, sequence=write.mode == "upsert" and write.change != "retract")
+        if task.buckets is not None:
+            rows = rows.repartition(task.buckets, *[F.col(quoted(name)) for name in task.key])
+        if write.change == "retract":
+            rows = _consolidated(rows)
+        rows = rows.select(*[F.col(quoted(name)) for name in _ordered(rows, write)])
+        collected = rows.mapInArrow(_write_function(task, self.side), "result BINARY").collect()
+        return [pickle.loads(row["result"]) for row in collected]
+
+    def read_only(self, missing: Sequence[tuple[str, int]]) -> None:
+        """Read splits for their tallies alone."""
+        reads = {read.source: self._task(read, sequence=False) for read in self.job.reads()}
+
+        def partition(mine: Iterator[tuple[str, int]]) -> Iterator[int]:
+            for source, number in mine:
+                yield sum(batch.num_rows for batch in reads[source].rows([number], attempt_name()))
+
+        self.engine.spark.sparkContext.parallelize(list(missing), self.engine.parallelism).mapPartitions(
+            partition
+        ).collect()
+
+    def frame(self, operator: physical.Operator, *, sequence: bool) -> DataFrame:
+        """Return the operator's rows: its columns, then `$diff` if it has retractions, `$seq` if asked for."""
+        match operator:
+            case physical.Read():
+                return self._read(operator, sequence=sequence)
+            case physical.Map():
+                return self._map(operator, sequence=sequence)
+            case physical.Union():
+                return self._union(operator, sequence=sequence)
+            case physical.Stateful():
+                return self._stateful(operator)
+
+    def _read(self, read: physical.Read, *, sequence: bool) -> DataFrame:
+        task = self._task(read, sequence=sequence)
+        count = len(task.splits)
+
+        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+            return task.rows(numbers, attempt_name())
+
+        spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
+        return spread.mapInArrow(rows, _struct(read.columns, retract=task.retract, sequence=sequence))
+
+    def _map(self, operator: physical.Map, *, sequence: bool) -> DataFrame:
+        rows = self.frame(operator.input, sequence=sequence)
+        if operator.where is not None:
+            rows = rows.where(F.expr(spark_sql(operator.where.expression)))
+        if not operator.outputs:
+            return rows
+        extra = [name for name in (DIFF, SEQ) if name in rows.columns]
+        outputs = [F.expr(spark_sql(output.expression)).alias(output.name) for output in operator.outputs]
+        return rows.select(*outputs, *[F.col(quoted(name)) for name in extra])
+
+    def _union(self, union: physical.Union, *, sequence: bool) -> DataFrame:
+        retract = physical.change_of(union) == "retract"
+        names = [column.name for column in physical.columns_of(union)]
+        frames = []
+        for operator in union.inputs:
+            rows = self.frame(operator, sequence=sequence)
+            columns = [
+                F.col(quoted(own.name)).alias(name)
+                for own, name in zip(physical.columns_of(operator), names, strict=True)
+            ]
+            if retract:
+                columns.append(F.col(quoted(DIFF)) if DIFF in rows.columns else F.lit(1).cast("bigint").alias(DIFF))
+            if sequence:
+                columns.append(F.col(quoted(SEQ)))
+            rows = rows.select(*columns)
+            if any(isinstance(below, physical.Stateful) for below in physical.walk(operator)):
+                # A union renumbers the partitions of its inputs, and a stateful task knows its bucket by that number.
+                rows = rows.repartition(self.batch.arrangements.manifest["buckets"])
+            frames.append(rows)
+        together = frames[0]
+        for rows in frames[1:]:
+            together = together.unionAll(rows)
+        return together
+
+    def _stateful(self, operator: physical.Stateful) -> DataFrame:
+        arrangements, side = self.batch.arrangements, self.side
+        meant = stateful(operator)
+        task, preparation, steps = task_of(meant, arrangements), meant.preparation, spark_steps(meant.preparation)
+        buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
+        bucket = F.pmod(F.hash(F.col("`$h1`")), F.lit(buckets))  # that of a shuffle by `$h1`
+
+        def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with failure.left_in(side, f"state-{attempt_name()}"):
+                yield from task(partition_number(), attempt_name(), batches)
+
+        return (
+            self.frame(operator.input, sequence=False)
+            .selectExpr(*steps.select)
+            .repartition(buckets, F.col("`$h1`"))
+            .groupBy(*[F.expr(text) for text in steps.group])
+            .agg(*[F.expr(text) for text in steps.aggregates])
+            .withColumn("$b", bucket)
+            .mapInArrow(changes, _struct(preparation.columns, retract=True, sequence=False))
+        )
+
+    def _task(self, read: physical.Read, *, sequence: bool) -> ReadTask:
+        splits = self.batch.splits
+        first = 0
+        for source, parts in splits.items():
+            if source == read.source:
+                break
+            first += len(parts)
+        return ReadTask(
+            read.source,
+            self.batch.readers[read.source],
+            tuple(splits[read.source]),
+            read.columns,
+            retract=read.change == "retract",
+            sequence=sequence,
+            first=first,
+            side=self.side,
+        )
+
+
+def _consolidated(rows: DataFrame) -> DataFrame:
+    """Add up the changes of equal rows, and leave out what comes to nothing."""
+    columns = [F.col(quoted(name)) for name in rows.columns if name != DIFF]
+    diff = F.col(quoted(DIFF))
+    return rows.groupBy(*columns).agg(F.sum(diff).cast("bigint").alias(DIFF)).where(diff != 0)
+
+
+def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
+    """Return the sink's columns and then the internal one, in the order of the write task."""
+    return [*(column.name for column in write.columns), *(name for name in (DIFF, SEQ) if name in rows.columns)]
+
+
+def _write_function(task: WriteTask, side: Path) -> Any:  # Any: pyspark's type for it names pyarrow's
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        result = write_rows(task, partition_number(), attempt_name(), batches, side)
+        yield pa.record_batch({"result": pa.array([pickle.dumps(result)], pa.binary())})
+
+    return write
+
+
+def partition_number() -> int:
+    """Return the number of this task's partition, which is its bucket after a shuffle."""
+    context = TaskContext.get()
+    assert context is not None
+    return int(context.partitionId())
+
+
+def attempt_name() -> str:
+    """Return what tells this attempt at a task from all others of this Spark application."""
+    context = TaskContext.get()
+    assert context is not None
+    return f"t{context.taskAttemptId()}"
+
+
+def _struct(columns: Sequence[physical.Column], *, retract: bool, sequence: bool) -> StructType:
+    fields = [f"{quoted(column.name)} {spark_type(parse_type(column.type))}" for column in columns]
+    fields += [f"{quoted(name)} BIGINT" for name, wanted in ((DIFF, retract), (SEQ, sequence)) if wanted]
+    return StructType.fromDDL(", ".join(fields))

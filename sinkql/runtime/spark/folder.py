@@ -1,0 +1,92 @@
+"""A place for Spark's files → a folder of this process's own; those that killed processes left there go."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_LOCK = "lock"
+_LOG = "spark.log"
+_KEPT_LOGS = 3
+
+
+class Folder:
+    """A folder that is a process's own from `take` to `leave`: the process holds a lock in it, which ends with it."""
+
+    def __init__(self, place: Path, name: str) -> None:
+        self.path = place / f"{name}-{os.getpid()}"
+        self._held: int | None = None
+
+    def take(self) -> None:
+        """Make it, and delete those of processes that have ended, but the last few logs."""
+        if self._held is not None:
+            return
+        place = self.path.parent
+        place.mkdir(parents=True, mode=0o700, exist_ok=True)
+        with _alone(place):
+            _sweep(place)
+            self.path.mkdir(mode=0o700, exist_ok=True)
+            self._held = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+            fcntl.flock(self._held, fcntl.LOCK_EX)
+
+    def leave(self, *, log: bool = True) -> None:
+        """Give it back; what is in it, but the `log`, is deleted."""
+        if self._held is not None:
+            with _alone(self.path.parent):
+                if log:
+                    _empty(self.path)
+                else:
+                    shutil.rmtree(self.path, ignore_errors=True)
+                os.close(self._held)
+            self._held = None
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Keep other processes from taking, leaving and deleting folders meanwhile."""
+    held = os.open(place / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _sweep(place: Path) -> None:
+    left = [path for path in place.iterdir() if (path / _LOCK).exists() and _free(path)]
+    left.sort(key=_last_word)
+    for path in left[:-_KEPT_LOGS]:
+        shutil.rmtree(path, ignore_errors=True)  # a JVM that is just ending may still write there
+    for path in left[-_KEPT_LOGS:]:
+        _empty(path)
+
+
+def _last_word(path: Path) -> float:
+    log = path / _LOG
+    return log.stat().st_mtime if log.exists() else 0.0
+
+
+def _free(path: Path) -> bool:
+    held = os.open(path / _LOCK, os.O_RDWR)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(held)
+    return True
+
+
+def _empty(path: Path) -> None:
+    """Delete all but the log, and the lock, by which it is found later."""
+    for each in path.iterdir():
+        if each.name in (_LOCK, _LOG):
+            continue
+        if each.is_dir():
+            shutil.rmtree(each, ignore_errors=True)  # as above
+        else:
+            each.unlink(missing_ok=True)

@@ -1,0 +1,109 @@
+"""Spark's script → a JVM that has a process group of its own, and ends at a word, by force, or with this process.
+
+The JVM reads its standard input and exits at its end, so none outlives a process that was killed. Keys and hang-ups of
+a terminal do not reach its group: the process that started it decides what they mean.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+
+_LOOK_SECONDS = 0.05
+_PATIENCE_SECONDS = 30.0
+
+
+class JvmEndedError(Exception):
+    """Say that a JVM ended before it could be spoken with."""
+
+
+class Jvm:
+    """One JVM, from `start` to `end`; `kill` may be called at any time, by any thread, and before it starts."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._killed = False
+        self._lock = threading.Lock()
+
+    @property
+    def killed(self) -> bool:
+        """Tell whether somebody killed it."""
+        return self._killed
+
+    def start(self, home: Path, output: IO[str]) -> JavaGateway:
+        """Start it by the script of Spark's `home` and return the way to it; raises JvmEndedError."""
+        submitted = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        with tempfile.TemporaryDirectory() as place:
+            answer = Path(place) / "answer"
+            with self._lock:
+                if self._killed:
+                    raise JvmEndedError
+                self._process = subprocess.Popen(
+                    [home / "bin" / "spark-submit", *submitted],
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=output,
+                    env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)},
+                    start_new_session=True,
+                )
+            while not answer.exists():
+                if self._process.poll() is not None:
+                    raise JvmEndedError(f"Java ended with exit code {self._process.returncode}")
+                time.sleep(_LOOK_SECONDS)
+            with answer.open("rb") as told:
+                port, secret = read_int(told), UTF8Deserializer().loads(told)
+        with _variables(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
+            return launch_gateway()
+
+    def kill(self) -> None:
+        """End it and all that it started at once."""
+        with self._lock:
+            self._killed = True
+            if self._process is not None and self._process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+    @contextmanager
+    def ending(self, *, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
+        """Let the block ask it to end, and see to it that it has: what takes longer than `patience` seconds is killed.
+
+        A JVM that is dead or does not answer is no error here: there is nothing in it that anybody needs.
+        """
+        late = threading.Timer(patience, self.kill)
+        late.daemon = True
+        late.start()
+        try:
+            with suppress(Py4JError, OSError):
+                yield
+            if self._process is not None:
+                assert self._process.stdin is not None
+                with suppress(OSError):
+                    self._process.stdin.close()
+                self._process.wait()
+        finally:
+            late.cancel()
+
+
+@contextmanager
+def _variables(**wanted: str) -> Iterator[None]:
+    """Set variables of the environment, which no process started meanwhile needs to see."""
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name in wanted:
+            del os.environ[name]

@@ -1,0 +1,312 @@
+"""A cluster's master and configuration → a running Spark session, its noise in a file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import pyspark
+from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from sinkql import durable
+from sinkql.errors import SinkqlError
+from sinkql.runtime.spark.java import check_java
+from sinkql.runtime.spark.jvm import Jvm
+from sinkql.runtime.spark.source import SplitSource
+
+_SILENT = logging.CRITICAL + 1
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_RULES = "org.apache.spark.sql.catalyst.optimizer"
+_NEVER = "3650d"
+_SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
+_WORKER = "pyspark.worker"
+_PYTHON = """\
+#!/bin/sh
+case "$2" in
+  {source} | {worker}) exec {python} -P {early} "$2" ;;
+esac
+exec {python} "$@"
+"""
+"""The Python of a local Spark: what Spark waits ten seconds for connects before it imports."""
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """What a Spark application is started with; `folder` is private to it, and takes its log and all that it spills."""
+
+    master: str
+    conf: Mapping[str, str]
+    folder: Path
+    name: str = "sinkql"
+
+    @property
+    def local(self) -> bool:
+        """Tell whether all of it runs on this machine."""
+        return self.master.startswith("local")
+
+    @property
+    def log(self) -> Path:
+        """Return the file that Spark's log and its workers' output go to."""
+        return self.folder / "spark.log"
+
+
+def buckets(settings: SparkSettings) -> int:
+    """Return the number of shuffle partitions, which are the buckets of state and key indexes."""
+    return int(settings.conf.get("spark.sql.shuffle.partitions") or max(2, _cores(settings.master)))
+
+
+class CancelledError(Exception):
+    """Say that a start of Spark was cancelled."""
+
+
+class Starting:
+    """A start of Spark in a thread of its own, which may be cancelled while somebody waits for it."""
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self.settings = settings
+        self._jvm = Jvm()
+        self._session: Future[SparkSession] = Future()
+        self._begun = False
+        self._lock = threading.Lock()
+
+    def begin(self, then: Callable[[], object] = lambda: None) -> bool:
+        """Start it, unless that was done, which is told; call `then`, in the thread, once it is up."""
+        with self._lock:
+            if self._begun:
+                return False
+            self._begun = True
+        threading.Thread(target=self._run, args=(then,), daemon=True).start()
+        return True
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether it was begun."""
+        return self._begun
+
+    def result(self, timeout: float | None = None) -> SparkSession:
+        """Wait for it; raises SQ4001 to SQ4003, CancelledError, and TimeoutError where it is not up in time."""
+        return self._session.result(timeout)
+
+    def cancel(self) -> None:
+        """End what is not up yet at once."""
+        if not self._session.done():
+            self._jvm.kill()
+
+    def end(self) -> None:
+        """Stop Spark where it is up, and cancel its start where it is not."""
+        if not self._begun:
+            return
+        self.cancel()
+        with suppress(SinkqlError, CancelledError):
+            stop(self._session.result())
+
+    def _run(self, then: Callable[[], object]) -> None:
+        try:
+            session = start(self.settings, self._jvm)
+        except BaseException as error:
+            self._session.set_exception(error)
+            return
+        self._session.set_result(session)
+        then()
+
+
+def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
+    """Start Spark and return its session; raises SQ4001 (no Java), SQ4002 (too old), SQ4003 (Spark does not start).
+
+    CancelledError if somebody kills `jvm` meanwhile.
+    """
+    check_java()
+    # At debug they print all that goes to the JVM, tasks with their credentials too.
+    for logger in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
+        logging.getLogger(logger).setLevel(_SILENT)
+    conf = settings.folder / "conf"
+    conf.mkdir(parents=True, mode=0o700, exist_ok=True)
+    durable.write(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
+    defaults = {**_defaults(settings), **settings.conf, **_required(settings, conf)}
+    text = "".join(f"{key} {_escaped(defaults[key])}\n" for key in defaults)
+    durable.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
+    jvm = jvm or Jvm()
+    try:
+        with settings.log.open("a") as output, _environment(conf, _python(settings)):
+            session = _launch(settings, jvm, output)
+        session.dataSource.register(SplitSource)
+    except BaseException as error:
+        cancelled = jvm.killed
+        jvm.kill()
+        _forget()
+        if cancelled and isinstance(error, Exception):
+            raise CancelledError from error
+        raise
+    # These print to the terminal what is raised, and told, as well.
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(logger).setLevel(_SILENT)
+    return session
+
+
+def stop(session: SparkSession) -> None:
+    """Stop Spark and its JVM, so that another may be started in this process; one that does not end is killed."""
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        with gateway.proc.ending(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # it is said of a JVM that died before
+            session.stop()
+            gateway.shutdown()
+    _forget()
+
+
+def _forget() -> None:
+    """Take away what pyspark remembers of a JVM that has ended."""
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+
+
+def _defaults(settings: SparkSettings) -> dict[str, str]:
+    """Return what a cluster's CONF may override."""
+    collector = "-XX:+UseSerialGC" if settings.local else "-XX:+UseG1GC"
+    # Ten times the usual patience before code is compiled for speed: a start and a small batch cost a quarter less,
+    # while the loops of a large batch still get there at once.
+    patience = ["Invocation=50000", "MinInvocation=6000", "Compile=150000", "BackEdge=400000"]
+    compiler = " ".join(f"-XX:Tier4{each.replace('=', 'Threshold=')}" for each in patience)
+    log = f"-Dlog4j2.configurationFile=file:{settings.folder}/conf/log4j2.properties"
+    return {
+        "spark.driver.memory": "2g",
+        "spark.driver.defaultJavaOptions": f"{collector} {compiler} {log}",
+        "spark.sql.shuffle.partitions": str(buckets(settings)),
+        "spark.local.dir": str(settings.folder / "local"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
+    """Return what correct rows, and a small cost a batch, depend on."""
+    required = {
+        "spark.master": settings.master,
+        "spark.app.name": settings.name,
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+        "spark.sql.adaptive.enabled": "false",
+        # What stands behind a guard is computed where the guard lets it, as in `v <> 0 AND 100 / v BETWEEN 5 AND 50`:
+        # what expressions share would be computed before any of them, and BETWEEN's operand in a step below.
+        "spark.sql.subexpressionElimination.enabled": "false",
+        "spark.sql.alwaysInlineCommonExpr": "true",
+        # These leave out work that gives no rows; stateful tasks and tallies need it done all the same.
+        "spark.sql.optimizer.excludedRules": ",".join(
+            f"{_RULES}.{rule}" for rule in ("PruneFilters", "PropagateEmptyRelation")
+        ),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.execution.arrow.useLargeVarTypes": "false",
+        "spark.sql.streaming.pollingDelay": "100ms",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "1",
+        "spark.sql.streaming.stopTimeout": "10s",
+        # The other one runs a program for each file that it writes.
+        "spark.sql.streaming.checkpointFileManagerClass": f"{_STREAMING}.FileSystemBasedCheckpointFileManager",
+        "spark.sql.warehouse.dir": str(settings.folder / "warehouse"),
+        "spark.python.daemon.module": "sinkql.runtime.spark.daemon",
+        "spark.python.worker.reuse": "true",
+        "spark.python.authenticate.socketTimeout": "600s",
+        "spark.ui.liveUpdate.period": "-1",
+    }
+    if settings.local:
+        required |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            # What is in this process is not lost, however long the machine slept or had no time for it.
+            "spark.storage.blockManagerHeartbeatTimeoutMs": _NEVER,
+            "spark.executor.heartbeat.maxFailures": "1000000000",
+        }
+    return required
+
+
+def _cores(master: str) -> int:
+    wanted = re.match(r"local\[(\d+)", master)
+    if wanted is not None:
+        return int(wanted[1])
+    return 1 if master == "local" else len(os.sched_getaffinity(0))
+
+
+def _launch(settings: SparkSettings, jvm: Jvm, output: TextIO) -> SparkSession:
+    try:
+        gateway = jvm.start(Path(pyspark.__file__).parent, output)
+        gateway.proc = jvm
+        context = SparkContext(gateway=gateway)
+    except Exception as error:
+        raise SinkqlError(
+            "SQ4003",
+            "Spark did not start",
+            detail=_last_lines(settings.log) or str(error),
+            hint=f"Read {settings.log}, and check the CONF of the cluster.",
+        ) from error
+    context.setLogLevel("WARN")
+    return SparkSession(context)
+
+
+def _python(settings: SparkSettings) -> str:
+    """Return the Python for Spark's processes; other machines have no such file, and not every disk lets one run."""
+    path = settings.folder / "conf" / "python"
+    if not settings.local or os.statvfs(settings.folder).f_flag & os.ST_NOEXEC:
+        return sys.executable
+    python, early = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("early.py")))
+    text = _PYTHON.format(source=_SOURCE, worker=_WORKER, python=python, early=early)
+    durable.write(path, text.encode(), private=True, sync=False)
+    path.chmod(0o700)
+    return str(path)
+
+
+@contextmanager
+def _environment(conf: Path, python: str) -> Iterator[None]:
+    """Set what the JVM and its Python workers inherit, for as long as it takes to start them."""
+    wanted = {
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _escaped(value: str) -> str:
+    """Write a value as a Java properties file wants it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-5:]) if log.exists() else ""

@@ -1,0 +1,153 @@
+"""What runs in a Python worker: splits → Arrow rows → the write task. Plain Python over Arrow, no Spark in it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sinkql import durable, physical
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
+from sinkql.extension.types import arrow_type
+from sinkql.runtime.batch import failure
+
+_SEQ_BITS = 40
+SEQ = "$seq"
+DIFF = "$diff"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Read splits of one source, some by their number.
+
+    `first` is the number of its first split among those of all sources: with the row's place it makes `$seq`, where
+    `sequence` asks for it. Each split that was read to its end leaves its tally in `side`.
+    """
+
+    source: str
+    reader: Reader
+    splits: tuple[Split, ...]
+    columns: tuple[physical.Column, ...]
+    retract: bool
+    sequence: bool
+    first: int
+    side: Path
+
+    def rows(self, numbers: Iterable[int], attempt: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these splits; a SinkqlError is also left in `side`."""
+        schema = self.schema()
+        with failure.left_in(self.side, f"read-{attempt}"):
+            for number in numbers:
+                tally = Tally()
+                yield from self._split(number, schema, tally)
+                leave_tally(self.side, self.source, number, attempt, tally)
+
+    def schema(self) -> pa.Schema:
+        """Return the schema of the rows."""
+        fields = [(column.name, arrow_type(column.type)) for column in self.columns]
+        if self.retract:
+            fields.append((DIFF, pa.int64()))
+        if self.sequence:
+            fields.append((SEQ, pa.int64()))
+        return pa.schema(fields)
+
+    def _split(self, number: int, schema: pa.Schema, tally: Tally) -> Iterator[pa.RecordBatch]:
+        at = (self.first + number) << _SEQ_BITS
+        for batch in self.reader.read(self.splits[number], tally):
+            if batch.num_rows == 0:
+                continue
+            arrays = batch.columns
+            if self.sequence:
+                arrays = [*arrays, pa.array(np.arange(at, at + batch.num_rows, dtype=np.int64))]
+                at += batch.num_rows
+            # Neither Spark nor Parquet casts: a wrong type here would be wrong rows there.
+            if [array.type for array in arrays] != schema.types:
+                raise SinkqlError(
+                    "SQ3390",
+                    f'source "{self.source}" returned columns that it does not declare',
+                    detail=f"declared {schema.types}, found {batch.schema.types}",
+                )
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumns:
+    """Name the columns of a source, in order, that go to the sink's under the sink's names."""
+
+    source: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FusedTask:
+    """Read splits and write them in one go: rows never leave Arrow.
+
+    `work` holds (branch, split number); `names` are the sink's columns.
+    """
+
+    reads: Mapping[str, ReadTask]
+    branches: tuple[SourceColumns, ...]
+    names: tuple[str, ...]
+    write: WriteTask
+
+    def __call__(self, bucket: int, work: Sequence[tuple[int, int]], attempt: str) -> WriteResult:
+        """Write the rows of this work."""
+        batches = itertools.chain.from_iterable(self._rows(branch, number, attempt) for branch, number in work)
+        return write_rows(self.write, bucket, attempt, batches, next(iter(self.reads.values())).side)
+
+    def _rows(self, at: int, number: int, attempt: str) -> Iterator[pa.RecordBatch]:
+        branch = self.branches[at]
+        for batch in self.reads[branch.source].rows([number], attempt):
+            yield pa.RecordBatch.from_arrays([batch.column(name) for name in branch.columns], names=list(self.names))
+
+
+def write_rows(
+    write: WriteTask, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch], side: Path
+) -> WriteResult:
+    """Run the write task; a SinkqlError is also left in `side`."""
+    with failure.left_in(side, f"write-{attempt}"):
+        return write(bucket, attempt, batches)
+
+
+def leave_tally(side: Path, source: str, number: int, attempt: str, tally: Tally) -> None:
+    """Keep a split's tally for `tallies`, whole or not at all."""
+    name = hashlib.sha256(source.encode()).hexdigest()[:16]  # a source's own may be no file's
+    durable.write(side / f"tally-{name}-{number}-{attempt}.pickle", pickle.dumps((source, number, tally)), sync=False)
+
+
+def tallies(side: Path, splits: Mapping[str, Sequence[Split]]) -> tuple[dict[str, Tally], list[tuple[str, int]]]:
+    """Return a tally a source, one file a split, and the splits that left none.
+
+    Raises SQ3391 where two attempts at a split counted differently: a split must give the same rows each time.
+    """
+    found: dict[tuple[str, int], Tally] = {}
+    for path in side.glob("tally-*.pickle"):
+        source, number, tally = pickle.loads(path.read_bytes())
+        twin = found.setdefault((source, number), tally)
+        if (twin.rows, twin.failed) != (tally.rows, tally.failed):
+            raise SinkqlError(
+                "SQ3391",
+                f'source "{source}" returned different rows when part of it was read again',
+                detail=f"{twin.rows} rows, {twin.failed} of them failed, then {tally.rows} and {tally.failed}",
+            )
+    totals = {source: Tally() for source in splits}
+    missing = []
+    for source, parts in splits.items():
+        for number in range(len(parts)):
+            one = found.get((source, number))
+            if one is None:
+                missing.append((source, number))
+                continue
+            total = totals[source]
+            total.rows += one.rows
+            total.bytes += one.bytes
+            total.failed += one.failed
+            total.errors.extend(one.errors[: max(0, 10 - len(total.errors))])
+    return totals, missing

@@ -1,0 +1,7 @@
+"""State of operators: keyed rows in sorted runs, by bucket.
+
+* `operator`: the operators with state, one class each, and the task that runs one in a bucket.
+* `arithmetic`: groups of rows → exact sums and extremes; `multiset`: rows with multiplicities.
+* `arrangement`: a bucket's runs, what they say of given keys, and their merging; `run`: a run ↔ its file.
+* `report`: what a task attempt left behind; `manifest`: the runs that are live, under a name that a commit has.
+"""

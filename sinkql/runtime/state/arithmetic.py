@@ -1,0 +1,182 @@
+"""Arrow columns and groups of their rows → sums, extremes and comparisons, exact for every type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sinkql.runtime.state.arrangement import Ints, Keys, grouped
+from sinkql.runtime.state.run import ints, one_chunk
+
+_SAFE = float(1 << 62)
+
+
+class SumOverflowError(ArithmeticError):
+    """Raised where a sum does not fit its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """The groups of a table's rows, sorted by hash: `first` row of each, and the group of every row (`index`)."""
+
+    keys: Keys
+    hashes: Ints
+    first: Ints
+    index: Ints
+
+    @property
+    def count(self) -> int:
+        return len(self.first)
+
+    @property
+    def single(self) -> bool:
+        """Tell whether every group has just one row."""
+        return len(self.first) == len(self.index)
+
+
+def group(keys: Keys, hashes: Ints) -> RowGroups:
+    """Return the groups of rows with these hashes."""
+    order, starts = grouped(keys, hashes)
+    begins = np.zeros(len(order), np.int64)
+    begins[starts[1:]] = 1
+    index = np.empty(len(order), np.int64)
+    index[order] = np.cumsum(begins)
+    first = order[starts]
+    return RowGroups(keys[first], hashes[first], first, index)
+
+
+def total(values: pa.Array, index: Ints, count: int) -> pa.Array:
+    """Return the sum of the values, none NULL, of each of `count` groups; 0 for one without rows."""
+    if pa.types.is_decimal(values.type):
+        return _decimal_total(values, index, count)
+    if pa.types.is_floating(values.type):
+        return _float_total(values.to_numpy(zero_copy_only=False), index, count)
+    summands = ints(values)
+    # wraps in silence where the sum of magnitudes is too great: take the exact way there
+    if len(summands) and np.bincount(index, np.abs(summands.astype(np.float64))).max() > _SAFE:
+        wide = _decimal_total(values.cast(pa.decimal128(19, 0)), index, count)
+        return _cast(wide, pa.int64())
+    found = np.zeros(count, np.int64)
+    np.add.at(found, index, summands)
+    return pa.array(found)
+
+
+def _float_total(values: NDArray[np.float64], index: Ints, count: int) -> pa.Array:
+    found = np.bincount(index, values, count).astype(np.float64)
+    infinite = np.bincount(index, np.isinf(values), count) > 0
+    if bool((np.isinf(found) & ~infinite).any()):
+        raise SumOverflowError
+    return pa.array(found)
+
+
+def _decimal_total(values: pa.Array, index: Ints, count: int) -> pa.Array:
+    scale = values.type.scale
+    wide = pa.decimal256(76, scale)
+    table = pa.table({"group": pa.array(index), "value": values.cast(wide)})
+    sums = table.group_by("group", use_threads=False).aggregate([("value", "sum")])
+    found = _scatter(sums.column("value_sum"), ints(sums.column("group")), count)
+    return _cast(pc.fill_null(found, _zero(sums.column("value_sum").type)), pa.decimal128(38, scale))
+
+
+def add(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Return the sums, of the operands' common type; raises SumOverflowError."""
+    return _combine(left, right, pc.add_checked)
+
+
+def subtract(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Return the differences, of the operands' common type; raises SumOverflowError."""
+    return _combine(left, right, pc.subtract_checked)
+
+
+def _combine(left: pa.Array, right: pa.Array, function: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
+    try:
+        if pa.types.is_decimal(left.type):
+            # 38 digits and 38 digits may have 39: only the cast back tells
+            wide = pa.decimal256(39, left.type.scale)
+            return _cast(function(left.cast(wide), right.cast(wide)), left.type)
+        found = function(left, right)
+    except pa.ArrowInvalid as error:
+        raise SumOverflowError from error
+    if pa.types.is_floating(left.type):
+        overflowed = pc.and_(pc.is_inf(found), pc.and_(pc.is_finite(left), pc.is_finite(right)))
+        if pc.any(overflowed).as_py():
+            raise SumOverflowError
+    return found
+
+
+def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    try:
+        return values.cast(type_)
+    except pa.ArrowInvalid as error:
+        raise SumOverflowError from error
+
+
+def zeros(type_: pa.DataType, count: int) -> pa.Array:
+    """Return `count` zeros of a number type."""
+    return pa.repeat(_zero(type_), count)
+
+
+def _zero(type_: pa.DataType) -> pa.Scalar:
+    return pa.scalar(Decimal(0) if pa.types.is_decimal(type_) else 0, type_)
+
+
+def unlike(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+    """Tell row by row whether two columns differ; NULL is like NULL."""
+    nulls = pc.xor(pc.is_null(left), pc.is_null(right))
+    found: NDArray[np.bool_] = np.asarray(pc.or_(nulls, pc.fill_null(pc.not_equal(left, right), False)))
+    return found
+
+
+def ordered(values: pa.Array) -> pa.Array:
+    """Return floats as integers of the same order, NaN greatest; other types as they are. Zeros must be positive.
+
+    It is its own inverse between the integers and `restored`.
+    """
+    if not pa.types.is_floating(values.type):
+        return values
+    return _flip(values.view(ordered_type(values.type)))
+
+
+def restored(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return what `ordered` was given, which had this type."""
+    return _flip(values).view(type_) if pa.types.is_floating(type_) else values
+
+
+def ordered_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type that `ordered` gives."""
+    if not pa.types.is_floating(type_):
+        return type_
+    return pa.int64() if type_ == pa.float64() else pa.int32()
+
+
+def _flip(bits: pa.Array) -> pa.Array:
+    magnitude = pa.scalar((1 << (bits.type.bit_width - 1)) - 1, bits.type)
+    return pc.if_else(pc.less(bits, 0), pc.bit_wise_xor(bits, magnitude), bits)
+
+
+def extreme(values: pa.Array, index: Ints, count: int, *, low: bool) -> pa.Array:
+    """Return the least or greatest value of each of `count` groups, NULL for one that has none."""
+    function = "min" if low else "max"
+    table = pa.table({"group": pa.array(index), "value": values})
+    found = table.group_by("group", use_threads=False).aggregate([("value", function)])
+    return _scatter(found.column(f"value_{function}"), ints(found.column("group")), count)
+
+
+def better(left: pa.Array, right: pa.Array, *, low: bool) -> pa.Array:
+    """Return the lesser or greater of two columns row by row; a NULL never wins."""
+    wins = (pc.less_equal if low else pc.greater_equal)(left, right)
+    return pc.if_else(pc.fill_null(wins, pc.is_null(right)), left, right)
+
+
+def _scatter(values: pa.ChunkedArray, places: Ints, count: int) -> pa.Array:
+    position = np.zeros(count, np.int64)
+    missing = np.ones(count, np.bool_)
+    position[places] = np.arange(len(places))
+    missing[places] = False
+    return one_chunk(values).take(pa.array(position, mask=missing))

@@ -1,0 +1,131 @@
+"""The runs that are live after a batch ↔ a durable state manifest, which the table's marker names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sinkql import durable, faults, runs
+from sinkql.errors import LostStateError, SinkqlError
+from sinkql.runtime.state import report
+from sinkql.runtime.state.arrangement import bucket_folder
+from sinkql.runtime.state.run import Entry
+
+Manifest = Mapping[str, Any]
+"""`format`, `bucketing`, `buckets`; `arrangements`: name → bucket (as text) → entries of live runs, oldest first."""
+
+FORMAT = 1
+_FOLDER = "manifests"
+_OWN = re.compile(r"\.?(\d+)-.+\.(?:arrow|json)")
+
+
+def empty(*, bucketing: str, buckets: int) -> Manifest:
+    """Return the manifest of a sink that has no state yet."""
+    return {"format": FORMAT, "bucketing": bucketing, "buckets": buckets, "arrangements": {}}
+
+
+def after(manifest: Manifest, new: report.LiveRuns) -> Manifest:
+    """Return the manifest with a batch's new runs in place of those of the same arrangements.
+
+    SQ3408: the batch ran with another number of buckets than the state has.
+    """
+    before = manifest["arrangements"]
+    for name, buckets in new.items():
+        if name in before and set(buckets) != set(before[name]):
+            raise SinkqlError(
+                "SQ3408",
+                f'the batch has arrangement "{name}" in {len(buckets)} buckets, expected {len(before[name])}',
+                hint=_HINT,
+            )
+    return {**manifest, "arrangements": {**before, **new}}
+
+
+def noted(entries: Sequence[Entry], note: str) -> int:
+    """Return what an operator noted under this name with the last of a bucket's runs, 0 where it noted nothing."""
+    return int(entries[-1].get(note, 0)) if entries else 0
+
+
+def total(manifest: Manifest, note: str) -> int:
+    """Return the sum of what operators noted under this name."""
+    arrangements = manifest["arrangements"].values()
+    return sum(noted(entries, note) for buckets in arrangements for entries in buckets.values())
+
+
+def save(folder: Path, manifest: Manifest, *, epoch: int) -> str:
+    """Write a manifest durably into a sink's state folder and return its name, which says its content's hash."""
+    data = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    name = f"{epoch}-{_hash(data)}.json"
+    home = folder / _FOLDER
+    faults.point("state-manifest")
+    durable.write(home / name, data)  # a name says its content: what is replaced is the same, or damaged
+    faults.point("state-manifest-saved")
+    return name
+
+
+def load(folder: Path, name: str) -> Manifest:
+    """Return a saved manifest. SQ3402: it is not there; SQ3403: it is torn, or of another version of SinkQL."""
+    path = folder / _FOLDER / name
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise LostStateError("SQ3402", f'state manifest "{name}" is missing', detail=str(error), hint=_HINT) from error
+    if not name.endswith(f"-{_hash(data)}.json"):
+        detail = f"{path}: its content is not what its name says"
+        raise LostStateError("SQ3403", f'state manifest "{name}" is damaged', detail=detail, hint=_HINT)
+    manifest: dict[str, Any] = json.loads(data)
+    if manifest["format"] != FORMAT:
+        raise LostStateError(
+            "SQ3403",
+            f'state manifest "{name}" has format {manifest["format"]}, expected {FORMAT}',
+            hint="Run the sink with the version of SinkQL that wrote its state.",
+        )
+    return manifest
+
+
+def check(manifest: Manifest, *, bucketing: str) -> int:
+    """Return the number of buckets of the state; SQ3408 if its rows were put into buckets in another way."""
+    if manifest["bucketing"] != bucketing:
+        raise SinkqlError(
+            "SQ3408",
+            f'the state distributes its rows by "{manifest["bucketing"]}", expected "{bucketing}"',
+            hint=_HINT,
+        )
+    return int(manifest["buckets"])
+
+
+def sweep(folder: Path, keep: Collection[str], *, epoch: int) -> int:
+    """Delete what the manifests to keep, those of a table's last two markers, do not reach; return how many files.
+
+    Only files named with an epoch up to `epoch` go; call it between batches, and never while a commit's outcome is
+    unknown.
+    """
+    live = {folder / _FOLDER / name for name in keep}
+    for name in keep:
+        live |= _reached(folder, load(folder, name))
+    doomed = [*(folder / _FOLDER).glob("*.json*"), *(folder / report.FOLDER).glob("*.json")]
+    doomed += (folder / "state").glob("*/b*/*.arrow")
+    return runs.sweep(doomed, live, epoch_of=_epoch_of, epoch=epoch)
+
+
+_HINT = "Restore the sink's state folder, or drop the sink and create it again, into a new table."
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _reached(folder: Path, manifest: Manifest) -> set[Path]:
+    found = set()
+    for name, buckets in manifest["arrangements"].items():
+        for bucket, entries in buckets.items():
+            found |= {bucket_folder(folder, name, int(bucket)) / entry["file"] for entry in entries}
+    return found
+
+
+def _epoch_of(name: str) -> int | None:
+    found = _OWN.match(name)
+    return int(found[1]) if found is not None else None

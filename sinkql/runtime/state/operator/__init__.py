@@ -1,0 +1,27 @@
+"""Operators with state: a class for each kind, in a file of its own that is found by listing this folder.
+
+* `protocol`: what such an operator is, and the task that runs it in one bucket.
+* `aggregate`: COUNT, SUM, MIN and MAX by group; `argument`: what goes into it; `extreme`: values that are kept whole.
+* `pick`: one row a key.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+
+from sinkql import physical
+from sinkql.runtime.state.operator.protocol import KINDS, StatefulOperator
+
+
+def stateful(operator: physical.Stateful) -> StatefulOperator:
+    """Return the operator with state that a job's struct means."""
+    _load()
+    return KINDS[type(operator)].of(operator)
+
+
+@cache
+def _load() -> None:
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        import_module(module.name)

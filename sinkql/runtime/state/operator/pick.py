@@ -1,0 +1,105 @@
+"""Rows of one bucket that come and go, and the multiset of those before → at most one row a key, and a new run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sinkql import physical
+from sinkql.lowering.preparation import COUNT, Measure, Preparation, identity, row_hash, values_of
+from sinkql.runtime.state import arithmetic
+from sinkql.runtime.state.arrangement import Ints, add_up
+from sinkql.runtime.state.manifest import noted
+from sinkql.runtime.state.multiset import changed, lying
+from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
+from sinkql.runtime.state.run import ints, unsigned
+
+CONFLICTS = "conflicts"
+"""The note that says how many keys have several rows, of which one was picked."""
+
+
+@keeps_state(physical.Pick)
+@dataclass(frozen=True, slots=True)
+class PickState:
+    """Of the rows of each key that are there, the one with the greatest row hash; keeps all of them.
+
+    Its changes are of keys whose picked row is another now: the old one (−1) and the new one (+1). The note `conflicts`
+    says how many keys have several rows.
+    """
+
+    name: str
+    preparation: Preparation
+
+    @classmethod
+    def of(cls, pick: physical.Pick) -> PickState:
+        """Return the operator; raises ValueError for an input that it cannot stand on."""
+        return cls(pick.arrangement, _prepare(pick))
+
+    @property
+    def arrangements(self) -> tuple[Arrangement, ...]:
+        """Return the arrangement of rows."""
+        return (Arrangement(self.name, "multiset"),)
+
+    def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
+        """Add the rows up and pick again where any changed."""
+        multiset = bucket.multisets[self.name]
+        groups = arithmetic.group(unsigned(rows.column("$h1")), ints(rows.column("$h2")))
+        change = changed(rows.drop_columns(["$h1", "$h2"]), np.arange(len(rows)), groups, multiset)
+        if len(wrong := np.flatnonzero(change.after < 0)):
+            row = tuple(change.payload.slice(int(wrong[0]), 1).to_pylist()[0].values())
+            raise lying(f'the rows by key "{self.name}", bucket {bucket.number}', f"row {row!r}")
+        run = change.run()
+        owner, before = multiset.rows_of(groups.keys, groups.hashes, run.slice(0, 0))
+        after = add_up(pa.concat_tables([before, run.append_column("$owner", pa.array(change.group))]))
+        known = noted(multiset.entries, CONFLICTS)
+        multiset.put(run)
+        gained = _crowded(ints(after.column("$owner"))) - _crowded(owner)
+        bucket.notes[self.name] = {CONFLICTS: known + gained}
+        return self._changes(before, after, groups.count)
+
+    def _changes(self, before: pa.Table, after: pa.Table, count: int) -> pa.Table:
+        schema = self.preparation.output()
+        old, new = _picked(before, count), _picked(after, count)
+        was, now = old >= 0, new >= 0
+        both = np.flatnonzero(was & now)
+        same = np.zeros(count, np.bool_)
+        same[both] = ints(before.column("$r"))[old[both]] == ints(after.column("$r"))[new[both]]
+        parts = []
+        for table, place, diff in ((before, old[was & ~same], -1), (after, new[now & ~same], 1)):
+            taken = table.take(pa.array(place))
+            columns = [taken.column(f"$k{index}") for index in range(len(self.preparation.columns))]
+            parts.append(pa.table([*columns, pa.array(np.full(len(place), diff, np.int64))], schema=schema))
+        return pa.concat_tables(parts)
+
+
+def _prepare(pick: physical.Pick) -> Preparation:
+    """Return what goes in: `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key), `$r` (hash of the whole row)."""
+    columns, change = pick.columns, physical.change_of(pick.input)
+    if change == "upsert":
+        raise ValueError(f'pick "{pick.arrangement}" stands on an upsert relation')
+    values = values_of("k", columns)
+    by_column = {each.column: each for each in values}
+    return Preparation(
+        hashes=(*identity(tuple(by_column[name] for name in pick.key)), row_hash("$r", values)),
+        values=values,
+        group=("$h1", "$h2", *(each.name for each in values), "$r"),
+        measures=(Measure(COUNT, "rows", "", "bigint"),),
+        append=change == "append",
+        columns=columns,
+    )
+
+
+def _crowded(owner: Ints) -> int:
+    return int(np.count_nonzero(np.bincount(owner) > 1))
+
+
+def _picked(rows: pa.Table, count: int) -> Ints:
+    """Return where each key's row with the greatest hash stands, −1 for a key without rows."""
+    owner = ints(rows.column("$owner"))
+    order = np.lexsort((ints(rows.column("$r")), owner))
+    found = np.full(count, -1, np.int64)
+    last = np.append(owner[order][1:] != owner[order][:-1], np.ones(min(1, len(order)), np.bool_))
+    found[owner[order[last]]] = order[last]
+    return found

@@ -1,0 +1,170 @@
+"""What an operator with state is, and the task that runs it in one bucket: rows and old state → changes and new state.
+
+A kind of operator is one class, which says of its `physical` struct what goes in (`preparation`), what it keeps
+(`arrangements`), and how the rows of a bucket and what is kept become changes (`apply`). All else is the same for
+all kinds: delivery, opening and merging runs, reports, manifests, sweeping, and rebuilding lost state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.lowering.preparation import Preparation
+from sinkql.runtime.state.arrangement import Arrangements, Multiset, Place, Values, bucket_folder
+from sinkql.runtime.state.report import LiveRuns, write_report
+from sinkql.runtime.state.run import Entry
+
+ROWS = 65_536
+"""The most rows of a batch that a task yields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """An arrangement of an operator: one row a key (`values`), or rows with multiplicities (`multiset`).
+
+    In `values`, a row whose `$count` is 0 is a tombstone, unless `keeps_empty`.
+    """
+
+    name: str
+    kind: Literal["values", "multiset"]
+    keeps_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One bucket's state in one attempt at a task, by arrangement. What `notes` say goes into the manifest."""
+
+    number: int
+    values: Mapping[str, Values]
+    multisets: Mapping[str, Multiset]
+    notes: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def entries(self) -> dict[str, list[Entry]]:
+        """Return the runs that are live after this batch, by arrangement; notes stand with the last."""
+        found = {name: list(each.entries) for name, each in {**self.values, **self.multisets}.items()}
+        for name, notes in self.notes.items():
+            found[name][-1:] = [{**last, **notes} for last in found[name][-1:]]
+        return found
+
+
+class StatefulOperator(Protocol):
+    """An operator with state, in any bucket; picklable."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of its state, unique in the job."""
+
+    @property
+    def preparation(self) -> Preparation:
+        """Return what goes in and what comes out."""
+
+    @property
+    def arrangements(self) -> tuple[Arrangement, ...]:
+        """Return its arrangements; their names begin with its own."""
+
+    def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
+        """Put a batch's rows of one bucket into its state and return the changes, `preparation.output()`.
+
+        Rows are `preparation.delivered()`. Raises SQ3401 where something is taken back that was never there.
+        """
+
+
+class OperatorKind(Protocol):
+    """A class of stateful operators."""
+
+    def of(self, operator: Any) -> StatefulOperator:  # each kind takes its own struct
+        """Return the operator that a job's struct means."""
+
+
+KINDS: dict[type[physical.Stateful], OperatorKind] = {}
+"""The class of each kind of operator, as `keeps_state` registers them."""
+
+Kind = TypeVar("Kind", bound=OperatorKind)
+
+
+def keeps_state(struct: type[physical.Stateful]) -> Callable[[Kind], Kind]:
+    """Register the decorated class as what a job's `struct` means."""
+
+    def register(kind: Kind) -> Kind:
+        KINDS[struct] = kind
+        return kind
+
+    return register
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulTask:
+    """Run an operator on one bucket of one attempt at a batch; picklable.
+
+    A call takes rows as `preparation` says and yields the changes. New runs are durable and reported before the first
+    batch comes out. SQ3407: a row of another bucket; SQ3404: a run is missing; SQ3409: the attempt was there before;
+    and what the operator raises.
+    """
+
+    operator: StatefulOperator
+    folder: Path
+    epoch: int
+    commit: str
+    runs: LiveRuns
+
+    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = self._delivered(bucket, batches)
+        state = self._open(bucket, attempt)
+        changes = self.operator.apply(rows, state)
+        write_report(
+            self.folder,
+            epoch=self.epoch,
+            commit=self.commit,
+            operator=self.operator.name,
+            bucket=bucket,
+            attempt=attempt,
+            runs=state.entries(),
+        )
+        yield from changes.to_batches(max_chunksize=ROWS)
+
+    def _delivered(self, bucket: int, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+        schema = self.operator.preparation.delivered()
+        tables = [self._checked(bucket, batch, schema) for batch in batches if batch.num_rows]
+        return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+
+    def _checked(self, bucket: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+        if "$b" in batch.schema.names and not pc.all(pc.equal(batch.column("$b"), bucket)).as_py():
+            others = sorted(pc.unique(batch.column("$b")).to_pylist())
+            name = self.operator.name
+            raise SinkqlError("SQ3407", f'state task "{name}" received rows of buckets {others} in bucket {bucket}')
+        return pa.table([_typed(batch.column(each.name), each.type) for each in schema], schema=schema)
+
+    def _open(self, bucket: int, attempt: str) -> Bucket:
+        values: dict[str, Values] = {}
+        multisets: dict[str, Multiset] = {}
+        for each in self.operator.arrangements:
+            entries = list(self.runs.get(each.name, {}).get(str(bucket), ()))
+            folder = bucket_folder(self.folder, each.name, bucket)
+            place = Place(folder, bucket, f"{self.epoch}-{self.commit}-{attempt}")
+            if each.kind == "values":
+                values[each.name] = Values(place, entries, keeps_empty=each.keeps_empty)
+            else:
+                multisets[each.name] = Multiset(place, entries)
+        return Bucket(bucket, values, multisets)
+
+
+def task_of(operator: StatefulOperator, arrangements: Arrangements) -> StatefulTask:
+    """Return the task of an operator for one attempt at a batch."""
+    known = arrangements.manifest["arrangements"]
+    runs = {each.name: known[each.name] for each in operator.arrangements if each.name in known}
+    return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs)
+
+
+def _typed(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return the values in the declared type; an unsigned hash keeps its bits."""
+    if values.type == pa.uint64() and type_ == pa.int64():
+        return values.view(type_)
+    return values if values.type == type_ else values.cast(type_)

@@ -1,0 +1,78 @@
+"""What a stateful task left behind, bucket by bucket → the new runs of a batch, each taken exactly once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sinkql import durable, faults
+from sinkql.errors import SinkqlError
+from sinkql.runtime.state.arrangement import Arrangements
+from sinkql.runtime.state.run import Entry
+
+FOLDER = "side"
+
+LiveRuns = Mapping[str, Mapping[str, Sequence[Entry]]]
+"""All live runs, oldest first, by arrangement and bucket (as text)."""
+
+
+def write_report(
+    folder: Path, *, epoch: int, commit: str, operator: str, bucket: int, attempt: str, runs: Mapping[str, list[Entry]]
+) -> None:
+    """Leave word of one complete task attempt in a side file of its own."""
+    side = folder / FOLDER
+    body = json.dumps({"bucket": bucket, "runs": runs}, sort_keys=True)
+    durable.write(side / f"{_prefix(epoch, commit, operator, bucket)}{attempt}.json", body.encode())
+    faults.point("state-report")
+
+
+def collect(arrangements: Arrangements, operators: Mapping[str, int]) -> LiveRuns:
+    """Return the new runs of a batch's stateful operators, given the number of buckets of each.
+
+    A task may have run more than once; its attempts must have come to the same. SQ3405: a bucket has no complete
+    report; SQ3406: its reports differ.
+    """
+    found: dict[str, dict[str, Sequence[Entry]]] = {}
+    names = _names(arrangements.folder / FOLDER)
+    for operator, buckets in operators.items():
+        for bucket in range(buckets):
+            prefix = _prefix(arrangements.epoch, arrangements.commit, operator, bucket)
+            report = _one(arrangements.folder / FOLDER, [name for name in names if name.startswith(prefix)], prefix)
+            for arrangement, runs in report.items():
+                found.setdefault(arrangement, {})[str(bucket)] = runs
+    return found
+
+
+def _prefix(epoch: int, commit: str, operator: str, bucket: int) -> str:
+    return f"{epoch}-{commit}-{operator}-b{bucket}-"
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def _one(folder: Path, names: Iterable[str], prefix: str) -> Mapping[str, Sequence[Entry]]:
+    reports = [_read(folder / name) for name in names]
+    if not reports:
+        raise SinkqlError("SQ3405", f'state task "{prefix.rstrip("-")}" left no complete report', detail=str(folder))
+    if len({_content(report) for report in reports}) > 1:
+        raise SinkqlError(
+            "SQ3406",
+            f'attempts of state task "{prefix.rstrip("-")}" gave different results',
+            detail="The batch is not committed; its input or its SQL is not the same each time it is read.",
+        )
+    return reports[0]
+
+
+def _read(path: Path) -> dict[str, list[Entry]]:
+    report: dict[str, Any] = json.loads(path.read_bytes())
+    runs: dict[str, list[Entry]] = report["runs"]
+    return runs
+
+
+def _content(report: Mapping[str, Sequence[Entry]]) -> str:
+    """Return what a report says but for file names, which every attempt has its own of."""
+    plain = {name: [(run["rows"], run["digest"]) for run in runs] for name, runs in report.items()}
+    return json.dumps(plain, sort_keys=True)

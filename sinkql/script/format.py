@@ -1,0 +1,199 @@
+"""A script → the same script in its canonical form: statements as the printer writes them, every comment at its place.
+
+Queries stay as they are written. Comments are whitespace to the parser, so putting them back changes no statement: each
+goes to where its neighbours stand in the canonical text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import pairwise, takewhile
+
+from sinkql import ast, parser
+from sinkql.errors import Span
+from sinkql.parser.read import lexical
+from sinkql.parser.read.lexical import Lexeme
+from sinkql.printer import to_sql
+from sinkql.vocabulary import Vocabulary
+
+_LINE = re.compile(r"\r\n|\r|\n")
+_BLANK = re.compile(r"(?:\r\n|\r|\n)[ \t\f\v;]*(?:\r\n|\r|\n)")
+_CLOSE = 2_000
+"""Up to how many lexemes a statement's two forms are compared with each other thoroughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Comment:
+    """A comment's text, and whether it began on a line of its own."""
+
+    text: str
+    alone: bool
+
+    @property
+    def ends_line(self) -> bool:
+        return self.text.startswith("--")
+
+
+def format_script(text: str, words: Vocabulary) -> str:
+    """Return the script's canonical form: it parses to equal statements, and is its own canonical form.
+
+    Raises SinkqlError where the text does not parse.
+    """
+    statements = iter(parser.parse(text, words))
+    pieces = _Pieces(text)
+    lexemes: list[Lexeme] = []
+    for lexeme in lexical.scan(text):
+        last = lexeme.kind in (";", "END")
+        if not lexemes:
+            pieces.comments(lexeme.start)
+        if not last or lexemes:
+            lexemes.append(lexeme)
+        if last and lexemes:
+            written = next(statements)
+            pieces.statement(_statement(written, lexemes, text), lexemes)
+            lexemes = []
+    pieces.comments(len(text))
+    return pieces.script()
+
+
+class _Pieces:
+    """Put statements and the comments around them below each other; at most one empty line stays between two."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.end = 0  # where the piece that was written last ends
+        self.parts: list[str] = []
+
+    def comments(self, until: int) -> None:
+        """Write the comments between the last piece and `until`."""
+        for found in lexical.comments(self.text, self.end, until):
+            written = self.text[found.start : found.end].rstrip()
+            same_line = bool(self.parts) and _LINE.search(self.text, self.end, found.start) is None
+            self._add(f" {written}" if same_line else written, found.start, found.end, same_line=same_line)
+
+    def statement(self, written: str, lexemes: Sequence[Lexeme]) -> None:
+        """Write a statement's canonical text; the last of its lexemes is its semicolon or the text's end."""
+        last = lexemes[-1] if lexemes[-1].kind == ";" else lexemes[-2]
+        self._add(written, lexemes[0].start, last.end, same_line=False)
+
+    def _add(self, written: str, start: int, end: int, *, same_line: bool) -> None:
+        if self.parts and not same_line:
+            self.parts.append("\n\n" if _BLANK.search(self.text, self.end, start) else "\n")
+        self.parts.append(written)
+        self.end = end
+
+    def script(self) -> str:
+        return "".join(self.parts) + "\n" if self.parts else ""
+
+
+def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str) -> str:
+    """Return a statement's canonical text with the comments that stand between its lexemes."""
+    canonical = to_sql(statement)
+    if lexemes[-1].kind == "END":
+        lexemes = lexemes[:-1]
+    kept = tuple(_verbatim(statement, text))
+    gaps = [tuple(_comments(before, after, text, kept)) for before, after in pairwise(lexemes)]
+    if not any(gaps):
+        return canonical
+    targets = [each for each in lexical.scan(canonical) if each.kind != "END"]
+    placed: dict[int, list[_Comment]] = {}
+    matched = _matched(lexemes, targets)
+    fixed = tuple(_verbatim(parser.parse(canonical), canonical))
+    for place, comments in enumerate(gaps):
+        for comment in comments:
+            gap = _gap(comment, place, matched, len(targets))
+            while any(span.start < targets[gap].start < span.end for span in fixed):
+                gap += 1  # within text that stays as it is
+            placed.setdefault(gap, []).append(comment)
+    return _with_comments(canonical, targets, placed)
+
+
+def _comments(before: Lexeme, after: Lexeme, text: str, kept: Sequence[Span]) -> Iterator[_Comment]:
+    """Yield the comments between two lexemes, without those in text that is kept as it is."""
+    at = before.end
+    for found in lexical.comments(text, before.end, after.start):
+        if not any(span.start <= found.start and found.end <= span.end for span in kept):
+            alone = _LINE.search(text, at, found.start) is not None
+            yield _Comment(text[found.start : found.end].rstrip(), alone)
+        at = found.end
+
+
+def _verbatim(node: object, text: str) -> Iterator[Span]:
+    """Yield where the statement holds text as it was written, its comments included."""
+    if isinstance(node, tuple):
+        for each in node:
+            yield from _verbatim(each, text)
+    elif isinstance(node, ast.Query | ast.Expression):
+        written = text[node.span.start : node.span.end]
+        # a text that was put together again ends as it was written
+        pairs = zip(reversed(written), reversed(node.text), strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        yield Span(node.span.end - same, node.span.end)
+    elif dataclasses.is_dataclass(node) and not isinstance(node, Span):
+        for field in dataclasses.fields(node):
+            yield from _verbatim(getattr(node, field.name), text)
+
+
+def _matched(lexemes: Sequence[Lexeme], targets: Sequence[Lexeme]) -> dict[int, int]:
+    """Return which lexeme of the canonical text each lexeme became, for those that it still has."""
+    thorough = max(len(lexemes), len(targets)) <= _CLOSE
+    matcher = SequenceMatcher(None, [_key(each) for each in lexemes], [_key(each) for each in targets], not thorough)
+    return {
+        block.a + offset: block.b + offset for block in matcher.get_matching_blocks() for offset in range(block.size)
+    }
+
+
+def _key(lexeme: Lexeme) -> tuple[str, str]:
+    if lexeme.kind in ("WORD", "QUOTED"):
+        return ("", lexeme.value.lower())
+    return (lexeme.kind, lexeme.value or lexeme.text)
+
+
+def _gap(comment: _Comment, place: int, matched: dict[int, int], count: int) -> int:
+    """Return before which lexeme of the canonical text a comment goes that stood behind the lexeme `place`.
+
+    One on a line of its own belongs to what follows, any other to what it stands behind. The first lexeme stays first.
+    """
+    if comment.alone:
+        following = (matched[each] for each in range(place + 1, max(matched, default=0) + 1) if each in matched)
+        return max(1, next(following, count - 1))
+    return max(1, next((matched[each] + 1 for each in range(place, -1, -1) if each in matched), 1))
+
+
+def _with_comments(canonical: str, targets: Sequence[Lexeme], placed: dict[int, list[_Comment]]) -> str:
+    parts, at = [], 0
+    for place, target in enumerate(targets):
+        comments = placed.get(place, [])
+        end = targets[place - 1].end if place else 0
+        if comments:
+            parts.append(canonical[at:end])
+            parts.extend(_gap_text(canonical[end : target.start], comments, _indent(canonical, target)))
+            at = target.start
+    return "".join([*parts, canonical[at:]])
+
+
+def _gap_text(gap: str, comments: Sequence[_Comment], indent: str) -> Iterator[str]:
+    """Yield what stands between two lexemes: `gap`, with comments before it."""
+    alone = line_ended = False
+    for comment in comments:
+        alone = comment.alone or line_ended
+        yield f"\n{indent}{comment.text}" if alone else f" {comment.text}"
+        line_ended = comment.ends_line
+    if alone or line_ended:
+        yield f"\n{indent}"
+    else:
+        yield gap
+
+
+def _indent(canonical: str, target: Lexeme) -> str:
+    """Return the indent of a lexeme that begins a line: its line's, two steps more if it stood inside of one."""
+    if target.kind == ";":
+        return ""
+    line = canonical.rfind("\n", 0, target.start) + 1
+    before = canonical[line : target.start]
+    indent = before[: len(before) - len(before.lstrip())]
+    return indent if before == indent else indent + "    "

@@ -1,0 +1,97 @@
+"""Two definitions of one item → the ALTER statements between them, or what stands in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sinkql import ast, logical
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.lowering.job import lower_relation
+from sinkql.physical import Read
+from sinkql.planner.item.table import unique_keys
+
+
+def obstacle(old: logical.Entry, new: logical.Entry, before: MemoryCatalog, after: MemoryCatalog) -> str | None:
+    """Return the reason why an item must be created again, None if ALTER may do; whether it does, trying shows."""
+    match old.statement, new.statement:
+        case ast.CreateSecret(), ast.CreateSecret():
+            return None
+        case ast.CreateView(), ast.CreateView() if old.kind == new.kind:
+            return None
+        case ast.CreateTable() as present, ast.CreateTable() as wanted if unique_keys(present) != unique_keys(wanted):
+            return "its keys change"  # by which the rows that are there are not known
+        case (ast.CreateSource(), ast.CreateSource()) | (ast.CreateTable(), ast.CreateTable()):
+            return _source(old.name, before, after)
+        case ast.CreateSink() as present, ast.CreateSink() as wanted:
+            return _sink(present, wanted)
+        case ast.CreateConnection(kind=present), ast.CreateConnection(kind=wanted):
+            return None if present == wanted else "its type changes"
+        case ast.CreateCluster(), ast.CreateCluster():
+            return None
+        case _:
+            return f"it changes from a {old.kind.lower()} to a {new.kind.lower()}"
+
+
+def _source(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str | None:
+    return None if _read(name, before) == _read(name, after) else "it reads another relation"
+
+
+def _read(name: str, catalog: MemoryCatalog) -> Read:
+    """Return how a source is read, without what decides no rows."""
+    item = catalog.item(name)
+    assert isinstance(item, logical.Source)
+    found = lower_relation(item, catalog)
+    assert isinstance(found, Read)
+    return Read(
+        found.source,
+        found.connector,
+        {option: value for option, value in found.options.items() if option != "tuning"},
+        found.columns,
+        found.change,
+        found.connection,
+    )
+
+
+def _sink(old: ast.CreateSink, new: ast.CreateSink) -> str | None:
+    if (old.kind, old.connection) != (new.kind, new.connection) or old.options != new.options:
+        return "it writes to another table"
+    if old.using != new.using:
+        return "its files go to another store"
+    if old.key != new.key:
+        return "its key changes"
+    if old.mode != new.mode:
+        return "its mode changes"
+    if old.partition_by != new.partition_by:
+        return "its partitions change"
+    return None
+
+
+def alterations(old: ast.Create, new: ast.Create) -> Iterator[ast.Alter]:
+    """Yield the ALTER statements, of full names, that make one definition of a connection, cluster or sink another."""
+    match old, new:
+        case ast.CreateConnection(), ast.CreateConnection():
+            actions = tuple(_options(old.options, new.options))
+            if actions:
+                yield ast.Alter("CONNECTION", new.name, ast.ChangeConnection(actions))
+        case ast.CreateCluster(), ast.CreateCluster():
+            name = ast.Name((new.name,), new.name.span)
+            yield from (ast.Alter("CLUSTER", name, action) for action in _options(old.options, new.options))
+        case ast.CreateSink(name=ast.Name() as name), ast.CreateSink():
+            if old.relation != new.relation:
+                yield ast.Alter("SINK", name, ast.SetFrom(new.relation))
+            for action in _options(old.with_options, new.with_options):
+                yield ast.Alter("SINK", name, action)
+            if old.cluster != new.cluster and new.cluster is not None:
+                yield ast.Alter("SINK", name, ast.SetCluster(new.cluster))
+        case _:
+            return
+
+
+def _options(old: tuple[ast.Option, ...], new: tuple[ast.Option, ...]) -> Iterator[ast.SetOptions | ast.ResetOptions]:
+    there, wanted = {each.name: each for each in old}, {each.name: each for each in new}
+    given = tuple(option for name, option in wanted.items() if there.get(name) != option)
+    if given:
+        yield ast.SetOptions(given)
+    gone = tuple(ast.OptionName(name) for name in there if name not in wanted)
+    if gone:
+        yield ast.ResetOptions(gone)

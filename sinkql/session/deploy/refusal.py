@@ -1,0 +1,143 @@
+"""A step → what refuses it outside of the catalog, asked as applying it will ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from sinkql import ast, logical
+from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.secret.value import given
+from sinkql.errors import SinkqlError
+from sinkql.planner.name import short_name
+from sinkql.planner.scope import Scope
+from sinkql.session.deploy.step import Step
+from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.create import validate_connection
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why applying a step is refused as things are; `rows` tells that it is for rows of others in a sink's table."""
+
+    reason: str
+    rows: bool = False
+
+
+class _Access(CatalogAccess):
+    """Reach the outside as after the deployment: by its connections, and with the values of its secrets."""
+
+    def __init__(self, catalog: Catalog, plans: MemoryCatalog, secrets: Mapping[str, ast.CreateSecret]) -> None:
+        super().__init__(catalog, plans)
+        self._secrets = secrets
+
+    def secret(self, full_name: str) -> str:
+        statement = self._secrets.get(full_name)
+        if statement is None:
+            return super().secret(full_name)
+        cipher = self._catalog.cipher
+        sealed = cipher.seal("planned", given(statement.value))
+        return cipher.open("planned", short_name(full_name), sealed).reveal()
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Ask the outside about the steps from one state of a catalog to another."""
+
+    catalog: Catalog
+    before: MemoryCatalog
+    after: MemoryCatalog
+    secrets: Mapping[str, ast.CreateSecret]
+    gone: frozenset[str]
+    """Full names of what is dropped before all else."""
+
+    def refusal(self, step: Step) -> Refusal | None:
+        """Return what refuses a step; None where nothing does."""
+        if step.action == "drop":
+            return None
+        match step.kind, step.action:
+            case "SINK", ("create" | "replace"):
+                return self._sink(step.name, self.after)
+            case "SINK", "alter":
+                return self._kept(step.name, self.after)
+            case "CONNECTION", _:
+                return self._connection(step)
+            case "CLUSTER", "alter":
+                return self._users(step.name)
+            case "SOURCE", ("create" | "replace"):
+                return self._source(step.name)
+            case _:
+                return None
+
+    def _access(self) -> _Access:
+        return _Access(self.catalog, self.after, self.secrets)
+
+    def _sink(self, name: str, plans: MemoryCatalog) -> Refusal | None:
+        found = self._asked(name, plans, keep=False)
+        if found is None:
+            return None
+        kept = self._asked(name, plans, keep=True)
+        return Refusal(found, rows=True) if kept is None else Refusal(kept)
+
+    def _kept(self, name: str, plans: MemoryCatalog) -> Refusal | None:
+        """Ask about a sink that goes on: the rows in its table are its own."""
+        found = self._asked(name, plans, keep=True)
+        return Refusal(found) if found is not None else None
+
+    def _asked(self, name: str, plans: MemoryCatalog, *, keep: bool) -> str | None:
+        entry, sink = plans.entry(name), plans.item(name)
+        assert entry is not None
+        assert isinstance(entry.statement, ast.CreateSink)
+        assert isinstance(sink, logical.Sink)
+        find = self.catalog.registry.sinks[sink.kind].facts
+        if keep:
+            sink = replace(sink, options={**sink.options, "existing_rows": "keep"})
+        try:
+            if find is not None:
+                find(entry.statement, sink, self._access())
+        except SinkqlError as error:
+            return _text(error)
+        return None
+
+    def _connection(self, step: Step) -> Refusal | None:
+        entry, connection = self.after.entry(step.name), self.after.item(step.name)
+        assert entry is not None
+        assert isinstance(entry.statement, ast.CreateConnection)
+        assert isinstance(connection, logical.Connection)
+        try:
+            validate_connection(entry.statement, connection, self.after, self.catalog.registry, self._access())
+        except SinkqlError as error:
+            return Refusal(_text(error))
+        return self._users(step.name) if step.action == "alter" else None
+
+    def _users(self, name: str) -> Refusal | None:
+        """Ask about the sinks of a connection or cluster that changes under them."""
+        for sink in self._sinks(name):
+            found = self._asked(sink, self.before, keep=True)
+            if found is not None:
+                return Refusal(f'sink "{short_name(sink)}": {found}')
+        return None
+
+    def _sinks(self, name: str) -> Iterator[str]:
+        for user in self.before.all_users(name):
+            entry = self.before.entry(user)
+            if entry is not None and entry.kind == "SINK" and user not in self.gone:
+                yield user
+
+    def _source(self, name: str) -> Refusal | None:
+        entry = self.after.entry(name)
+        assert entry is not None
+        assert isinstance(entry.statement, ast.CreateSource)
+        find = self.catalog.registry.sources[entry.statement.kind].facts
+        try:
+            if find is not None:
+                find(entry.statement, Scope(self.after, self.catalog.registry), self._access())
+        except SinkqlError as error:
+            return Refusal(_text(error))
+        return None
+
+
+def _text(error: SinkqlError) -> str:
+    detail = f" ({error.detail.splitlines()[0]})" if error.detail else ""
+    return f"{error.message}{detail}. {error.hint}" if error.hint else f"{error.message}{detail}"

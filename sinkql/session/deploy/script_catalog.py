@@ -1,0 +1,226 @@
+"""Scripts → the catalog as they want it: every item planned, whatever the order they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import get_args
+
+from sinkql import ast, logical
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.errors import MissingError, Notice, SinkqlError
+from sinkql.extension.registry import Registry
+from sinkql.parser import parse
+from sinkql.planner.edit.rename import find_commented
+from sinkql.planner.item.setting import plan_setting
+from sinkql.planner.item.source import sampled
+from sinkql.planner.item.statement import implied, item_name, kind_of, own_name
+from sinkql.planner.name import short_name
+from sinkql.planner.scope import Scope
+from sinkql.printer import to_sql
+from sinkql.script.mask import Masked, mask
+from sinkql.session.deploy.comment import Place, place_of
+from sinkql.vocabulary import Vocabulary
+
+_STAGES: tuple[tuple[type, ...], ...] = (
+    (ast.CreateDatabase,),
+    (ast.CreateSchema,),
+    tuple(kind for kind in get_args(ast.Create) if kind not in (ast.CreateDatabase, ast.CreateSchema)),
+    (ast.CommentOn,),
+)
+"""What is planned before what: a name without a schema goes by the schemas that there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script: its path as errors show it, and its text."""
+
+    path: str
+    text: str = field(repr=False)
+
+
+@dataclass(slots=True)
+class ScriptCatalog:
+    """The catalog that scripts describe. `statements` are as written, by full name; `comments` by what they are on.
+
+    `implied` are the full names of what is made together with something else, and has no statement of its own; `kept`
+    those of items that no script names, and that stay as they are.
+    """
+
+    catalog: MemoryCatalog
+    statements: dict[str, ast.Create] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    comments: dict[Place, ast.CommentOn] = field(default_factory=dict)
+    implied: set[str] = field(default_factory=set)
+    notices: list[Notice] = field(default_factory=list)
+    kept: set[str] = field(default_factory=set)
+
+
+def read_scripts(
+    texts: Sequence[Script],
+    registry: Registry,
+    *,
+    present: Iterable[logical.Entry],
+    settings: Mapping[str, str],
+    keep: bool,
+) -> ScriptCatalog:
+    """Return what the scripts describe; facts are those of the items that are there already.
+
+    With `keep`, items that the scripts do not name stay as they are and can be used; secrets always do, since their
+    values are kept out of scripts. `settings` are those of the catalog, which scripts may change. Raises what planning
+    raises, and SQ2635 for a statement that describes nothing.
+    """
+    found = ScriptCatalog(MemoryCatalog(registry))
+    entries = {entry.name: entry for entry in present if entry.id.startswith("u")}
+    written = [each for text in texts for each in _read(text, found)]
+    for name, value in {**settings, **found.settings}.items():
+        found.catalog.set(name, value)
+    stay = [entry for entry in entries.values() if keep or entry.kind == "SECRET"]
+    kept = {entry.name: _kept(entry, registry.vocabulary, needed=keep) for entry in stay}
+    for kinds in _STAGES:
+        now = [each for each in written if isinstance(each.statement, kinds)]
+        named = set(_names(now, found)) if kept else set()
+        left = {name: each for name, each in kept.items() if isinstance(each.statement, kinds) and name not in named}
+        found.kept.update(left)
+        _take([*now, *left.values()], found, entries)
+    return found
+
+
+def _names(pending: Iterable[_Pending], found: ScriptCatalog) -> Iterator[str]:
+    """Return the full names of what is made; what is wrong with a name is told as its statement is planned."""
+    for each in pending:
+        if isinstance(each.statement, ast.CommentOn):
+            continue
+        try:
+            yield each.name(found)
+        except SinkqlError:
+            continue
+
+
+def _take(waiting: list[_Pending], found: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> None:
+    """Plan statements into what is wanted, in an order in which they plan."""
+    while waiting:
+        postponed = [each for each in waiting if not each.taken(found, entries)]
+        if len(postponed) == len(waiting):
+            failed = next((each for each in postponed if each.needed), None)
+            if failed is None:
+                break  # secrets of a schema that goes
+            raise failed.error()
+        waiting = postponed
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A statement that is to be planned under the settings before it, and why it could not be so far."""
+
+    statement: ast.Create | ast.CommentOn
+    path: str
+    masked: Masked
+    settings: Mapping[str, str]
+    needed: bool = True
+    failure: SinkqlError | None = None
+
+    def name(self, found: ScriptCatalog) -> str:
+        """Return the full name of what the statement makes; raises what resolving it does, with its script."""
+        assert not isinstance(self.statement, ast.CommentOn)
+        try:
+            with _settings(found.catalog, self.settings):
+                return item_name(self.statement, found.catalog)
+        except SinkqlError as error:
+            self.failure = error
+            raise self.error() from error.__cause__
+
+    def taken(self, found: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> bool:
+        """Plan the statement into what is wanted; False if something that it names may come later."""
+        try:
+            with _settings(found.catalog, self.settings):
+                if isinstance(self.statement, ast.CommentOn):
+                    _comment(self.statement, found)
+                else:
+                    _make(self.statement, found, entries)
+        except SinkqlError as error:
+            self.failure = error
+            if isinstance(error, MissingError):  # what it names may stand further down, or in another file
+                return False
+            raise self.error() from error.__cause__
+        return True
+
+    def error(self) -> SinkqlError:
+        """Return why it does not plan, with its script."""
+        assert self.failure is not None
+        return self.masked.cover(self.failure.within(path=self.path, text=self.masked.text))
+
+
+def _make(statement: ast.Create, found: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> None:
+    name = item_name(statement, found.catalog)
+    if name in found.implied:
+        found.implied.remove(name)
+        return
+    before = entries.get(name)
+    facts = (
+        before.facts
+        if before is not None and before.kind == kind_of(statement)
+        else sampled(statement, Scope(found.catalog, found.catalog.registry))
+    )
+    planned = found.catalog.add(statement, facts)
+    found.statements[name] = statement
+    found.notices.extend(planned.notices)
+    for each in implied(statement):
+        found.catalog.add(each, {})
+        found.statements[own_name(each)] = each
+        found.implied.add(own_name(each))
+
+
+def _comment(statement: ast.CommentOn, found: ScriptCatalog) -> None:
+    place = place_of(found.catalog, *find_commented(statement, found.catalog))
+    assert place is not None
+    found.comments[place] = statement
+
+
+@contextmanager
+def _settings(catalog: MemoryCatalog, settings: Mapping[str, str]) -> Iterator[None]:
+    before = {name: catalog.setting(name) for name in settings}
+    for name, value in settings.items():
+        catalog.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            catalog.set(name, value)
+
+
+def _kept(entry: logical.Entry, words: Vocabulary, *, needed: bool) -> _Pending:
+    path, masked = f"the catalog's {short_name(entry.name)}", mask(to_sql(entry.statement), words)
+    return _Pending(entry.statement, path, masked, {}, needed=needed)
+
+
+def _read(script: Script, found: ScriptCatalog) -> list[_Pending]:
+    masked = mask(script.text, found.catalog.words)
+    try:
+        return list(_statements(script, masked, found))
+    except SinkqlError as error:
+        raise masked.cover(error.within(path=script.path, text=masked.text)) from error.__cause__
+
+
+def _statements(script: Script, masked: Masked, found: ScriptCatalog) -> Iterator[_Pending]:
+    settings: dict[str, str] = {}
+    for statement in parse(script.text, found.catalog.words):
+        match statement:
+            case ast.AlterSystem():
+                setting = plan_setting(statement)
+                found.settings.update(setting.values)
+                found.notices.extend(setting.notices)
+            case ast.SetVariable():
+                setting = plan_setting(statement)
+                settings = {**settings, **dict(setting.values)}
+                found.notices.extend(setting.notices)
+            case _ if isinstance(statement, ast.Create | ast.CommentOn):
+                yield _Pending(statement, script.path, masked, settings)
+            case _:
+                raise SinkqlError(
+                    "SQ2635",
+                    "the statement cannot be part of a plan",
+                    statement.span,
+                    hint="Plan scripts of CREATE, COMMENT ON, SET and ALTER SYSTEM SET; run others with sinkql exec.",
+                )

@@ -1,0 +1,90 @@
+"""One statement → what it does in a session: every family of statements has its own place."""
+
+from __future__ import annotations
+
+from sinkql import ast
+from sinkql.catalog.catalog import Catalog, ChangedError
+from sinkql.catalog.operation import setting
+from sinkql.planner.item.setting import plan_setting
+from sinkql.planner.refuse.statement import later
+from sinkql.session.item import naming
+from sinkql.session.item.alter import alter, validate
+from sinkql.session.item.create import create
+from sinkql.session.item.drop import drop
+from sinkql.session.result import Result
+from sinkql.session.row import modify as change
+from sinkql.session.row.query import select
+from sinkql.session.show.explain import explain
+from sinkql.session.show.show import show, show_create, show_variable
+from sinkql.session.workspace import Workspace
+
+
+def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
+    """Run one statement but those of transactions against the session's catalog, which was just read."""
+    match statement:
+        case ast.Drop():
+            return drop(statement, workspace.catalog)
+        case ast.Show():
+            return show(statement, workspace.catalog)
+        case ast.ShowCreate():
+            return show_create(statement, workspace.catalog)
+        case ast.ShowVariable():
+            return show_variable(statement, workspace.catalog)
+        case ast.Alter(action=ast.Rename() | ast.Swap()):
+            return naming.rename(statement, workspace.catalog)
+        case ast.Alter(action=ast.SetOwner()):
+            return naming.give(statement, workspace.catalog)
+        case ast.CommentOn():
+            return naming.comment(statement, workspace.catalog)
+        case ast.Alter():
+            return alter(statement, workspace.catalog)
+        case ast.ValidateConnection():
+            return validate(statement, workspace.catalog)
+        case ast.AlterSystem():
+            return _alter_system(statement, workspace.catalog)
+        case ast.SetVariable():
+            setting = plan_setting(statement)
+            for name, value in setting.values:
+                workspace.catalog.set_variable(name, value)
+            return Result("SET", setting.notices, skipped=not setting.values)
+        case ast.Explain():
+            return explain(statement, workspace.catalog)
+        case ast.Select():
+            return select(statement, workspace)
+        case ast.Insert() | ast.Update() | ast.Delete():
+            return change.run(statement, workspace)
+        case ast.Transaction():
+            raise AssertionError("the session itself begins and ends transactions")
+        case ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
+            raise later(statement)
+        case (
+            ast.CreateSecret()
+            | ast.CreateConnection()
+            | ast.CreateCluster()
+            | ast.CreateSource()
+            | ast.CreateView()
+            | ast.CreateSink()
+            | ast.CreateDatabase()
+            | ast.CreateSchema()
+            | ast.CreateTable()
+            | ast.CreateTableFrom()
+            | ast.CreateIndex()
+        ):
+            return create(statement, workspace.catalog)
+
+
+def _alter_system(statement: ast.AlterSystem, catalog: Catalog) -> Result:
+    setting = plan_setting(statement)
+    for name, value in setting.values:
+        _set_system(name, value, catalog)
+    return Result("ALTER SYSTEM", setting.notices, skipped=not setting.values)
+
+
+def _set_system(name: str, value: str, catalog: Catalog) -> None:
+    while True:
+        try:
+            catalog.change(setting(name, value))
+        except ChangedError:
+            catalog.refresh()
+        else:
+            return

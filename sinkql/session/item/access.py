@@ -1,0 +1,39 @@
+"""The catalog and its secrets → what connectors may reach the outside with."""
+
+from __future__ import annotations
+
+from sinkql import logical, physical
+from sinkql.catalog.catalog import Catalog
+from sinkql.errors import MissingError
+from sinkql.extension.store import ObjectStore
+
+
+class CatalogAccess:
+    """Give connectors secrets' values, planned connections and object stores. See `sinkql.extension.plan.Access`.
+
+    Connections are those of `plans`, of the catalog as it is now without them.
+    """
+
+    def __init__(self, catalog: Catalog, plans: logical.CatalogReader | None = None) -> None:
+        self._catalog = catalog
+        self._plans = plans
+
+    def secret(self, full_name: str) -> str:
+        """Return a secret's value; raises SQ41xx where it cannot be had now."""
+        return self._catalog.secret(full_name).reveal()
+
+    def connection(self, full_name: str) -> logical.Connection:
+        """Return a planned connection."""
+        item = (self._plans or self._catalog.plans).item(full_name)
+        if not isinstance(item, logical.Connection):
+            raise MissingError("SQ2001", f'connection "{full_name}" does not exist', name=full_name)
+        return item
+
+    def store(self, full_name: str) -> ObjectStore:
+        """Return the object store that a connection opens."""
+        connection = self.connection(full_name)
+        return self._catalog.registry.store(connection.kind, connection.options, self.secret)
+
+    def job_store(self, connection: physical.Connection) -> ObjectStore:
+        """Return the object store of a connection as a job carries it."""
+        return self._catalog.registry.store(connection.kind, connection.options, self.secret)

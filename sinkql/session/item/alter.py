@@ -1,0 +1,114 @@
+"""ALTER → an item's new statement in the catalog; VALIDATE CONNECTION → whether the other side answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sinkql import ast, logical
+from sinkql.catalog.catalog import Catalog, ChangedError
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.operation import redefining, rotating
+from sinkql.catalog.replan import redefine
+from sinkql.catalog.secret.value import given
+from sinkql.errors import SinkqlError, Span
+from sinkql.lowering.job import lower
+from sinkql.planner.edit.alter import Altering, plan_alter
+from sinkql.planner.name import find, short_name
+from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.create import validate_connection
+from sinkql.session.item.earlier_plan import facts_of_follower
+from sinkql.session.result import Result
+
+
+def alter(statement: ast.Alter, catalog: Catalog) -> Result:
+    """Change an item; whoever runs a sink that depends on it follows. Nothing changes if anything is wrong.
+
+    Raises what `plan_alter` raises, SQ2016 where dependents would not plan, and what the outside answers of the altered
+    connection and of all sinks that depend on the item.
+    """
+    while True:
+        catalog.refresh()
+        altering = plan_alter(statement, catalog.reader(), catalog.registry)
+        tag = f"ALTER {statement.kind}"
+        if altering.statement is None:
+            return Result(tag, altering.notices, skipped=True)
+        try:
+            _store(statement, altering, catalog)
+        except ChangedError:
+            continue
+        return Result(tag, altering.notices, names=(altering.name,))
+
+
+def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
+    if isinstance(altering.statement, ast.CreateSecret):
+        catalog.change(rotating(altering.name, given(altering.statement.value)))
+        return
+    if catalog.plans.entry(altering.name) is not None:
+        after = catalog.plans.copy()
+        redefine(after, altering.changes)
+        if altering.follows:
+            old, new = lower(altering.name, catalog.plans), lower(altering.name, after)
+            altering = replace(altering, facts=facts_of_follower(altering.facts or {}, old, new))
+        _ask_outside(statement, altering, after, catalog)
+    catalog.change(redefining(altering.changes, catalog.reader()))
+
+
+def _ask_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> None:
+    """Check what the altered item, and the sinks that depend on it, reach."""
+    access = CatalogAccess(catalog, after)
+    altered, item, action = altering.statement, after.item(altering.name), statement.action
+    if isinstance(altered, ast.CreateConnection) and isinstance(action, ast.ChangeConnection):
+        assert isinstance(item, logical.Connection)
+        wanted = replace(altered, validate=action.validate)
+        validate_connection(wanted, item, catalog.plans, catalog.registry, access)
+        if action.validate is False:
+            return
+    for name in _sinks(altering.name, after):
+        entry, sink = after.entry(name), after.item(name)
+        assert entry is not None
+        assert isinstance(entry.statement, ast.CreateSink)
+        assert isinstance(sink, logical.Sink)
+        find_target = catalog.registry.sinks[sink.kind].facts
+        if find_target is None:
+            continue
+        # The rows that are in the table already are the sink's own.
+        own = replace(sink, options={**sink.options, "existing_rows": "keep"})
+        try:
+            find_target(entry.statement, own, access)
+        except SinkqlError as error:
+            raise _of_sink(error, name, altering.name, action.span) from error
+
+
+def _sinks(name: str, after: MemoryCatalog) -> Iterator[str]:
+    """Yield the sinks that depend on an item, which may be one itself."""
+    for each in (name, *after.all_users(name)):
+        entry = after.entry(each)
+        if entry is not None and entry.kind == "SINK":
+            yield each
+
+
+def _of_sink(error: SinkqlError, sink: str, altered: str, span: Span) -> SinkqlError:
+    message = error.message if sink == altered else f'sink "{short_name(sink)}": {error.message}'
+    return SinkqlError(error.code, message, span, detail=error.detail, hint=error.hint)
+
+
+def validate(statement: ast.ValidateConnection, catalog: Catalog) -> Result:
+    """Check that a connection's other side answers; raises SQ2984 where nothing can be asked, and SQ4… ."""
+    entry = find(catalog.plans, statement.name, "CONNECTION")
+    connection = catalog.plans.item(entry.name)
+    assert isinstance(connection, logical.Connection)
+    check = catalog.registry.connections[connection.kind].validate
+    if check is None:
+        raise SinkqlError(
+            "SQ2984",
+            f"VALIDATE CONNECTION of a connection to {connection.kind} is not supported yet",
+            statement.name.span,
+            hint="Create a sink or a source that uses it; that tests the connection.",
+        )
+    try:
+        check(connection, CatalogAccess(catalog))
+    except SinkqlError as error:
+        error.span = error.span or statement.name.span
+        raise
+    return Result("VALIDATE CONNECTION", names=(entry.name,))

@@ -1,0 +1,219 @@
+"""CREATE → an item in the catalog: planned, purified, planned with its facts, stored."""
+
+from __future__ import annotations
+
+import difflib
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sinkql import ast, logical
+from sinkql.catalog.catalog import Catalog, ChangedError
+from sinkql.catalog.operation import adding, redefining
+from sinkql.catalog.replan import Definitions, redefine
+from sinkql.catalog.row import Stored
+from sinkql.catalog.secret.value import SecretValue, given
+from sinkql.errors import Notice, SinkqlError, Span
+from sinkql.extension.registry import Registry
+from sinkql.planner import Planned, plan
+from sinkql.planner.edit.qualify import qualify
+from sinkql.planner.item.source import sampled
+from sinkql.planner.item.statement import item_name, kind_of, replacing
+from sinkql.planner.name import short_name
+from sinkql.planner.scope import Scope
+from sinkql.printer import to_sql
+from sinkql.script.mask import without_literal
+from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.earlier_plan import followers
+from sinkql.session.result import Result
+from sinkql.table.file import create as make_table
+from sinkql.table.file import remove as remove_table
+from sinkql.table.file import table_path
+
+
+def create(statement: ast.Create, catalog: Catalog) -> Result:
+    """Create an item in the catalog, which was just read; SQ2014 if there is a different one of its name.
+
+    It is planned once, and again only if the outside tells something, or if another process changed the catalog.
+    """
+    facts, asked = _own_facts(statement), False
+    while True:
+        name = item_name(statement, catalog.plans)
+        entry = catalog.reader().entry(name)
+        stored = catalog.stored(name) if entry is not None else None
+        if stored is not None and not _replaces(statement, stored, catalog):
+            return _present(statement, stored, catalog)
+        if stored is None and statement.if_not_exists and _built_in(statement, catalog):
+            return _skipped(statement, name, catalog)
+        try:
+            if stored is not None:
+                return _replace(statement, stored, catalog)
+            if not asked:
+                facts = {**facts, **sampled(statement, Scope(catalog.plans, catalog.registry))}
+            planned = plan(statement, facts, catalog.plans, catalog.registry)
+            if not asked:
+                found, asked = purify(statement, planned, catalog), True
+                if found:
+                    facts = {**facts, **found}
+                    planned = plan(statement, facts, catalog.plans, catalog.registry)
+            secret = given(statement.value) if isinstance(statement, ast.CreateSecret) else None
+            catalog.change(adding(qualify(statement, catalog.plans), facts, secret, planned))
+            return _made(statement, planned)
+        except ChangedError:
+            catalog.refresh()
+        except BaseException:
+            _undo(facts, catalog)
+            raise
+
+
+def _own_facts(statement: ast.Create) -> dict[str, Any]:
+    """Return the ids under which rows and jobs are known whatever the name of their item."""
+    match statement:
+        case ast.CreateSink():
+            return {"sink_id": str(uuid.uuid4())}
+        case ast.CreateTable():
+            return {"table_id": str(uuid.uuid4())}
+        case _:
+            return {}
+
+
+def _undo(facts: Mapping[str, Any], catalog: Catalog) -> None:
+    """Delete what purifying created outside of the catalog."""
+    if "table_id" in facts:
+        remove_table(table_path(catalog.database.path.parent, facts["table_id"], ""))
+
+
+def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
+    """Replace the statement of an item of the same name and kind, whose id and users stay."""
+    others, works = catalog.plans.copy(), catalog.plans.entry(stored.name) is not None
+    if works:
+        others.remove(stored.name)
+    planned = plan(statement, stored.facts, others, catalog.registry)  # its errors point into the user's text
+    changes: Definitions = {stored.name: (qualify(statement, catalog.plans), stored.facts)}
+    if works:
+        after = catalog.plans.copy()
+        redefine(after, changes)
+        changes = {**changes, **followers(stored.name, catalog.plans, after, _name_span(statement))}
+    catalog.change(redefining(changes, catalog.reader()))
+    return _made(statement, planned)
+
+
+def _made(statement: ast.Create, planned: Planned) -> Result:
+    return Result(f"CREATE {kind_of(statement)}", planned.notices, names=(planned.item.name,))
+
+
+def purify(statement: ast.Create, planned: Planned, catalog: Catalog) -> dict[str, Any]:
+    """Find out what planning must know of the outside, check that it can be reached, and create a table's file."""
+    access = CatalogAccess(catalog)
+    match statement, planned.item:
+        case ast.CreateConnection(), logical.Connection() as connection:
+            validate_connection(statement, connection, catalog.plans, catalog.registry, access)
+            return {}
+        case ast.CreateSource(), logical.Source():
+            find = catalog.registry.sources[statement.kind].facts
+            return dict(find(statement, Scope(catalog.plans, catalog.registry), access)) if find else {}
+        case ast.CreateSink(), logical.Sink() as sink:
+            find_target = catalog.registry.sinks[statement.kind].facts
+            return dict(find_target(statement, sink, access)) if find_target else {}
+        case ast.CreateTable(), logical.Source() as table:
+            make_table(table_path(catalog.database.path.parent, table.options["table_id"], table.name))
+            return {}
+        case _:
+            return {}
+
+
+def validate_connection(
+    statement: ast.CreateConnection,
+    connection: logical.Connection,
+    plans: logical.CatalogReader,
+    registry: Registry,
+    access: CatalogAccess,
+) -> None:
+    """Check that the other side answers, if the statement asks for it or its kind is checked by default."""
+    kind = registry.connections[statement.kind]
+    check = kind.validate
+    default = kind.validates_unasked and plans.setting("enable_default_connection_validation") == "true"
+    wanted = default if statement.validate is None else statement.validate
+    if check is None or not wanted:
+        return
+    try:
+        check(connection, access)
+    except SinkqlError as error:
+        if error.span is None:
+            error.span = statement.kind_span
+        raise
+
+
+# --- what is there already -------------------------------------------------------------------------------------------
+
+
+def _built_in(statement: ast.Create, catalog: Catalog) -> bool:
+    """Tell whether what a statement creates is built in."""
+    entry = catalog.plans.entry(item_name(statement, catalog.plans))
+    return entry is not None and entry.kind == kind_of(statement) and entry.id.startswith("s")
+
+
+def _skipped(statement: ast.Create, full_name: str, catalog: Catalog) -> Result:
+    kind = kind_of(statement)
+    message = f'{kind.lower()} "{short_name(full_name, catalog.reader())}" already exists, skipped'
+    notice = Notice("SQ2012", message, _name_span(statement))
+    return Result(f"CREATE {kind}", (notice,), names=(full_name,), skipped=True)
+
+
+def _present(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
+    """Return the notice for an item that exists already; raises SQ2002 or SQ2014 if it is different."""
+    kind, name, span = kind_of(statement), short_name(stored.name, catalog.reader()), _name_span(statement)
+    tag = f"CREATE {kind}"
+    if stored.kind != kind:
+        raise SinkqlError(
+            "SQ2002",
+            f'{stored.kind.lower()} "{name}" already exists',
+            span,
+            hint=replacing(stored.kind, name),
+        )
+    difference = _difference(statement, stored, catalog)
+    if not difference:
+        return _skipped(statement, stored.name, catalog)
+    if statement.if_not_exists:
+        notice = Notice("SQ2013", f'{kind.lower()} "{name}" already exists and is different, skipped', span)
+        return Result(tag, (notice,), names=(stored.name,), skipped=True)
+    raise SinkqlError(
+        "SQ2014",
+        f'{kind.lower()} "{name}" already exists and is different',
+        span,
+        detail=difference,
+        hint=replacing(kind, name),
+    )
+
+
+def _difference(statement: ast.Create, stored: Stored, catalog: Catalog) -> str:
+    """Return what differs, stored lines with a minus and new ones with a plus; empty if nothing does."""
+    new = without_literal(qualify(statement, catalog.plans))
+    if to_sql(new) == stored.create_sql:
+        return "its value changes" if _other_value(statement, stored, catalog) else ""
+    old_lines, new_lines = (
+        stored.redacted_sql.splitlines(),
+        to_sql(new, redacted=catalog.registry.vocabulary).splitlines(),
+    )
+    lines = list(difflib.unified_diff(old_lines, new_lines, lineterm="", n=0))[2:]
+    shown = [line for line in lines if not line.startswith("@@")]
+    return "\n".join(shown) if shown else "a hidden string changes"
+
+
+def _other_value(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
+    if not isinstance(statement, ast.CreateSecret):
+        return False
+    value: SecretValue | None = given(statement.value).value
+    return value is not None and catalog.secret(stored.name) != value
+
+
+def _replaces(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
+    """Tell whether OR REPLACE puts the statement in the place of another."""
+    if not isinstance(statement, ast.CreateView) or not statement.or_replace or stored.kind != kind_of(statement):
+        return False
+    return bool(_difference(replace(statement, or_replace=False), stored, catalog))
+
+
+def _name_span(statement: ast.Create) -> Span:
+    return statement.name.span if statement.name is not None else statement.span

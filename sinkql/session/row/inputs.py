@@ -1,0 +1,235 @@
+"""An item → its rows as they are now, as Arrow: a table's, a source's up to its present end, those a sink wrote."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sinkql import ast, logical, physical
+from sinkql.catalog.catalog import Catalog
+from sinkql.errors import EndlessError, Notice, SinkqlError, Span
+from sinkql.extension.stream import Context, Offsets, Reader, Tally
+from sinkql.lowering.job import lower, lower_relation
+from sinkql.planner.item.table import unique_keys
+from sinkql.planner.name import short_name
+from sinkql.planner.query.plan import sink_shape
+from sinkql.session.item.access import CatalogAccess
+from sinkql.session.row.files import FileQuery
+from sinkql.session.row.files import columns_of as columns_of_file
+from sinkql.session.workspace import Workspace
+from sinkql.table.file import TableFile, table_path
+from sinkql.table.row import Codec, Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sinkql.catalog.memory import MemoryCatalog
+
+
+MOST_ROWS = 5_000_000
+Columns = tuple[Sequence[logical.Column], "pa.Table"]
+"""Rows by column, and what the columns are."""
+
+
+def table_file(item: logical.Source, statement: ast.Create, catalog: Catalog) -> TableFile:
+    """Return the file of a table's rows, with the keys that it keeps."""
+    assert isinstance(statement, ast.CreateTable)
+    names = [column.name for column in item.shape.columns]
+    keys = [[names.index(name) for name in key] for key in unique_keys(statement)]
+    path = table_path(catalog.database.path.parent, item.options["table_id"], short_name(item.name))
+    return TableFile(path, Codec([str(column.type) for column in item.shape.columns]), keys)
+
+
+def python_rows(table: pa.Table, span: Span | None = None) -> list[Row]:
+    """Return rows as Python has them; raises SQ2647 for dates and times of years that it has not."""
+    try:
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    except (OverflowError, ValueError):
+        raise SinkqlError(
+            "SQ2647",
+            "a date or time is outside the years 1 to 9999, which tables and results do not hold",
+            span,
+            hint="Leave such rows out with WHERE, or cast the value to text.",
+        ) from None
+
+
+def columns_of(item: logical.Source | logical.Sink) -> tuple[logical.Column, ...]:
+    """Return the columns that reading an item gives."""
+    return (sink_shape(item) if isinstance(item, logical.Sink) else item.shape).columns
+
+
+class Inputs:
+    """Read items for one statement; `limit` is how many rows of each are enough. `notices` tell what was left out.
+
+    `files` are what it reads besides items.
+    """
+
+    def __init__(
+        self, workspace: Workspace, span: Span, limit: int | None = None, files: FileQuery | None = None
+    ) -> None:
+        self._workspace, self._catalog = workspace, workspace.catalog
+        self._span = span
+        self._limit = limit
+        self._files = files
+        self.notices: list[Notice] = []
+
+    def rows(self, full_name: str) -> Columns:
+        """Return an item's rows by column; raises SQ2641 where they are too many, SQ2405 where they never end."""
+        import pyarrow as pa
+
+        if self._files is not None and full_name in self._files.files:
+            return columns_of_file(self._files.plans.item(full_name)), self._rows_of_file(full_name)
+        item, statement = self._item(full_name)
+        if not isinstance(statement, ast.CreateTable):
+            return columns_of(item), self._sink(item) if isinstance(item, logical.Sink) else self._source(item)
+        codec = Codec([str(column.type) for column in item.shape.columns])
+        arrays = codec.arrays(self._table(item, statement))
+        return item.shape.columns, pa.table(arrays, names=[column.name for column in item.shape.columns])
+
+    def tuples(self, full_name: str) -> list[Row]:
+        """Return an item's rows; raises as `rows` does."""
+        if self._files is None or full_name not in self._files.files:
+            item, statement = self._item(full_name)
+            if isinstance(statement, ast.CreateTable):
+                return self._table(item, statement)
+        _, found = self.rows(full_name)
+        return python_rows(found, self._span)
+
+    @property
+    def plans(self) -> MemoryCatalog:
+        """Return the catalog that has all that is read."""
+        return self._files.plans if self._files is not None else self._catalog.plans
+
+    def _rows_of_file(self, full_name: str) -> pa.Table:
+        import pyarrow as pa
+
+        assert self._files is not None
+        file, found, rows = self._files.files[full_name], [], 0
+        for batch in file.batches():
+            found.append(batch)
+            rows += batch.num_rows
+            if self._limit is not None and rows >= self._limit:
+                break
+            self._check(full_name, rows)
+        return pa.Table.from_batches(found, file.schema()).slice(0, self._limit)
+
+    def _item(self, full_name: str) -> tuple[logical.Source | logical.Sink, ast.Create]:
+        item, entry = self._catalog.plans.item(full_name), self._catalog.plans.entry(full_name)
+        assert entry is not None
+        assert isinstance(item, logical.Source | logical.Sink)
+        return item, entry.statement
+
+    def _table(self, item: logical.Source | logical.Sink, statement: ast.CreateTable) -> list[Row]:
+        assert isinstance(item, logical.Source)
+        found = table_file(item, statement, self._catalog).rows(
+            self._limit if self._limit is not None else MOST_ROWS + 1
+        )
+        self._check(item.name, len(found))
+        return found
+
+    def _sink(self, item: logical.Sink) -> pa.Table:
+        job = lower(item.name, self._catalog.plans)
+        kind = self._catalog.registry.sinks[item.kind]
+        columns = columns_of(item)
+        if kind.rows is None:
+            raise SinkqlError(
+                "SQ2643", f'cannot read the rows that sink "{short_name(item.name)}" wrote', self._span,
+                hint="Select from what the sink reads.",
+            )  # fmt: skip
+        wanted = physical_columns(columns)
+        limit = self._limit if self._limit is not None else MOST_ROWS + 1
+        found: pa.Table = kind.rows(job.write, self._workspace.context(job), wanted, limit)
+        self._check(item.name, found.num_rows)
+        return found
+
+    def _source(self, item: logical.Source) -> pa.Table:
+        import pyarrow as pa
+
+        if item.shape.change is logical.Change.UPSERT:
+            message = (
+                f'listing rows of source "{short_name(item.name)}", which overwrite each other, is not supported yet'
+            )
+            raise SinkqlError("SQ2642", message, self._span, hint="Create an upsert sink, and select from the sink.")
+        read = lower_relation(item, self._catalog.plans)
+        assert isinstance(read, physical.Read)
+        access = CatalogAccess(self._catalog)
+        with tempfile.TemporaryDirectory(prefix="sinkql-query-") as folder:
+            context = Context("query", "query", Path(folder), access.secret, access.job_store)
+            reader = self._catalog.registry.reader(read, context)
+            tally = Tally()
+            batches = list(self._batches(item, reader, tally))
+        if tally.failed:
+            self.notices.append(
+                Notice("SQ2644", f'{tally.failed} invalid rows of source "{short_name(item.name)}" are left out')
+            )
+        schema = pa.schema([(column.name, _arrow(column.type)) for column in item.shape.columns])
+        if item.shape.change is logical.Change.RETRACT:
+            return _present(batches, schema)
+        return pa.Table.from_batches(batches, schema).slice(0, self._limit)
+
+    def _batches(self, item: logical.Source, reader: Reader, tally: Tally) -> Iterator[pa.RecordBatch]:
+        start = reader.initial(at_end=False)
+        enough = self._limit if item.shape.change is logical.Change.APPEND else None
+        rows = 0
+        for split in reader.splits(start, self._end(item, reader, start)):
+            for batch in reader.read(split, tally):
+                yield batch
+                rows += batch.num_rows
+                if enough is not None and rows >= enough:
+                    return
+                self._check(item.name, rows)
+
+    def _end(self, item: logical.Source, reader: Reader, start: Offsets) -> Offsets:
+        """Return the source's present end; of one without an end, where as many rows as are wanted have come."""
+        try:
+            return reader.target(start)
+        except EndlessError:
+            kind = self._catalog.registry.sources.get(item.kind)
+            first = kind.first if kind is not None else None
+            if first is None or self._limit is None:
+                raise _endless(item, self._span) from None
+            return first(start, self._limit)
+
+    def _check(self, full_name: str, rows: int) -> None:
+        if rows > MOST_ROWS:
+            raise SinkqlError(
+                "SQ2641",
+                f'"{short_name(full_name)}" has more than {MOST_ROWS:,} rows, too many for one query',
+                self._span,
+                hint="Make a materialized view and a sink of the query, or add LIMIT to SELECT … FROM one relation.",
+            )
+
+
+def _endless(item: logical.Source, span: Span) -> EndlessError:
+    hint = f"Write SELECT … FROM {short_name(item.name)} LIMIT 10, or give the source an end."
+    return EndlessError(
+        "SQ2405", f'source "{short_name(item.name)}" never ends, so it cannot be read once', span, hint=hint
+    )
+
+
+def _present(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """Return the rows that have come and not gone."""
+    import pyarrow as pa
+
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for batch in batches:
+        for *row, diff in python_rows(pa.Table.from_batches([batch])):
+            counts[tuple(row)] += diff
+    columns = list(zip(*counts.elements(), strict=True)) or [()] * len(schema)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def physical_columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
+    """Return columns as a job has them."""
+    return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
+
+
+def _arrow(type_: logical.Type) -> pa.DataType:
+    from sinkql.extension.types import arrow_type
+
+    return arrow_type(str(type_))

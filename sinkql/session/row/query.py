@@ -1,0 +1,118 @@
+"""SELECT → rows: of the system catalog by SQLite, of items what is plain in Python, all else by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sinkql import ast, evaluate, logical
+from sinkql.catalog.system.named import over_system
+from sinkql.catalog.system.query import select as select_system
+from sinkql.errors import Span
+from sinkql.planner.name import path, split_name
+from sinkql.printer.part import name as print_name
+from sinkql.session.result import Result
+from sinkql.session.row.files import FileQuery, over_files
+from sinkql.session.row.inputs import Columns, Inputs, python_rows
+from sinkql.session.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sinkql.planner.query.once import Once, Order
+
+Row = tuple[Any, ...]
+
+
+def select(statement: ast.Select, workspace: Workspace) -> Result:
+    """Run a query; SQ2640 for one over both system relations and items."""
+    files = over_files(statement.query, workspace.catalog.plans, workspace.catalog.registry)
+    if files is not None:
+        return run(files.query, workspace, files)
+    if over_system(statement.query, workspace.catalog.plans):
+        plans = workspace.catalog.plans
+        schemas = tuple(split_name(each)[-1] for each in path(plans))
+        current = plans.setting("database"), schemas
+        table = select_system(statement.query, workspace.catalog.database, current=current)
+        return Result("SELECT", columns=table.columns, rows=table.rows)
+    return run(statement.query, workspace)
+
+
+def run(query: ast.Query, workspace: Workspace, files: FileQuery | None = None) -> Result:
+    """Run a query over items, and files."""
+    from sinkql.planner.query.once import plan_once  # sqlglot loads only where there is a query
+
+    plans = files.plans if files is not None else workspace.catalog.plans
+    once = plan_once(query, plans, now())
+    inputs = Inputs(workspace, query.span, enough(once, plans), files)
+    rows = rows_of(once, workspace, inputs)
+    shown = tuple(row[: once.width] for row in rows)
+    return Result("SELECT", tuple(inputs.notices), once.names, shown, types=once.types)
+
+
+def rows_of(once: Once, workspace: Workspace, inputs: Inputs) -> list[Row]:
+    """Return a query's rows, with the columns that only order them; by Spark where Python is not enough."""
+    run = evaluate.rows_of(once.relation, inputs.plans)
+    if run is not None:
+        try:
+            ordered = in_order(run(inputs.tuples), once.order)
+        except evaluate.UnsureError:
+            return by_spark(once, workspace, inputs.rows, inputs.plans)
+        return ordered[once.offset : None if once.limit is None else once.offset + once.limit]
+    return by_spark(once, workspace, inputs.rows, inputs.plans)
+
+
+def preview(name: ast.Name, workspace: Workspace, limit: int) -> Result:
+    """Give the first rows of a relation."""
+    head = "SELECT * FROM "
+    text = f"{head}{print_name(name)} LIMIT {limit}"
+    return select(ast.Select(ast.Query(text, Span(0, len(text)))), workspace)
+
+
+def now() -> datetime:
+    """Return the time of a statement."""
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def by_spark(
+    once: Once, workspace: Workspace, read: Callable[[str], Columns], plans: logical.CatalogReader | None = None
+) -> list[Row]:
+    """Run a query in Spark over all rows of what it reads; `plans` has more than the session's catalog."""
+    from sinkql.lowering.spark.query import QuerySql
+
+    text = QuerySql(plans or workspace.catalog.plans)
+    sql = text.once(once)
+    found = workspace.spark.query(sql, {name: read(full_name) for full_name, name in text.inputs.items()})
+    return python_rows(found)
+
+
+# --- in Python -----------------------------------------------------------------------------------------------------
+
+
+def enough(once: Once, catalog: logical.CatalogReader) -> int | None:
+    """Return how many rows of the one relation are enough, where nothing stands between it and the LIMIT."""
+    if once.order or once.limit is None or not _straight(once.relation, catalog):
+        return None
+    return once.offset + once.limit
+
+
+def _straight(relation: logical.Relation, catalog: logical.CatalogReader) -> bool:
+    """Tell whether each row of a relation comes of a row of the one item that it reads."""
+    match relation:
+        case logical.Get():
+            item = catalog.item(relation.item)
+            return _straight(item.relation, catalog) if isinstance(item, logical.View) else True
+        case logical.Project():
+            return _straight(relation.input, catalog)
+        case logical.Filter() | logical.Aggregate() | logical.Union():
+            return False
+
+
+def in_order(rows: list[Row], order: Sequence[Order]) -> list[Row]:
+    """Return rows in an order; rows that are equal in it stay as they are."""
+    found = list(rows)
+    for term in reversed(order):
+        nulls = [row for row in found if row[term.place] is None]
+        values = [row for row in found if row[term.place] is not None]
+        values.sort(key=lambda row: evaluate.comparable(row[term.place]), reverse=term.descending)
+        found = [*nulls, *values] if term.nulls_first else [*values, *nulls]
+    return found

@@ -1,0 +1,118 @@
+"""Sinks that a process of their own runs, for as long as a `with` lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sinkql.errors import SinkqlError, from_data
+from sinkql.planner.name import short_name
+from sinkql.session.sink.process import COMMAND, SinkProcess, told_error
+
+
+class RunningSinks:
+    """Start sinks at the beginning of a `with` or `async with`, stop them after their batches at its end.
+
+    The end raises the error of a sink that failed, or that waits for somebody to act; what the `with` itself raises
+    comes first. Methods may be called from any thread.
+    """
+
+    def __init__(self, catalog: Path, sinks: tuple[str, ...], command: tuple[str, ...] = COMMAND) -> None:
+        self.sinks = sinks
+        self._process = SinkProcess(catalog, self._take, self._ended, sinks, command)
+        self._commits = dict.fromkeys(sinks, 0)
+        self._waited = dict.fromkeys(sinks, 0)
+        self._stalled: dict[str, SinkqlError] = {}
+        self._failed: SinkqlError | None = None
+        self._gone: dict[str, str] = {}
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> RunningSinks:
+        if self.sinks:
+            self._process.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        try:
+            self._process.stop()
+            self._process.wait()
+        except BaseException:
+            self._process.kill()
+            raise
+        self._process.listened()
+        if kind is None:
+            self._raise()
+
+    async def __aenter__(self) -> RunningSinks:
+        return self.__enter__()
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await asyncio.to_thread(self.__exit__, *raised)
+
+    def wait_for_commit(self, timeout: float | None = None) -> None:
+        """Wait until each sink has committed rows that the wait before this one, or the start, has not seen.
+
+        Raises the error of a sink that failed or waits for somebody to act, SQ5212 where one was stopped or dropped,
+        and TimeoutError after `timeout` seconds, which names the error of a sink that still tries again.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while not all(self._commits[sink] > self._waited[sink] for sink in self.sinks):
+                self._raise()
+                self._raise_gone()
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    error = next(iter(self._stalled.values()), None)
+                    raise TimeoutError(f"no commit within {timeout:g} s") from error
+                self._changed.wait(left)
+            self._waited = dict(self._commits)
+
+    def _raise(self) -> None:
+        waiting = (error for error in self._stalled.values() if not error.retryable)
+        error = self._failed or next(waiting, None)
+        if error is not None:
+            raise error
+
+    def _raise_gone(self) -> None:
+        for sink, why in self._gone.items():
+            if self._commits[sink] == self._waited[sink]:
+                message = f'sink "{short_name(sink)}" ended before it committed: {why}'
+                raise SinkqlError("SQ5212", message, hint="Start the sink again, and wait then.")
+
+    # --- what the process says, on a thread of its own ----------------------------------------------------------------
+
+    def _take(self, event: dict[str, Any]) -> None:
+        sink = event.get("sink")
+        if sink not in self._commits:
+            return
+        with self._changed:
+            match event["event"]:
+                case "started":
+                    self._gone.pop(sink, None)
+                case "committed":
+                    self._commits[sink] += event["rows"] > 0
+                    self._stalled.pop(sink, None)
+                case "stalled":
+                    self._stalled[sink] = from_data(event["error"])
+                case "stopped" if "error" in event:
+                    self._failed = self._failed or from_data(event["error"])
+                case "stopped":
+                    self._gone[sink] = event["why"]
+                case _:
+                    return
+            self._changed.notify_all()
+
+    def _ended(self, code: int, errors: Sequence[str]) -> None:
+        with self._changed:
+            if code != 0 and not self._process.ending and self._failed is None:
+                told = told_error(errors)
+                message, detail = f"the process that runs the sinks ended with {code}", "\n".join(errors) or None
+                hint = "Start the sinks again; they continue where they stopped."
+                ended = SinkqlError("SQ4004", message, detail=detail, hint=hint)
+                self._failed = from_data(told) if told is not None else ended
+            self._gone = dict.fromkeys(self.sinks, "its process ended") | self._gone
+            self._changed.notify_all()

@@ -1,0 +1,100 @@
+"""The text before the cursor → what may stand there, as the line editor's menu shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from sinkql.errors import SinkqlError
+from sinkql.extension.registry import Registry
+from sinkql.parser.assist.completion import Candidates, candidates
+from sinkql.script.split import Command, split
+from sinkql.session import Session
+from sinkql.shell.editor.command import command_completions
+from sinkql.shell.editor.name import names
+from sinkql.shell.editor.option import labels, values
+from sinkql.shell.setting import Settings
+from sinkql.shell.shell import BackslashCommand
+from sinkql.vocabulary import Role
+
+Suggestion = tuple[str, str]
+"""A text to put in, and what the menu says of it."""
+
+
+class SqlCompleter(Completer):
+    """Complete statements by the grammar and the catalog, and backslash commands."""
+
+    def __init__(self, session: Session, settings: Settings, actions: Mapping[str, BackslashCommand]) -> None:
+        self._session = session
+        self._settings = settings
+        self._actions = actions
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        text, cursor = document.text, document.cursor_position
+        command = _command(text[:cursor])
+        if command is not None:
+            yield from command_completions(command, self._session, self._settings, self._actions)
+            return
+        try:
+            found = candidates(text, cursor, self._session.catalog.registry.vocabulary)
+            if found.start == cursor and not complete_event.completion_requested and _quiet(text[:cursor]):
+                return
+            yield from self._completions(found, text[found.start : cursor])
+        except SinkqlError:
+            return  # the catalog cannot be read now; running a statement will tell why
+
+    def _completions(self, found: Candidates, typed: str) -> Iterator[Completion]:
+        seen = set()
+        for text, meta in self._found(found, typed):
+            if text not in seen and _matches(text, typed):
+                seen.add(text)
+                yield Completion(text, start_position=-len(typed), display_meta=meta)
+
+    def _found(self, found: Candidates, typed: str) -> Iterator[Suggestion]:
+        if found.value_of is not None:
+            yield from values(*found.value_of, self._session, typed)
+            if typed.startswith("'"):
+                return
+        if found.options is not None:
+            yield from labels(found.options, self._session)
+        if found.kinds_of is not None:
+            yield from _kinds(found.kinds_of, self._session.catalog.registry)
+        yield from names(found, self._session)
+        if found.value_of is None:
+            lower = typed.islower()
+            yield from ((each.lower() if lower else each, "") for each in found.keywords)
+
+
+def _kinds(role: Role, registry: Registry) -> Iterator[Suggestion]:
+    """Yield the kinds that connectors offer."""
+    match role:
+        case "CONNECTION":
+            yield from ((each, "connection type") for each in sorted(registry.connections))
+        case "SOURCE":
+            yield from ((each, "source") for each in sorted(registry.sources))
+        case "SINK":
+            yield from ((each, "sink") for each in sorted(registry.sinks))
+        case "FORMAT":
+            yield from ((each, "format") for each in sorted(registry.formats))
+
+
+def _command(text: str) -> Command | None:
+    """Return the backslash command that the cursor is in."""
+    found = list(split(text))
+    last = found[-1] if found else None
+    return last if isinstance(last, Command) and last.span.end == len(text) else None
+
+
+def _quiet(text: str) -> bool:
+    """Say whether the menu waits for Tab where no word is begun: at a statement's start, and right behind a word."""
+    before = text.rstrip()
+    return not before or before[-1] == ";" or (before == text and before[-1] not in "(,.")
+
+
+def _matches(text: str, typed: str) -> bool:
+    """Say whether what was typed begins the text or one of its words; blanks count as one."""
+    wanted = " ".join(typed.split()).lower() + (" " if typed[-1:].isspace() else "")
+    whole = text.lower()
+    return whole.startswith(wanted) or (len(wanted) > 1 and (f"_{wanted}" in whole or f" {wanted}" in whole))

@@ -1,0 +1,65 @@
+"""Typed text → styled text, by what the parser takes each word for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.lexers import Lexer
+
+from sinkql.errors import Span
+from sinkql.parser.assist.highlight import highlights
+from sinkql.script.split import Command, split
+from sinkql.vocabulary import Vocabulary
+
+_LONGEST = 20_000
+"""A text longer than this is not highlighted: typing stays quick."""
+
+
+class SqlLexer(Lexer):
+    """Style statements and backslash commands."""
+
+    def __init__(self, words: Vocabulary) -> None:
+        self._words = words
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        lines = _lines(document.text, self._words)
+        return lambda number: lines[number] if number < len(lines) else []
+
+
+@lru_cache(maxsize=8)
+def _lines(text: str, words: Vocabulary) -> list[StyleAndTextTuples]:
+    lines: list[StyleAndTextTuples] = [[]]
+    for style, part in _parts(text, words):
+        for number, line in enumerate(part.split("\n")):
+            if number:
+                lines.append([])
+            if line:
+                lines[-1].append((style, line))
+    return lines
+
+
+def _parts(text: str, words: Vocabulary) -> Iterator[tuple[str, str]]:
+    at = 0
+    for span, style in _styles(text, words) if len(text) <= _LONGEST else ():
+        yield "", text[at : span.start]
+        yield style, text[span.start : span.end]
+        at = span.end
+    yield "", text[at:]
+
+
+def _styles(text: str, words: Vocabulary) -> Iterator[tuple[Span, str]]:
+    at = 0
+    for command in split(text):
+        if isinstance(command, Command):
+            yield from _sql(text[at : command.span.start], at, words)
+            yield command.span, "class:sql.command"
+            at = command.span.end
+    yield from _sql(text[at:], at, words)
+
+
+def _sql(text: str, start: int, words: Vocabulary) -> Iterator[tuple[Span, str]]:
+    for part in highlights(text, words):
+        yield part.span.shifted(start), f"class:sql.{part.kind}"

@@ -1,0 +1,174 @@
+"""Results, notices and errors → the terminal, a file, or the pager."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rich.console import Console
+from rich.text import Text
+
+from sinkql.errors import Notice, SinkqlError, line_and_column
+from sinkql.parser.assist.highlight import HighlightKind, highlights
+from sinkql.shell.screen import table
+from sinkql.shell.screen.clock import clock
+from sinkql.shell.screen.keyboard import lent_terminal
+from sinkql.shell.setting import Settings
+from sinkql.vocabulary import LANGUAGE
+
+_MARGIN = 8
+"""What stands before a source line: its number and a bar."""
+_DEFAULT_PAGER = "less -SRF"
+
+
+@dataclass(slots=True)
+class Screen:
+    """Print; `interactive` is true where a person sits at a terminal. `target` is the file of `\\o`, if one is open."""
+
+    settings: Settings
+    interactive: bool
+    target: IO[str] | None = None
+
+    @property
+    def width(self) -> int:
+        """Return how many characters go into a line; output that no terminal shows may be wide."""
+        return shutil.get_terminal_size().columns if self.interactive else 200
+
+    def line(self, text: str) -> None:
+        """Print a line that is not part of a result."""
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Show a clock while something takes its time, to a person."""
+        if not self.interactive:
+            yield
+            return
+        with clock(lambda text: print(text, end="", file=sys.stderr, flush=True), "running …"):
+            yield
+
+    def heading(self, text: str) -> None:
+        """Print a line that says what follows."""
+        self._print(Text(text, style="bold"))
+
+    def facts(self, facts: Iterable[tuple[str, str]]) -> None:
+        """Print facts one a line, each behind its label."""
+        facts = tuple(facts)
+        width = max((len(label) for label, _ in facts), default=0)
+        for label, value in facts:
+            lines = value.splitlines() or [""]
+            self._print(Text.assemble((f"{label:<{width}}", "cyan"), "  ", f"\n{'':{width + 2}}".join(lines)))
+
+    def sql(self, text: str) -> None:
+        """Print SQL, highlighted."""
+        shown = Text(text)
+        for part in highlights(text, LANGUAGE):
+            shown.stylize(_SQL_STYLES[part.kind], part.span.start, part.span.end)
+        self._print(shown)
+
+    def _print(self, text: Text) -> None:
+        if self.target is not None:
+            self.target.write(f"{text.plain}\n")
+        elif not self.interactive:
+            self.line(text.plain)
+        else:
+            sys.stdout.flush()
+            Console(markup=False, highlight=False).print(text, soft_wrap=True)
+
+    def tag(self, text: str) -> None:
+        """Print what a statement without rows answers."""
+        if self.target is None and self.settings.format in ("table", "vertical"):
+            self.line(text)
+
+    def rows(self, columns: Sequence[str], rows: table.Rows) -> None:
+        """Print rows in the format of the settings."""
+        colour = self.interactive and self.target is None and "NO_COLOR" not in os.environ
+        self.page(table.render(columns, rows, self.settings, width=self.width, colour=colour))
+
+    def page(self, text: str) -> None:
+        """Print a text, through the pager where it is longer than the screen."""
+        if self.target is not None:
+            self.target.write(text)
+            self.target.flush()
+            return
+        if self._fits(text):
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            return
+        command = os.environ.get("SINKQL_PAGER") or os.environ.get("PAGER") or _DEFAULT_PAGER
+        try:
+            with lent_terminal():
+                subprocess.run(shlex.split(command), input=text, text=True, check=False)
+        except OSError:
+            sys.stdout.write(text)
+
+    def _fits(self, text: str) -> bool:
+        if not self.interactive or not self.settings.pager:
+            return True
+        return text.count("\n") < shutil.get_terminal_size().lines - 1
+
+    def error(self, error: SinkqlError) -> None:
+        """Print an error with its caret and hint."""
+        self._say(error.shown(width=max(20, min(self.width - _MARGIN, 160))), error_styles)
+
+    def notice(self, notice: Notice, *, path: str | None = None, text: str | None = None) -> None:
+        """Print a notice, with its place where it is of a file, and its hint."""
+        place = ""
+        if path is not None and text is not None and notice.span is not None:
+            line, column = line_and_column(text, notice.span.start)
+            place = f"{path}:{line}:{column}: "
+        hint = f"\nhint: {notice.hint}" if notice.hint else ""
+        self._say(f"{place}notice: {notice.message}{hint}", error_styles)
+
+    def _say(self, text: str, styles: dict[str, str]) -> None:
+        sys.stdout.flush()
+        if not self.interactive:
+            sys.stderr.write(text + "\n")
+            return
+        Console(stderr=True, markup=False, highlight=False).print(styled(text, styles), soft_wrap=True)
+
+
+_SQL_STYLES: dict[HighlightKind, str] = {
+    "keyword": "bold blue",
+    "option": "cyan",
+    "name": "",
+    "string": "green",
+    "number": "magenta",
+    "comment": "italic dim",
+    "error": "red",
+}
+error_styles = {
+    r"error\[SQ\d{4}\]:": "bold red",
+    r"(?m)^ *\^+$": "bold red",
+    r"(?m)^\d+ \| ": "dim",
+    r"(?m)^hint:": "bold cyan",
+    r"(?m)^detail:": "bold",
+    r"(?m)^(\S+: )?notice:": "bold yellow",
+}
+
+
+def styled(text: str, styles: dict[str, str]) -> Text:
+    """Return the text with a style for what each pattern matches."""
+    shown = Text(text)
+    for pattern, style in styles.items():
+        shown.highlight_regex(pattern, style)
+    return shown
+
+
+def open_target(path: str) -> IO[str]:
+    """Open the file of `\\o`; raises SQ4010 where it cannot be written."""
+    try:
+        return Path(path).expanduser().open("w", encoding="utf-8")
+    except OSError as error:
+        raise SinkqlError(
+            "SQ4032", f'cannot write "{path}": {error.strerror}', hint="Name a file in a folder that exists."
+        ) from error

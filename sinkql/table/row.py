@@ -1,0 +1,103 @@
+"""A row's values ↔ the JSON text that stands for it: equal rows have equal texts; keys; rows → Arrow columns.
+
+Values are Python's: bool, int, float, Decimal, str (text, uuid, jsonb), bytes, date, datetime (without a zone for
+timestamp, in UTC for timestamptz), None.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any
+
+from sinkql import logical
+from sinkql.extension.types import arrow_type, parse_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = tuple[Any, ...]
+_EXACT = Context(prec=60)
+
+
+def normal(value: Any, type_: logical.Type) -> Any:
+    """Return a value as rows hold it; raises ValueError or ArithmeticError for one that does not fit the type."""
+    if value is None:
+        return None
+    match type_.name:
+        case "numeric":
+            return _EXACT.plus(_EXACT.quantize(value, Decimal(1).scaleb(-(type_.scale or 0))))  # there is no -0
+        case "real":
+            return struct.unpack("f", struct.pack("f", value))[0]
+        case "timestamptz":
+            return value.astimezone(UTC)
+        case _:
+            return value
+
+
+def _digits(value: Decimal) -> str:
+    return format(value, "f")
+
+
+_ENCODE: dict[str, Callable[[Any], Any]] = {
+    "numeric": _digits,
+    "date": date.isoformat,
+    "timestamp": datetime.isoformat,
+    "timestamptz": datetime.isoformat,
+    "bytea": bytes.hex,
+}
+_DECODE: dict[str, Callable[[Any], Any]] = {
+    "numeric": Decimal,
+    "date": date.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "timestamptz": datetime.fromisoformat,
+    "bytea": bytes.fromhex,
+}
+
+
+class Codec:
+    """Encode and decode rows of columns of these types (canonical texts)."""
+
+    def __init__(self, types: Sequence[str]) -> None:
+        self.types = tuple(types)
+        names = [parse_type(text).name for text in types]
+        self._encoders = [_ENCODE.get(name) for name in names]
+        self._decoders = [(place, _DECODE[name]) for place, name in enumerate(names) if name in _DECODE]
+
+    def encode(self, row: Row) -> str:
+        """Return a row's text."""
+        values = [
+            value if encoder is None or value is None else encoder(value)
+            for value, encoder in zip(row, self._encoders, strict=True)
+        ]
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+    def decode(self, text: str) -> Row:
+        """Return the row that a text stands for."""
+        values: list[Any] = json.loads(text)
+        for place, decoder in self._decoders:
+            if values[place] is not None:
+                values[place] = decoder(values[place])
+        return tuple(values)
+
+    def key(self, row: Row, places: Sequence[int]) -> str | None:
+        """Return a key's text, the same for equal keys; None if a part is NULL, which equals nothing."""
+        parts = []
+        for place in places:
+            value, encoder = row[place], self._encoders[place]
+            if value is None:
+                return None
+            if isinstance(value, float):
+                value += 0.0  # zero has one sign as a key
+            parts.append(value if encoder is None else encoder(value))
+        return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+    def arrays(self, rows: Iterable[Row]) -> list[pa.Array]:
+        """Return the rows' columns as Arrow arrays."""
+        import pyarrow as pa
+
+        columns = list(zip(*rows, strict=True)) or [()] * len(self.types)
+        return [pa.array(column, arrow_type(text)) for column, text in zip(columns, self.types, strict=True)]

@@ -1,0 +1,157 @@
+"""A catalog that is opened plans nothing; what is asked for is planned, the same as all at once."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from sinkql.catalog.catalog import Catalog
+from sinkql.extension.registry import discover
+from sinkql.planner.item.statement import own_name, plan
+from sinkql.session import Session
+
+_REGISTRY = discover()
+_BUILT_IN = ("quickstart", "materialize.", "materialize.public.")
+
+
+def _script(views: int, seed: int = 3) -> str:
+    chance = random.Random(seed)
+    statements = [
+        "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');",
+        "CREATE SCHEMA other; CREATE CLUSTER c (SIZE = 'local[1]'); CREATE SECRET s AS 'x';",
+        "CREATE CONNECTION aws TO AWS (ACCESS KEY ID = 'a', SECRET ACCESS KEY = SECRET s);",
+        "CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE TABLE t (counter bigint PRIMARY KEY);",
+    ]
+    relations = ["n", "t"]
+    for number in range(views):
+        name = chance.choice(["v{}", "other.v{}"]).format(number)
+        used = chance.choice(relations[-6:])
+        cluster = chance.choice(["", " IN CLUSTER c"])
+        statements.append(f"CREATE MATERIALIZED VIEW {name}{cluster} AS SELECT counter + 1 AS counter FROM {used};")
+        relations.append(name)
+        if chance.random() < 0.3:
+            statements.append(
+                f"CREATE SINK k{number} FROM {name} INTO ICEBERG CATALOG CONNECTION lake "
+                f"(NAMESPACE = 'a', TABLE = 't{number}') MODE APPEND WITH (COMMIT INTERVAL = '1s');"
+            )
+    return "".join(statements)
+
+
+@contextmanager
+def _plans() -> Iterator[list[str]]:
+    """List what is planned while it is open."""
+    found: list[str] = []
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is plan.__code__:
+            name = own_name(frame.f_locals["statement"])
+            found.extend([] if name in _BUILT_IN else [name])
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield found
+    finally:
+        sys.setprofile(before)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    with Session() as session:
+        session.execute(_script(24))
+        return session.catalog.database.path
+
+
+def _content(catalog: Catalog) -> list[tuple[Any, ...]]:
+    plans = catalog.plans
+    return [
+        (each, plans.item(each.name), plans.dependencies(each.name), sorted(plans.dependents(each.name)))
+        for each in plans.entries()
+    ]
+
+
+def test_looking_at_a_catalog_plans_nothing(file: Path) -> None:
+    with _plans() as planned, Session(file) as session:
+        session.execute(
+            "SHOW SINKS; SHOW OBJECTS; SHOW MATERIALIZED VIEWS FROM other; SELECT count(*) FROM mz_columns;"
+        )
+        session.status()
+        session.stop()
+    assert planned == []
+
+
+def test_what_is_asked_for_is_planned_with_what_it_uses(file: Path) -> None:
+    catalog = Catalog(file, _REGISTRY)
+    with _plans() as planned:
+        assert catalog.plans.item("materialize.public.n") is not None
+        assert planned == ["materialize.public.n"]
+        assert catalog.plans.item("materialize.public.aws") is not None
+        assert planned[1:] == ["materialize.public.s", "materialize.public.aws"]
+        assert catalog.plans.item("materialize.public.aws") is not None
+    assert len(planned) == 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_order_of_asking_gives_what_planning_all_gives(file: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    eager, lazy = Catalog(file, _REGISTRY), Catalog(file, _REGISTRY)
+    eager.plans.plan_all()
+    names = list(eager.entries())
+    for _ in range(12):
+        ask = chance.choice([lazy.plans.item, lazy.plans.entry, lazy.plans.dependents, lazy.plans.has])
+        ask(chance.choice(names))
+        if chance.random() < 0.2:
+            lazy.plans = lazy.plans.copy()
+    assert list(lazy.entries()) == names
+    assert _content(lazy) == _content(eager)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_changes_by_another_process_reach_what_waits(file: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    lazy = Catalog(file, _REGISTRY)
+    with Session(file) as other:
+        for number in range(4):
+            views = [name for name in other.catalog.plans.names("MATERIALIZED VIEW") if "public" in name]
+            view = chance.choice(views)
+            change = chance.choice(
+                [
+                    f"ALTER MATERIALIZED VIEW {view} RENAME TO renamed{number};",
+                    f"DROP MATERIALIZED VIEW {view} CASCADE;",
+                    f"CREATE VIEW new{number} AS SELECT counter FROM {view};",
+                    "ALTER CLUSTER c SET (SIZE = 'local[2]');",
+                    "ALTER SCHEMA other RENAME TO moved; ALTER SCHEMA moved RENAME TO other;",
+                ]
+            )
+            lazy.plans.item(chance.choice(views))
+            other.execute(change)
+            lazy.refresh()
+    assert sorted(map(str, _content(lazy))) == sorted(map(str, _content(Catalog(file, _REGISTRY))))
+    assert lazy.broken == {}
+
+
+def test_what_waits_for_an_item_outlives_it(file: Path) -> None:
+    lazy, eager = Catalog(file, _REGISTRY), Catalog(file, _REGISTRY)
+    eager.plans.plan_all()
+    for name in ("materialize.public.n", "materialize.public.lake"):
+        users = lazy.plans.all_users(name)
+        lazy.plans.remove(name)
+        assert users
+        assert [lazy.plans.item(each) for each in users] == [eager.plans.item(each) for each in users]
+
+
+def test_a_long_chain_of_views_is_planned_from_its_end(tmp_path: Path) -> None:
+    statements = ["CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE VIEW v0 AS SELECT counter FROM n;"]
+    statements += [f"CREATE VIEW v{number + 1} AS SELECT counter FROM v{number};" for number in range(120)]
+    with Session(tmp_path / "catalog.db") as session:
+        session.execute("BEGIN;" + "".join(statements) + "COMMIT;")
+        path = session.catalog.database.path
+    assert Catalog(path, _REGISTRY).plans.item("materialize.public.v120") is not None

@@ -1,0 +1,122 @@
+"""Arithmetic and comparisons of whole numbers and numerics are exact, or an error: held against fractions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from decimal import Context, Decimal
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import pytest
+
+from expressions import vectors
+from sinkql import evaluate
+from sinkql.errors import SinkqlError
+
+_TYPES = ("smallint", "integer", "bigint", "numeric(12,10)", "numeric(38,0)", "numeric(38,10)", "numeric(5,2)",
+          "numeric(20,5)", "numeric(10,10)")  # fmt: skip
+_BITS = {"smallint": 15, "integer": 31, "bigint": 63}
+_WIDE = Context(prec=100)
+_ROUNDS = 30
+
+
+def some(type_: str, random: Random) -> int | Decimal:
+    """Return a value of a type; many are at its ends."""
+    if type_ in _BITS:
+        most = 1 << _BITS[type_]
+        return random.choice((0, 1, -1, most - 1, -most, random.randrange(-most, most)))
+    precision, scale = map(int, type_[8:-1].split(","))
+    digits = random.choice((0, 1, 10**precision - 1, random.randrange(10 ** random.randrange(1, precision + 1))))
+    return _scaled(digits * random.choice((1, -1)), scale)
+
+
+def _scaled(digits: int, scale: int) -> Decimal:
+    return _WIDE.plus(Decimal(digits).scaleb(-scale, _WIDE))
+
+
+def outcome(text: str, types: dict[str, str], row: tuple[Any, ...]) -> Any:
+    """Return what an expression gives for a row, None where it is an error."""
+    function = evaluate.function_of(vectors.expression(text, types), list(types))
+    assert function is not None, text
+    try:
+        return function(row)
+    except SinkqlError:
+        return None
+
+
+def rounded(value: Fraction, places: int = 10) -> Fraction:
+    """Return a number rounded half away from zero."""
+    scaled = abs(value) * 10**places
+    whole = scaled.numerator // scaled.denominator
+    whole += 2 * (scaled - whole) >= 1
+    return Fraction(whole if value >= 0 else -whole, 10**places)
+
+
+@pytest.mark.parametrize("sign", ["+", "-", "*"])
+@pytest.mark.parametrize("left", _TYPES)
+def test_results_are_exact_or_an_error(sign: str, left: str) -> None:
+    random = Random(f"{sign}{left}")
+    operation: Callable[[Any, Any], Any] = {"+": operator.add, "-": operator.sub, "*": operator.mul}[sign]
+    given = 0
+    for right in _TYPES:
+        whole = left in _BITS and right in _BITS
+        bits = max(_BITS.get(left, 0), _BITS.get(right, 0))
+        for _ in range(_ROUNDS):
+            x, y = some(left, random), some(right, random)
+            exact = operation(Fraction(x), Fraction(y))
+            found = outcome(f"x {sign} y", {"x": left, "y": right}, (x, y))
+            if found is None:
+                most = 1 << bits if whole else 10**17
+                assert max(abs(exact), abs(x), abs(y)) >= most - 1, (x, sign, y)
+                continue
+            given += 1
+            assert Fraction(found) == (exact if whole else rounded(exact)), (left, x, sign, right, y, found)
+    assert given > _ROUNDS
+
+
+@pytest.mark.parametrize("left", _TYPES)
+def test_comparisons_are_exact(left: str) -> None:
+    random = Random(left)
+    for right in _TYPES:
+        for _ in range(_ROUNDS):
+            x, y = some(left, random), some(right, random)
+            if random.random() < 0.3:
+                y = _nearest(x, right)
+            row, types = (x, y), {"x": left, "y": right}
+            for sign, test in (("=", operator.eq), ("<", operator.lt), (">=", operator.ge)):
+                found = outcome(f"x {sign} y", types, row)
+                assert found is None or found == test(Fraction(x), Fraction(y)), (left, x, sign, right, y)
+            found = outcome("x IN (y, 7)", types, row)
+            assert found is None or found == (Fraction(x) in (Fraction(y), 7))
+
+
+def _nearest(value: int | Decimal, type_: str) -> int | Decimal:
+    """Return a value of a type that is close to another, and equal where the type has it."""
+    if type_ in _BITS:
+        most = 1 << _BITS[type_]
+        return max(-most, min(most - 1, int(value)))
+    precision, scale = map(int, type_[8:-1].split(","))
+    digits = int(Fraction(value) * 10**scale)
+    return _scaled(max(1 - 10**precision, min(10**precision - 1, digits)), scale)
+
+
+def test_a_sum_beside_the_greatest_bigint_keeps_its_digits() -> None:
+    row = (2**63 - 1, Decimal("12.0123456789"))
+    types = {"b": "bigint", "n": "numeric(12,10)"}
+    assert outcome("b + n", types, row) == Decimal("9223372036854775819.0123456789")
+    assert outcome("b + n = 9223372036854775819.0123456789", types, row) is True
+    assert outcome("b + n IN (9223372036854775819.0123456789, 1)", types, row) is True
+
+
+def test_whole_quotients_and_remainders_are_exact() -> None:
+    random = Random(3)
+    for type_ in _BITS:
+        for _ in range(10 * _ROUNDS):
+            x, y = some(type_, random), some(type_, random)
+            quotient = outcome("x / y", {"x": type_, "y": type_}, (x, y))
+            rest = outcome("x % y", {"x": type_, "y": type_}, (x, y))
+            if quotient is not None and rest is not None:
+                assert quotient * y + rest == x
+                assert abs(rest) < abs(y)

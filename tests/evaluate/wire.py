@@ -1,0 +1,41 @@
+"""The texts in which vectors have values ↔ the values that rows hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from sinkql.logical.expression import single
+from sinkql.logical.type import Type
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "boolean": lambda text: text in ("t", "true"),
+    "smallint": int,
+    "integer": int,
+    "bigint": int,
+    "real": lambda text: single(float(text)),
+    "double precision": float,
+    "date": date.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "timestamptz": lambda text: datetime.fromisoformat(f"{text}:00" if text[-3] in "+-" else text),
+    "bytea": lambda text: bytes.fromhex(text[2:]),
+}
+
+
+def value(text: str | None, type_: Type) -> Any:
+    """Return the value that a text stands for; raises ValueError for one that Python's times have no room for."""
+    if text is None:
+        return None
+    if type_.name == "numeric":
+        return Decimal(text).quantize(Decimal(1).scaleb(-(type_.scale or 0)))
+    return _READ.get(type_.name, str)(text)
+
+
+def shown(value: Any) -> Any:
+    """Return what is compared with a vector's text: times as they are printed there."""
+    if isinstance(value, datetime):
+        text = value.isoformat(" ").removesuffix("+00:00")
+        return text.rstrip("0") if value.microsecond else text
+    return value.isoformat() if isinstance(value, date) else value

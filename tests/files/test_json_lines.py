@@ -1,0 +1,166 @@
+"""JSON lines → rows: the same through Arrow and line by line, what the text says, and no line lost or invented."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sinkql.connectors.files.json_lines import JsonDecoder
+from sinkql.connectors.files.value import value_of
+from sinkql.extension.jsonb import nested_deeply
+from sinkql.extension.stream import Failure
+from sinkql.extension.types import arrow_type
+from sinkql.physical import Column
+
+_COLUMNS = (
+    Column("i", "integer"), Column("b", "bigint"), Column("r", "real"), Column("d", "double precision"),
+    Column("n", "numeric(12,2)"), Column("w", "numeric(38,10)"), Column("y", "boolean"), Column("t", "text"),
+    Column("at", "timestamptz"), Column("day", "date"), Column("id", "uuid"), Column("raw", "bytea"),
+)  # fmt: skip
+_JSONB = (*_COLUMNS, Column("j", "jsonb"))
+_GOOD = {
+    "i": ("0", "-0", "2147483647", "-2147483648", "null"),
+    "b": ("9223372036854775807", "-9223372036854775808", "null", "7"),
+    "r": ("0.1", "0", "-0.0", "1e38", "1e-45", "3.4028235e38", "7", "1.00000017881393432617187499", "null"),
+    "d": ("0.1", "0", "-0.0", "1e308", "5e-324", "1e-5", "7", "null"),
+    "n": ("0.1", "1234567890.12", "1e3", "-0", '"5.25"', "1.500000", "null"),
+    "w": ("0.0000000001", "9999999999999999999999999999.9999999999", "1e27", "null"),
+    "y": ("true", "false", "null"),
+    "t": ('"x"', '""', '"\\u00e9"', '"é😀"', '"\\ud83d\\ude00"', '"a\\nb\\t\\"\\\\"', '"{"', "null"),
+    "at": ('"2024-02-29 12:30:45Z"', '"2024-02-29T12:30:45.123456+05:30"', "null"),
+    "day": ('"2024-02-29"', '"0001-01-01"', "null"),
+    "id": ('"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"', '"{A0EEBC999C0B4EF8BB6D6BB9BD380A11}"', "null"),
+    "raw": ('"\\\\x00ff"', '"abc"', "null"),
+    "j": ('{"b": 1, "a": [1.50, 1e2]}', "[]", "1e400", "null", '"x"', "-0"),
+    "more": ("[1, {}]", '"\\u0000"', "1e999", "{}"),
+}
+_BAD = (
+    "1.0", "1e3", "2147483648", "9223372036854775808", "1e39", "1e-46", "1e300", "1e400", "1e-400", f"0.{'0' * 50}1",
+    "3.4028235e38", "8611770808369993248845925856177", "0.12345678901", "999999999999", "NaN", "Infinity", "-Infinity",
+    "01", "1.", ".5", "+1", "-", "1e", "0x10", "nul", "True", "'x'", '"NaN"', '"12"', '" 12"', "tru", "", '"\\u0000"',
+    '"\\ud800"', '"\\udc00x"', '"\ud800"', '"\x01"', '"\\x"', '"a\tb"', "[1,]", "{,}", "[" * 450 + "]" * 450,
+    "[" * 5000,
+    '"2024-02-30"', '"2024-02-29 05+01"', '"0000-01-01"', '"2024-02-29 12:30:45"', '"2024-02-29 12:30+16"',
+    '"a0eebc99"', '"\\\\x0"', '"\\\\400"', "1e999999999", "[1e999999999]", "//", "/* */1", "1 2", "1}{", "{}", "[]",
+)  # fmt: skip
+_NO_OBJECTS = (
+    b"null", b"[]", b"1", b'"x"', b"{", b"}", b"{}{}", b"{} {}", b'{"i": 1}}', b"\xef\xbb\xbf{}", b"\xff", b"\0",
+    b'{"t": "\xff"}', b'{"more": "\xff"}', b'{"i": 1,}', b'{"i" 1}', b"{'i': 1}", b'{"i": 1} x', b'{"t": "\0"}',
+)  # fmt: skip
+_BLANK = (b"", b" ", b"\t", b"\r")
+
+
+def _line(seed: random.Random, columns: tuple[Column, ...], wild: float) -> bytes:
+    if seed.random() < wild / 4:
+        return seed.choice(_NO_OBJECTS)
+    if seed.random() < wild / 8:
+        return seed.choice(_BLANK)
+    names = [column.name for column in columns if seed.random() < 0.9]
+    members = [(name, seed.choice(_GOOD[name] if seed.random() >= wild / 8 else _BAD)) for name in names]
+    if seed.random() < 0.1:
+        members.append(("more", seed.choice(_GOOD["more"] if seed.random() >= wild else _BAD)))
+    if seed.random() < wild / 8 and members:
+        members.append(seed.choice(members))
+    seed.shuffle(members)
+    blank = seed.choice(("", " "))
+    text = "{" + ",".join(f'{blank}"{name}":{blank}{value}' for name, value in members) + "}"
+    return text.encode(errors="surrogatepass") + seed.choice((b"", b"", b"\r", b" "))
+
+
+def _decoded(decoder: JsonDecoder, block: bytes) -> tuple[list[dict[str, Any]], list[Failure], int]:
+    parts = list(decoder.decode(BytesIO(block)))
+    rows = [row for part in parts for row in part.batch.to_pylist()]
+    return rows, [failure for part in parts for failure in part.failures], sum(part.records for part in parts)
+
+
+class _Number(str):
+    __slots__ = ()
+
+
+def _expected(line: bytes, columns: tuple[Column, ...]) -> dict[str, Any] | None:
+    """Return what a line's row is by Python's own parser and the values of texts; None for a line that is refused."""
+    try:
+        found = json.loads(line.decode(), parse_float=_Number, parse_int=_Number, parse_constant=_no_constant)
+        if not isinstance(found, dict) or nested_deeply(line.decode()):
+            return None
+        json.dumps(found, ensure_ascii=False).encode()
+        return {column.name: _value(found.get(column.name), column.type) for column in columns}
+    except (ValueError, RecursionError):
+        return None
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _value(value: Any, type_: str) -> Any:
+    if value is None or (type_ == "boolean" and isinstance(value, bool)):
+        return value
+    if type_ == "jsonb":
+        return _document(value)
+    number = type_.startswith(("integer", "bigint", "real", "double", "numeric"))
+    texts = not number or type_.startswith("numeric")
+    if not isinstance(value, str) or (isinstance(value, _Number) and not number) or (type(value) is str and not texts):
+        raise ValueError(value)
+    return _in_a_column(str(value), type_)
+
+
+@cache
+def _in_a_column(text: str, type_: str) -> Any:
+    return pa.array([value_of(text, type_)], arrow_type(type_)).to_pylist()[0]
+
+
+def _document(value: Any) -> str | None:
+    """Return a scalar's document; check the scalars of others."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            _document(each)
+        return None
+    return str(value_of(str(value) if isinstance(value, _Number) else json.dumps(value), "jsonb"))
+
+
+def test_lines_are_read_as_they_say_in_either_way() -> None:
+    seed, lines_seen, at_once = random.Random(9), 0, 0
+    for columns in (_COLUMNS, _COLUMNS, _COLUMNS, _JSONB):
+        for _ in range(24):
+            wild = seed.choice((0.0, 0.0, 0.01, 0.2, 1.0))
+            lines = [_line(seed, columns, wild) for _ in range(seed.choice((1, 5, 100, 400)))]
+            block = b"\n".join(lines) + seed.choice((b"", b"\n"))
+            fast, line_by_line = JsonDecoder(columns), JsonDecoder(columns)
+            line_by_line._schema = None
+            rows, failures, records = _decoded(fast, block)
+            assert repr(_decoded(line_by_line, block)) == repr((rows, failures, records))
+            whole = [(number, line) for number, line in enumerate(block.split(b"\n"), 1) if line.strip(b" \t\r")]
+            assert len(whole) == records == len(rows) + len(failures)
+            expected = [(number, line, _expected(line, columns)) for number, line in whole]
+            assert [(number, line) for number, line, row in expected if row is None] == [
+                (failure.line, failure.raw) for failure in failures
+            ]
+            good = [row for _, _, row in expected if row is not None]
+            assert repr([_plain(row) for row in good]) == repr([_plain(row) for row in rows])
+            lines_seen += records
+            at_once += fast._schema is not None and not failures
+    assert lines_seen > 8_000
+    assert at_once > 10
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row without documents that are no scalars, which `test_jsonb` has."""
+    return {name: None if name == "j" and str(value)[:1] in ("{", "[") else value for name, value in row.items()}
+
+
+@pytest.mark.parametrize(
+    "member",
+    ['"r": 1e-46', '"r": 1e300', '"d": 1e-400', '"d": 0.' + "0" * 400 + "1", '"d": 1e400', '"w": 9e37', '"i": 0x1'],
+)
+def test_a_number_out_of_range_fails_its_line_alone(member: str) -> None:
+    lines = ['{"r": 0, "d": 0, "w": 1, "i": 1}'] * 100
+    lines[70] = f"{{{member}}}"
+    rows, failures, _ = _decoded(JsonDecoder(_COLUMNS), "\n".join(lines).encode())
+    assert (len(rows), [failure.line for failure in failures]) == (99, [71])

@@ -1,0 +1,168 @@
+"""The log of read files: what is in it, what it writes, and what is left of it when no marker needs it."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crash.pipeline import Pipeline
+from local_engine import LocalEngine
+from sinkql import faults
+from sinkql.connectors.files.content import SeenFile
+from sinkql.connectors.files.listing import Log
+from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
+from sinkql.extension.stream import Context
+from sinkql.runtime.batch.loop import BatchLoop
+from support.fault import armed
+from support.readers import duckdb_folder
+from support.running import MemoryControl, drain
+
+_FILE = 100
+
+
+def _files(numbers: range) -> list[SeenFile]:
+    return [SeenFile(f"{number:06}", 1, 2, 3, 4, ((1, 0, "d" * 32),)) for number in numbers]
+
+
+def _appended(log: Log, commits: int) -> list[str]:
+    heads: list[str] = []
+    for number in range(commits):
+        heads.append(log.append(heads[-1] if heads else None, _files(range(number, number + 1))))
+    return heads
+
+
+def test_a_log_writes_little_more_than_its_own_files_and_needs_few_segments(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    heads = _appended(log, 400)
+    written = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert written < 400 * 40 * _FILE
+    assert max(len(log.names(head)) for head in heads) <= 32
+    needed = sum((tmp_path / name).stat().st_size for name in log.names(heads[-1]))
+    assert needed < 400 * 2 * _FILE
+
+
+def test_any_two_heads_tell_what_came_between_them(tmp_path: Path) -> None:
+    heads: list[str | None] = [None, *_appended(Log(tmp_path), 200)]
+    log, chance = Log(tmp_path), random.Random(3)
+    for _ in range(60):
+        start, end = sorted(chance.sample(range(201), 2))
+        log = log if chance.random() < 0.7 else Log(tmp_path)
+        assert [file.name for file in _files(range(start, end))] == sorted(
+            file.name for file in log.added(heads[start], heads[end])
+        )
+        at = chance.choice([start, end])
+        assert {file.name: file for file in _files(range(at))} == log.seen(heads[at])
+
+
+def test_what_two_heads_do_not_need_can_go(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    heads = _appended(log, 300)
+    assert log.unneeded(heads[-2:], before=time.time() - 60) == ()
+    for name in log.unneeded(heads[-2:], before=time.time() + 60):
+        (tmp_path / name).unlink()
+    assert len(list(tmp_path.iterdir())) <= 64
+    for count, head in ((299, heads[-2]), (300, heads[-1])):
+        assert {file.name: file for file in _files(range(count))} == Log(tmp_path).seen(head)
+
+
+def test_a_segment_that_is_missing_hinders_the_sweep(tmp_path: Path) -> None:
+    head = _appended(Log(tmp_path), 3)[-1]
+    (tmp_path / head).unlink()
+    with pytest.raises(SinkqlError) as error:
+        Log(tmp_path).unneeded([head], before=time.time() + 60)
+    assert error.value.code == "SQ3303"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipeline]:
+    """Give a pipeline of twenty files, a commit each, whose log is swept at every second commit."""
+    (tmp_path / "in").mkdir()
+    for number in range(20):
+        (tmp_path / "in" / f"{number:03}.json").write_text(f'{{"n": {number}}}\n')
+    monkeypatch.setattr("sinkql.runtime.batch.loop._SWEEP_EVERY", 2)
+    monkeypatch.setattr("sinkql.runtime.batch.loop._SKEW_SECONDS", 0.0)
+    faults._passes.clear()
+    yield Pipeline(tmp_path, "append", batch_rows=1)
+    faults._passes.clear()
+
+
+def _loop(pipeline: Pipeline) -> BatchLoop:
+    job, registry = pipeline.job(), discover()
+    pipeline.state.mkdir(parents=True, exist_ok=True)
+    context = Context(job.sink, job.sink_id, pipeline.state, lambda _: "")
+    readers = {read.source: registry.reader(read, context) for read in job.reads()}
+    writer = registry.sinks[job.write.connector].writer(job.write, context)
+    return BatchLoop(job, readers, writer, LocalEngine(1), context.folder, MemoryControl())
+
+
+def _run(pipeline: Pipeline) -> BatchLoop:
+    loop = _loop(pipeline)
+    loop.start(epoch=1, once=True)
+    drain(loop)
+    return loop
+
+
+def _kept(pipeline: Pipeline) -> tuple[set[str], set[str]]:
+    """Return the names of segments in the state folder and in the table's."""
+    table = (path.name for path in (pipeline.folder / "lake").rglob("*-files-*.json.stats"))
+    return (
+        {path.name for path in (pipeline.state / "files").rglob("files-*.json")},
+        {name[name.rindex("files-") :].removesuffix(".stats") for name in table},
+    )
+
+
+_POINTS = ("files-listed", "files-merge", "attached", "position-unneeded", "position-detached", "committed")
+
+
+@pytest.mark.parametrize("point", _POINTS)
+def test_a_log_whose_sink_fails_at_any_step_is_whole_and_swept_in_both_places(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    with monkeypatch.context() as patched:
+        for name, value in armed(f"{point}#9=fail" if point != "files-merge" else f"{point}#1=fail").items():
+            patched.setenv(name, value)
+        with pytest.raises(faults.FaultError):
+            _run(pipeline)
+    loop = _run(pipeline)
+    (reader,) = loop.readers.values()
+    found = duckdb_folder(str(next((pipeline.folder / "lake").rglob("metadata")).parent), "n")
+    assert [(number,) for number in range(20)] == sorted(found)
+    for path in (pipeline.state / "files").rglob("files-*.json"):
+        os.utime(path, (1, 1))
+    loop._sweep_positions()
+    ends = [*loop.marker.start.values(), *loop.marker.end.values()]
+    needed = {Path(name).name for end in ends for name in reader.attachments(end)}
+    state, table = _kept(pipeline)
+    assert needed == state
+    assert table <= needed
+    assert {Path(name).name for end in loop.marker.end.values() for name in reader.attachments(end)} <= table
+
+
+@pytest.mark.parametrize("what", ["all", "head", "older", "damaged"])
+def test_segments_lost_in_the_state_folder_come_back_from_the_table(pipeline: Pipeline, what: str) -> None:
+    for number in range(3, 20):
+        (pipeline.folder / "in" / f"{number:03}.json").unlink()
+    for number in range(3, 6):
+        loop = _run(pipeline)
+        (pipeline.folder / "in" / f"{number:03}.json").write_text(f'{{"n": {number}}}\n')
+    ((end, reader),) = zip(loop.marker.end.values(), loop.readers.values(), strict=True)
+    head, *older = [pipeline.state / name for name in reader.attachments(end)]
+    match what:
+        case "all":
+            shutil.rmtree(pipeline.state)
+        case "head":
+            head.unlink()
+        case "older":
+            older[1].unlink()
+        case _:
+            older[0].write_bytes(b"[]")
+    _run(pipeline)
+    found = duckdb_folder(str(next((pipeline.folder / "lake").rglob("metadata")).parent), "n")
+    assert [(number,) for number in range(6)] == sorted(found)

@@ -1,0 +1,26 @@
+"""How the credential of a connection to a database becomes part of its URL, where it is opened and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from sinkql.connectors.iceberg.table import catalog
+
+
+@pytest.mark.parametrize(
+    ("address", "credential"), [("postgresql://h/d", "u:a:b@c/d"), ("postgresql://u@h/d?sslmode=require", "a:b@c/d")]
+)
+def test_the_database_gets_user_and_password(monkeypatch: pytest.MonkeyPatch, address: str, credential: str) -> None:
+    opened: list[str] = []
+
+    def open_(name: str, **properties: Any) -> None:  # as pyiceberg's
+        opened.append(properties["uri"])
+
+    monkeypatch.setattr(catalog, "SqlCatalog", open_)
+    options = {"catalog_type": "sql", "url": address, "credential": {"secret_text": [{"secret": "s"}]}}
+    catalog.open_catalog("lake", options, lambda _: credential)
+    url = make_url(opened[0])
+    assert (url.username, url.password, url.host, url.database) == ("u", "a:b@c/d", "h", "d")

@@ -1,0 +1,188 @@
+"""A hint that names a change of one place is right: the script of the golden cases gets past its mistake with it."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from golden import broken, casefile
+from golden.commands import GoldenFile
+from golden.test_golden import FILES, output
+from sinkql.errors import SinkqlError, Span
+from sinkql.parser import parse
+from sinkql.parser.mistake.complaint import FORMS
+from sinkql.session import Session
+
+pytestmark = pytest.mark.long
+
+_FILLED = {
+    "a name": "x", "a value": "'x'", '"=" and a value': "= 'x'", "'…'": "'x'", "an expression": "1 = 1",
+    "FROM and a relation": "FROM orders",
+}  # fmt: skip
+_ERRORS = [path for path in FILES if path.parent.name in ("parse", "plan") and "\nhint: " in path.read_text("utf-8")]
+_SYNTAX = re.compile("SQ1...|SQ2201|SQ2224")
+_HABIT = "SQ1006"
+
+
+def _written(shown: str) -> str:
+    """Return what a hint says to write as it is written."""
+    return _FILLED.get(shown) or re.sub(r'"(\W+)"', r"\1", shown).replace("(…)", "(id)")
+
+
+def _mended(text: str, error: SinkqlError) -> str | None:
+    """Return a script with the change that a hint names; None if it names none of one place."""
+    assert error.span is not None
+    before, wrong, after = text[: error.span.start], text[error.span.start : error.span.end], text[error.span.end :]
+    match re.split(r"(?<=[.?])$|; |, with |, after ", error.hint or "")[0]:
+        case hint if found := re.fullmatch(r"Did you mean (.+)\(\)\?", hint):
+            return before + re.sub(r"^\w+", found[1], wrong) + after
+        case hint if found := re.fullmatch(r"Did you mean ('.+')\?", hint):
+            return before + re.sub(r"'.*'", found[1], wrong) + after
+        case hint if found := re.fullmatch(r"Did you mean (.+)\?", hint):
+            return before + found[1] + after
+        case hint if found := re.fullmatch(r"Write ((?:(?! or | \().)+) (instead of|for a) .+", hint):
+            return before + _written(found[1]) + after
+        case hint if found := re.fullmatch(r"Write (.+) before [^:]+", hint):
+            return f"{before} {_written(found[1])} {wrong}{after}"
+        case hint if found := re.fullmatch(r"""Add ("."|'…'|a \w+|[A-Z]+)\.""", hint):
+            return f"{before} {_written(found[1])} {wrong}{after}"
+        case hint if found := re.fullmatch(r"Leave out (.+) before .+", hint):
+            place = before.upper().rfind(_written(found[1]).upper())
+            return before[:place] + before[place + len(_written(found[1])) :] + wrong + after
+        case hint if found := re.fullmatch(r"Leave out ([^…,:]+)[^…]*\.", hint):
+            needless = found[1] if found[1] in wrong else wrong
+            return before + wrong.replace(needless, "", 1) + after
+        case hint if hint.startswith("End the statement before it"):
+            return before + ";" + wrong + after
+        case hint if re.fullmatch(r"Put it in parentheses: \(.*\)\.", hint):
+            return f"{before}({wrong}){after}" if "…" not in hint else None
+    return None
+
+
+def _outcome(folder: Path, text: str) -> SinkqlError | None:
+    """Run a script in a catalog of its own, a copy of the prepared one: it may drop what is there."""
+    for each in folder.glob("catalog.db*"):
+        shutil.copy(each, folder / each.name.replace("catalog", "copy"))
+    try:
+        Session(folder / "copy.db").execute(text)
+    except SinkqlError as error:
+        return error
+    return None
+
+
+def _further(before: SinkqlError, after: SinkqlError, longer: int) -> bool:
+    """Tell whether a script is wrong further on, or not any more in its syntax."""
+    assert before.span is not None
+    if after.span is not None and after.span.start - longer >= before.span.end:
+        return True
+    return after.code != before.code and _SYNTAX.fullmatch(after.code) is None
+
+
+def test_hints_of_one_place_lead_past_the_mistake(tmp_path: Path) -> None:
+    session = broken.prepared(tmp_path)
+    applied, wrong = 0, []
+    for path in sorted(broken.HERE.glob("*.txt")):
+        for found in casefile.read(path.read_text("utf-8"))[0]:
+            case = broken.read("", found.input)
+            error = broken.run(session, case.text)
+            mended = _mended(case.text, error) if error is not None and error.code != _HABIT else None
+            if error is None or mended is None:
+                continue
+            applied += 1
+            after = _outcome(tmp_path, mended)
+            if after is not None and not _further(error, after, len(mended) - len(case.text)):
+                wrong.append(f"{path.name}:{found.line}: {error.hint} → {mended}: {after.message}")
+    print(applied, *wrong, sep="\n  ")
+    assert applied >= 150
+    assert not wrong
+
+
+_RENDERED = re.compile(
+    r"^error\[(SQ\d+)\]: (.*)\n((\d+) \| ).*\n( *)(\^+)(?:\ndetail: .*)?(?:\nhint: (.*))?", re.MULTILINE
+)
+
+
+def _shown(output: str, text: str) -> SinkqlError | None:
+    """Return the error that an output shows of a script, None if it shows none with a place."""
+    found = _RENDERED.search(output)
+    if found is None:
+        return None
+    code, message, margin, line, spaces, carets, hint = found.groups()
+    if "…" in found[0].splitlines()[1]:  # cut off around the place
+        return None
+    start = sum(map(len, text.splitlines(keepends=True)[: int(line) - 1])) + len(spaces) - len(margin)
+    return SinkqlError(code, message, Span(start, start + len(carets)), hint=hint)
+
+
+@pytest.mark.parametrize("path", _ERRORS, ids=lambda path: path.stem)
+def test_hints_of_golden_errors_lead_past_the_mistake(path: Path, tmp_path: Path) -> None:
+    file = GoldenFile(path, tmp_path / "file")
+    file.folder.mkdir()
+    wrong = []
+    for number, case in enumerate(casefile.read(path.read_text("utf-8"))[0]):
+        if "hint: " not in case.output:
+            output(file, case)
+            continue
+        before = GoldenFile(path, tmp_path / str(number), copy.deepcopy(file.things))
+        shutil.copytree(file.folder, before.folder)
+        error = _shown(output(file, case), case.input)
+        mended = _mended(case.input, error) if error is not None and error.code != _HABIT else None
+        if error is None or mended is None:
+            continue
+        after = _shown(output(before, replace(case, input=mended)), mended)
+        if after is not None and not _further(error, after, len(mended) - len(case.input)):
+            wrong.append(f"{path.name}:{case.line}: {error.hint} → {mended}: {after.message}")
+    assert not wrong, "\n".join(wrong)
+
+
+_JSON = "CREATE SOURCE s (id bigint) FROM FILES (PATH = 'in') FORMAT JSON"
+_INSTEAD = (
+    (f"{_JSON} ENVELOPE UPSERT (VALUE DECODING ERRORS = (INLINE));", f"{_JSON} WITH (ON ERROR = 'SKIP');"),
+    (f"{_JSON} EXPOSE PROGRESS AS p;", "SELECT * FROM mz_internal.mz_sink_statistics;"),
+    (f"{_JSON} INCLUDE HEADER 'h' AS h;", f"{_JSON};"),
+    (
+        "CREATE REPLACEMENT MATERIALIZED VIEW r FOR totals AS SELECT id FROM orders;",
+        "CREATE OR REPLACE MATERIALIZED VIEW totals AS SELECT id FROM orders;",
+    ),
+    (
+        "CREATE MATERIALIZED VIEW m IN CLUSTER jobs REPLICA r AS SELECT id FROM orders;",
+        "CREATE MATERIALIZED VIEW m IN CLUSTER jobs AS SELECT id FROM orders;",
+    ),
+    ("SHOW CREATE INDEX i;", "SHOW VIEWS;"),
+    (
+        "CREATE VIEW v AS SELECT jsonb_extract_path_text(status::jsonb, 'a', '0') AS x FROM orders;",
+        "CREATE VIEW v AS SELECT status::jsonb -> 'a' ->> 0 AS x FROM orders;",
+    ),
+    (
+        "CREATE VIEW v AS SELECT status::jsonb #> '{a,0}' AS x FROM orders;",
+        "CREATE VIEW v AS SELECT status::jsonb -> 'a' -> 0 AS x FROM orders;",
+    ),
+    (
+        "CREATE VIEW v AS SELECT id FROM orders WHERE customer SIMILAR TO 'a%';",
+        "CREATE VIEW v AS SELECT id FROM orders WHERE customer LIKE 'a%';",
+    ),
+)
+
+
+@pytest.mark.parametrize(("refused", "instead"), _INSTEAD, ids=[refused[-40:] for refused, _ in _INSTEAD])
+def test_what_is_said_to_be_written_instead_of_what_is_not_supported_runs(
+    tmp_path: Path, refused: str, instead: str
+) -> None:
+    broken.prepared(tmp_path)
+    error = _outcome(tmp_path, refused)
+    assert error is not None
+    assert "not supported" in error.message
+    said = re.findall(r"[A-Z]{3,}|->>?|\w+\.\w+", error.hint or "")
+    assert any(word in instead for word in said) or "Leave" in str(error.hint), error.hint
+    assert _outcome(tmp_path, instead) is None
+
+
+def test_forms_that_are_shown_can_be_read() -> None:
+    for form in FORMS.values():
+        text = form.replace("; or ", "; ").replace("(column type, …)", "(id bigint)").replace("(column, …)", "(id)")
+        assert parse(re.sub(r"(?<!')…", "1", text)), text

@@ -1,0 +1,100 @@
+"""Sorted runs of hashed rows, as state and key index have them: order, look-up, newest first, tiers, sweeping."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sinkql.runs import Tiers, find, hits, newest, repeats, sort_places, sweep
+
+FEW = st.integers(0, 3)  # hashes that collide in one half, and in both
+Keys = list[tuple[int, int]]
+KEYS = st.lists(st.tuples(FEW, FEW), max_size=40)
+
+
+def columns(keys: Keys) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint64]], ...]:
+    top = 1 << 63  # hashes use all 64 bits
+    return tuple(np.array([top + key[half] for key in keys], np.uint64) for half in (0, 1))
+
+
+@given(KEYS)
+def test_order_is_by_both_halves_and_stable(keys: Keys) -> None:
+    expected = sorted(range(len(keys)), key=lambda place: (*keys[place], place))
+    order = sort_places(*columns(keys))
+    assert expected == order.tolist()
+    again = [place > 0 and keys[expected[place - 1]] == keys[each] for place, each in enumerate(expected)]
+    assert again == repeats(*(column[order] for column in columns(keys))).tolist()
+
+
+@given(st.lists(KEYS, max_size=4), KEYS)
+def test_the_newest_run_that_has_a_key_knows_it(runs: list[Keys], asked: Keys) -> None:
+    whole = [sorted(set(keys)) for keys in runs]
+    found: dict[int, tuple[int, int]] = {}
+    for number, (which, places) in enumerate(hits(map(columns, whole), *columns(asked))):  # type: ignore[arg-type]  # pairs
+        assert not found.keys() & set(which.tolist())
+        found |= {each: (number, place) for each, place in zip(which.tolist(), places.tolist(), strict=True)}
+    expected = {
+        place: next((number, keys.index(key)) for number, keys in enumerate(whole) if key in keys)
+        for place, key in enumerate(asked)
+        if any(key in keys for keys in whole)
+    }
+    assert expected == found
+
+
+@given(KEYS)
+def test_merging_keeps_the_first_of_each_key(keys: Keys) -> None:
+    assert [keys.index(key) for key in sorted(set(keys))] == newest(*columns(keys)).tolist()
+
+
+def test_nothing_is_found_in_an_empty_run() -> None:
+    nothing = columns([])
+    assert find(*nothing, *columns([(1, 1)])).tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "due"),
+    [
+        ([], 0),
+        ([5] * 3, 0),
+        ([5] * 4, 4),
+        ([500] * 4, 4),
+        ([500] * 4 + [2000], 5),
+        ([500] * 4 + [2001], 4),
+        ([1, 900], 0),
+    ],
+)
+def test_runs_are_merged_when_there_are_enough_of_like_size(sizes: list[int], due: int) -> None:
+    assert due == Tiers(fan=4, small=10).due(sizes)
+
+
+def test_rows_are_rewritten_few_times_and_few_runs_stay() -> None:
+    tiers, written, most = Tiers(fan=4, small=256), 0, 0
+    sizes: list[int] = []
+    for _ in range(1000):
+        sizes.insert(0, 10_000)
+        if length := tiers.due(sizes):
+            sizes[:length] = [sum(sizes[:length])]
+            written += sizes[0]
+        most = max(most, len(sizes))
+    assert written < 5 * 1000 * 10_000
+    assert most <= 10
+
+
+def test_sweep_takes_own_dead_files_of_past_epochs_that_are_old_enough(tmp_path: Path) -> None:
+    names = ["1-dead", "1-live", "2-dead", "3-later", "foreign", "1-young"]
+    for name in names:
+        (tmp_path / name).touch()
+        old = time.time() - (0 if name == "1-young" else 100)
+        os.utime(tmp_path / name, (old, old))
+
+    def epoch_of(name: str) -> int | None:
+        return int(name[0]) if name[0].isdigit() else None
+
+    removed = sweep(tmp_path.iterdir(), {tmp_path / "1-live"}, epoch_of=epoch_of, epoch=2, age=50)
+    assert (removed, sorted(os.listdir(tmp_path))) == (2, ["1-live", "1-young", "3-later", "foreign"])

@@ -1,0 +1,129 @@
+"""EXPLAIN shows an expression as SQL that means the same: planned again it is the same tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from expressions import vectors
+from sinkql import logical
+from sinkql.errors import SinkqlError
+from sinkql.explain import sql
+from sinkql.logical.expression import allow_deep_trees, children, walk, with_children, without_spans
+from sinkql.logical.type import parse_type
+
+
+def _expressions(relation: logical.Relation) -> Iterator[tuple[logical.Expression, tuple[logical.Column, ...]]]:
+    """Yield the expressions over a relation's columns that a user can write, each with the columns."""
+    match relation:
+        case logical.Get():
+            return
+        case logical.Project():
+            found = [output.expression for output in relation.outputs]
+        case logical.Filter():
+            found = [relation.predicate]
+        case logical.Aggregate():
+            found = [output.expression for output in relation.group]
+            found += [call.argument for call in relation.calls if call.argument is not None]
+        case logical.Union():
+            for each in relation.inputs:
+                yield from _expressions(each)
+            return
+    columns = tuple(replace(each, name=_plain(each.name)) for each in relation.input.shape.columns)
+    yield from ((_renamed(each), columns) for each in found if _written(each))
+    yield from _expressions(relation.input)
+
+
+def _plain(name: str) -> str:
+    """Return a name that a user can write: those that SinkQL gives begin with $."""
+    return name.replace("$", "own_")
+
+
+def _renamed(expression: logical.Expression) -> logical.Expression:
+    if isinstance(expression, logical.Reference):
+        return logical.Reference(_plain(expression.name), expression.type, expression.nullable)
+    return with_children(expression, tuple(map(_renamed, children(expression))))
+
+
+def _written(expression: logical.Expression) -> bool:
+    """Tell whether all of it is what users write: what aggregates are computed from is not."""
+    own = (node.function if isinstance(node, logical.Call) else "" for node in walk(expression))
+    return not any(name.startswith("$") for name in own)
+
+
+@pytest.mark.parametrize("group", sorted({vector["group"] for vector in vectors.load()}))
+def test_an_expression_of_a_vector_planned_again_from_its_text_is_the_same_tree(group: str) -> None:
+    wrong = []
+    for vector in vectors.load():
+        plan = vectors.planned(vector) if vector["group"] == group else None
+        if plan is None or isinstance(plan, SinkqlError):
+            continue
+        for expression, columns in _expressions(plan.relation):
+            text = sql(expression)
+            again = _planned(text, columns)
+            if again != expression:
+                wrong.append(f"{vector['id']} {vector['sql']}: {text} is {again!r}, not {without_spans(expression)!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _planned(text: str, columns: tuple[logical.Column, ...]) -> logical.Expression | SinkqlError:
+    try:
+        return vectors.over(text, columns)
+    except SinkqlError as error:
+        return error
+
+
+allow_deep_trees()  # as the first query does, which hypothesis would take for a test that changes Python
+_COLUMNS = {
+    "a": "integer", "b": "integer", "k": "bigint", "n": "numeric(38,10)", "f": "double precision", "s": "text",
+    "p": "boolean", "x": "timestamp", "d": "date", "j": "jsonb", "At": "text",
+}  # fmt: skip
+_LEAVES = {
+    "whole": ("a", "b", "1", "(-2)", "0"),
+    "number": ("n", "f", "k", "1.5", "(-0.25)"),
+    "text": ("s", '"At"', "'it''s'", "''", "(j ->> 'k')", "(j -> 'q' -> 0 ->> 'r')"),
+    "truth": ("p", "true", "(d > '2024-01-01')", "(x - x < INTERVAL '1 day')", "(j ? 'k')"),
+}
+# `{whole}` and the like stand for an expression of that kind; everything is in brackets
+_NODES = {
+    "whole": (
+        "({whole} + {whole})", "({whole} - {whole})", "({whole} * {whole})", "({whole} / {whole})",
+        "({whole} & {whole})",
+        "({whole} | {whole})", "({whole} # {whole})", "(-{whole})", "(~{whole})", "({whole} << 2)", "length({text})",
+        "(CASE WHEN {truth} THEN {whole} ELSE {whole} END)", "({truth})::integer", "coalesce({whole}, {whole})",
+    ),
+    "number": (
+        "({number} + {whole})", "({whole} - {number})", "({number} * {number})", "({number} / {number})", "(-{number})",
+        "abs({number})", "({number})::double precision", "extract(year FROM x)", "({text})::numeric(12,2)",
+    ),
+    "text": ("({text} || {text})", "upper({text})", "({whole})::text", "substring({text} FROM {whole} FOR 2)"),
+    "truth": (
+        "({whole} < {whole})", "({number} = {number})", "({text} <> {text})", "({truth} AND {truth})",
+        "({truth} OR {truth})", "(NOT {truth})", "({whole} BETWEEN {whole} AND {whole})", "({text} IN ('a', {text}))",
+        "({text} LIKE 'a%')", "({whole} IS NULL)", "({truth} IS NOT TRUE)", "({truth} = {truth})",
+        "({whole} IS DISTINCT FROM {whole})", "({text} ~ '^a')",
+    ),
+}  # fmt: skip
+
+
+@st.composite
+def _texts(draw: st.DrawFn, kind: str = "whole", depth: int = 4) -> str:
+    if depth == 0 or draw(st.integers(0, 4)) == 0:
+        return draw(st.sampled_from(_LEAVES[kind]))
+    template = draw(st.sampled_from(_NODES[kind]))
+    return re.sub(r"\{(\w+)\}", lambda match: draw(_texts(match[1], depth - 1)), template)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.sampled_from(sorted(_NODES)).flatmap(_texts))
+def test_an_expression_needs_no_more_brackets_than_it_is_shown_with(text: str) -> None:
+    columns = tuple(logical.Column(name, parse_type(type_)) for name, type_ in _COLUMNS.items())
+    expression = _planned(text, columns)
+    assume(not isinstance(expression, SinkqlError))  # such as a number compared with what it cannot be
+    assert not isinstance(expression, SinkqlError)
+    assert _planned(sql(expression), columns) == expression, sql(expression)

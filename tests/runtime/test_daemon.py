@@ -1,0 +1,44 @@
+"""The parent of Spark's workers imports what tasks need, by names that are right."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def preloaded() -> tuple[str, ...]:
+    """Return the modules that the daemon names; importing it would change this process."""
+    spec = find_spec("sinkql.runtime.spark.daemon")
+    assert spec is not None
+    assert spec.origin is not None
+    for node in ast.parse(Path(spec.origin).read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_TASKS":
+            found: tuple[str, ...] = ast.literal_eval(node.value)
+            return found
+    raise AssertionError("_TASKS is not there")
+
+
+def test_what_the_daemon_imports_is_there() -> None:
+    for module in preloaded():
+        importlib.import_module(module)
+
+
+def test_a_worker_that_runs_a_task_imports_nothing_more_of_sinkql() -> None:
+    tasks = f"""
+import importlib, sys
+for module in {preloaded()!r}:
+    importlib.import_module(module)
+before = set(sys.modules)
+from sinkql import physical
+from sinkql.runtime.state.operator import stateful
+read = physical.Read("e", "listed", {{}}, (physical.Column("g", "text"),), "retract")
+stateful(physical.Pick(read, "p", ("g",)))
+stateful(physical.Aggregate(read, "a", read.columns, (), "retract"))
+print(*(name for name in set(sys.modules) - before if name.startswith("sinkql")))
+"""
+    done = subprocess.run([sys.executable, "-c", tasks], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,56 @@
+"""Whatever interrupts Spark's start, and whenever: no process stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from sinkql.runtime.process.supervisor import _signals
+from sinkql.runtime.spark.jvm import Jvm
+from support.leftover import left, marked
+
+_TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+def test_an_interrupted_start_leaves_no_process(tmp_path: Path) -> None:
+    mark = marked()
+    path = os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")])
+    program = [sys.executable, str(_TESTS / "support" / "interrupted.py"), str(tmp_path)]
+    assert subprocess.run(program, env={**os.environ, **mark, "PYTHONPATH": path}, check=False).returncode == 0
+    assert left(mark) == []
+
+
+def test_a_jvm_that_does_not_end_is_killed_with_what_it_started() -> None:
+    mark = marked()
+    jvm = Jvm()
+    jvm._process = subprocess.Popen(
+        ["sh", "-c", "sleep 1000 & sleep 1000"],
+        stdin=subprocess.PIPE,
+        env={**os.environ, **mark},
+        start_new_session=True,
+    )
+    with jvm.ending(patience=0.05):
+        _fail()
+    assert jvm._process.returncode == -signal.SIGKILL
+    assert left(mark) == []
+
+
+def test_a_hangup_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _signals(threading.Event(), []):
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _fail() -> None:
+    raise Py4JNetworkError("an answer did not come")

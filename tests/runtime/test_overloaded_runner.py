@@ -1,0 +1,98 @@
+"""What a loaded machine does to a sink: it is waited out, with growing pauses, and told as what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from sinkql.errors import LateError
+from sinkql.extension.registry import discover
+from sinkql.runtime.batch.progress import Event, SinkStage, SinkStalled, SinkStarted
+from sinkql.runtime.sink import runner
+from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.spark.session import CancelledError
+from support.running import FixedRoster, MemoryControl, contexts, counter, job
+
+_LATE = "Python worker failed to connect back."
+
+
+@dataclass
+class _LockedControl(MemoryControl):
+    """A catalog that is locked for the first few that ask for a lease, and for all that tell a status."""
+
+    locked: int = 3
+    told: int = 0
+
+    def acquire(self, sink_id: str, *, owner: str, takeover: bool) -> int:
+        self.locked -= 1
+        if self.locked >= 0:
+            raise LateError("SQ4104", "the catalog is locked")
+        return super().acquire(sink_id, owner=owner, takeover=takeover)
+
+    def status(self, *_: object, **__: object) -> None:
+        self.told += 1
+        raise LateError("SQ4104", "the catalog is locked")
+
+
+def _run(
+    folder: Path, control: MemoryControl, session: Callable[[], NoReturn], *, once: bool
+) -> tuple[SinkOutcome, list[Event]]:
+    events: list[Event] = []
+    each = job(counter(up_to=5), folder)
+    roster = FixedRoster([each])
+    host = Host(
+        session, 2, discover(), control, events.append, roster, lambda one: contexts(folder, one), once=once
+    )  # fmt: skip
+    (work,) = roster.now()
+    return runner.SinkRunner(host, work).run(), events
+
+
+def _late(times: int) -> Callable[[], NoReturn]:
+    """Return what fails so many times as Spark does on a loaded machine, and is cancelled then."""
+    left = [times]
+
+    def session() -> NoReturn:
+        left[0] -= 1
+        if left[0] < 0:
+            raise CancelledError
+        raise RuntimeError(_LATE)
+
+    return session
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_what_came_too_late_is_tried_again_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    monkeypatch.setattr(runner, "_FIRST_WAIT", 1e-5)
+    control = MemoryControl()
+    outcome, events = _run(tmp_path, control, _late(12), once=once)
+    stalls = [event for event in events if isinstance(event, SinkStalled)]
+    assert outcome == SinkOutcome("materialize.public.t", "stopped")
+    assert [event.error.code for event in stalls] == ["SQ4005"] * 12
+    pauses = [event.retry_in for event in stalls if event.retry_in is not None]
+    assert len(set(pauses)) > 8
+    assert pauses == sorted(pauses)
+
+
+def test_a_sink_that_waits_for_spark_does_not_run(tmp_path: Path) -> None:
+    control = MemoryControl()
+    _, events = _run(tmp_path, control, _late(0), once=False)
+    assert [status for _, status, _ in control.statuses] == ["starting", "stopped"]
+    assert [event.stage for event in events if isinstance(event, SinkStage)] == [
+        "opening the table",
+        "waiting for Spark",
+    ]
+    assert not any(isinstance(event, SinkStarted) for event in events)
+
+
+def test_a_locked_catalog_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_FIRST_WAIT", 1e-5)
+    control = _LockedControl()
+    outcome, _ = _run(tmp_path, control, _late(5), once=False)
+    assert outcome == SinkOutcome("materialize.public.t", "stopped")
+    assert control.told > 0

@@ -1,0 +1,49 @@
+"""Folders of Spark's files: each is its process's own, and goes once that was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from sinkql.runtime.spark.folder import Folder
+
+
+def _killed(place: Path, number: int) -> Path:
+    """Have a process take a folder, fill it, and be killed; return the folder."""
+    reads, writes = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        folder = Folder(place, "c")
+        folder.take()
+        (folder.path / "spark.log").write_text(str(number))
+        (folder.path / "local").mkdir()
+        (folder.path / "local" / "spill").write_text("x" * 100)
+        os.write(writes, str(folder.path).encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(writes)
+    with os.fdopen(reads) as told:
+        path = Path(told.read())
+    os.utime(path / "spark.log", (number, number))
+    return path
+
+
+def test_what_killed_processes_left_goes_at_the_next_start_but_the_last_logs(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    living = Folder(tmp_path, "other")
+    living.take()
+    (living.path / "spill").write_text("x")
+    left = [_killed(tmp_path, number) for number in range(5)]
+    own = Folder(tmp_path, "c")
+    own.take()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted(
+        path.name for path in (own.path, living.path, tmp_path / "mine", *left[2:])
+    )
+    for path in left[2:]:
+        assert sorted(each.name for each in path.iterdir()) == ["lock", "spark.log"]
+    assert (living.path / "spill").exists()
+    living.leave()
+    assert sorted(each.name for each in living.path.iterdir()) == ["lock"]
+    own.leave(log=False)
+    assert not own.path.exists()

@@ -1,0 +1,30 @@
+"""The clock of a statement that takes its time."""
+
+from __future__ import annotations
+
+import threading
+
+from sinkql.shell.screen.clock import clock
+from support.patience import PATIENCE_S
+
+
+def test_the_clock_comes_while_it_lasts_and_leaves_nothing() -> None:
+    written: list[str] = []
+    twice = threading.Event()
+
+    def write(text: str) -> None:
+        written.append(text)
+        if len(written) == 2:
+            twice.set()
+
+    with clock(write, "running", after=0.01):
+        assert twice.wait(PATIENCE_S)
+    assert all(text.startswith("\r\x1b[Krunning ") for text in written[:-1])
+    assert written[-1] == "\r\x1b[K"
+
+
+def test_a_quick_statement_shows_no_clock() -> None:
+    written: list[str] = []
+    with clock(written.append, "running", after=60):
+        pass
+    assert written == []

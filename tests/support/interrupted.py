@@ -1,0 +1,89 @@
+"""Starts of Spark that are interrupted at each stage, in each way, a process each: python interrupted.py FOLDER."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from sinkql.runtime.spark.adhoc import AdhocSpark
+from sinkql.runtime.spark.session import CancelledError, Starting
+
+_EARLY = ("begun", "script", "java")
+_LATE = ("connected", "context")
+_WAYS = ("cancel", "interrupt", "kill")
+_EARLY_TIMES = 3
+CASES = [(stage, way) for way in _WAYS for stage in (*_EARLY * _EARLY_TIMES, *_LATE)]
+
+
+def main(folder: Path) -> int:
+    """Run the cases one after the other; return how many did not end as they should."""
+    return sum(_forked(stage, way, folder / str(number)) for number, (stage, way) in enumerate(CASES))
+
+
+def _forked(stage: str, way: str, folder: Path) -> bool:
+    """Run a case in a fork; tell whether it failed."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(_interrupted(stage, way, folder))
+    _, status = os.waitpid(pid, 0)
+    return status != (signal.SIGKILL if way == "kill" else 0)
+
+
+def _interrupted(stage: str, way: str, folder: Path) -> int:
+    adhoc = AdhocSpark(folder)
+    starting = Starting(adhoc._settings)
+    if way == "cancel":
+        starting.begin()
+        _wait(stage, adhoc._settings.folder, starting)
+        starting.end()
+        try:
+            starting.result()
+        except CancelledError:
+            return 0
+        return 1
+    signals = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL}
+
+    def interrupt() -> None:
+        _wait(stage, adhoc._settings.folder, adhoc)
+        os.kill(os.getpid(), signals[way])
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
+        adhoc.query("SELECT 1 AS a", {})
+    except KeyboardInterrupt:
+        adhoc.close()
+        return 0
+    return 1
+
+
+def _wait(stage: str, folder: Path, owner: Starting | AdhocSpark) -> None:
+    """Wait until a start has come to a stage."""
+
+    def command() -> str:
+        starting = owner if isinstance(owner, Starting) else owner._starting
+        process = None if starting is None else starting._jvm._process
+        try:
+            return "" if process is None else Path(f"/proc/{process.pid}/cmdline").read_text()
+        except OSError:
+            return ""
+
+    stages: dict[str, Callable[[], bool]] = {
+        "begun": (folder / "conf").exists,
+        "script": lambda: command() != "",
+        "java": lambda: "SparkSubmit" in command(),
+        "connected": lambda: SparkContext._gateway is not None,
+        "context": (folder / "local").exists,
+    }
+    looks = threading.Event()
+    while not stages[stage]():
+        looks.wait(0.002)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
