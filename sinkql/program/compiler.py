@@ -36,6 +36,10 @@ FORMAT = 1
 _EXPLAINED = ("VIEW", "MATERIALIZED VIEW", "SINK")
 
 
+class RowsNotice(Notice):
+    """Say that compiling changes no rows."""
+
+
 class CompiledItem(msgspec.Struct, frozen=True):
     """An item by its full name, kind (as in DROP) and canonical CREATE text, which holds no secret's literal."""
 
@@ -168,7 +172,9 @@ class Compiler:
                 if self.before is not None:
                     raise transaction.changes_rows(statement)
                 plan_change(statement, self.catalog, datetime.now(UTC).replace(tzinfo=None))
-                self.notices.append(Notice("SQ2434", "rows only change when the script is executed", statement.span))
+                self.notices.append(
+                    RowsNotice("SQ2434", "rows change only when the script is executed", statement.span)
+                )
             case (
                 ast.ValidateConnection()
                 | ast.Show()

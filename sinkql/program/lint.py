@@ -28,7 +28,7 @@ from sinkql.planner.name import find, short_name
 from sinkql.planner.query.file_text import may_name_files, named_files
 from sinkql.planner.query.once import plan_once
 from sinkql.planner.refuse.statement import check_kind
-from sinkql.program import Compiler
+from sinkql.program.compiler import Compiler, RowsNotice
 from sinkql.script.mask import Masked, mask
 
 Level = Literal["error", "warning"]
@@ -38,8 +38,6 @@ _CREATED = frozenset(
 )
 """The words of which the last one stands before the name that a CREATE gives."""
 _SHORTEST = timedelta(seconds=5)
-_ROWS = "SQ2434"
-"""The notice that compiling changes no rows, which goes without saying here."""
 _UNUSED = ("SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
 
 
@@ -95,7 +93,7 @@ class _Linter:
             self._fail(statement, too_deep(statement.span))
             return
         for notice in self._compiler.notices[told:]:
-            if notice.code != _ROWS:
+            if not isinstance(notice, RowsNotice):  # which goes without saying here
                 self._add("warning", _as_error(notice, statement))
         if isinstance(statement, ast.Create):
             name = statement.name
