@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import cache, lru_cache
-from typing import Any
+from itertools import chain
+from types import GenericAlias
+from typing import Any, NamedTuple
 
 MOST_LEVELS = 400
 """How deeply arrays and objects may be nested; Python's own limit, less what may stand on its stack already."""
@@ -33,32 +35,50 @@ def jsonb(text: str) -> str:
 def jsonbs(texts: Sequence[str]) -> list[str] | None:
     """Return what `jsonb` gives for each text, in a fraction of the time; None where one must be looked at itself."""
     found: list[str] = []
+    shape: _Shape | None = None
     for first in range(0, len(texts), _AT_ONCE):
-        part = _jsonbs(texts[first : first + _AT_ONCE])
+        part = _jsonbs(texts[first : first + _AT_ONCE], shape)
+        if part is None and shape is not None:
+            part = _jsonbs(texts[first : first + _AT_ONCE], None)
         if part is None:
             return None
-        found += part
+        shape = part[1]
+        found += part[0]
     return found
 
 
 _AT_ONCE = 200  # few enough objects that no garbage is collected among them
 
+_Shape = tuple[tuple[str, "_Shape | str"], ...]
+"""The members of an object in a jsonb's order: what is in one is an object, or else `array` or `value`, without more
+of the kind in it."""
 
-def _jsonbs(texts: Sequence[str]) -> list[str] | None:
+
+def _jsonbs(texts: Sequence[str], shape: _Shape | None) -> tuple[list[str], _Shape | None] | None:
     """Decode, encode and space texts as one array, with a string between two of them that none of them can have.
 
-    It is where it was only if each text is one document.
+    It is where it was only if each text is one document. Texts that all have the `shape`, which others had, need not be
+    looked at one by one. Returns a shape that they have, too.
     """
-    decode, encode = _codec()
     array = f"[{_BETWEEN.join(texts)}]"
     if array.count(_NUL) != len(texts) - 1:
         return None
     try:
-        found = decode(array)
-        if len(found) != 2 * len(texts) - 1 or any(each != "\0" for each in found[1::2]):
+        if shape is None:
+            found = _codec().decode(array)
+        else:
+            decode, objects, arrays = _shaped(shape)
+            if array.count("{") != objects * len(texts) or array.count("[") != arrays * len(texts) + 1:
+                return None  # what is a value by the shape has members
+            found = decode(array)
+            if str in set(map(type, found[::2])):
+                return None  # instead of its brackets, others may have been counted
+        if len(found) != 2 * len(texts) - 1 or found[1::2] != ["\0"] * (len(texts) - 1):
             return None
-        found[::2] = [_ordered(each, MOST_LEVELS) for each in found[::2]]
-        return str(encode(found), "utf-8")[1:-1].split(_SPACED)
+        if shape is None:
+            _order_members(found[::2])
+            shape = _shape_of(found[::2])
+        return str(_codec().encode(found), "utf-8")[1:-1].split(_SPACED), shape
     except _failures():
         return None
 
@@ -80,13 +100,18 @@ _BETWEEN = ',"\\u0000",'
 _SPACED = ', "\\u0000", '
 
 
+class _Codec(NamedTuple):
+    decode: Callable[[str], list[Any]]
+    encode: Callable[[list[Any]], bytes]
+
+
 @cache
-def _codec() -> tuple[Callable[[str], list[Any]], Callable[[list[Any]], bytes]]:
+def _codec(type_: Any = list[Any]) -> _Codec:  # Any: what msgspec takes for a type
     import msgspec  # not before there is a document
 
-    decode = msgspec.json.Decoder(list[Any], float_hook=lambda digits: msgspec.Raw(_digits(digits).encode())).decode
+    decode = msgspec.json.Decoder(type_, float_hook=lambda digits: msgspec.Raw(_digits(digits).encode())).decode
     encode, spaced = msgspec.json.Encoder().encode, msgspec.json.format
-    return decode, lambda found: spaced(encode(found), indent=0)
+    return _Codec(decode, lambda found: spaced(encode(found), indent=0))
 
 
 @cache
@@ -96,23 +121,29 @@ def _failures() -> tuple[type[Exception], ...]:
     return msgspec.MsgspecError, ValueError, RecursionError
 
 
-def _ordered(value: Any, levels: int) -> Any:
-    """Return a value whose objects have their members in a jsonb's order; raises ValueError for too many levels."""
-    kind = type(value)
-    if kind not in _NESTED:
-        return value
-    if levels == 0:
-        raise ValueError
-    if kind is list:
-        for place, each in enumerate(value):
-            if type(each) in _NESTED:
-                value[place] = _ordered(each, levels - 1)
-        return value
-    for name, each in value.items():
-        if type(each) in _NESTED:
-            value[name] = _ordered(each, levels - 1)
-    names = _order(tuple(value))
-    return value if names is None else {name: value[name] for name in names}
+def _order_members(values: Sequence[Any]) -> None:
+    """Bring the members of all objects in values into a jsonb's order; raises ValueError for too many levels.
+
+    Level by level, and where all objects have the same names member by member, so that little is done for each value.
+    """
+    for _ in range(MOST_LEVELS):
+        objects = [value for value in values if type(value) is dict]
+        alike = _alike(objects)
+        for each in objects[:1] if alike and _order(tuple(objects[0])) is None else objects:
+            for name in _order(tuple(each)) or ():
+                each[name] = each.pop(name)
+        members = map(dict.values, objects)
+        parts = list(zip(*members, strict=True) if alike else map(tuple, members))
+        parts += [tuple(chain.from_iterable(value for value in values if type(value) is list))]
+        values = [value for each in parts if not _NESTED.isdisjoint(map(type, each)) for value in each]
+        if not values:
+            return
+    raise ValueError
+
+
+def _alike(objects: Sequence[dict[str, Any]]) -> bool:
+    """Return whether all objects have the names of the first one, in its order: no object has a name twice."""
+    return bool(objects) and [*chain.from_iterable(objects)] == [*objects[0]] * len(objects)
 
 
 _NESTED = frozenset({dict, list})
@@ -123,6 +154,50 @@ def _order(names: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the order of an object's names; None where it is theirs already."""
     found = tuple(sorted(names, key=_by_length))
     return None if found == names else found
+
+
+def _shape_of(values: Sequence[Any]) -> _Shape | None:
+    """Return the shape of ordered objects that all have the same one; None where there is none."""
+    if set(map(type, values)) != {dict} or not _alike(values) or not all(map(_NAME.fullmatch, values[0])):
+        return None
+    members: list[tuple[str, _Shape | str]] = []
+    for name, column in zip(values[0], zip(*map(dict.values, values), strict=True), strict=True):
+        kind: _Shape | str | None = "value"
+        if not _NESTED.isdisjoint(map(type, column)):
+            flat = set(map(type, column)) == {list} and _NESTED.isdisjoint(map(type, chain.from_iterable(column)))
+            kind = "array" if flat else _shape_of(column)
+        if kind is None:
+            return None
+        members.append((name, kind))
+    return tuple(members)
+
+
+_NAME = re.compile(r"[A-Za-z0-9_ .-]+")
+
+
+@lru_cache(256)
+def _shaped(shape: _Shape) -> tuple[Callable[[str], list[Any]], int, int]:
+    """Return a decoder of documents of a shape, and how many objects and arrays are in each."""
+    struct, objects, arrays = _struct(shape)
+    return _codec(GenericAlias(list, (struct | str,))).decode, objects, arrays
+
+
+def _struct(shape: _Shape) -> tuple[Any, int, int]:
+    """Return the class of objects of a shape: it takes a member that comes twice as the last one, as a jsonb does."""
+    import msgspec
+
+    fields: list[tuple[str, Any]] = []
+    objects, arrays = 1, 0
+    for place, (_, kind) in enumerate(shape):
+        if isinstance(kind, str):
+            fields.append((f"f{place}", list[Any] if kind == "array" else Any))
+            arrays += kind == "array"
+        else:
+            inner, inner_objects, inner_arrays = _struct(kind)
+            fields.append((f"f{place}", inner))
+            objects, arrays = objects + inner_objects, arrays + inner_arrays
+    renamed = {f"f{place}": name for place, (name, _) in enumerate(shape)}
+    return msgspec.defstruct("Document", fields, rename=renamed, forbid_unknown_fields=True, gc=False), objects, arrays
 
 
 def _exactly(text: str) -> str:

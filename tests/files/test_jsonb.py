@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,3 +62,46 @@ def test_many_documents_give_what_each_gives() -> None:
     answers = [json.loads(line) for line in _ANSWERS.read_text().splitlines()]
     good = [text for text, answer in answers if answer is not None and "u0000" not in text] * 3
     assert [jsonb(text) for text in good] == jsonbs(good)
+
+
+_SCALARS = ("0", "-0", "-0.0", "1.50", "1e2", "12345678901234567890", "true", "null", '"x"', '"{[{"', '"\\u007b\\/"')
+_STRANGE = ('{"b": 1, "a": 2}', "[[]]", '[{"bb": 1, "a": 2}]', '"{{{"', "{}", "[]")
+
+
+def _like(seed: random.Random, shape: Any, strange: float) -> str:
+    """Return a document of a shape, or now and then of another one."""
+    if seed.random() < strange:
+        return seed.choice(_STRANGE)
+    if shape is None:
+        return seed.choice(_SCALARS)
+    if isinstance(shape, list):
+        return f"[{', '.join(seed.choices(_SCALARS, k=seed.randrange(3)))}]"
+    names = seed.sample([*shape], len(shape)) if seed.random() < strange else [*shape]
+    if names and seed.random() < strange:
+        names.append(seed.choice(names))
+    return f"{{{','.join(f'{json.dumps(name)}:{_like(seed, shape[name], strange)}' for name in names)}}}"
+
+
+@pytest.mark.parametrize("strange", [0.0, 0.001, 0.01])
+@pytest.mark.parametrize(
+    "shape",
+    [{"id": None, "kind": None, "tags": []}, {"é": None, "a": {"z": None, "b": {}}}, {"bb": {"y": [], "x": None}}, {}],
+    ids=str,
+)
+def test_documents_of_one_shape_give_what_each_gives(shape: Any, strange: float) -> None:
+    seed = random.Random(f"{shape} {strange}")
+    for _ in range(4):
+        texts = [_like(seed, shape, strange) for _ in range(1500)]
+        assert [_exactly(text) for text in texts] == jsonbs(texts)
+
+
+@pytest.mark.parametrize(
+    "odd", [['{"a": {"zz": 1, "b": 2}}', '"x"'], ['{"a": {"zz": 1, "b": 2}}'], ['{"b": 2, "a": 1}']]
+)
+def test_a_document_of_another_shape_is_looked_at_itself(odd: list[str]) -> None:
+    texts = ['{"a": 1}'] * 200 + odd * 50
+    assert [_exactly(text) for text in texts] == jsonbs(texts)
+
+
+def test_a_member_that_is_nested_too_deeply_fails_also_where_others_were_flat() -> None:
+    assert jsonbs(['{"a": 1}'] * 200 + [f'{{"a": {"[" * 400 + "]" * 400}}}']) is None

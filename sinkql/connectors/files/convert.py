@@ -63,12 +63,12 @@ def _each(texts: pa.StringArray, type_text: str, first: int, failures: Failures)
         except ValueError as error:
             values.append(None)
             failures[row] = f"{wanted(type_text, text)}: {error}" if error.args else wanted(type_text, text)
-    _check_width(values)
+    _check_width([value for value in values if isinstance(value, str)])
     return pa.array(values, arrow_type(type_text))
 
 
-def _check_width(values: Sequence[Any]) -> None:
-    if len(values) > 1 and sum(len(value) for value in values if isinstance(value, str)) > _WIDEST:
+def _check_width(values: Sequence[str]) -> None:
+    if len(values) > 1 and sum(map(len, values)) > _WIDEST:
         raise WideError
 
 
