@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
-
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Row
+from typing import TypeVar
 
 from sinkql import logical
-from sinkql.catalog.file import schema
+from sinkql.catalog.file.connection import Connection, Row
 from sinkql.catalog.file.control import Control
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.journal import Journal
@@ -83,7 +80,7 @@ class Catalog:
             if generation == self._generation:
                 return
             rows, uses = rows_in_order(connection)
-            settings = {row.name: row.value for row in connection.execute(sa.select(schema.settings))}
+            settings = {row.name: row.value for row in connection.all("SELECT * FROM settings")}
         plans = self._kept(rows, uses, settings)
         names = {row.id: row.full_name for row in rows}
         new = (row for row in rows if not plans.has(row.full_name))
@@ -91,7 +88,7 @@ class Catalog:
         self.plans, self._generation = plans, generation
         self._read, self._settings = {row.id: stamp(row) for row in rows}, settings
 
-    def _waiting(self, row: Row[Any], uses: tuple[str, ...]) -> Waiting:
+    def _waiting(self, row: Row, uses: tuple[str, ...]) -> Waiting:
         identity = facts_of(row).get(IDENTITY) if f'"{IDENTITY}"' in row.facts else None
         used = tuple(name for name in uses if not name.endswith("."))
         return Waiting(
@@ -102,19 +99,19 @@ class Catalog:
     def _write_details(self) -> None:
         """Write the items' details again, if those in the file were written for other views than it has now."""
         with self.database.read() as connection:
-            if connection.scalar(sa.select(schema.identity.c.detailed_for)) == LAYOUT.digest:
+            if connection.scalar("SELECT detailed_for FROM identity") == LAYOUT.digest:
                 return
         while True:
             with self.database.write() as connection:
                 if generation_of(connection) == self._generation:
                     planned = ((entry, self.plans.item(entry.name)) for entry in self.plans.entries())
                     write_details(connection, ((entry, item) for entry, item in planned if item is not None))
-                    connection.execute(schema.identity.update().values(detailed_for=LAYOUT.digest))
+                    connection.execute("UPDATE identity SET detailed_for = ?", (LAYOUT.digest,))
                     return
             self.refresh()
 
     def _kept(
-        self, rows: Iterable[Row[Any]], uses: Mapping[str, Iterable[str]], settings: Mapping[str, str]
+        self, rows: Iterable[Row], uses: Mapping[str, Iterable[str]], settings: Mapping[str, str]
     ) -> MemoryCatalog:
         """Return the plans that are still valid under the present settings."""
         names = {each.id: each.name for each in self.plans.present().values()}
@@ -161,7 +158,7 @@ class Catalog:
     def stored(self, full_name: str) -> Stored | None:
         """Return an item as it is stored; None for the built-in ones."""
         with self.database.read() as connection:
-            row = connection.execute(sa.select(schema.items).where(schema.items.c.full_name == full_name)).one_or_none()
+            row = connection.first("SELECT * FROM items WHERE full_name = ?", full_name)
         if row is None:
             return None
         text, facts = opened_sql(row, self.cipher), facts_of(row)
@@ -169,21 +166,16 @@ class Catalog:
 
     def dependents(self, full_name: str) -> tuple[str, ...]:
         """Return the full names of the items that use an item directly, or are in it."""
-        user, used = schema.items.alias(), schema.items.alias()
-        edge = schema.dependencies
         if full_name.endswith("."):
             with self.database.read() as connection:
-                names = connection.scalars(sa.select(schema.items.c.full_name).order_by(schema.items.c.number))
+                names = connection.scalars("SELECT full_name FROM items ORDER BY number")
                 return inside(full_name, tuple(names))
         query = (
-            sa.select(user.c.full_name)
-            .join(edge, edge.c.item_id == user.c.id)
-            .join(used, edge.c.referenced_id == used.c.id)
-            .where(used.c.full_name == full_name)
-            .order_by(user.c.number)
+            "SELECT user.full_name FROM items AS user JOIN dependencies AS edge ON edge.item_id = user.id"
+            " JOIN items AS used ON used.id = edge.referenced_id WHERE used.full_name = ? ORDER BY user.number"
         )
         with self.database.read() as connection:
-            return tuple(connection.scalars(query))
+            return tuple(connection.scalars(query, full_name))
 
     def secret(self, full_name: str) -> SecretValue:
         """Return a secret's present value; raises SQ2001, SQ4107 to SQ4112 and SQ412x where it cannot be read."""
@@ -194,14 +186,14 @@ class Catalog:
 
     def secret_versions(self) -> dict[str, int]:
         """Return the version of each secret by full name: it grows when the secret gets a new value."""
-        query = sa.select(schema.items.c.full_name, schema.secrets.c.version).join(schema.secrets)
+        query = "SELECT i.full_name, s.version FROM items AS i JOIN secrets AS s ON s.item_id = i.id"
         with self.database.read() as connection:
-            return {row.full_name: row.version for row in connection.execute(query)}
+            return {row.full_name: row.version for row in connection.all(query)}
 
     def comments(self) -> dict[tuple[str, int], str]:
         """Return all comments, by the item's id and the position of its column, from 1; 0 is the item itself."""
         with self.database.read() as connection:
-            rows = connection.execute(sa.select(schema.comments))
+            rows = connection.all("SELECT * FROM comments")
             return {(row.item_id, row.sub_id): row.comment for row in rows}
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -223,7 +215,7 @@ class Catalog:
                     raise ChangedError
                 before = self._by_id()
                 result = operation(self, connection)
-                connection.execute(schema.identity.update().values(generation=generation + 1))
+                connection.execute("UPDATE identity SET generation = ?", (generation + 1,))
                 after = self._by_id()
                 read = stamps(connection, [each for each, entry in after.items() if before.get(each) is not entry])
         except ChangedError:
@@ -277,4 +269,4 @@ class Catalog:
 
     def _read_id(self) -> str:
         with self.database.read() as connection:
-            return str(connection.scalar(sa.select(schema.identity.c.catalog_id)))
+            return str(connection.scalar("SELECT catalog_id FROM identity"))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from sqlalchemy.engine import Connection
-
 from sinkql.catalog.catalog import Catalog, Operation
+from sinkql.catalog.file.connection import Connection
 from sinkql.catalog.file.database import Copy
 from sinkql.catalog.memory import WithBroken
 from sinkql.catalog.operation import conflict

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.engine import Connection
-
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, Operation
-from sinkql.catalog.file import schema
+from sinkql.catalog.file.connection import Connection
 from sinkql.catalog.file.control import wish
 from sinkql.catalog.replan import Definitions, identity, replacements, replan
 from sinkql.catalog.row import (
@@ -112,8 +109,7 @@ def setting(name: str, value: str) -> Operation[None]:
     """Store a setting."""
 
     def store(catalog: Catalog, connection: Connection) -> None:
-        statement = insert(schema.settings).values(name=name, value=value)
-        connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": value}))
+        connection.put("settings", "name", {"name": name, "value": value})
         if name not in catalog.variables:
             catalog.plans.set(name, value)
 
@@ -124,8 +120,7 @@ def owning(full_name: str, owner: str) -> Operation[None]:
     """Give an item to a role."""
 
     def give(catalog: Catalog, connection: Connection) -> None:
-        mine = schema.items.c.full_name == full_name
-        if connection.execute(schema.items.update().where(mine).values(owner=owner)).rowcount == 0:
+        if connection.update("items", {"owner": owner}, "full_name = ?", full_name) == 0:
             raise conflict(f'"{short_name(full_name)}" no longer exists')
 
     return give
@@ -138,10 +133,9 @@ def commenting(full_name: str, column: int, text: str | None) -> Operation[None]
         entry = catalog.reader().entry(full_name)
         if entry is None:
             raise conflict(f'"{short_name(full_name)}" no longer exists')
-        table = schema.comments
-        connection.execute(table.delete().where(table.c.item_id == entry.id, table.c.sub_id == column))
+        connection.execute("DELETE FROM comments WHERE item_id = ? AND sub_id = ?", (entry.id, column))
         if text is not None:
-            connection.execute(table.insert().values(item_id=entry.id, sub_id=column, comment=text))
+            connection.insert("comments", {"item_id": entry.id, "sub_id": column, "comment": text})
 
     return comment
 

@@ -8,11 +8,8 @@ from dataclasses import dataclass, fields, replace
 from graphlib import CycleError
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Row
-
 from sinkql import ast, logical
-from sinkql.catalog.file import schema
+from sinkql.catalog.file.connection import Connection, Row
 from sinkql.catalog.file.control import forget
 from sinkql.catalog.file.process import now
 from sinkql.catalog.replan import Replanned
@@ -63,22 +60,23 @@ def insert_item(
 ) -> None:
     """Write a planned item and what it depends on."""
     known = _ids(connection)
-    values = {**_named(planned.item.name), **_content(item_id, statement, facts, sealing)}
-    shown = json.dumps(details(planned.item, statement, facts, known))
-    connection.execute(
-        schema.items.insert().values(
-            id=item_id, kind=kind_of(statement), details=shown, created_at=now(), owner=OWNER, **values
-        )
-    )
+    values: dict[str, object] = {
+        "id": item_id,
+        "kind": kind_of(statement),
+        "details": json.dumps(details(planned.item, statement, facts, known)),
+        "created_at": now(),
+        "owner": OWNER,
+    }
+    values |= {**_named(planned.item.name), **_content(item_id, statement, facts, sealing)}
+    connection.insert("items", values)
     _depend(connection, item_id, statement, planned, known)
 
 
 def update_items(connection: Connection, replanned: Sequence[Replanned], sealing: Sealing) -> None:
     """Write replanned items and what they depend on now."""
-    table = schema.items
 
     def write(item_id: str, **values: Any) -> None:
-        connection.execute(table.update().where(table.c.id == item_id).values(**values))
+        connection.update("items", values, "id = ?", item_id)
 
     entries = [each.replacement.new for each in replanned]
     for entry in entries:
@@ -94,56 +92,53 @@ def update_items(connection: Connection, replanned: Sequence[Replanned], sealing
         shown = details(planned.item, new.statement, new.facts, known)
         _move_comments(connection, new.id, [column["name"] for column in shown.get("columns", ())])
         write(new.id, details=json.dumps(shown))
-        connection.execute(schema.dependencies.delete().where(schema.dependencies.c.item_id == new.id))
+        connection.execute("DELETE FROM dependencies WHERE item_id = ?", (new.id,))
         _depend(connection, new.id, new.statement, planned, known)
 
 
 def write_details(connection: Connection, items: Iterable[tuple[logical.Entry, logical.Item]]) -> None:
     """Write again what the system relations show of items."""
-    known, item_id = _ids(connection), schema.items.c.id
+    known = _ids(connection)
     for entry, item in items:
         shown = json.dumps(details(item, entry.statement, entry.facts, known))
-        connection.execute(schema.items.update().where(item_id == entry.id).values(details=shown))
+        connection.update("items", {"details": shown}, "id = ?", entry.id)
 
 
 def _move_comments(connection: Connection, item_id: str, names: list[str]) -> None:
     """Let comments on columns follow their columns, whose names are now these; without its column one is gone."""
-    table = schema.comments
-    mine = (table.c.item_id == item_id) & (table.c.sub_id > 0)
-    found = connection.execute(sa.select(table.c.sub_id, table.c.comment).where(mine)).all()
+    found = connection.all("SELECT sub_id, comment FROM comments WHERE item_id = ? AND sub_id > 0", item_id)
     if not found:
         return
-    stored = connection.scalar(sa.select(schema.items.c.details).where(schema.items.c.id == item_id))
+    stored = connection.scalar("SELECT details FROM items WHERE id = ?", item_id)
     before = [column["name"] for column in json.loads(stored or "{}").get("columns", ())]
-    connection.execute(table.delete().where(mine))
+    connection.execute("DELETE FROM comments WHERE item_id = ? AND sub_id > 0", (item_id,))
     for place, comment in found:
         if place <= len(before) and before[place - 1] in names:
             sub_id = names.index(before[place - 1]) + 1
-            connection.execute(table.insert().values(item_id=item_id, sub_id=sub_id, comment=comment))
+            connection.insert("comments", {"item_id": item_id, "sub_id": sub_id, "comment": comment})
 
 
 Stamp = tuple[str, str, str]
 """What tells that an item is as it was: its name, text and facts."""
 
 
-def stamp(row: Row[Any]) -> Stamp:
+def stamp(row: Row) -> Stamp:
     """Return the stamp of an item's row."""
     return row.full_name, row.create_sql, row.facts
 
 
 def stamps(connection: Connection, ids: Sequence[str]) -> dict[str, Stamp]:
     """Return the stamps of items by their ids."""
-    item = schema.items.c
-    query = sa.select(item.id, item.full_name, item.create_sql, item.facts).where(item.id.in_(ids))
-    return {row.id: (row.full_name, row.create_sql, row.facts) for row in connection.execute(query)}
+    query = "SELECT * FROM items WHERE id IN (SELECT value FROM json_each(?))"
+    return {row.id: stamp(row) for row in connection.all(query, json.dumps(ids))}
 
 
-def rows_in_order(connection: Connection) -> tuple[list[Row[Any]], dict[str, list[str]]]:
+def rows_in_order(connection: Connection) -> tuple[list[Row], dict[str, list[str]]]:
     """Return the rows of all items, each after those that it uses or is in, and the ids of these by its own."""
-    rows = {row.id: row for row in connection.execute(sa.select(schema.items).order_by(schema.items.c.number))}
+    rows = {row.id: row for row in connection.all("SELECT * FROM items ORDER BY number")}
     by_name = {row.full_name: row.id for row in rows.values()}
     uses = {row.id: [by_name[name] for name in around(row.full_name) if name in by_name] for row in rows.values()}
-    for edge in connection.execute(sa.select(schema.dependencies).order_by(schema.dependencies.c.referenced_id)):
+    for edge in connection.all("SELECT * FROM dependencies ORDER BY referenced_id"):
         if edge.referenced_id in rows and edge.item_id in rows:
             uses[edge.item_id].append(edge.referenced_id)
     try:
@@ -155,15 +150,13 @@ def rows_in_order(connection: Connection) -> tuple[list[Row[Any]], dict[str, lis
 
 def edges(connection: Connection) -> dict[str, list[str]]:
     """Return the full names of the items that use an item directly, by its full name."""
-    user, used, edge = schema.items.alias(), schema.items.alias(), schema.dependencies
     query = (
-        sa.select(used.c.full_name, user.c.full_name)
-        .join_from(edge, used, edge.c.referenced_id == used.c.id)
-        .join(user, edge.c.item_id == user.c.id)
-        .order_by(user.c.number)
+        "SELECT used.full_name, user.full_name FROM dependencies AS edge"
+        " JOIN items AS used ON used.id = edge.referenced_id JOIN items AS user ON user.id = edge.item_id"
+        " ORDER BY user.number"
     )
     found: dict[str, list[str]] = {}
-    for name, by in connection.execute(query):
+    for name, by in connection.all(query):
         found.setdefault(name, []).append(by)
     return found
 
@@ -191,28 +184,21 @@ def _depend(connection: Connection, item_id: str, statement: ast.Create, planned
     for name in sorted({*planned.dependencies, *_cluster(statement)} - {QUICKSTART}):
         used = find_id(name)
         if used is not None:
-            connection.execute(schema.dependencies.insert().values(item_id=item_id, referenced_id=used))
+            connection.insert("dependencies", {"item_id": item_id, "referenced_id": used})
 
 
 def insert_secret(connection: Connection, item_id: str, sealed: Sealed) -> None:
     """Write what is stored of a secret's value."""
-    connection.execute(
-        schema.secrets.insert().values(
-            item_id=item_id,
-            version=sealed.version,
-            kind=sealed.kind,
-            reference=sealed.reference,
-            nonce=sealed.nonce,
-            ciphertext=sealed.ciphertext,
-        )
-    )
+    connection.insert("secrets", {"item_id": item_id, **_columns(sealed)})
 
 
-def secret_row(connection: Connection, full_name: str) -> Row[Any]:
+def secret_row(connection: Connection, full_name: str) -> Row:
     """Return a secret's item with what is stored of its value; raises SQ2001 if there is none."""
-    item = schema.items.c
-    query = sa.select(item.id, item.full_name, item.create_sql, schema.secrets)
-    row = connection.execute(query.join(schema.secrets).where(item.full_name == full_name)).one_or_none()
+    query = (
+        "SELECT i.id, i.full_name, i.create_sql, s.* FROM items AS i JOIN secrets AS s ON s.item_id = i.id"
+        " WHERE i.full_name = ?"
+    )
+    row = connection.first(query, full_name)
     if row is None:
         name = split_name(full_name)[-1]
         hint = "Create it with CREATE SECRET before the job starts."
@@ -220,18 +206,21 @@ def secret_row(connection: Connection, full_name: str) -> Row[Any]:
     return row
 
 
-def update_secret(connection: Connection, row: Row[Any], sealed: Sealed, value: ast.SecretValue) -> None:
+def update_secret(connection: Connection, row: Row, sealed: Sealed, value: ast.SecretValue) -> None:
     """Write a secret's new value, and its text with what `value` shows of it."""
     statement = parsed(row)
     assert isinstance(statement, ast.CreateSecret)
     statement = replace(statement, value=value)
     texts = {"create_sql": to_sql(statement), "redacted_sql": to_sql(statement, redacted=LANGUAGE)}
-    connection.execute(schema.items.update().where(schema.items.c.id == row.id).values(**texts))
-    stored = {each.name: getattr(sealed, each.name) for each in fields(sealed)}
-    connection.execute(schema.secrets.update().where(schema.secrets.c.item_id == row.id).values(**stored))
+    connection.update("items", texts, "id = ?", row.id)
+    connection.update("secrets", _columns(sealed), "item_id = ?", row.id)
 
 
-def facts_of(row: Row[Any]) -> dict[str, Any]:
+def _columns(sealed: Sealed) -> dict[str, object]:
+    return {each.name: getattr(sealed, each.name) for each in fields(sealed)}
+
+
+def facts_of(row: Row) -> dict[str, Any]:
     """Return an item's facts; raises SQ4106 if they are not valid."""
     try:
         found = json.loads(row.facts)
@@ -242,12 +231,12 @@ def facts_of(row: Row[Any]) -> dict[str, Any]:
     return found
 
 
-def opened(row: Row[Any], statement: ast.Create, *, cipher: Cipher) -> ast.Create:
+def opened(row: Row, statement: ast.Create, *, cipher: Cipher) -> ast.Create:
     """Return an item's parsed statement with its literals; raises SQ4107 to SQ4112 where the key is not at hand."""
     return shown(statement, lambda text: cipher.open_text(row.id, short_name(row.full_name), text))
 
 
-def opened_sql(row: Row[Any], cipher: Cipher) -> str:
+def opened_sql(row: Row, cipher: Cipher) -> str:
     """Return an item's text with its literals; as it is stored where they do not open."""
     text = str(row.create_sql)
     if MARK not in text:
@@ -258,7 +247,7 @@ def opened_sql(row: Row[Any], cipher: Cipher) -> str:
         return text
 
 
-def parsed(row: Row[Any]) -> ast.Create:
+def parsed(row: Row) -> ast.Create:
     """Return an item's statement, its hidden literals closed; raises SQ4106 if its text is not one CREATE statement."""
     try:
         statements = parse(row.create_sql)
@@ -282,12 +271,12 @@ def _unreadable(full_name: str, reason: str) -> SinkqlError:
 
 def generation_of(connection: Connection) -> int:
     """Return the number that grows with every change of items and settings."""
-    return int(connection.execute(sa.select(schema.identity.c.generation)).scalar_one())
+    return int(connection.scalar("SELECT generation FROM identity"))
 
 
 def next_number(connection: Connection) -> int:
     """Return the number of the next item, above those of all items so far, including deleted ones."""
-    last = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'items'").scalar()
+    last = connection.scalar("SELECT seq FROM sqlite_sequence WHERE name = 'items'")
     return int(last or 0) + 1
 
 
@@ -297,8 +286,7 @@ def _ids(connection: Connection) -> FindId:
 
     def find(full_name: str) -> str | None:
         if full_name not in known:
-            mine = schema.items.c.full_name == full_name
-            known[full_name] = connection.scalar(sa.select(schema.items.c.id).where(mine))
+            known[full_name] = connection.scalar("SELECT id FROM items WHERE full_name = ?", full_name)
         return known[full_name]
 
     return find
@@ -314,11 +302,10 @@ def _cluster(statement: ast.Create) -> tuple[str, ...]:
 
 def delete_item(connection: Connection, full_name: str) -> None:
     """Delete an item, and of a sink also its desired state, status and progress."""
-    mine = schema.items.c.full_name == full_name
-    facts = connection.scalar(sa.select(schema.items.c.facts).where(mine))
-    item_id = sa.select(schema.items.c.id).where(mine).scalar_subquery()
-    connection.execute(schema.comments.delete().where(schema.comments.c.item_id == item_id))
-    connection.execute(schema.items.delete().where(mine))
+    facts = connection.scalar("SELECT facts FROM items WHERE full_name = ?", full_name)
+    mine = "(SELECT id FROM items WHERE full_name = ?)"
+    connection.execute(f"DELETE FROM comments WHERE item_id = {mine}", (full_name,))
+    connection.execute("DELETE FROM items WHERE full_name = ?", (full_name,))
     sink_id = json.loads(facts).get("sink_id") if facts is not None else None
     if sink_id is not None:
         forget(connection, sink_id)

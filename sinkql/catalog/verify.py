@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Row
-
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.file import schema
+from sinkql.catalog.file.connection import Connection, Row
 from sinkql.catalog.row import facts_of, opened, parsed
 from sinkql.catalog.system.namespace import DATABASE_ID, PUBLIC_SCHEMA_ID, QUICKSTART_ID
 from sinkql.errors import SinkqlError
@@ -38,11 +35,10 @@ def problems(catalog: Catalog) -> Iterator[Problem]:
     """Yield what is wrong with an open catalog, without changing anything."""
     with catalog.database.read() as connection:
         yield from _pages(connection)
-        rows = connection.execute(sa.select(schema.items).order_by(schema.items.c.number)).all()
+        rows = connection.all("SELECT * FROM items ORDER BY number")
         yield from _orphans(connection, rows)
         uses = _uses(connection)
-        literal = sa.select(schema.secrets.c.item_id).where(schema.secrets.c.reference.is_(None))
-        literals = set(connection.scalars(literal))
+        literals = set(connection.scalars("SELECT item_id FROM secrets WHERE reference IS NULL"))
     names = {row.full_name for row in rows}
     for row in rows:
         yield from _item(row, catalog, names)
@@ -56,7 +52,7 @@ def problems(catalog: Catalog) -> Iterator[Problem]:
         yield Problem(broken.error.code, f"cannot be used: {broken.error.message}", name, broken.error.hint)
 
 
-def _planned_uses(row: Row[Any], catalog: Catalog) -> frozenset[str]:
+def _planned_uses(row: Row, catalog: Catalog) -> frozenset[str]:
     """Return what an item uses by its plan; nothing if it has none."""
     try:
         found = catalog.plans.entry(row.full_name)
@@ -65,39 +61,38 @@ def _planned_uses(row: Row[Any], catalog: Catalog) -> frozenset[str]:
     return frozenset(catalog.plans.dependencies(row.full_name)) if found is not None else frozenset()
 
 
-def _rows(row: Row[Any], catalog: Catalog) -> Path:
+def _rows(row: Row, catalog: Catalog) -> Path:
     """Return the file of a table's rows."""
     return table_path(catalog.database.path.parent, str(facts_of(row).get("table_id")), row.full_name)
 
 
 def _pages(connection: Connection) -> Iterator[Problem]:
-    for (found,) in connection.exec_driver_sql("PRAGMA integrity_check"):
+    for (found,) in connection.all("PRAGMA integrity_check"):
         if found != "ok":
             yield Problem("SQ4103", f"the file is damaged: {found}", hint="Restore a backup of it.")
-    for row in connection.exec_driver_sql("PRAGMA foreign_key_check"):
+    for row in connection.all("PRAGMA foreign_key_check"):
         yield _changed(f"a row of {row[0]} refers to an item that does not exist")
 
 
 def _orphans(connection: Connection, rows: Any) -> Iterator[Problem]:
     known = {row.id for row in rows}
     secrets = {row.id for row in rows if row.kind == "SECRET"}
-    stored = set(connection.scalars(sa.select(schema.secrets.c.item_id)))
+    stored = set(connection.scalars("SELECT item_id FROM secrets"))
     for item_id in sorted(secrets ^ stored):
         yield _changed(f"secret {item_id} has a value without an item, or an item without a value")
-    for item_id in sorted(set(connection.scalars(sa.select(schema.comments.c.item_id))) - known - {*_BUILT_IN}):
+    for item_id in sorted(set(connection.scalars("SELECT item_id FROM comments")) - known - {*_BUILT_IN}):
         yield _changed(f"a comment refers to {item_id}, which does not exist")
 
 
 def _uses(connection: Connection) -> dict[str, frozenset[str]]:
-    item, edge = schema.items, schema.dependencies
     found: dict[str, set[str]] = {}
-    query = sa.select(edge.c.item_id, item.c.full_name).join(item, item.c.id == edge.c.referenced_id)
-    for row in connection.execute(query):
+    query = "SELECT e.item_id, i.full_name FROM dependencies AS e JOIN items AS i ON i.id = e.referenced_id"
+    for row in connection.all(query):
         found.setdefault(row.item_id, set()).add(row.full_name)
     return {item_id: frozenset(names) for item_id, names in found.items()}
 
 
-def _item(row: Row[Any], catalog: Catalog, names: set[str]) -> Iterator[Problem]:
+def _item(row: Row, catalog: Catalog, names: set[str]) -> Iterator[Problem]:
     try:
         stored = parsed(row)
         facts_of(row)

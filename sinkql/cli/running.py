@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from sinkql import physical
 from sinkql.cli.output import Output
-from sinkql.cli.progress import LiveProgress
 from sinkql.errors import SinkqlError
 from sinkql.script.mask import mask
 from sinkql.session import Session
@@ -36,6 +35,8 @@ def run_sinks(session: Session, output: Output, sinks: Sequence[str], *, once: b
 
 def run_jobs(session: Session, output: Output, jobs: Sequence[physical.Job], *, once: bool, takeover: bool) -> int:
     """Run jobs until they end or are stopped, and return the exit code."""
+    from sinkql.cli.progress import LiveProgress  # rich loads only where sinks run
+
     by_name = {job.sink: job for job in jobs}
     with LiveProgress(output, lambda sink: session.reading(by_name[sink])) as progress:
         return session.run(jobs, once=once, takeover=takeover, progress=progress)
@@ -48,6 +49,8 @@ def run_up(session: Session, output: Output, names: Sequence[str] | None, *, onc
         with suppress(SinkqlError):  # it may be dropped by now
             return session.reading(session.jobs([sink])[0])
         return []
+
+    from sinkql.cli.progress import LiveProgress  # as above
 
     if names is None and not session.sinks():
         output.note("There are no sinks yet; those that are created will run here.")

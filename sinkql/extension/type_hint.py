@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 
 from sinkql.errors import nearest
-from sinkql.parser.mistake.habit import habits
 
 _WORDS = 20
 _NAMES = (
@@ -46,6 +45,8 @@ def type_hint(text: str, known: Callable[[str], bool], others: str) -> str:
     name = first[0] if first else ""
     if name.endswith("serial"):
         return "Write bigint, and give the values yourself."
+    from sinkql.parser.mistake.habit import habits  # the file of habits is read only where there is a mistake
+
     instead = habits().type.get(name)
     if instead is not None:
         return f"Write {instead}."

@@ -13,7 +13,7 @@ from itertools import takewhile, zip_longest
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span, nearest, url
-from sinkql.parser.read import grammar, lexical
+from sinkql.parser.read import lexical
 from sinkql.parser.read.lexical import Lexeme
 from sinkql.vocabulary import SECRET_FUNCTIONS, Role, Vocabulary, longest, most_words
 
@@ -175,6 +175,8 @@ def _is_of_secret(statement: Sequence[Lexeme]) -> bool:
 def _says_secret(lexeme: Lexeme) -> bool:
     if lexeme.keyword == "SECRET":
         return True
+    from sinkql.parser.read import grammar  # Lark loads only where a statement is looked at
+
     return lexeme.keyword not in grammar.keywords() and nearest(lexeme.text, ["SECRET"], cutoff=0.75) is not None
 
 

@@ -150,14 +150,22 @@ class Session:
     def sinks(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return the full names of the sinks of these names, or of all; raises SQ2001 for one that is not there."""
         self._committed.refresh()
-        plans = self._committed.plans
         if names is None:
-            return plans.names("SINK")
-        return tuple(find(plans, as_name(name), "SINK").name for name in names)
+            return self._committed.plans.names("SINK")
+        return tuple(self._sink(name) for name in names)
+
+    def _sink(self, name: str) -> str:
+        """Return a sink's full name; one that is there is not planned for it."""
+        plans = self._committed.plans
+        full_name = plans.resolve(as_name(name))
+        present = plans.present().get(full_name)
+        return full_name if present is not None and present.kind == "SINK" else find(plans, as_name(name), "SINK").name
 
     def jobs(self, names: Sequence[str] | None = None) -> list[physical.Job]:
         """Return the jobs of the sinks of these names, or of all."""
         wanted, plans = self.sinks(names), self._committed.plans
+        for name in names or ():
+            find(plans, as_name(name), "SINK")
         return [lower(name, plans) for name in wanted if plans.entry(name) is not None]
 
     def run(

@@ -12,9 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
-from sinkql.catalog.file import schema
+from sinkql.catalog.file.connection import Connection
 from sinkql.catalog.file.control import Control
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.layout import APPLICATION_ID, UPGRADES, VERSION, Layout
@@ -29,13 +28,13 @@ def _open(path: Path, layout: Layout = LAYOUT) -> Database:
     return Database(path, layout)
 
 
-def _next(step: Callable[[sa.Connection], None]) -> Layout:
+def _next(step: Callable[[Connection], None]) -> Layout:
     """Return the layout of a release after this one."""
     return Layout(LAYOUT.derived, (*UPGRADES, step))
 
 
-def _add_column(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE desired ADD COLUMN reason TEXT NOT NULL DEFAULT 'none'")
+def _add_column(connection: Connection) -> None:
+    connection.execute("ALTER TABLE desired ADD COLUMN reason TEXT NOT NULL DEFAULT 'none'")
 
 
 def _pragma(path: Path, name: str) -> object:
@@ -68,7 +67,7 @@ def test_file_says_what_it_is(tmp_path: Path) -> None:
 
 def test_every_commit_is_synced(tmp_path: Path) -> None:
     with _open(tmp_path / "catalog.db").write() as connection:
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.scalar("PRAGMA synchronous") == 2
 
 
 def test_system_relations_are_those_of_the_program_though_the_version_is_the_same(tmp_path: Path) -> None:
@@ -168,7 +167,7 @@ def test_older_file_is_backed_up_before_it_is_upgraded(tmp_path: Path) -> None:
         stat.S_IMODE(backup.stat().st_mode),
     ) == (_NEXT - 1, _NEXT, 0o600)
     with database.read() as connection:
-        assert connection.exec_driver_sql("SELECT desired, reason FROM desired").all() == [("stopped", "none")]
+        assert connection.all("SELECT desired, reason FROM desired") == [("stopped", "none")]
     assert _refused(path) == "SQ4102"
 
 
@@ -176,18 +175,18 @@ def test_failed_upgrade_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     _open(path)
 
-    def broken_step(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("DROP TABLE identity")
+    def broken_step(connection: Connection) -> None:
+        connection.execute("DROP TABLE identity")
         raise OSError("no space left")
 
     assert _refused(path, _next(broken_step)) == "SQ4105"
     with _open(path).read() as connection:
-        assert connection.scalar(sa.select(sa.func.count()).select_from(schema.identity)) == 1
+        assert connection.scalar("SELECT count(*) FROM identity") == 1
 
 
 def test_reading_transaction_cannot_write(tmp_path: Path) -> None:
     with pytest.raises(SinkqlError), _open(tmp_path / "catalog.db").read() as connection:
-        connection.execute(schema.settings.insert().values(name="a", value="b"))
+        connection.insert("settings", {"name": "a", "value": "b"})
 
 
 def _commit_often(path: Path, start: multiprocessing.synchronize.Barrier) -> None:
@@ -207,8 +206,8 @@ def test_processes_that_open_a_new_file_and_write_at_once_lose_nothing(tmp_path:
         process.join()
     assert [process.exitcode for process in processes] == [0] * 4
     with _open(path).read() as connection:
-        row = connection.execute(sa.select(schema.progress)).one()
-        catalogs = connection.scalar(sa.select(sa.func.count()).select_from(schema.identity))
+        row = connection.first("SELECT * FROM progress")
+        catalogs = connection.scalar("SELECT count(*) FROM identity")
     assert (row.messages, row.bytes, row.commits, catalogs) == (240, 800, 80, 1)
 
 
@@ -230,15 +229,15 @@ def test_transactions_one_after_the_other_share_a_connection(tmp_path: Path) -> 
 def test_transactions_at_a_time_have_a_connection_each(tmp_path: Path) -> None:
     database = _open(tmp_path / "catalog.db")
     with database.read() as one, database.read() as other:
-        assert one.connection.dbapi_connection is not other.connection.dbapi_connection
+        assert one is not other
 
 
 def test_what_reads_cannot_write_and_what_writes_after_it_can(tmp_path: Path) -> None:
     database = _open(tmp_path / "catalog.db")
     with pytest.raises(SinkqlError), database.read() as connection:
-        connection.execute(schema.settings.insert().values(name="cluster", value="c"))
+        connection.insert("settings", {"name": "cluster", "value": "c"})
     with database.write() as connection:
-        connection.execute(schema.settings.insert().values(name="cluster", value="c"))
+        connection.insert("settings", {"name": "cluster", "value": "c"})
 
 
 def test_a_forked_process_opens_the_file_itself(tmp_path: Path) -> None:
@@ -253,32 +252,32 @@ def test_a_forked_process_opens_the_file_itself(tmp_path: Path) -> None:
     process.join()
     assert after > before
     with database.write() as connection:
-        connection.execute(schema.settings.insert().values(name="cluster", value="c"))
+        connection.insert("settings", {"name": "cluster", "value": "c"})
 
 
 def test_a_file_put_in_the_place_of_another_is_the_one_that_is_read(tmp_path: Path) -> None:
     path, other = tmp_path / "catalog.db", tmp_path / "other.db"
     database = _open(path)
     with database.write() as connection:
-        connection.execute(schema.settings.insert().values(name="cluster", value="c"))
+        connection.insert("settings", {"name": "cluster", "value": "c"})
     database.close()
     _open(other).close()
     other.replace(path)
     with database.read() as connection:
-        assert connection.scalar(sa.select(sa.func.count()).select_from(schema.settings)) == 0
+        assert connection.scalar("SELECT count(*) FROM settings") == 0
 
 
 def test_nothing_but_the_file_is_left_when_it_is_closed(tmp_path: Path) -> None:
     database = _open(tmp_path / "catalog.db")
     with database.write() as connection:
-        connection.execute(schema.settings.insert().values(name="cluster", value="c"))
+        connection.insert("settings", {"name": "cluster", "value": "c"})
     database.close()
     assert [path.name for path in tmp_path.iterdir()] == ["catalog.db"]
 
 
 def _connection_of(database: Database) -> int:
     with database.read() as connection:
-        return id(connection.connection.dbapi_connection)
+        return id(connection)
 
 
 def _files(folder: Path) -> int:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
+from sinkql.catalog.file.connection import Connection
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.layout import UPGRADES, Layout
 from sinkql.catalog.system import LAYOUT
@@ -105,8 +105,8 @@ def _upgrade(path: Path) -> Callable[[], object]:
     return lambda: Database(path, _NEXT)
 
 
-def _add_column(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE items ADD COLUMN note TEXT NOT NULL DEFAULT 'none'")
+def _add_column(connection: Connection) -> None:
+    connection.execute("ALTER TABLE items ADD COLUMN note TEXT NOT NULL DEFAULT 'none'")
 
 
 _NOTES = "CREATE VIEW notes AS SELECT note FROM items"
@@ -118,7 +118,7 @@ def _state(path: Path) -> list[str]:
     assert list(problems(session.catalog)) == []
     wishes = [f"{sink} {wish}" for sink, (wish, _) in sorted(session.catalog.control.wishes().items())]
     with session.catalog.database.read() as connection:
-        texts = connection.exec_driver_sql("SELECT id || create_sql || owner FROM items ORDER BY number").scalars()
+        texts = connection.scalars("SELECT id || create_sql || owner FROM items ORDER BY number")
         return [*texts, *wishes]
 
 
@@ -155,4 +155,4 @@ def test_upgrade_killed_at_any_write_is_done_by_the_next_one(tmp_path: Path) -> 
     expected = [("none",)] * 5
     for path in _killed(Case(base, _upgrade), tmp_path):
         with Database(path, _NEXT).read() as connection:
-            assert expected == connection.exec_driver_sql("SELECT note FROM notes").all()
+            assert expected == connection.all("SELECT note FROM notes")

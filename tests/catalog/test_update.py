@@ -7,11 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.file import schema
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import adding, redefining
 from sinkql.catalog.replan import Definitions, redefine
@@ -211,10 +209,10 @@ def test_item_that_plans_no_more_is_rewritten_and_tried_again(tmp_path: Path) ->
     path = tmp_path / "catalog.db"
     catalog = _stored(path)
     with catalog.database.write() as connection:
-        row = connection.execute(sa.select(schema.items).where(schema.items.c.name == "orders")).one()
+        row = connection.first("SELECT * FROM items WHERE name = 'orders'")
         without = row.create_sql.replace(",\n", ";").replace("price", "prize")
-        connection.execute(schema.items.update().where(schema.items.c.id == row.id).values(create_sql=without))
-        connection.execute(schema.identity.update().values(generation=99))
+        connection.update("items", {"create_sql": without}, "id = ?", row.id)
+        connection.execute("UPDATE identity SET generation = 99")
     catalog.refresh()
     assert set(catalog.broken) >= {_full("plain")}
     _redefine(catalog, _named(catalog.plans, _full("orders"), "purchases"))
@@ -224,5 +222,5 @@ def test_item_that_plans_no_more_is_rewritten_and_tried_again(tmp_path: Path) ->
     assert catalog.broken == {}
     assert Catalog(path, discover()).broken == {}
     with catalog.database.read() as connection:
-        facts = connection.scalar(sa.select(schema.items.c.facts).where(schema.items.c.name == "purchases"))
+        facts = connection.scalar("SELECT facts FROM items WHERE name = 'purchases'")
     assert json.loads(str(facts)) == {}

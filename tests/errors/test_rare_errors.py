@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 import sinkql
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.file import database
+from sinkql.catalog.file import connection
 from sinkql.catalog.secret import aws
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.file.delete import live_files
@@ -90,7 +90,7 @@ def test_folder_without_scripts_is_refused(tmp_path: Path) -> None:
 def test_catalog_file_that_stays_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "catalog.db"
     Session(file).close()
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 0.01)
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:

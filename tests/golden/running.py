@@ -9,7 +9,7 @@ from golden.planning import show_notice
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from sinkql.session.result import Result
-from sinkql.shell.screen.table import value_text
+from sinkql.shell.screen.value import value_text
 
 
 def session(script: str, folder: Path) -> str:

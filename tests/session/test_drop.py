@@ -39,7 +39,7 @@ def _statement() -> ast.Drop:
 
 def _open_journal(session: Session) -> int:
     with session.catalog.database.read() as connection:
-        return int(connection.exec_driver_sql("SELECT count(*) FROM journal WHERE done_at IS NULL").scalar_one())
+        return int(connection.scalar("SELECT count(*) FROM journal WHERE done_at IS NULL"))
 
 
 def test_restrict_is_the_default_and_cascade_drops_the_rest(piped: Session) -> None:
@@ -163,4 +163,4 @@ def test_unfinished_drop_goes_by_ids_whatever_has_the_name_now(session: Session)
 def _disown(session: Session) -> None:
     """Make the journal's intents those of a process that is gone."""
     with session.catalog.database.write() as connection:
-        connection.exec_driver_sql("UPDATE journal SET process = 'another start'")
+        connection.execute("UPDATE journal SET process = 'another start'")

@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 import sinkql
 from session.script import fails
 from sinkql import ast
 from sinkql.catalog.catalog import ChangedError
-from sinkql.catalog.file import schema
 from sinkql.catalog.operation import redefining, rotating
 from sinkql.catalog.secret.value import Given, SecretValue
 from sinkql.errors import SinkqlError, as_data
@@ -148,12 +146,11 @@ def test_rotation_may_change_the_kind(session: Session, monkeypatch: pytest.Monk
 
 def test_old_value_put_back_into_the_file_does_not_open(session: Session) -> None:
     session.execute(f"CREATE SECRET a AS '{_CANARY}';")
-    table = schema.secrets
     with session.catalog.database.read() as connection:
-        old = connection.execute(sa.select(table)).one()
+        old = connection.first("SELECT * FROM secrets")
     session.catalog.change(rotating("materialize.public.a", Given("literal", SecretValue(_OTHER))))
     with session.catalog.database.write() as connection:
-        connection.execute(table.update().values(nonce=old.nonce, ciphertext=old.ciphertext))
+        connection.update("secrets", {"nonce": old.nonce, "ciphertext": old.ciphertext}, "true")
     with pytest.raises(SinkqlError) as raised:
         session.access.secret("materialize.public.a")
     assert raised.value.code == "SQ4108"
@@ -209,11 +206,10 @@ def test_connection_whose_literal_does_not_open_can_be_dropped(session: Session,
 
 def test_hidden_literal_moved_to_another_item_does_not_open(session: Session, folder: Path) -> None:
     session.execute(_WITH_LITERAL + "CREATE CONNECTION v TO AWS (ACCESS KEY ID = 'y', SECRET ACCESS KEY = SECRET a);")
-    table = schema.items
     with session.catalog.database.write() as connection:
-        text = connection.execute(sa.select(table.c.create_sql).where(table.c.name == "w")).scalar_one()
+        text = connection.scalar("SELECT create_sql FROM items WHERE name = 'w'")
         text = text.replace("public.w", "public.v")
-        connection.execute(table.update().where(table.c.name == "v").values(create_sql=text))
+        connection.update("items", {"create_sql": text}, "name = 'v'")
     assert [notice.code for notice in Session(folder).notices] == ["SQ4108"]
 
 

@@ -7,6 +7,7 @@ import pytest
 from session.script import NAME, PIPELINE, SINK, fails, sink_id
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
+from sinkql.session.show.listing import LISTINGS
 
 _STATUS_QUERY = """
 SELECT
@@ -158,6 +159,16 @@ def test_show_lists_a_kind(piped: Session) -> None:
     assert _rows(piped, "SHOW CONNECTIONS") == [("lake", "iceberg-catalog", "")]
     for kind in ("SECRETS", "VIEWS", "MATERIALIZED VIEWS"):
         assert _rows(piped, f"SHOW {kind}") == []
+
+
+def test_show_gives_the_same_with_a_condition_that_all_fulfil(piped: Session) -> None:
+    piped.execute("CREATE CLUSTER small (SIZE = 'local[1]'); CREATE VIEW v AS SELECT counter FROM n;")
+    piped.execute("COMMENT ON COLUMN v.counter IS 'how many'; CREATE SECRET s AS 'x';")
+    of = {"COLUMNS": " FROM v"}
+    for kind in LISTINGS:
+        (plain,) = piped.execute(f"SHOW {kind}{of.get(kind, '')}")
+        (filtered,) = piped.execute(f"SHOW {kind}{of.get(kind, '')} WHERE true")
+        assert (plain.columns, repr(plain.rows)) == (filtered.columns, repr(filtered.rows))
 
 
 def test_show_filters(piped: Session) -> None:

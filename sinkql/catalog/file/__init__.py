@@ -1,6 +1,6 @@
 """The catalog file: SQLite, opened, kept up to date, and written by many processes.
 
-* `database`: `Database`: an open file and its transactions.
+* `database`: `Database`: an open file and its transactions. `connection`: one of SQLite, with rows by name.
 * `layout`: the tables, views and triggers that it has; `schema`: its tables.
 * `sqlite_file`: what is checked and made before a file is open. `backup`: copies of it.
 * `process`: the time as text, and what tells a process from others.

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sinkql import faults
-from sinkql.catalog.file.sqlite_file import BUSY_SECONDS, check_ours, coded, create_private, make_private
+from sinkql.catalog.file.connection import BUSY_SECONDS
+from sinkql.catalog.file.sqlite_file import check_ours, coded, create_private, make_private
 from sinkql.errors import SinkqlError
 from sinkql.table.file import FOLDER, OtherLogError, put_back, remove, table_path
 

@@ -8,17 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.engine import Connection, Row
-
-from sinkql.catalog.file import schema
+from sinkql.catalog.file.connection import Connection
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.process import Process, now, this_process
 from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError
 
 LEASE_SECONDS = 30.0
 _KEPT_CHANGES = 1000  # of status, a sink: older ones go
+_MINE = "sink_id = ? AND owner = ?"
 
 Desired = Literal["running", "stopped", "dropped"]
 Status = Literal["starting", "running", "paused", "stalled", "fenced", "stopped", "failed", "dropped"]
@@ -72,12 +69,9 @@ class Control:
             "process": process.start,
             "expires": self._clock() + self._lease_seconds,
         }
-        table = schema.leases
-        statement = insert(table).values(sink_id=sink_id, epoch=1, **values)
-        statement = statement.on_conflict_do_update(
-            index_elements=["sink_id"], set_={"epoch": table.c.epoch + 1, **values}
-        )
-        return int(connection.execute(statement.returning(table.c.epoch)).scalar_one())
+        epoch = int(connection.scalar("SELECT epoch FROM leases WHERE sink_id = ?", sink_id) or 0) + 1
+        connection.put("leases", "sink_id", {"sink_id": sink_id, "epoch": epoch, **values})
+        return epoch
 
     def claim_for_drop(self, sink_id: str, *, owner: str) -> bool:
         """Lease a sink to the one who drops it; tell whether nobody else holds it."""
@@ -90,11 +84,9 @@ class Control:
 
     def renew(self, sink_id: str, *, owner: str) -> None:
         """Renew the lease; raises SQ5202 if another process took it over."""
-        table = schema.leases
-        mine = sa.and_(table.c.sink_id == sink_id, table.c.owner == owner)
         with self._database.write() as connection:
             until = self._clock() + self._lease_seconds
-            if connection.execute(table.update().where(mine).values(expires=until)).rowcount == 0:
+            if connection.update("leases", {"expires": until}, _MINE, sink_id, owner) == 0:
                 holder = _holder(connection, sink_id)
                 by = f" by pid {holder.process.pid} on {holder.process.host}" if holder is not None else ""
                 raise LeaseLostError(
@@ -105,10 +97,8 @@ class Control:
 
     def release(self, sink_id: str, *, owner: str) -> None:
         """Release the lease; does nothing if another owner has it."""
-        table = schema.leases
-        mine = sa.and_(table.c.sink_id == sink_id, table.c.owner == owner)
         with self._database.write() as connection:
-            connection.execute(table.update().where(mine).values(owner=None, expires=0.0))
+            connection.update("leases", {"owner": None, "expires": 0.0}, _MINE, sink_id, owner)
 
     def holder(self, sink_id: str) -> Holder | None:
         """Return the holder of the sink's lease if it is valid."""
@@ -123,8 +113,7 @@ class Control:
     def wishes(self) -> dict[str, tuple[Desired, str]]:
         """Return the desired state of each sink by its id, and since when."""
         with self._database.read() as connection:
-            rows = connection.execute(sa.select(schema.desired)).all()
-        return {row.sink_id: (row.desired, row.changed_at) for row in rows}
+            return {row.sink_id: (row.desired, row.changed_at) for row in connection.all("SELECT * FROM desired")}
 
     def desired(self, sink_id: str) -> Desired:
         """Return the sink's desired state; `dropped` if it no longer exists."""
@@ -156,20 +145,15 @@ class Control:
         found = {"status": status, "error": error, "hint": hint, "details": _json(details)}
         at = now()
         with self._database.write() as connection:
-            present = connection.execute(
-                sa.select(schema.statuses).where(schema.statuses.c.sink_id == sink_id)
-            ).one_or_none()
-            if present is not None and {name: present._mapping[name] for name in found} == found:
+            present = connection.first("SELECT * FROM statuses WHERE sink_id = ?", sink_id)
+            if present is not None and {name: getattr(present, name) for name in found} == found:
                 return
-            connection.execute(schema.status_history.insert().values(sink_id=sink_id, occurred_at=at, **found))
+            connection.insert("status_history", {"sink_id": sink_id, "occurred_at": at, **found})
             _forget_old(connection, sink_id)
             holder = _holder(connection, sink_id)
             if owner is not None and holder is not None and holder.owner != owner:
                 return
-            record = insert(schema.statuses).values(sink_id=sink_id, changed_at=at, **found)
-            connection.execute(
-                record.on_conflict_do_update(index_elements=["sink_id"], set_={"changed_at": at, **found})
-            )
+            connection.put("statuses", "sink_id", {"sink_id": sink_id, "changed_at": at, **found})
 
     def committed(
         self,
@@ -184,7 +168,6 @@ class Control:
         failed_rows: int = 0,
     ) -> None:
         """Add a commit to the sink's statistics and record its offsets."""
-        table = schema.progress
         added = {"messages": rows, "bytes": size, "failed_rows": failed_rows, "commits": 1}
         latest = {
             "epoch": epoch,
@@ -193,23 +176,22 @@ class Control:
             "offsets": json.dumps(offsets),
             "committed_at": now(),
         }
-        statement = insert(table).values(sink_id=sink_id, **added, **latest)
-        sums = {name: table.c[name] + value for name, value in added.items()}
         with self._database.write() as connection:
-            connection.execute(statement.on_conflict_do_update(index_elements=["sink_id"], set_={**sums, **latest}))
+            before = connection.first("SELECT * FROM progress WHERE sink_id = ?", sink_id)
+            if before is not None:
+                added = {name: getattr(before, name) + value for name, value in added.items()}
+            connection.put("progress", "sink_id", {"sink_id": sink_id, **added, **latest})
 
 
 def wish(connection: Connection, sink_id: str, desired: Desired) -> None:
     """Write a sink's desired state inside a transaction."""
-    values = {"desired": desired, "changed_at": now()}
-    statement = insert(schema.desired).values(sink_id=sink_id, **values)
-    connection.execute(statement.on_conflict_do_update(index_elements=["sink_id"], set_=values))
+    connection.put("desired", "sink_id", {"sink_id": sink_id, "desired": desired, "changed_at": now()})
 
 
 def forget(connection: Connection, sink_id: str) -> None:
     """Delete everything about a dropped sink except its status history and the epoch of its lease."""
-    for table in (schema.desired, schema.statuses, schema.progress):
-        connection.execute(table.delete().where(table.c.sink_id == sink_id))
+    for table in ("desired", "statuses", "progress"):
+        connection.execute(f"DELETE FROM {table} WHERE sink_id = ?", (sink_id,))
 
 
 def _desired(connection: Connection, sink_id: str) -> Desired:
@@ -217,16 +199,12 @@ def _desired(connection: Connection, sink_id: str) -> Desired:
 
 
 def _wished(connection: Connection, sink_id: str) -> Desired | None:
-    found: Desired | None = connection.scalar(
-        sa.select(schema.desired.c.desired).where(schema.desired.c.sink_id == sink_id)
-    )
+    found: Desired | None = connection.scalar("SELECT desired FROM desired WHERE sink_id = ?", sink_id)
     return found
 
 
 def _holder(connection: Connection, sink_id: str) -> Holder | None:
-    table = schema.leases
-    query = sa.select(table).where(table.c.sink_id == sink_id, table.c.owner.is_not(None))
-    row: Row[Any] | None = connection.execute(query).one_or_none()
+    row = connection.first("SELECT * FROM leases WHERE sink_id = ? AND owner IS NOT NULL", sink_id)
     if row is None:
         return None
     return Holder(row.owner, row.epoch, Process(row.host, row.pid, row.process), row.expires)
@@ -241,12 +219,10 @@ def _running(process: Process) -> LeaseHeldError:
 
 
 def _forget_old(connection: Connection, sink_id: str) -> None:
-    table = schema.status_history
-    mine = table.c.sink_id == sink_id
-    oldest_kept = (
-        sa.select(table.c.number).where(mine).order_by(table.c.number.desc()).offset(_KEPT_CHANGES - 1).limit(1)
-    ).scalar_subquery()
-    connection.execute(table.delete().where(mine, table.c.number < oldest_kept))
+    newest = "SELECT number FROM status_history WHERE sink_id = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
+    oldest_kept = connection.scalar(newest, sink_id, _KEPT_CHANGES - 1)
+    if oldest_kept is not None:
+        connection.execute("DELETE FROM status_history WHERE sink_id = ? AND number < ?", (sink_id, oldest_kept))
 
 
 def _json(details: Mapping[str, Any] | None) -> str | None:

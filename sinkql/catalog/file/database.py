@@ -9,14 +9,12 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.pool import StaticPool
-
 from sinkql.catalog.file.backup import back_up
+from sinkql.catalog.file.connection import BUSY_SECONDS, Connection
 from sinkql.catalog.file.layout import Layout
-from sinkql.catalog.file.sqlite_file import BUSY_SECONDS, check_ours, coded, make_private
+from sinkql.catalog.file.sqlite_file import check_ours, coded, make_private
+
+_KEPT = 5  # connections, while nobody uses them
 
 
 class Database:
@@ -28,47 +26,63 @@ class Database:
 
     def __init__(self, path: Path, layout: Layout) -> None:
         self.path = path.absolute()
-        self._inherited: list[Engine] = []
+        self._inherited: list[list[Connection]] = []
+        self._idle: list[Connection] = []
         with self._coded():
             make_private(self.path)
             self._place = _place(self.path)
-            self._engine = _engine(self.path)
-            _use_wal(self._engine)
+            _use_wal(self.path)
             self._bring_up_to_date(layout)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open the only transaction that may write."""
-        with self._coded(), self._connect() as connection, connection.begin():
+        # One that begins by reading and writes later fails at once if another one wrote in between; one that takes the
+        # write lock first waits its turn.
+        with self._coded(), self._connected() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a read-only transaction, which sees one state of the file."""
-        with self._coded(), self._connect() as plain:
-            connection = plain.execution_options(sinkql_begin="BEGIN")
-            _set(connection, "query_only = ON")
+        with self._coded(), self._connected() as connection:
+            connection.execute("PRAGMA query_only = ON")
             try:
-                with connection.begin():
+                with _transaction(connection, "BEGIN"):
                     yield connection
             finally:
-                _set(connection, "query_only = OFF")
+                connection.execute("PRAGMA query_only = OFF")
 
     def close(self) -> None:
         """Close the connections that are kept; the next transaction opens one again."""
         with self._coded():
-            self._engine.dispose()
+            idle, self._idle = self._idle, []
+            for connection in idle:
+                connection.close()
 
-    def _connect(self) -> Connection:
-        """Return a connection of this process to the file that is at the path now."""
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """Lend a connection of this process to the file that is at the path now."""
         place = _place(self.path)
         if place != self._place:
             if place[0] == self._place[0]:
-                self._engine.dispose()
+                self.close()
             else:
-                self._inherited.append(self._engine)  # closing it is the other process's
-            self._engine, self._place = _engine(self.path), place
-        return self._engine.connect()
+                self._inherited.append(self._idle)  # closing them is the other process's
+                self._idle = []
+            self._place = place
+        idle = self._idle
+        try:
+            connection = idle.pop()
+        except IndexError:
+            connection = Connection.open(self.path)
+        try:
+            yield connection
+        finally:
+            if idle is self._idle and len(idle) < _KEPT:
+                idle.append(connection)
+            else:
+                connection.close()
 
     def _coded(self) -> AbstractContextManager[None]:
         return coded(self.path)
@@ -93,29 +107,32 @@ class Copy(Database):
 
     def __init__(self, original: Database) -> None:
         self.path = original.path
-        memory = sqlite3.connect(":memory:", check_same_thread=False)
+        self._memory = Connection.open(":memory:")
         source = sqlite3.connect(original.path, timeout=BUSY_SECONDS)
         try:
             with self._coded():
-                source.backup(memory)
+                source.backup(self._memory)
         finally:
             source.close()
-        self._engine = _configured(sa.create_engine("sqlite://", poolclass=StaticPool, creator=lambda: memory))
 
-    def _connect(self) -> Connection:
-        return self._engine.connect()
+    def close(self) -> None:
+        """Forget the copy."""
+        self._memory.close()
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        yield self._memory
 
 
-def _engine(path: Path) -> Engine:
-    url = sa.URL.create("sqlite", database=str(path))
-    return _configured(sa.create_engine(url, max_overflow=-1, connect_args={"timeout": BUSY_SECONDS}))
-
-
-def _set(connection: Connection, pragma: str) -> None:
-    """Set a pragma outside of any transaction, where a statement of SQLAlchemy's would begin one."""
-    plain = connection.connection.dbapi_connection
-    assert plain is not None
-    plain.cursor().execute(f"PRAGMA {pragma}")
+@contextmanager
+def _transaction(connection: Connection, begin: str) -> Iterator[None]:
+    connection.execute(begin)
+    try:
+        yield
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
 
 
 def _place(path: Path) -> tuple[int, int, int]:
@@ -127,27 +144,11 @@ def _place(path: Path) -> tuple[int, int, int]:
     return os.getpid(), found.st_dev, found.st_ino
 
 
-def _configured(engine: Engine) -> Engine:
-    @event.listens_for(engine, "connect")
-    def configure(connection: sqlite3.Connection, record: object) -> None:
-        connection.isolation_level = None  # transactions begin as said below, not where the driver thinks fit
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # A transaction that begins by reading and writes later fails at once if another one wrote in between; one
-        # that takes the write lock first waits its turn.
-        connection.exec_driver_sql(connection.get_execution_options().get("sinkql_begin", "BEGIN IMMEDIATE"))
-
-    return engine
-
-
-def _use_wal(engine: Engine) -> None:
+def _use_wal(path: Path) -> None:
     """Switch the file to WAL, which stays with it. Refuses a foreign file before changing anything in it."""
-    plain = sqlite3.connect(str(engine.url.database), timeout=BUSY_SECONDS, isolation_level=None)
+    plain = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
-        check_ours(plain, Path(str(engine.url.database)))
+        check_ours(plain, path)
         if plain.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             # Waits behind the lock of a write, where changing the mode itself would fail at once.
             plain.execute("BEGIN IMMEDIATE")

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
-from sinkql.catalog.file import schema
+from sinkql.catalog.file.connection import Connection
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.process import Process, now, this_process
 
@@ -36,40 +34,25 @@ class Journal:
         """Write an intent and return its number."""
         process = this_process()
         with self._database.write() as connection:
-            result = connection.execute(
-                schema.journal.insert().values(
-                    intent=what,
-                    content=json.dumps(content),
-                    host=process.host,
-                    pid=process.pid,
-                    process=process.start,
-                    started_at=now(),
-                )
-            )
-            key = result.inserted_primary_key
-            assert key is not None
-            return int(key[0])
+            values = {"intent": what, "content": json.dumps(content), "started_at": now(), **_columns(process)}
+            return connection.insert("journal", values)
 
     def done(self, number: int) -> None:
         """Close an intent."""
-        table = schema.journal
         with self._database.write() as connection:
-            connection.execute(table.update().where(table.c.number == number).values(done_at=now()))
-            old = sa.and_(table.c.done_at.is_not(None), table.c.number <= number - _KEPT_DONE)
-            connection.execute(table.delete().where(old))
+            connection.update("journal", {"done_at": now()}, "number = ?", number)
+            old = "done_at IS NOT NULL AND number <= ?"
+            connection.execute(f"DELETE FROM journal WHERE {old}", (number - _KEPT_DONE,))
 
     def adopt(self) -> list[Intent]:
         """Return the open intents whose processes are gone, now this process's own."""
-        table, process = schema.journal, this_process()
+        process = this_process()
         if not self._open():
             return []
         with self._database.write() as connection:
             stale = [intent for intent in _intents(connection) if intent.process.gone()]
-            connection.execute(
-                table.update()
-                .where(table.c.number.in_([intent.number for intent in stale]))
-                .values(host=process.host, pid=process.pid, process=process.start)
-            )
+            for intent in stale:
+                connection.update("journal", _columns(process), "number = ?", intent.number)
         return stale
 
     def _open(self) -> bool:
@@ -77,9 +60,12 @@ class Journal:
             return bool(_intents(connection))
 
 
-def _intents(connection: sa.Connection) -> list[Intent]:
-    table = schema.journal
-    rows = connection.execute(sa.select(table).where(table.c.done_at.is_(None)).order_by(table.c.number))
+def _columns(process: Process) -> dict[str, object]:
+    return {"host": process.host, "pid": process.pid, "process": process.start}
+
+
+def _intents(connection: Connection) -> list[Intent]:
+    rows = connection.all("SELECT * FROM journal WHERE done_at IS NULL ORDER BY number")
     return [
         Intent(row.number, row.intent, json.loads(row.content), Process(row.host, row.pid, row.process)) for row in rows
     ]

@@ -14,10 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection
-
-from sinkql.catalog.file import schema
+from sinkql.catalog.file.connection import Connection
+from sinkql.catalog.file.schema import TABLES
 from sinkql.errors import SinkqlError
 
 APPLICATION_ID = 0x53514C31  # "SQL1": what file(1) and we ourselves know the file by
@@ -49,7 +47,7 @@ class Layout:
 
     def version_of(self, connection: Connection, path: Path) -> int:
         """Return the version of a file, 0 for an empty one; raises SQ4102 for one that is too new."""
-        version = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+        version = int(connection.scalar("PRAGMA user_version"))
         if version > self.version:
             raise SinkqlError(
                 "SQ4102",
@@ -66,23 +64,24 @@ class Layout:
     def make(self, connection: Connection, version: int) -> None:
         """Bring a file of a version up to date within a transaction."""
         for name, statement in _derived(connection).items():
-            connection.exec_driver_sql(f'DROP {statement.split(maxsplit=2)[1]} "{name}"')
+            connection.execute(f'DROP {statement.split(maxsplit=2)[1]} "{name}"')
         if version == 0:
             self._create(connection)
         else:
             for upgrade in self.upgrades[version - 1 :]:
                 upgrade(connection)
         for statement in self.derived.values():
-            connection.exec_driver_sql(statement)
-        connection.exec_driver_sql(f"PRAGMA user_version = {self.version}")
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {self.version}")
 
     def _create(self, connection: Connection) -> None:
-        schema.metadata.create_all(connection)
-        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+        for table in TABLES:
+            connection.execute(table)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         identity = {"catalog_id": str(uuid.uuid4()), "generation": 0, "detailed_for": self.digest}
-        connection.execute(sa.insert(schema.identity).values(identity))
+        connection.insert("identity", identity)
 
 
 def _derived(connection: Connection) -> dict[str, str]:
     query = "SELECT name, sql FROM sqlite_master WHERE type IN ('view', 'trigger') ORDER BY rowid"
-    return {row.name: row.sql for row in connection.exec_driver_sql(query)}
+    return {row.name: row.sql for row in connection.execute(query)}

@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import sqlalchemy as sa
-
+from sinkql.catalog.file.connection import BUSY_SECONDS
 from sinkql.catalog.file.layout import APPLICATION_ID
 from sinkql.errors import LateError, SinkqlError
 
 FOLDER = ".sinkql"
 """The name of a project's folder, which holds its catalog."""
-BUSY_SECONDS = 30.0
 _SMALLEST = 512  # bytes: one page of a database
 _UNWRITABLE = ("unable to open", "readonly database", "disk I/O", "disk is full")
 
@@ -27,8 +25,6 @@ def coded(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and the system about a file into coded ones."""
     try:
         yield
-    except sa.exc.DatabaseError as error:
-        raise _error(error.orig or error, path) from error
     except (sqlite3.DatabaseError, OSError) as error:
         raise _error(error, path) from error
 

@@ -26,6 +26,8 @@ from sinkql.catalog.system.pg_catalog import POSTGRES
 from sinkql.catalog.system.relation import Relation, literal
 
 _FIRST_OID = 30_000
+ON_PATH = ("mz_catalog", "pg_catalog")
+"""The schemas whose relations are found by a name alone."""
 
 RELATIONS: Mapping[tuple[str, str], Relation] = MappingProxyType(
     {(each.schema, each.name): each for each in (*ITEMS, *INTERNAL, *POSTGRES, *INFORMATION)}

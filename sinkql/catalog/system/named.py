@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sinkql import ast, logical
-from sinkql.catalog.system import RELATIONS
+from sinkql.catalog.system import ON_PATH, RELATIONS
 from sinkql.errors import SinkqlError
 from sinkql.planner.name import SYSTEM_SCHEMAS
 
@@ -15,7 +15,6 @@ _CLIENT = re.compile(
     re.IGNORECASE,
 )
 """What clients ask of the catalog, with no relation."""
-_ON_PATH = ("mz_catalog", "pg_catalog")
 _SYSTEM = re.compile(rf"\b({'|'.join(SYSTEM_SCHEMAS)})\b|\b(mz|pg)_", re.IGNORECASE)
 
 
@@ -48,4 +47,4 @@ def _system_name(name: ast.Name, plans: logical.CatalogReader) -> bool:
         return name.parts[-2].value in SYSTEM_SCHEMAS
     if plans.entry(plans.resolve(name)) is not None:
         return False
-    return any((schema, item) in RELATIONS for schema in _ON_PATH) or item.startswith(("mz_", "pg_"))
+    return any((schema, item) in RELATIONS for schema in ON_PATH) or item.startswith(("mz_", "pg_"))

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
-import sqlalchemy as sa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import OptimizeError, ParseError, TokenError
@@ -17,10 +13,10 @@ from sqlglot.optimizer.scope import traverse_scope
 
 from sinkql import ast
 from sinkql.catalog.file.database import Database
-from sinkql.catalog.system import RELATIONS
+from sinkql.catalog.system import ON_PATH, RELATIONS
 from sinkql.catalog.system.postgres_query import compare_numbers, without_postgres
 from sinkql.catalog.system.relation import Relation
-from sinkql.catalog.system.sqlite_function import register
+from sinkql.catalog.system.view import Table, select_views
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.planner.name import DATABASE, SCHEMA
 from sinkql.planner.query.grammar.select import read
@@ -30,7 +26,6 @@ from sinkql.planner.query.string import plain_strings
 MAX_TOKENS = 10_000
 """How many a query may have: what SQLite can take is far less, and sqlglot's time grows with the square."""
 _DIALECT = "materialize"
-ON_PATH = ("mz_catalog", "pg_catalog")
 _SYSTEM = ("mz_catalog", "mz_internal", "pg_catalog", "information_schema")
 _EXAMPLE = "A query looks like SELECT name FROM mz_sinks WHERE type = 'iceberg'."
 _SUPPORTED = "Use plain comparisons, LIKE, ~, CASE, aggregates such as count, and functions such as lower and replace."
@@ -51,14 +46,6 @@ _NOT_THERE: dict[type, str] = {
 }
 _VIEWS = {each.view: each for each in RELATIONS.values()}
 _NAMED = (exp.Table, exp.Subquery, exp.CTE)
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A query's result: names of columns, and rows of text, numbers, booleans and None."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
 
 
 def select(
@@ -85,16 +72,7 @@ def select(
     compare_numbers(qualified, relations)
     booleans = _booleans(qualified, relations)
     sql = qualified.sql("sqlite", identify=True)
-    with database.read() as connection:
-        connection.exec_driver_sql("PRAGMA case_sensitive_like = ON")  # as LIKE is in the user's dialect
-        plain = connection.connection.driver_connection
-        assert isinstance(plain, sqlite3.Connection)
-        register(plain, database=current[0], path=current[1])
-        try:
-            result = connection.exec_driver_sql(sql)
-            return Table(tuple(result.keys()), tuple(_typed(row, booleans) for row in result))
-        except sa.exc.DBAPIError as error:
-            raise text.refused(str(error.orig)) from error
+    return select_views(sql, database, booleans=booleans, current=current, refused=text.refused)
 
 
 class _Text:
@@ -284,10 +262,6 @@ def _boolean(value: exp.Expression, tree: exp.Query, relations: Mapping[str, Rel
     outputs = query.selects if query is not None else []
     inner = next((each.unalias() for each in outputs if each.alias_or_name == value.name), None)
     return query is not None and inner is not None and _boolean(inner, query, relations)
-
-
-def _typed(row: Sequence[Any], booleans: frozenset[int]) -> tuple[Any, ...]:
-    return tuple(bool(value) if place in booleans and value is not None else value for place, value in enumerate(row))
 
 
 def _of_query(table: exp.Table) -> bool:

@@ -15,7 +15,6 @@ from sinkql.extension.stream import Context, Offsets, Reader, Tally
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import short_name
-from sinkql.planner.query.plan import sink_shape
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.row.files import FileQuery
 from sinkql.session.row.files import columns_of as columns_of_file
@@ -58,6 +57,8 @@ def python_rows(table: pa.Table, span: Span | None = None) -> list[Row]:
 
 def columns_of(item: logical.Source | logical.Sink) -> tuple[logical.Column, ...]:
     """Return the columns that reading an item gives."""
+    from sinkql.planner.query.plan import sink_shape  # sqlglot loads only where there is a query
+
     return (sink_shape(item) if isinstance(item, logical.Sink) else item.shape).columns
 
 

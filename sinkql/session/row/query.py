@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, evaluate, logical
 from sinkql.catalog.system.named import over_system
-from sinkql.catalog.system.query import select as select_system
 from sinkql.errors import Span
 from sinkql.planner.name import path, split_name
 from sinkql.printer.part import name as print_name
@@ -30,6 +29,8 @@ def select(statement: ast.Select, workspace: Workspace) -> Result:
         return run(files.query, workspace, files)
     if over_system(statement.query, workspace.catalog.plans):
         plans = workspace.catalog.plans
+        from sinkql.catalog.system.query import select as select_system  # sqlglot loads only where there is a query
+
         schemas = tuple(split_name(each)[-1] for each in path(plans))
         current = plans.setting("database"), schemas
         table = select_system(statement.query, workspace.catalog.database, current=current)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +10,7 @@ class Listing:
     """How a kind is listed: its columns' names, their SQL over a relation `i`, and what it may be FROM, ON and IN.
 
     `relation` is the condition for what it is ON (or a COLUMN is FROM), with {id} for that item's id. `order` is a
-    column of `source` where the name does not decide the order.
+    column of `source` where the name does not decide the order. `boolean` names the column that is, if one is.
     """
 
     names: tuple[str, ...]
@@ -20,11 +20,27 @@ class Listing:
     relation: str | None = None
     cluster: bool = False
     order: str = "i.name"
+    boolean: str | None = None
 
     def query(self, conditions: list[str]) -> str:
         """Return the query for the items that fit all conditions on `i`; its last column `place` is their order."""
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {self.columns}, {self.order} AS place FROM {self.source}{where}"
+
+    def views_query(self, conditions: list[str]) -> str:
+        """Return the same in SQLite's SQL, over the views that the relations are."""
+        inner = replace(self, columns=_to_views(self.columns), source=_to_views(self.source)).query(conditions)
+        outputs = ", ".join(f'"{name}"' for name in self.names)
+        return f"SELECT {outputs} FROM ({inner}) AS shown ORDER BY place"
+
+    @property
+    def booleans(self) -> frozenset[int]:
+        """Return the places of the columns that are boolean."""
+        return frozenset(place for place, name in enumerate(self.names) if name == self.boolean)
+
+
+def _to_views(sql: str) -> str:
+    return sql.replace("mz_internal.", "")
 
 
 def _comment(object_id: str = "i.id", sub_id: str = "IS NULL") -> str:
@@ -57,6 +73,7 @@ LISTINGS = {
         "c.name AS cluster, i.name AS replica, i.size, true AS ready, '' AS comment",
         "mz_cluster_replicas AS i JOIN mz_clusters AS c ON c.id = i.cluster_id",
         schema=False,
+        boolean="ready",
     ),
     "DATABASES": Listing(("name", "comment"), f"i.name, {_comment()}", "mz_databases AS i", schema=False),
     "SCHEMAS": Listing(("name", "comment"), f"i.name, {_comment()}", "mz_schemas AS i", schema=False),
@@ -94,6 +111,7 @@ LISTINGS = {
         schema=False,
         relation="i.id = {id}",
         order="i.position",
+        boolean="nullable",
     ),
 }
 """Every kind that SHOW lists, as the dialect names it."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.system import RELATIONS, relation_id
+from sinkql.catalog.system import ON_PATH, RELATIONS, relation_id
 from sinkql.catalog.system.namespace import SYSTEM_SCHEMAS
-from sinkql.catalog.system.query import ON_PATH, Table, select
 from sinkql.catalog.system.relation import literal
+from sinkql.catalog.system.view import Table, select_views
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
 from sinkql.parser import parse
 from sinkql.planner.item.setting import DEFAULTS, unknown_setting
@@ -32,6 +32,11 @@ def show(statement: ast.Show, catalog: Catalog) -> Result:
     """List the items of a kind; SQ2004 for an unknown schema, SQ2313 for an unknown cluster."""
     listing = LISTINGS[statement.kind]
     conditions = list(_conditions(statement, listing, catalog))
+    if statement.where is None and statement.like is None:
+        views = listing.views_query(conditions)
+        return _result("SHOW", select_views(views, catalog.database, booleans=listing.booleans))
+    from sinkql.catalog.system.query import select  # sqlglot loads only where there is something of the user's to read
+
     table = select(
         _query(statement, listing, conditions),
         catalog.database,
@@ -78,7 +83,7 @@ def _database(statement: ast.Show, catalog: Catalog) -> str:
     if name is None:
         return catalog.plans.setting("database")
     database = name.parts[-1]
-    known = select(ast.Query("SELECT name FROM mz_databases"), catalog.database).rows
+    known = select_views("SELECT name FROM mz_databases", catalog.database).rows
     if (database.value,) not in known:
         hint = f"Use {one_of([str(row[0]) for row in known])}."
         message = f'database "{name.text}" does not exist'

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sinkql import ast, physical
+from sinkql import physical
 from sinkql.catalog.catalog import Catalog
-from sinkql.catalog.system.query import select
+from sinkql.catalog.system.view import select_views
 from sinkql.session.sink.roster import CatalogRoster
 from sinkql.session.workspace import Workspace
 
@@ -20,9 +20,9 @@ _STATUS = """
 SELECT k.name, s.status, p.desired, t.messages_committed AS rows, p.failed_rows AS skipped, p.commits,
   p.lag AS lag_seconds, p.committed_at AS last_commit, s.error, s.hint, s.id
 FROM mz_sinks AS k
-JOIN mz_internal.mz_sink_statuses AS s ON s.id = k.id
-JOIN mz_internal.mz_sink_progress AS p ON p.id = k.id
-JOIN mz_internal.mz_sink_statistics AS t ON t.id = k.id
+JOIN mz_sink_statuses AS s ON s.id = k.id
+JOIN mz_sink_progress AS p ON p.id = k.id
+JOIN mz_sink_statistics AS t ON t.id = k.id
 ORDER BY k.name
 """
 _WORST_FIRST = (5, 4, 3, 2, 1)
@@ -73,5 +73,5 @@ def status(catalog: Catalog, sinks: Sequence[str]) -> tuple[tuple[str, ...], tup
     """Return columns and rows that tell what the given sinks are doing."""
     present = catalog.plans.present()
     wanted = {present[sink].id for sink in sinks if sink in present}
-    table = select(ast.Query(_STATUS), catalog.database)
+    table = select_views(_STATUS, catalog.database)
     return table.columns, tuple(row for row in table.rows if row[-1] in wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Sequence
@@ -51,6 +50,8 @@ class RunningSinks:
         return self.__enter__()
 
     async def __aexit__(self, *raised: Any) -> None:
+        import asyncio  # which is there where this is called
+
         await asyncio.to_thread(self.__exit__, *raised)
 
     def wait_for_commit(self, timeout: float | None = None) -> None:

@@ -1,7 +1,7 @@
 """What the shell and the command line show.
 
 * `screen`: results, notices and errors to the terminal, a file or the pager.
-* `table`: columns and rows to text, in each format.
+* `table`, `grid`, `value`: columns and rows to text, in each format; those that rich draws; values to text.
 * `clock`: a line with the seconds that a statement takes so far.
 * `keyboard`: the terminal between two prompts, and while another program has it.
 """

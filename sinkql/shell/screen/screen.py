@@ -21,6 +21,7 @@ from sinkql.parser.assist.highlight import HighlightKind, highlights
 from sinkql.shell.screen import table
 from sinkql.shell.screen.clock import clock
 from sinkql.shell.screen.keyboard import lent_terminal
+from sinkql.shell.screen.value import Rows
 from sinkql.shell.setting import Settings
 from sinkql.vocabulary import LANGUAGE
 
@@ -89,7 +90,7 @@ class Screen:
         if self.target is None and self.settings.format in ("table", "vertical"):
             self.line(text)
 
-    def rows(self, columns: Sequence[str], rows: table.Rows) -> None:
+    def rows(self, columns: Sequence[str], rows: Rows) -> None:
         """Print rows in the format of the settings."""
         colour = self.interactive and self.target is None and "NO_COLOR" not in os.environ
         self.page(table.render(columns, rows, self.settings, width=self.width, colour=colour))

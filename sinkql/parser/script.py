@@ -1,0 +1,57 @@
+"""A script's text → its statements: each is lexed, read and built by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sinkql import ast
+from sinkql.errors import SinkqlError
+from sinkql.parser.build import statement as build
+from sinkql.parser.mistake import unclosed
+from sinkql.parser.mistake.complaint import complaint
+from sinkql.parser.read import lexical, reader
+from sinkql.parser.read.lexical import Lexeme
+from sinkql.parser.read.reader import StuckError
+from sinkql.parser.read.tree import only
+from sinkql.vocabulary import LANGUAGE, Vocabulary
+
+
+def parse(text: str, words: Vocabulary = LANGUAGE) -> tuple[ast.Statement, ...]:
+    """Return the statements of a script; see `sinkql.parser.parse`."""
+    lexical.check_characters(text)
+    try:
+        return tuple(_statement(lexemes, text, words) for lexemes in _split(text))
+    except SinkqlError as error:
+        raise unclosed.blamed(error, text) from None
+
+
+def parse_each(text: str, words: Vocabulary = LANGUAGE) -> Iterator[ast.Statement | SinkqlError]:
+    """Yield each statement of a script, or what is wrong with it; see `sinkql.parser.parse_each`."""
+    try:
+        lexical.check_characters(text)
+        for lexemes in _split(text):
+            try:
+                yield _statement(lexemes, text, words)
+            except SinkqlError as error:
+                yield unclosed.blamed(error, text)
+    except SinkqlError as error:
+        yield unclosed.blamed(error, text)
+
+
+def _split(text: str) -> Iterator[list[Lexeme]]:
+    """Yield the lexemes of each statement, its semicolon or the text's end included; empty statements are left out."""
+    lexemes: list[Lexeme] = []
+    for lexeme in lexical.scan(text):
+        lexemes.append(lexeme)
+        if lexeme.kind in (";", "END"):
+            if len(lexemes) > 1:
+                yield lexemes
+            lexemes = []
+
+
+def _statement(lexemes: list[Lexeme], text: str, words: Vocabulary) -> ast.Statement:
+    try:
+        tree = reader.read(lexemes, text, words)
+    except StuckError as stuck:
+        raise complaint(stuck) from None
+    return build.statement(only(tree))

@@ -1,0 +1,72 @@
+"""Columns and rows → what rich draws: a table, or a line a value."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sinkql.shell.screen.value import Rows, numeric, value_text
+
+_WIDEST_CELL = 40
+"""Cells wider than this are expected to be folded."""
+
+
+def fits(columns: Sequence[str], rows: Rows, width: int) -> bool:
+    """Tell whether a table of the rows is as wide as the screen at most, if wide cells are folded."""
+    widest = [
+        max([cell_len(name), *(min(_WIDEST_CELL, cell_len(value_text(row[place]))) for row in rows)])
+        for place, name in enumerate(columns)
+    ]
+    return sum(widest) + 3 * len(columns) <= max(width, 20)
+
+
+def table(columns: Sequence[str], rows: Rows, null: str, *, width: int, colour: bool) -> str:
+    """Return the rows under their columns' names."""
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan", border_style="dim", show_edge=False)
+    for place, name in enumerate(columns):
+        found.add_column(Text(name), justify="right" if numeric(rows, place) else "left", overflow="fold")
+    for row in rows:
+        found.add_row(*(Text(null, style="dim") if value is None else Text(value_text(value, null)) for value in row))
+    return _printed(_console(width, colour), found) + f"({len(rows)} {'row' if len(rows) == 1 else 'rows'})\n"
+
+
+def vertical(columns: Sequence[str], rows: Rows, null: str, *, width: int, colour: bool) -> str:
+    """Return each row as lines of a name and a value."""
+    label = max((cell_len(name) for name in columns), default=0)
+    parts = []
+    for number, row in enumerate(rows, 1):
+        console = _console(width, colour)
+        head = f"─ row {number} "
+        console.print(Text(head + "─" * max(0, min(width, 40) - len(head)), style="dim"))
+        grid = Table.grid(padding=(0, 2), pad_edge=False)
+        grid.add_column(no_wrap=True, min_width=label, style="bold cyan")
+        grid.add_column(overflow="fold")
+        for name, value in zip(columns, row, strict=True):
+            grid.add_row(Text(name), Text(null, style="dim") if value is None else Text(value_text(value, null)))
+        parts.append(_printed(console, grid))
+    return "".join(parts) or "(0 rows)\n"
+
+
+def _console(width: int, colour: bool) -> Console:
+    return Console(
+        file=io.StringIO(),
+        width=max(width, 20),
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        markup=False,
+        highlight=False,
+        legacy_windows=False,
+    )
+
+
+def _printed(console: Console, renderable: Any) -> str:
+    console.print(renderable)
+    assert isinstance(console.file, io.StringIO)
+    return "".join(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())

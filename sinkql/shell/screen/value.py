@@ -1,0 +1,74 @@
+"""A value → its text, as Postgres prints it and as JSON holds it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+Rows = Sequence[Sequence[Any]]
+
+
+def value_text(value: Any, null: str = "") -> str:
+    """Return a value as Postgres prints it: times have no T, zones are short; nested values are JSON.
+
+    `null` is the text for NULL.
+    """
+    match value:
+        case None:
+            return null
+        case list() | dict() | tuple():
+            return json.dumps(value, default=plain, ensure_ascii=False)
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _float_text(value)
+        case bytes():
+            return f"\\x{value.hex()}"
+        case datetime():
+            return _timestamp_text(value)
+        case _:
+            return str(value)
+
+
+def _float_text(value: float) -> str:
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if math.isnan(value):
+        return "NaN"
+    shown = repr(value)
+    if "e" in shown:
+        digits, _, exponent = shown.partition("e")
+        return f"{digits}e{int(exponent):+03d}"
+    return shown.removesuffix(".0")
+
+
+def _timestamp_text(value: datetime) -> str:
+    shown = value.replace(tzinfo=None).isoformat(" ")
+    if value.microsecond:
+        shown = shown.rstrip("0")
+    return shown if value.tzinfo is None else f"{shown}+00"
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON holds it; numbers with a scale stay exact, as text."""
+    match value:
+        case None | bool() | int() | str() | list() | dict():
+            return value
+        case float():
+            return value if value - value == 0 else str(value)
+        case Decimal() | datetime() | date() | time() | timedelta():
+            return value_text(value)
+        case _:
+            return value_text(value)
+
+
+def numeric(rows: Rows, place: int) -> bool:
+    """Tell whether a column has numbers, and nothing else."""
+    values = [row[place] for row in rows if row[place] is not None]
+    return bool(values) and all(
+        isinstance(each, int | float | Decimal) and not isinstance(each, bool) for each in values
+    )

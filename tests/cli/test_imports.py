@@ -1,0 +1,55 @@
+"""What a command imports: nothing that it does not need, since imports are most of what looking costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from sinkql.session import Session
+
+_ITEMS = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE SOURCE n FROM LOAD GENERATOR COUNTER;
+CREATE MATERIALIZED VIEW v AS SELECT counter + 1 AS c FROM n;
+CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
+  MODE APPEND WITH (COMMIT INTERVAL = '1s');
+"""
+_NEVER = {"sqlalchemy", "alembic", "numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "py4j", "boto3", "asyncio"}
+_FOR_QUERIES, _FOR_STATEMENTS, _FOR_TABLES = {"sqlglot"}, {"lark"}, {"rich"}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    with chdir(folder), Session() as session:
+        session.execute(_ITEMS)
+    (folder / "show.sql").write_text("SHOW SINKS; SHOW OBJECTS;")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        (["--help"], {"sinkql.session", "sinkql.catalog.catalog"} | _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
+        (["--output", "json", "status"], _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
+        (["status"], _FOR_QUERIES | _FOR_STATEMENTS),
+        (["stop", "s"], _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
+        (["start", "s"], _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
+        (["--output", "json", "exec", "show.sql"], _FOR_QUERIES | _FOR_TABLES),
+    ],
+    ids=" ".join,
+)
+def test_command_imports_only_what_it_needs(project: Path, arguments: list[str], unwanted: set[str]) -> None:
+    program = (
+        "import sys; from sinkql.cli.group import run_command; code = run_command(sys.argv[1:]);"
+        "print(*sys.modules, sep='\\n', file=sys.stderr); sys.exit(code)"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.splitlines())
+    assert "sinkql.cli.group" in loaded
+    assert set() == loaded & (_NEVER | unwanted)
