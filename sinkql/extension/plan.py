@@ -214,11 +214,13 @@ class ScanKind:
     """A function of queries that reads files: `FROM name('path')`, and `FROM 'path'` where it ends in a suffix.
 
     `open` takes the path, which may be a folder or a pattern, and the formats that the installed connectors decode.
+    After a suffix one of `compressed` may stand, the endings of compressed files.
     """
 
     name: str
     suffixes: tuple[str, ...]
     open: Callable[[str, Mapping[str, Decoding]], Scan]
+    compressed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ def _reader(tmp_path: Path, **changes: Any) -> FilesReader:
         "follow": True,
         "skip_errors": False,
         "max_files": None,
+        "compression": "AUTO",
     }
     (tmp_path / "in").mkdir(exist_ok=True)
     settings |= changes

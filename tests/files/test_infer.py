@@ -194,7 +194,7 @@ def test_a_file_that_cannot_be_sampled_is_an_error_with_its_place(
     _put(tmp_path, "a.csv.gz", b"no gzip")
     with connect() as session, pytest.raises(SinkqlError) as error:
         session.execute(_CREATE.format("CSV WITH HEADER"))
-    assert error.value.code == "SQ3305"
+    assert error.value.code == "SQ3102"
     assert error.value.span is not None
 
 

@@ -7,6 +7,7 @@
 * `listing`: the durable log of the files that were read, in segments that are merged and swept.
 * `reader`: offsets → splits → rows.
 * `scan`: files that a query names → rows.
+* `compression`: a compressed file → its bytes.
 * `json_lines`, `json_array`, `csv_records`, `csv_rows`: bytes → records → texts of columns; those that fail apart.
 * `convert`, `value`: texts of a column → an Arrow array; one text → a value.
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sinkql import physical
+from sinkql.connectors.files.compression import ENDINGS
 from sinkql.connectors.files.plan import (
     CsvOptions,
     FilesOptions,
@@ -66,8 +68,9 @@ _ABOUT = """`FORMAT JSON`: one object a line; members that are not columns are l
 `FORMAT JSON ARRAY`: a file is one array of such objects. `FORMAT CSV WITH HEADER`: columns go by name, and others in
 the file are left out; `WITH HEADER ("Order Id", "Name")` names the header's field of each column. `FORMAT CSV WITH n
 COLUMNS` or declared columns without a header: by place. Options of CSV follow in brackets, as in
-`FORMAT CSV WITH HEADER (DELIMITED BY ';', NULL AS 'NA')`. Files that end in `.gz`, `.bz2`, `.zst` or `.lz4` are read
-compressed.
+`FORMAT CSV WITH HEADER (DELIMITED BY ';', NULL AS 'NA')`. Files whose names end in `.gz`,
+`.bz2`, `.zst` or `.lz4` are read compressed; `COMPRESSION` says it where names do not. A file of several compressed
+members is read whole; one that is cut off, damaged or empty is an error, and no row of it is written.
 Without columns, those of `FORMAT JSON` and `FORMAT CSV WITH HEADER` are found in a sample of the files when the source
 is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where there is no file yet, a JSON
 object is one column `data` of type `jsonb`.
@@ -82,8 +85,8 @@ connector = Connector(
         FormatKind("CSV", plan_csv, Decoding(_open_csv), CsvOptions),
     ),
     scans=(
-        ScanKind("read_json", (".json", ".jsonl", ".ndjson"), _scan("JSON")),
-        ScanKind("read_csv", (".csv",), _scan("CSV")),
+        ScanKind("read_json", (".json", ".jsonl", ".ndjson"), _scan("JSON"), tuple(ENDINGS)),
+        ScanKind("read_csv", (".csv",), _scan("CSV"), tuple(ENDINGS)),
         ScanKind("read_parquet", (".parquet",), _scan("PARQUET")),
     ),
     later=tuple(Later("FORMAT", name) for name in ("BYTES", "PARQUET", "REGEX", "TEXT")),

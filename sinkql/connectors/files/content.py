@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,7 +21,12 @@ from sinkql.connectors.files.folder import unreadable
 from sinkql.errors import SinkqlError
 
 PART_BYTES = 16 << 20
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+LONGEST_LINE = 128 << 20
+"""How long a line may be: all of it is in memory when it is decoded."""
+
+
+class LongLineError(ValueError):
+    """Say that a line, whose number it has, is longer than `LONGEST_LINE`."""
 
 
 class GoneError(SinkqlError):
@@ -87,20 +92,25 @@ def open_file(path: Path) -> BinaryIO:
 def measure(stream: BinaryIO, path: Path, file: SeenFile, *, lines: bool) -> Iterator[tuple[Part, bytes]]:
     """Yield the parts that follow those of `file`, with their bytes; with `lines` they end at line ends.
 
-    The last part of `file` is measured anew if it was cut short. Raises SQ3301 where it is not as it was.
+    The last part of `file` is measured anew if it was cut short. Raises SQ3301 where it is not as it was, and
+    LongLineError.
     """
     whole = whole_parts(file)
     tail = file.parts[-1] if len(whole) < len(file.parts) else None
     at = whole[-1][0] if whole else 0
+    line = 1 + sum(part[1] for part in whole)
     stream.seek(at)
     while at < file.size:
         data = _read(stream, path, min(PART_BYTES, file.size - at))
         if lines and data and not data.endswith(b"\n"):
-            data += stream.readline(file.size - at - len(data))
+            data += stream.readline(min(file.size - at - len(data), LONGEST_LINE))
+            if at + len(data) < file.size and not data.endswith(b"\n"):
+                raise LongLineError(line + data.count(b"\n"))
         if not data or (tail is not None and digest(data[: tail[0] - at]) != tail[2]):
             raise changed(path, file)
         tail = None
         at += len(data)
+        line += data.count(b"\n")
         yield (at, data.count(b"\n"), digest(data)), data
 
 
@@ -113,9 +123,13 @@ def whole_parts(file: SeenFile) -> tuple[Part, ...]:
     return parts if parts[-1][0] - begin >= PART_BYTES else parts[:-1]
 
 
-def listed(stream: BinaryIO, path: Path, file: SeenFile, base: int, parts: Iterable[Part]) -> Iterator[bytes]:
-    """Yield the bytes of parts, the first of which begins at `base`; raises SQ3301 where they are other ones now."""
-    if os.fstat(stream.fileno()).st_size != file.size:
+def listed(stream: BinaryIO, path: Path, file: SeenFile, base: int, parts: Sequence[Part]) -> Iterator[bytes]:
+    """Yield the bytes of parts, the first of which begins at `base`; raises SQ3301 where they are other ones now.
+
+    What comes after the parts of a file that was read in part may be other than it was.
+    """
+    last = not parts or parts[-1][0] == file.size
+    if last and os.fstat(stream.fileno()).st_size != file.size:
         raise changed(path, file)
     stream.seek(base)
     for end, _, expected in parts:
@@ -169,6 +183,15 @@ def changed(path: Path, file: SeenFile) -> SinkqlError:
         f'file "{path}" changed after it was listed',
         detail=_difference(path, file),
         hint="Each file is read once: restore the old file, and write new rows into a new one.",
+    )
+
+
+def undecodable(path: Path, format_: str, why: object, *, then: str = "") -> SinkqlError:
+    """Return the error for a file that is not of its format; `then` says what comes after a correction."""
+    return SinkqlError(
+        "SQ3102",
+        f'file "{path}" cannot be read as {format_}: {why}',
+        hint=f"Put a correct file in its place, or move it out of the folder.{then}",
     )
 
 

@@ -8,6 +8,7 @@ are invalid rows, as of columns that were declared.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
@@ -17,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from sinkql import physical
-from sinkql.connectors.files.content import COMPRESSED, open_file
+from sinkql.connectors.files.compression import Compression, codec_of, plain
+from sinkql.connectors.files.content import open_file
 from sinkql.connectors.files.csv_rows import CsvRows
-from sinkql.connectors.files.folder import unreadable
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Decoded, Decoder, Decoding, UndecodableError
 
@@ -43,27 +44,30 @@ Columns = Sequence[tuple[str, str]]
 """Names and types."""
 
 
-def infer(paths: Sequence[Path], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
+def infer(
+    paths: Sequence[Path], decoding: Decoding, options: Mapping[str, Any], compression: Compression = "AUTO"
+) -> Columns:
     """Return the columns that files have; none where there is nothing to tell.
 
     `options` are those of the format. Raises SQ3305 where files cannot be read, SQ3102 where they are not of
     the format.
     """
-    samples = [(path, data) for path, data in _samples(paths) if data.strip()]
+    samples = [(path, data) for path, data in _samples(paths, compression) if data.strip()]
     return _csv(samples, decoding, options) if options["name"] == "CSV" else _json(samples, decoding, options)
 
 
-def _samples(paths: Sequence[Path]) -> Iterator[tuple[Path, bytes]]:
+def _samples(paths: Sequence[Path], compression: Compression) -> Iterator[tuple[Path, bytes]]:
     """Yield the beginnings of some files, whole lines of them."""
     half = _FILES // 2
     for path in dict.fromkeys([*paths[:half], *paths[-half:]]):
         with open_file(path) as file:
             try:
-                with pa.input_stream(file, compression=COMPRESSED.get(path.suffix)) as stream:
+                codec = codec_of(path.name, compression)
+                with plain(file, codec, size=os.fstat(file.fileno()).st_size) as stream:
                     data = stream.read(_BYTES)
                     more = bool(stream.read(1))
-            except (OSError, pa.ArrowInvalid) as error:
-                raise unreadable(path, str(error)) from error
+            except (OSError, pa.ArrowException, UndecodableError) as error:
+                raise _invalid(path, str(error)) from error
         data = data.removeprefix(b"\xef\xbb\xbf")
         yield path, data[: data.rfind(b"\n") + 1] if more else data
 

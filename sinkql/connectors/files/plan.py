@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sinkql import ast, logical
+from sinkql.connectors.files.compression import Compression
 from sinkql.connectors.files.folder import Folder
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.options import bind, described, option_span
@@ -26,6 +27,9 @@ class FilesOptions:
     glob: str = described("a pattern of file names, without slashes", default="*")
     recursive: bool = described("read subfolders too", default=False)
     follow: bool = described("wait for new files", default=True)
+    compression: Compression = described(
+        "what the files are compressed with; AUTO: the endings .gz, .bz2, .zst and .lz4 say it", default="AUTO"
+    )
     infer: bool = described("find the columns in a sample of the files where none are declared", default=True)
     max_files_per_commit: int | None = described("how many files one commit takes at most", default=None)
 
@@ -97,6 +101,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
             "on_error": source_options.on_error.lower(),
             "format": {"name": format_.name, **planned.options},
             "tuning": tuning,
+            **({} if options.compression == "AUTO" else {"compression": options.compression}),
         },
         logical.Shape(columns, keys, logical.Change.APPEND),
     )
@@ -126,7 +131,10 @@ def sample(statement: ast.CreateSource, planning: Planning) -> logical.Facts:
     try:
         names = sorted(name for name, _ in folder.names() if folder.status(name) is not None)
         found = infer(
-            [folder.file(name) for name in names], planning.format(format_).decoding, planned.options["format"]
+            [folder.file(name) for name in names],
+            planning.format(format_).decoding,
+            planned.options["format"],
+            planned.options.get("compression", "AUTO"),
         )
     except SinkqlError as error:
         if error.span is None:

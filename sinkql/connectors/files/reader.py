@@ -22,10 +22,12 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connectors.files.compression import Compression, codec_of, plain
 from sinkql.connectors.files.content import (
-    COMPRESSED,
+    LONGEST_LINE,
     GoneError,
     ListedStream,
+    LongLineError,
     Part,
     SeenFile,
     changed,
@@ -35,6 +37,7 @@ from sinkql.connectors.files.content import (
     measure,
     open_file,
     seen_file,
+    undecodable,
     whole_parts,
 )
 from sinkql.connectors.files.folder import Folder
@@ -60,6 +63,8 @@ _MOST_ERRORS = 20
 _GUESSED_ROW_BYTES = 20
 _TRIES = 3
 _BOM = b"\xef\xbb\xbf"
+_THEN = """ No row of it was written, and a file that is put there later is read then. The sink continues when it is \
+started again."""
 
 
 class _MovedError(Exception):
@@ -80,6 +85,7 @@ class FilesReader(Reader):
     follow: bool
     skip_errors: bool
     max_files: int | None
+    compression: Compression = "AUTO"
     log: Log = field(init=False, repr=False, compare=False)
     watch: Watch = field(init=False, repr=False, compare=False)
 
@@ -102,6 +108,7 @@ class FilesReader(Reader):
             options["follow"],
             options["on_error"] == "skip",
             options["tuning"]["max_files_per_commit"],
+            options.get("compression", "AUTO"),
         )
 
     # --- offsets ---------------------------------------------------------------------------------------------------
@@ -182,7 +189,7 @@ class FilesReader(Reader):
             whole = file if known else self._measured(file)
             if whole is None:
                 raise _MovedError
-            return whole, whole.size, whole.size // _GUESSED_ROW_BYTES if _codec(file) else whole.lines
+            return whole, whole.size, whole.size // _GUESSED_ROW_BYTES if self._codec(file) else whole.lines
         parts: list[Part] = []
         to, count = begin, 0
         with nullcontext() if known else self._open(file) as stream:
@@ -224,7 +231,13 @@ class FilesReader(Reader):
         path = self.folder.file(file.name)
         for part in whole_parts(file):
             yield part, None
-        yield from measure(stream, path, file, lines=True)
+        yield from self._parts_after(stream, path, file)
+
+    def _parts_after(self, stream: BinaryIO, path: Path, file: SeenFile) -> Iterator[tuple[Part, bytes]]:
+        try:
+            yield from measure(stream, path, file, lines=self._divisible(file))
+        except LongLineError as error:
+            raise self._too_long(file, error) from error
 
     def _bytes(self, file: SeenFile, base: int, part: Part) -> bytes:
         path = self.folder.file(file.name)
@@ -238,7 +251,7 @@ class FilesReader(Reader):
             try:
                 with self._open(file) as stream:
                     now = seen_file(file.name, os.fstat(stream.fileno()), file.parts)
-                    new = tuple(part for part, _ in measure(stream, path, now, lines=self._divisible(file)))
+                    new = tuple(part for part, _ in self._parts_after(stream, path, now))
                     if seen_file(file.name, os.fstat(stream.fileno())).stamp == now.stamp:
                         return msgspec.structs.replace(now, parts=whole_parts(now) + new)
             except _MovedError:
@@ -246,7 +259,10 @@ class FilesReader(Reader):
         raise changed(path, file)
 
     def _divisible(self, file: SeenFile) -> bool:
-        return self.decoding.lines(self.format) and _codec(file) is None
+        return self.decoding.lines(self.format) and self._codec(file) is None
+
+    def _codec(self, file: SeenFile) -> str | None:
+        return codec_of(file.name, self.compression)
 
     def attachments(self, offsets: Offsets) -> tuple[str, ...]:
         """Return the log's segments, as paths below the sink's state folder."""
@@ -299,21 +315,21 @@ class FilesReader(Reader):
         with open_file(path) as stream:
             chunks = listed(stream, path, file, split["base"], split["parts"])
             if self._divisible(file):
-                yield from self._read_lines(path, file, split, chunks, tally)
+                yield from self._read_lines(file, split, chunks, tally)
             else:
                 yield from self._read_whole(path, file, chunks, tally)
         if split["parts"]:
             tally.bytes += split["parts"][-1][0] - split["from"]
 
     def _read_lines(
-        self, path: Path, file: SeenFile, split: Split, chunks: Iterator[bytes], tally: Tally
+        self, file: SeenFile, split: Split, chunks: Iterator[bytes], tally: Tally
     ) -> Iterator[pa.RecordBatch]:
         decoder = self.decoding.open(self.format, self.columns)
         skip, before = split["from"] - split["base"], split["lines"]
         for data in chunks:
             before += data.count(b"\n", 0, skip)
             for block in _blocks(data, skip):
-                yield from self._decoded(path, file, decoder, text_of(block, before), tally, before=before)
+                yield from self._decoded(file, decoder, text_of(block, before), tally, before=before)
                 before += block.count(b"\n")
             skip = 0
 
@@ -323,38 +339,39 @@ class FilesReader(Reader):
         decoder = self.decoding.open(self.format, self.columns)
         source = ListedStream(chunks)
         try:
-            codec, plain = _codec(file), BufferedReader(source, _BLOCK_BYTES)
-            with plain if codec is None else pa.input_stream(plain, compression=codec) as stream:
+            with (
+                BufferedReader(source, _BLOCK_BYTES) as buffered,
+                plain(buffered, self._codec(file), size=file.size) as stream,
+            ):
                 if not self.decoding.lines(self.format):
-                    yield from self._decoded(path, file, decoder, stream, tally, before=0)
+                    yield from self._decoded(file, decoder, stream, tally, before=0)
                     return
                 before = 0
                 for block in whole_lines(stream):
-                    yield from self._decoded(path, file, decoder, text_of(block, before), tally, before=before)
+                    yield from self._decoded(file, decoder, text_of(block, before), tally, before=before)
                     before += block.count(b"\n")
-        except (OSError, pa.ArrowInvalid) as error:
+        except LongLineError as error:
+            raise self._too_long(file, error) from error
+        except (OSError, pa.ArrowException, UndecodableError) as error:
             if source.error is not None:
                 raise source.error from error
-            raise self._invalid(path, error) from error
+            raise undecodable(path, self.format["name"], error, then=_THEN) from error
 
     def _decoded(
-        self, path: Path, file: SeenFile, decoder: Decoder, stream: Any, tally: Tally, *, before: int
+        self, file: SeenFile, decoder: Decoder, stream: BinaryIO, tally: Tally, *, before: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a stream, before which the file has so many lines."""
-        try:
-            for decoded in decoder.decode(stream):
-                tally.rows += decoded.records
-                for failure in decoded.failures:
-                    self._failed(f"{file.name}:{before + failure.line}", failure.message, failure.raw, tally)
-                yield decoded.batch
-        except UndecodableError as error:
-            raise self._invalid(path, error) from error
+        for decoded in decoder.decode(stream):
+            tally.rows += decoded.records
+            for failure in decoded.failures:
+                self._failed(f"{file.name}:{before + failure.line}", failure.message, failure.raw, tally)
+            yield decoded.batch
 
-    def _invalid(self, path: Path, error: Exception) -> SinkqlError:
+    def _too_long(self, file: SeenFile, error: LongLineError) -> SinkqlError:
         return SinkqlError(
-            "SQ3102",
-            f'file "{path}" cannot be read as {self.format["name"]}: {error}',
-            hint="Correct the file or remove it.",
+            "SQ3101",
+            f'invalid row of source "{self.source}" at {file.name}:{error}: it is longer than {LONGEST_LINE >> 20} MiB',
+            hint="Correct the file; the sink then continues.",
         )
 
     def _failed(self, position: str, message: str, raw: bytes, tally: Tally) -> None:
@@ -375,10 +392,6 @@ def _partial(offsets: Offsets) -> tuple[SeenFile | None, int]:
     """Return the file that was read in part, and up to where."""
     partial = offsets["partial"]
     return (None, 0) if partial is None else (from_data(partial["file"]), partial["at"])
-
-
-def _codec(file: SeenFile) -> str | None:
-    return COMPRESSED.get(Path(file.name).suffix)
 
 
 def _cut(data: bytes, skip: int, rows: int, size: int, *, first: bool) -> int:
@@ -409,15 +422,18 @@ def text_of(block: bytes, before: int) -> BytesIO:
     return BytesIO(block if before else block.removeprefix(_BOM))
 
 
-def whole_lines(stream: Any) -> Iterator[bytes]:
-    """Yield a stream in blocks of whole lines."""
-    rest = b""
-    while block := stream.read(_BLOCK_BYTES):
+def whole_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield a stream in blocks of whole lines; raises LongLineError."""
+    rest, line = b"", 1
+    while block := stream.read(max(_BLOCK_BYTES, len(rest))):  # as much again: a long line is copied a few times only
         end = block.rfind(b"\n") + 1
         if end:
             yield rest + block[:end]
+            line += block.count(b"\n")
             rest = block[end:]
         else:
             rest += block
+            if len(rest) > LONGEST_LINE:
+                raise LongLineError(line)
     if rest.strip():
         yield rest

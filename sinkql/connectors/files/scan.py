@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sinkql import physical
-from sinkql.connectors.files.content import COMPRESSED, open_file
-from sinkql.connectors.files.folder import Folder, unreadable
+from sinkql.connectors.files.compression import codec_of, plain
+from sinkql.connectors.files.content import LONGEST_LINE, LongLineError, open_file, undecodable
+from sinkql.connectors.files.folder import Folder
 from sinkql.connectors.files.infer import Columns, infer
 from sinkql.connectors.files.reader import text_of, whole_lines
 from sinkql.errors import SinkqlError
@@ -62,12 +64,15 @@ class FilesScan:
                 try:
                     yield from self._parquet(path, file) if self.decoding is None else self._decoded(path, file)
                 except (UndecodableError, OSError, pa.ArrowException) as error:
-                    raise _invalid(path, self.options["name"], error) from error
+                    raise undecodable(path, self.options["name"], error) from error
+                except LongLineError as error:
+                    why = f"line {error} is longer than {LONGEST_LINE >> 20} MiB"
+                    raise undecodable(path, self.options["name"], why) from error
 
     def _decoded(self, path: Path, file: BinaryIO) -> Iterator[pa.RecordBatch]:
         assert self.decoding is not None
         decoder, before = self.decoding.open(self.options, self.columns), 0
-        with pa.input_stream(file, compression=COMPRESSED.get(path.suffix)) as stream:
+        with plain(file, codec_of(path.name), size=os.fstat(file.fileno()).st_size) as stream:
             for block in whole_lines(stream) if self.decoding.lines(self.options) else (None,):
                 for part in decoder.decode(stream if block is None else text_of(block, before)):
                     for failure in part.failures:
@@ -109,10 +114,10 @@ def _begins(path: Path) -> bytes:
     """Return the first character of a file that is no white space."""
     with open_file(path) as file:
         try:
-            with pa.input_stream(file, compression=COMPRESSED.get(path.suffix)) as stream:
+            with plain(file, codec_of(path.name), size=os.fstat(file.fileno()).st_size) as stream:
                 found: bytes = stream.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-        except (OSError, pa.ArrowInvalid) as error:
-            raise unreadable(path, str(error)) from error
+        except (OSError, pa.ArrowException, UndecodableError) as error:
+            raise undecodable(path, "JSON", error) from error
     return found
 
 
@@ -146,10 +151,4 @@ def _parquet(path: Path, file: BinaryIO) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file)
     except (pa.ArrowException, OSError) as error:
-        raise _invalid(path, "PARQUET", error) from error
-
-
-def _invalid(path: Path, format_: str, error: Exception) -> SinkqlError:
-    return SinkqlError(
-        "SQ3102", f'file "{path}" cannot be read as {format_}: {error}', hint="Correct the file or remove it."
-    )
+        raise undecodable(path, "PARQUET", error) from error

@@ -23,9 +23,12 @@ CODES = {
     "SQ3102": _code(
         (
             "A file is not of its source's format: its header does not have the columns of the source, or it is "
-            "compressed and damaged."
+            "compressed and damaged, cut off or empty. No row of it was written."
         ),
-        "Correct the file or remove it.",
+        (
+            "Put a correct file in its place, under any name, or move it out of the folder to go on without its rows: "
+            "a file that is put there later is read then. Start the sink again."
+        ),
     ),
     "SQ3151": _code(
         "A row has a value that the column of the Iceberg table cannot take, such as NULL in a required column.",

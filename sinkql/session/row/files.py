@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from sinkql.catalog.memory import MemoryCatalog
 
-_MARKS = (".gz", ".bz2", ".zst", ".lz4")
-
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
@@ -84,10 +82,9 @@ def _kind(file: NamedFile, registry: Registry) -> ScanKind:
     if file.function is not None:
         return registry.scans[file.function]
     name = PurePath(file.path).name.lower()
-    for mark in _MARKS:
-        name = name.removesuffix(mark)
     for kind in registry.scans.values():
-        if name.endswith(kind.suffixes):
+        mark = next((mark for mark in kind.compressed if name.endswith(mark)), "")
+        if name.removesuffix(mark).endswith(kind.suffixes):
             return kind
     functions = ", ".join(f"{each}('…')" for each in registry.scans)
     raise SinkqlError(
