@@ -10,6 +10,7 @@ from typing import Any
 from sinkql.evaluate.failure import Make, RefusedError, Value, strict
 from sinkql.logical import Call, Literal, Type
 from sinkql.logical.expression import single
+from sinkql.logical.numeral import read_numeral, show_numeral
 from sinkql.logical.type import NUMERIC
 
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
@@ -127,6 +128,20 @@ def _rounded(rounding: str) -> Make:
     return make
 
 
+def _to_char(call: Call, operands: list[Value]) -> Value | None:
+    pattern = call.arguments[1]
+    if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+        return None
+    numeral, type_ = read_numeral(pattern.value), call.arguments[0].type.name
+
+    def shown(value: int | Decimal) -> str:
+        if type_ in BITS:
+            whole(int(value) * 10**numeral.shift, type_)
+        return show_numeral(numeral, value)
+
+    return strict(shown)(call, operands[:1])
+
+
 def _sign(value: Any) -> int:
     return int(value > 0) - int(value < 0)
 
@@ -232,6 +247,7 @@ FORMS: dict[str, Make] = {
     "floor(numeric)": _rounded(ROUND_FLOOR),
     "round(numeric,integer)": _rounded(ROUND_HALF_UP),
     "trunc(numeric,integer)": _rounded(ROUND_DOWN),
+    **{f"to_char({type_},text)": _to_char for type_ in ("integer", "bigint", "numeric")},
     "sqrt(double precision)": strict(_sqrt),
     "round(double precision)": strict(even),
     "ceil(double precision)": strict(_toward(math.ceil)),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from sinkql.logical.expression import single
 from sinkql.logical.type import Type
 
+_WIDE = Context(prec=60)
 _READ: dict[str, Callable[[str], Any]] = {
     "boolean": lambda text: text in ("t", "true"),
     "smallint": int,
@@ -29,7 +30,7 @@ def value(text: str | None, type_: Type) -> Any:
     if text is None:
         return None
     if type_.name == "numeric":
-        return Decimal(text).quantize(Decimal(1).scaleb(-(type_.scale or 0)))
+        return Decimal(text).quantize(Decimal(1).scaleb(-(type_.scale or 0)), context=_WIDE)
     return _READ.get(type_.name, str)(text)
 
 

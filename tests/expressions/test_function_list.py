@@ -28,7 +28,8 @@ _CALLS = (
     "format('%s', i)",
     "cos(d)", "tan(d)", "degrees(d)", "div(n, n)", "to_hex(l)", "sha224(b)", "sha384(b)", "num_nulls(i, s)",
     "date_bin('1 hour', t, t)", "date_part('day', u)", "date_part('day', z)", "date_part('day', t - t)", "isfinite(u)",
-    "isfinite(z)", "to_char(z, 'YYYY')", "jsonb_build_array()",
+    "isfinite(z)", "to_char(z, 'YYYY')", "to_char(i, '9')", "to_char(l, '9')", "to_char(n, '9')",
+    "jsonb_build_array()",
     "to_jsonb(h)", "to_jsonb(l)", "to_jsonb(p)", "to_jsonb(s)",
 )  # fmt: skip
 # a number of intervals has no value of its own in Spark: it is a part of the sum that it is in

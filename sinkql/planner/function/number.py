@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sinkql.errors import SinkqlError, Span
+from sinkql.logical.numeral import read_numeral
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import arithmetic
 from sinkql.planner.expression.typed import Typed, call, constant
 from sinkql.planner.function.argument import Handler, arity, typed
-from sinkql.planner.types import DOUBLE, INTEGER, NUMERIC
+from sinkql.planner.function.pattern import refused
+from sinkql.planner.types import DOUBLE, INTEGER, NUMERIC, TEXT
 
 _TO_DOUBLE = "cast to double precision"
 REFUSED: Mapping[str, str] = {
@@ -39,6 +43,19 @@ def _rounded(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
         message = f"the number of digits of {name}() must be a constant from -28 to 10"
         raise SinkqlError("SQ2214", message, arguments[1].span)
     return call(f"{name}(numeric,integer)", (typed(name, arguments[0], NUMERIC), constant(digits, INTEGER, span)))
+
+
+def to_char(value: Typed, pattern: Typed, text: str) -> Typed:
+    """Plan to_char(value, pattern) of a number."""
+    if types.floating(value.type):
+        exact = "value::numeric" if value.type == DOUBLE else "value::double precision::numeric"
+        message = f"to_char() of {value.type.name} is not supported"
+        raise SinkqlError("SQ2214", message, value.span, hint=f"Cast it, as in to_char({exact}, '{text}').")
+    with refused(pattern.span):
+        read_numeral(text)
+    if value.type == types.SMALLINT:
+        value = coerced(value, INTEGER)
+    return call(f"to_char({value.type.name},text)", (value, coerced(pattern, TEXT)))
 
 
 HANDLERS: dict[str, Handler] = {"mod": _mod, "div": _div, "round": _rounded, "trunc": _rounded}

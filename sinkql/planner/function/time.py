@@ -13,6 +13,7 @@ from sinkql.planner.expression.interval import parse_interval
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, call, constant
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
+from sinkql.planner.function.number import to_char
 from sinkql.planner.function.pattern import refused
 from sinkql.planner.types import BIGINT, DATE, DOUBLE, INTERVAL, NUMERIC, TEXT, TIMESTAMP, TIMESTAMPTZ, UNKNOWN
 
@@ -155,6 +156,8 @@ def _read(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 def _to_char(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
     value, text = arguments[0], constant_text(name, arguments[1], "format")
+    if types.number(value.type):
+        return to_char(value, arguments[1], text)
     if not types.instant(value.type):
         raise SinkqlError("SQ2214", f"to_char() of {value.type.name} is not supported", value.span)
     with refused(arguments[1].span):

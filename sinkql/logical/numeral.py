@@ -1,0 +1,242 @@
+"""The number patterns of to_char(): what one says, and a number as text by it.
+
+999,990.00    digits, with blanks or zeros before them, , (or G) between them, and . (or D) before the last ones
+99V99         times ten for each digit behind the V
+S MI PL SG PR signs; TH th the ending of an ordinal; RN rn a Roman numeral; FM leaves out blanks
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+from sinkql.logical.pattern import PatternError
+
+DIGITS = ("9", "0")
+MOST_DIGITS, MOST_SHIFT = 38, 9
+ROMAN = (
+    ("", "M", "MM", "MMM"),
+    ("", "C", "CC", "CCC", "CD", "D", "DC", "DCC", "DCCC", "CM"),
+    ("", "X", "XX", "XXX", "XL", "L", "LX", "LXX", "LXXX", "XC"),
+    ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"),
+)
+"""The digits of thousands, hundreds, tens and ones."""
+ROMAN_WIDTH = 15
+ENDINGS = ("th", "st", "nd", "rd")
+"""What an ordinal ends with by its last digit; from 4 on, and behind a 1, it is the first of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a pattern, one of MI, PL, SG, TH and th, that stands beside the digits."""
+
+    name: str
+
+
+_HINT = "Its parts are 9 0 . , D G V FM S MI PL SG PR TH and RN; put other letters in quotes, as in '\"no. \"999'."
+_EXAMPLE = "Write it as 'FM999990.00'."
+_TOKEN = re.compile(
+    r'(?P<word>FM|fm|MI|mi|PL|pl|PR|pr|SG|sg|RN|rn|TH|th|[SsVvDdGg90.,])|"(?P<quoted>[^"\\]*)"|(?P<text>[^A-Za-z0-9"\\.,]+)'
+)
+_CORE = tuple(map(Word, (*DIGITS, ",", ".", "V", "RN", "rn")))
+_EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
+
+
+@dataclass(frozen=True, slots=True)
+class Numeral:
+    """What a number pattern says. `whole` has what stands before the point: 9, 0, commas and texts."""
+
+    whole: tuple[str, ...]
+    places: int
+    """How many digits there are behind the point,"""
+    kept: int
+    """how many of them are written also as zeros at the end without blanks,"""
+    shift: int
+    """and by how many places the number is moved before it is written."""
+    sign: str
+    """S (before the digits), s (behind them), PR, MI, PL, SG, or none: a minus where the number begins."""
+    blanks: bool
+    """Whether blanks fill what is not there."""
+    before: tuple[Word | str, ...]
+    after: tuple[Word | str, ...]
+    roman: str
+    """RN or rn where the number is a Roman one."""
+
+    @property
+    def slots(self) -> str:
+        """Return the digits before the point."""
+        return "".join(each for each in self.whole if each in DIGITS)
+
+    @property
+    def zeros(self) -> int:
+        """Return how many digits there are at least before the point."""
+        return len(self.slots) - self.slots.index("0") if "0" in self.slots else 0
+
+    @property
+    def blank(self) -> str:
+        """Return what stands for what is not there."""
+        return " " if self.blanks else ""
+
+    @property
+    def start(self) -> tuple[str, str] | None:
+        """Return what a number begins with, and a negative one; None where it begins with its digits."""
+        if self.sign in ("s", "MI", "SG"):
+            return None
+        return {"S": ("+", "-"), "PR": (self.blank, "<")}.get(self.sign, (self.blank, "-"))
+
+    @property
+    def end(self) -> tuple[str, str] | None:
+        """Return what a number ends with, and a negative one; None where it ends with its digits."""
+        return {"s": ("+", "-"), "PR": (self.blank, ">")}.get(self.sign)
+
+    @property
+    def width(self) -> int:
+        """Return how long a number is with what it begins with, where blanks fill it."""
+        return sum(map(len, self.whole)) + (self.places + 1 if self.places else 0) + (self.start is not None)
+
+    def beside(self, word: Word) -> tuple[str, str]:
+        """Return what a sign beside the digits is, and that of a negative number."""
+        return {"MI": (self.blank, "-"), "PL": ("+", self.blank)}.get(word.name, ("+", "-"))
+
+
+def read_numeral(pattern: str) -> Numeral:
+    """Return what a number pattern says; raises PatternError for what is not supported."""
+    words = _words(pattern)
+    parts = [each for each in words if each != Word("FM")]
+    core = [place for place, each in enumerate(parts) if each in _CORE]
+    if not core:
+        raise PatternError("a number pattern of to_char() has digits, 9 or 0, or RN", hint=_EXAMPLE)
+    before, middle, after = parts[: core[0]], parts[core[0] : core[-1] + 1], parts[core[-1] + 1 :]
+    roman = middle[0].name if len(middle) == 1 and middle[0] in (Word("RN"), Word("rn")) else ""
+    whole, places, kept, shift = ((), 0, 0, 0) if roman else _digits(middle)
+    sign = _sign(before, after, roman=bool(roman))
+    sign = "S" if sign == "s" and shift else sign  # as Postgres has it
+    blanks = len(parts) == len(words)
+    texts = [each for each in whole if each not in (*DIGITS, ",")]
+    if whole[:1] != ("0",) and any(each.strip(" ") or not blanks for each in texts):
+        raise PatternError("a text among the digits of a number takes 0 as the first digit", hint="Write '000-00'.")
+    return Numeral(whole, places, kept, shift, sign, blanks, _beside_digits(before), _beside_digits(after), roman)
+
+
+def _beside_digits(parts: Sequence[Word | str]) -> tuple[Word | str, ...]:
+    """Return what has its own place; S and PR go with the digits."""
+    return tuple(each for each in parts if each not in (Word("S"), Word("PR")))
+
+
+def _words(pattern: str) -> list[Word | str]:
+    """Return a pattern's words, in capitals but for endings and Roman numerals, and its texts."""
+    found: list[Word | str] = []
+    position = 0
+    while position < len(pattern):
+        match = _TOKEN.match(pattern, position)
+        if match is None:
+            name = re.match(r"[A-Za-z]+|.", pattern[position:], re.DOTALL)
+            raise _refused(name[0] if name else "")
+        word = match["word"]
+        if word is None:
+            found.append(match["text"] if match["quoted"] is None else match["quoted"])
+        else:
+            upper = {"D": ".", "G": ","}.get(word.upper(), word.upper())
+            found.append(Word(word if word in ("th", "rn") else upper))
+        position = match.end()
+    return found
+
+
+def _refused(name: str) -> PatternError:
+    return PatternError(f"to_char() pattern '{name}' is not supported for numbers", hint=_HINT)
+
+
+def _digits(middle: Sequence[Word | str]) -> tuple[tuple[str, ...], int, int, int]:
+    """Return the places before the point, how many there are behind it, the last 0 of those, and the shift."""
+    names = [each.name if isinstance(each, Word) else "" for each in middle]
+    place = next((place for place, name in enumerate(names) if name in (".", "V")), len(names))
+    behind = names[place + 1 :]
+    for number, name in enumerate(names):
+        misplaced = name == "," and (number in (0, len(names) - 1) or number > place or names[number - 1] == ",")
+        if misplaced or (name not in ("", ",", *DIGITS) and number != place):
+            raise _refused(name)
+    whole = tuple(each.name if isinstance(each, Word) else each for each in middle[:place])
+    shifted = names[place : place + 1] == ["V"]
+    count = sum(each in DIGITS for each in whole)
+    if not count or (not behind and place < len(names)) or "" in behind or (shifted and "0" in behind):
+        raise PatternError("a number pattern of to_char() has digits on both sides of . and V", hint=_EXAMPLE)
+    if shifted and len(behind) > MOST_SHIFT:
+        raise PatternError(f"a number pattern of to_char() has at most {MOST_SHIFT} digits behind V", hint=_EXAMPLE)
+    if count + len(behind) > MOST_DIGITS:
+        raise PatternError(f"a number pattern of to_char() has at most {MOST_DIGITS} digits", hint=_EXAMPLE)
+    if shifted:
+        return (*whole, *behind), 0, 0, len(behind)
+    kept = max((number + 1 for number, name in enumerate(behind) if name == "0"), default=0)
+    return whole, len(behind), kept, 0
+
+
+def _sign(before: Sequence[Word | str], after: Sequence[Word | str], *, roman: bool) -> str:
+    """Return the sign that stands before or behind the digits."""
+    signs = [each.name for each in (*before, *after) if isinstance(each, Word) and each.name not in ("TH", "th")]
+    endings = [each.name for each in (*before, *after) if each in (Word("TH"), Word("th"))]
+    early = [each.name for each in before if each in (Word("TH"), Word("th"), Word("PR"))]
+    if len(signs) > 1 or len(endings) > 1 or early or (roman and (signs or endings)):
+        raise PatternError(
+            "a number pattern of to_char() has one of S, MI, PL, SG and PR, and PR and TH stand behind the digits",
+            hint="Write it as 'S999', '999PR' or 'FM999th'.",
+        )
+    if Word("S") in after:
+        return "s"
+    return signs[0] if signs else ""
+
+
+# --- a number by its pattern ---------------------------------------------------------------------------------------
+
+
+def show_numeral(numeral: Numeral, value: int | Decimal) -> str:
+    """Return a number as a pattern says."""
+    if numeral.roman:
+        return _roman(numeral, value)
+    step = Decimal(1).scaleb(-numeral.places)
+    moved = _EXACT.scaleb(Decimal(value), numeral.shift)
+    rounded = _EXACT.quantize(_EXACT.abs(moved), step)
+    negative = value < 0 and rounded != 0
+    digits, _, fraction = format(rounded, "f").partition(".")
+    ending = ENDINGS[int(digits[-1]) if digits[-1] in "123" and digits[-2:-1] != "1" else 0]
+    if negative or numeral.places or len(digits) > len(numeral.slots):
+        ending = ""
+    shown = _number(numeral, digits, fraction, negative=negative)
+    sides = ["".join(_beside(numeral, each, ending, negative=negative) for each in side)
+             for side in (numeral.before, numeral.after)]  # fmt: skip
+    return sides[0] + shown + sides[1]
+
+
+def _number(numeral: Numeral, digits: str, fraction: str, *, negative: bool) -> str:
+    slots = numeral.slots
+    if len(digits) > len(slots):
+        digits, fraction = "#" * len(slots), "#" * numeral.places
+    if not numeral.blanks:
+        fraction = fraction[: numeral.kept] + fraction[numeral.kept :].rstrip("0")
+    if digits == "0" and numeral.places and not numeral.zeros and (numeral.blanks or fraction):
+        digits = ""
+    places = iter(digits.rjust(numeral.zeros, "0").rjust(len(slots)))
+    shown = "".join(next(places) if each in DIGITS else each for each in numeral.whole)
+    shown = shown.lstrip(" ,") + ("." + fraction if numeral.places else "")
+    start, end = (("", "") if each is None else each for each in (numeral.start, numeral.end))
+    shown = start[negative] + shown
+    return (shown.rjust(numeral.width) if numeral.blanks else shown) + end[negative]
+
+
+def _beside(numeral: Numeral, part: Word | str, ending: str, *, negative: bool) -> str:
+    if isinstance(part, str):
+        return part
+    if part.name in ("TH", "th"):
+        return ending.upper() if part.name == "TH" else ending
+    return numeral.beside(part)[negative]
+
+
+def _roman(numeral: Numeral, value: int | Decimal) -> str:
+    rounded = int(_EXACT.quantize(Decimal(value), Decimal(1)))
+    shown = "#" * ROMAN_WIDTH
+    if 1 <= rounded <= 3999:
+        shown = "".join(ROMAN[place][int(digit)] for place, digit in enumerate(f"{rounded:04}"))
+    shown = shown.rjust(ROMAN_WIDTH) if numeral.blanks else shown
+    shown = shown.lower() if numeral.roman == "rn" else shown
+    return "".join([*map(str, numeral.before), shown, *map(str, numeral.after)])
