@@ -302,8 +302,12 @@ class Writer(Protocol):
         """Delete a file kept by `attach`, if there is one; tell whether it is gone."""
         return True
 
-    def maintain(self) -> None:
-        """Expire snapshots, remove files that nothing reaches; called between batches, cheap when nothing is due."""
+    def maintain(self, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Compact files, expire snapshots, remove files that nothing reaches; called between batches.
+
+        Cheap when nothing is due. `go_on` is asked before each step of what takes long; what is not done by then goes
+        on the next time.
+        """
         return
 
 

@@ -21,6 +21,7 @@ Run = Callable[[str, str], int]
 
 POINTS = ["claim", "read-marker", "data-file", "commit-request", "commit-reply"]
 INDEX_POINTS = ["index-run", "index-manifest"]
+COMPACTION_POINTS = ["compaction-read", "compaction-file", "compaction", "compacted"]
 CASES = [
     *(("append", point, pass_) for point in POINTS for pass_ in (1, 3)),
     *(("upsert", point, pass_) for point in [*POINTS, *INDEX_POINTS] for pass_ in (1, 3)),
@@ -77,6 +78,17 @@ def test_rows_are_there_once_after_a_failure(run: Run, lake: Lake, name: str, mo
     survives = point == "commit-reply"  # a lost reply is settled in the same run
     code = run(mode, f"{point}#{1 if point == 'claim' else 2}=fail")
     assert (code == 0) is survives
+    assert run(mode, "") == 0
+    assert lake.rows(name) == expected(upsert=mode == "upsert")
+
+
+@pytest.mark.parametrize("mode", ["append"])
+@pytest.mark.parametrize("point", COMPACTION_POINTS)
+def test_rows_are_there_once_after_a_kill_or_failure_in_a_compaction(
+    run: Run, lake: Lake, name: str, mode: str, point: str
+) -> None:
+    assert run(mode, f"{point}=kill") == -9
+    assert run(mode, f"{point}=fail") == 0  # a sink goes on without it
     assert run(mode, "") == 0
     assert lake.rows(name) == expected(upsert=mode == "upsert")
 

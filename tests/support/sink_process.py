@@ -1,4 +1,4 @@
-"""A sink in a process of its own: six batches that depend on their number alone, from wherever the table says."""
+"""A sink in a process of its own: ten batches that depend on their number alone, from wherever the table says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from sinkql.extension.stream import RedoBatchError
 from support.fault import armed
 from support.lake import Lake, Pairs, Sink
 
-BATCHES = 6
+BATCHES = 10
+"""Enough for a compaction, with two files a batch."""
 
 
 def rows_of(batch: int, *, upsert: bool) -> Pairs:

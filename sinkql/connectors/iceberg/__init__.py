@@ -5,6 +5,7 @@
 * `file`: rows → Parquet data files and position-delete files; the files that a table has.
 * `keyindex`: where the live row of each key is: hashed keys in sorted runs, rebuilt from the table when they are lost.
 * `commit`: what a snapshot says of its sink; files → manifests; a proposal lands exactly once, or is fenced.
+* `compact`: small files and files with dead rows → few of the same rows.
 * `write`: the tasks of append and upsert sinks, and the writer that owns a table while a job runs.
 """
 

@@ -3,7 +3,7 @@
 * `marker`: what a snapshot says of its sink, and finding the one that holds.
 * `snapshot`: files → manifests, requirements and updates.
 * `conflict`: what others did meanwhile, and whether a sink may go on.
-* `proposal`: a claim of the table, or a batch.
+* `proposal`: a claim of the table, a batch, or a compaction.
 * `landing`: a proposal → a known outcome, through lost replies and conflicts.
 * `expire`: old snapshots go, with the files that only they reach.
 """

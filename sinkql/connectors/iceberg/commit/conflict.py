@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -65,6 +66,13 @@ def changes_rows(snapshot: Snapshot) -> bool:
     if any(summary.get(name) not in (None, "0") for name in counts):
         return True
     return markers.writer_of(snapshot) is None
+
+
+def delete_manifests(table: Table) -> frozenset[str]:
+    """Return which manifests of delete files a table has; with another one, any row may be gone."""
+    head = table.current_snapshot()
+    manifests = head.manifests(table.io) if head is not None else []
+    return frozenset(each.manifest_path for each in manifests if each.content == ManifestContent.DELETES)
 
 
 def fenced(table: Table, detail: str) -> FencedError:

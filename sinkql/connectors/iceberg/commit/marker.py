@@ -20,7 +20,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Marker
 
 _INLINE_LIMIT = 2_000
-_FIELDS = ("sink", "epoch", "claim", "commit", "offsets", "plan", "index", "state", "timestamp")
+_FIELDS = ("sink", "epoch", "claim", "commit", "offsets", "plan", "index", "state", "timestamp", "compaction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,13 @@ def property_name(sink: str) -> str:
     return f"sinkql.{sink}.last"
 
 
-def encode(table: Table, marker: Marker, *, timestamp: int, attempt: str) -> dict[str, str]:
-    """Return the marker as summary properties; long offsets go into a file of the table's metadata folder."""
+def encode(
+    table: Table, marker: Marker, *, timestamp: int, attempt: str, compaction: str | None = None
+) -> dict[str, str]:
+    """Return the marker as summary properties; long offsets go into a file of the table's metadata folder.
+
+    A compaction repeats the marker and its commit, and has an id of its own.
+    """
     offsets = json.dumps({"start": marker.start, "end": marker.end}, separators=(",", ":"), sort_keys=True)
     if len(offsets) > _INLINE_LIMIT:
         name = f"sinkql-{marker.sink}-{marker.epoch}-{attempt}-offsets{SUFFIX}"
@@ -59,6 +64,7 @@ def encode(table: Table, marker: Marker, *, timestamp: int, attempt: str) -> dic
         "index": marker.index,
         "state": marker.state,
         "timestamp": str(timestamp) if timestamp else None,
+        "compaction": compaction,
     }
     return {f"sinkql.{name}": value for name, value in values.items() if value is not None}
 
@@ -165,10 +171,13 @@ def _says(snapshot: Snapshot, name: str) -> str | None:
     return snapshot.summary.get(f"sinkql.{name}") if snapshot.summary else None
 
 
-def landed(table: Table, sink: str, field: Literal["claim", "commit"], value: str) -> bool:
-    """Tell whether main has a marker of the sink with this claim or commit: claims repeat the commit before them."""
+def landed(table: Table, sink: str, field: Literal["claim", "commit", "compaction"], value: str) -> bool:
+    """Tell whether main has a marker of the sink with this claim, commit or compaction.
+
+    Claims and compactions repeat the commit before them.
+    """
     noted = _noted(table, sink)
-    if noted is not None and noted[field] == value:
+    if noted is not None and noted.get(field) == value:
         return True
     return any((own(snapshot, sink) or {}).get(field) == value for snapshot in ancestry(table))
 
@@ -179,10 +188,19 @@ def written(table: Table, sink: str, commit: str) -> Kept | None:
     for snapshot in ancestry(table):
         values = own(snapshot, sink)
         if values is not None and values.get("commit") == commit:
-            found = snapshot, values  # the oldest: claims after it repeat its commit
+            found = snapshot, values  # the oldest: claims and compactions after it repeat its commit
         elif values is not None:
             break
     return _decode(table, found[1], found[0].snapshot_id, found[0].sequence_number or 0) if found else None
+
+
+def compacted(table: Table, sink: str, compaction: str) -> Kept | None:
+    """Return the marker in the snapshot that a compaction of the sink made; None where it has expired."""
+    for snapshot in ancestry(table):
+        values = own(snapshot, sink)
+        if values is not None and values.get("compaction") == compaction:
+            return _decode(table, values, snapshot.snapshot_id, snapshot.sequence_number or 0)
+    return None
 
 
 def offsets_file(snapshot: Snapshot) -> str | None:

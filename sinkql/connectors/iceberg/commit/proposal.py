@@ -1,7 +1,11 @@
-"""What a sink proposes to commit: a claim, which takes the table under a new epoch, or a batch's files and offsets."""
+"""What a sink proposes to commit.
+
+A claim, which takes the table under a new epoch; a batch's files and offsets; a compaction, which changes no row.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -9,13 +13,13 @@ from pyiceberg.table import Table
 
 from sinkql import faults
 from sinkql.connectors.iceberg.commit import marker as markers
-from sinkql.connectors.iceberg.commit.conflict import hold, same_table, usable
+from sinkql.connectors.iceberg.commit.conflict import delete_manifests, hold, same_table, usable
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, Prepared, prepare
 from sinkql.connectors.iceberg.table.table import Expected, check, foreign_rows, rows
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import JobOffsets, Marker, Switch, claimed
+from sinkql.extension.stream import JobOffsets, Marker, RedoBatchError, Switch, claimed
 
 
 class Claim:
@@ -56,11 +60,7 @@ class Claim:
         timestamp = kept.timestamp if kept else 0
         summary = markers.encode(table, marker, timestamp=timestamp, attempt=self.id)
 
-        def notes(snapshot: int, sequence: int) -> Notes:
-            value = markers.as_property(summary, snapshot=snapshot, sequence=sequence)
-            return Notes(markers.sealed(summary, snapshot=snapshot), {markers.property_name(self._sink): value})
-
-        return prepare(table, FileChange(), notes)
+        return prepare(table, FileChange(), _notes(self._sink, summary))
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this claim."""
@@ -91,11 +91,7 @@ class BatchCommit:
         """Write the snapshot's manifests."""
         summary = markers.encode(table, self.marker, timestamp=self.timestamp, attempt=self.marker.commit)
 
-        def notes(snapshot: int, sequence: int) -> Notes:
-            value = markers.as_property(summary, snapshot=snapshot, sequence=sequence)
-            return Notes(markers.sealed(summary, snapshot=snapshot), {markers.property_name(self.marker.sink): value})
-
-        return prepare(table, self.files, notes)
+        return prepare(table, self.files, _notes(self.marker.sink, summary))
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this commit."""
@@ -113,3 +109,51 @@ class BatchCommit:
                 hint="The sink continues after that commit.",
             )
         usable(base, now, upsert=self.expected.upsert)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionCommit:
+    """Files in place of others with the same rows, and the marker that stood before with another index; a `Proposal`.
+
+    `deletes` are the manifests of delete files that the files were read under. It is given up with RedoBatchError where
+    others changed rows that it may have rewritten.
+    """
+
+    id: str
+    files: FileChange
+    deletes: frozenset[str]
+    marker: Marker
+    timestamp: int
+    expected: Expected
+
+    def prepare(self, table: Table) -> Prepared:
+        """Write the snapshot's manifests; every file that is replaced must still be there."""
+        if not delete_manifests(table) <= self.deletes:
+            raise RedoBatchError("another writer deleted rows of the table")
+        summary = markers.encode(table, self.marker, timestamp=self.timestamp, attempt=self.id, compaction=self.id)
+        try:
+            return prepare(table, self.files, _notes(self.marker.sink, summary))
+        except FileNotFoundError as error:
+            raise RedoBatchError(str(error)) from error
+
+    def landed(self, table: Table) -> bool:
+        """Tell whether the table has this compaction."""
+        return markers.landed(table, self.marker.sink, "compaction", self.id)
+
+    def check(self, base: Table, now: Table) -> None:
+        """Raise where it may not be tried again: fenced, another table, other columns, or of no use any more."""
+        same_table(base, now)
+        kept = hold(now, self.marker, self.expected)
+        if kept.marker.commit != self.marker.commit:
+            raise RedoBatchError("an earlier commit of this run reached the table late")
+        usable(base, now, upsert=self.expected.upsert)
+
+
+def _notes(sink: str, summary: Mapping[str, str]) -> Callable[[int, int], Notes]:
+    """Return what a snapshot says of its sink, once it has a number."""
+
+    def notes(snapshot: int, sequence: int) -> Notes:
+        value = markers.as_property(summary, snapshot=snapshot, sequence=sequence)
+        return Notes(markers.sealed(summary, snapshot=snapshot), {markers.property_name(sink): value})
+
+    return notes

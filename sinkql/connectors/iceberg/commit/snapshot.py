@@ -89,7 +89,8 @@ class _DeleteManifestWriter(ManifestWriterV2):
 def prepare(table: Table, change: FileChange, notes: Callable[[int, int], Notes]) -> Prepared:
     """Write the manifests of `change` on top of main; `notes` gets the snapshot's id and sequence number."""
     builder = _Builder(table)
-    manifests = [*builder.added(change.add), *builder.carried(change.remove)]
+    carried = builder.carried(change.remove)  # first: where a file is missing, nothing is left behind
+    manifests = [*builder.added(change.add), *carried]
     said = notes(builder.snapshot, builder.sequence)
     snapshot = Snapshot.model_validate(
         {

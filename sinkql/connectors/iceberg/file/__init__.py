@@ -1,5 +1,6 @@
 """Files of a table.
 
 * `data`: rows → a Parquet file and the entry that a manifest has of it. Runs in tasks.
+* `read`: a Parquet file → its rows as the table has them now; `name`: which sink wrote a file.
 * `delete`: positions of dead rows ↔ position-delete files; the files of a table's current snapshot.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -25,6 +26,8 @@ from pyiceberg.table.locations import load_location_provider
 from sinkql.errors import SinkqlError
 
 ROW_GROUP_ROWS = 262_144
+_ROW_GROUP_BYTES = 128 << 20
+"""Rows wait in memory until there are so many, or so large ones."""
 _STRETCHES, _STRETCH = 16, 256
 _METRICS = "write.metadata.metrics.column"
 _DAY_MICROS = 86_400_000_000
@@ -118,7 +121,7 @@ class DataFileWriter:
         self._writer: pq.ParquetWriter | None = None
         self._metadata: list[pq.FileMetaData] = []
         self._buffered: list[pa.Table] = []
-        self._waiting = 0
+        self._waiting = self._waiting_bytes = 0
         self._rows = 0
         self._without_bounds: set[str] = set()
 
@@ -133,9 +136,17 @@ class DataFileWriter:
         self._without_bounds.update(name for name in rows.column_names if _beyond_years(rows.column(name)))
         self._buffered.append(rows)
         self._waiting += rows.num_rows
+        self._waiting_bytes += rows.nbytes
         self._rows += rows.num_rows
         while self._waiting >= ROW_GROUP_ROWS:
             self._flush(ROW_GROUP_ROWS)
+        if self._waiting_bytes >= _ROW_GROUP_BYTES:
+            self._flush(self._waiting)
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes the file has so far."""
+        return self._stream.tell() if self._stream is not None else 0
 
     def close(self) -> FileEntry | None:
         """Finish the file and return its entry; None where no row came."""
@@ -149,6 +160,16 @@ class DataFileWriter:
         size = self._stream.tell()
         self._stream.close()
         return self._entry(size)
+
+    def discard(self) -> None:
+        """Give the file up, which nothing names."""
+        if self._stream is None:
+            return
+        with suppress(Exception):  # it is swept later, if it cannot be now
+            if self._writer is not None:
+                self._writer.close()
+            self._stream.close()
+            self._table.io().delete(self._path)
 
     def _flush(self, rows: int) -> None:
         whole = pa.concat_tables(self._buffered)
@@ -166,7 +187,7 @@ class DataFileWriter:
         self._writer.write_table(whole.slice(0, rows), row_group_size=ROW_GROUP_ROWS)
         rest = whole.slice(rows)
         self._buffered = [rest] if rest.num_rows else []
-        self._waiting = rest.num_rows
+        self._waiting, self._waiting_bytes = rest.num_rows, rest.nbytes
 
     def _entry(self, size: int) -> FileEntry:
         schema = self._table.schema()

@@ -16,6 +16,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.delete import Positions, live_files, read_position_deletes
+from sinkql.connectors.iceberg.file.read import names_by_id
 from sinkql.connectors.iceberg.keyindex.index import Index, Run
 from sinkql.connectors.iceberg.keyindex.key import KeyColumn, key_schema, key_text
 from sinkql.connectors.iceberg.keyindex.keyhash import hash_keys
@@ -232,8 +233,9 @@ class _Keys:
         """Yield a file's key columns in the key's order and the table's types, found by field id."""
         with self._io.new_input(path).open() as stream:
             parquet = pq.ParquetFile(stream)
-            names = _names(parquet.schema_arrow, self._key)
-            wanted = [name for name in names if name is not None]
+            found = names_by_id(parquet.schema_arrow, {column.id: column.name for column in self._key})
+            names = [found.get(column.name) for column in self._key]
+            wanted = list(found.values())
             for batch in parquet.iter_batches(_BATCH, columns=wanted):
                 columns = [
                     pa.nulls(batch.num_rows, self._types[column.name])
@@ -242,14 +244,6 @@ class _Keys:
                     for name, column in zip(names, self._key, strict=True)
                 ]
                 yield pa.RecordBatch.from_arrays(columns, names=[column.name for column in self._key])
-
-
-def _names(schema: pa.Schema, key: Sequence[KeyColumn]) -> list[str | None]:
-    """Return a file's names of the key columns: by field id, by name in a file without ids; None where it has none."""
-    ids = {int((field.metadata or {}).get(b"PARQUET:field_id", -1)): field.name for field in schema}
-    if set(ids) == {-1}:
-        return [column.name if column.name in schema.names else None for column in key]
-    return [ids.get(column.id) for column in key]
 
 
 def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -54,7 +54,9 @@ class IcebergOptions(SinkOptions):
         "how many stay, else 100; the table's `history.expire` settings win",
         default=None,
     )
-    maintenance: bool = described("expire snapshots and remove files that nothing reaches", default=True)
+    maintenance: bool = described(
+        "compact files, expire snapshots, and remove files that nothing reaches", default=True
+    )
     existing_rows: Literal["KEEP", "REPLACE"] | None = described(
         "`KEEP` takes a table with rows of others", default=None, choices=("KEEP",)
     )

@@ -13,6 +13,8 @@ from pyiceberg.table import Table
 from sinkql import faults
 from sinkql.connectors.iceberg.commit.marker import Kept
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
+from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, chosen, own_entries, own_files, rewrite
+from sinkql.connectors.iceberg.compact.job import Compaction, Steps
 from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, TaskTable, for_tasks
 from sinkql.connectors.iceberg.table.types import DIFF_COLUMN, TIMESTAMP_COLUMN
 from sinkql.extension.stream import WriteResult, WriteTask
@@ -61,6 +63,8 @@ class AppendMode:
 
     def __init__(self, *, changelog: bool) -> None:
         self._changelog = changelog
+        self._files: OwnFiles | None = None
+        self._staged: list[OwnFile] = []
 
     def refresh(self, table: Table, kept: Kept) -> None:
         """Nothing is known of the rows."""
@@ -72,7 +76,9 @@ class AppendMode:
 
     def stage(self, task: WriteTask, results: Sequence[WriteResult]) -> tuple[FileChange, str | None]:
         """Return the files; there is no index."""
-        return FileChange(tuple(entry for result in results for entry in result.data)), None
+        entries = tuple(entry for result in results for entry in result.data)
+        self._staged = own_entries(entries)
+        return FileChange(entries), None
 
     def timestamp(self, task: WriteTask) -> int:
         """Return the task's time."""
@@ -80,7 +86,30 @@ class AppendMode:
         return task.timestamp or 0
 
     def settled(self, snapshot: int) -> None:
-        """Nothing was staged."""
+        """Remember the files until they are large."""
+        if self._files is not None:
+            self._files.files += self._staged
+
+    def compact(self, table: Table, kept: Kept, *, attempt: str) -> Steps:
+        """Put small files of this sink together."""
+        if self._files is None:
+            self._files = own_files(table, kept.marker.sink)
+            yield
+        files, deletes = chosen(self._files.files, table), self._files.deletes
+        if not files:
+            return None
+        marker = kept.marker
+        return (yield from rewrite(files, table, deletes, sink=marker.sink, epoch=marker.epoch, attempt=attempt))
+
+    def compacted(self, done: Compaction, snapshot: int) -> None:
+        """Remember the new files in place of the old ones."""
+        if self._files is not None:
+            left = [file for file in self._files.files if file.path not in done.change.remove]
+            self._files.files = left + own_entries(done.change.add)
+
+    def given_up(self) -> None:
+        """Look at the table again next time: somebody else may have removed files."""
+        self._files = None
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """There are no files outside the table."""

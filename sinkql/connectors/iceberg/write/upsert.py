@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from sinkql import faults, physical
 from sinkql.connectors.iceberg.commit.marker import Kept, ancestry, own
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
+from sinkql.connectors.iceberg.compact.job import Compaction, Steps
 from sinkql.connectors.iceberg.file.data import (
     FileEntry,
     TaskTable,
@@ -300,6 +301,17 @@ class UpsertMode:
         assert self._staged is not None, "nothing staged"
         self._index, self._staged = self._staged, None
         self._true_at = snapshot
+
+    def compact(self, table: Table, kept: Kept, *, attempt: str) -> Steps:
+        """Nothing is compacted yet."""
+        yield from ()
+        return None
+
+    def compacted(self, done: Compaction, snapshot: int) -> None:
+        """Nothing was."""
+
+    def given_up(self) -> None:
+        """Nothing was begun."""
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """Delete runs and manifests that neither the last two markers nor this index reach."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -21,6 +21,7 @@ from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, 
 from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, rows
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.append import AppendMode
+from sinkql.connectors.iceberg.write.compacting import Compacting
 from sinkql.connectors.iceberg.write.mode import WriteMode
 from sinkql.connectors.iceberg.write.upsert import UpsertMode
 from sinkql.extension.stream import Committed, Context, JobOffsets, Marker, Switch, Writer, WriteResult, WriteTask
@@ -42,6 +43,7 @@ class IcebergWriter(Writer):
         self._expected = Expected(write.columns, changelog=write.changelog, upsert=write.mode == "upsert")
         self._opened: TargetTable | None = None
         self._mode: WriteMode | None = None
+        self._compacting: Compacting | None = None
         self._table: Table | None = None
         self._kept: markers.Kept | None = None
         self._mine: Marker | None = None
@@ -85,6 +87,7 @@ class IcebergWriter(Writer):
             self._mine = None
             raise fenced(self._table, f"Epoch {kept.marker.epoch} has claimed the table at the same time.")
         self._mine, self._kept, self._mode = kept.marker, kept, self._new_mode()
+        self._compacting = Compacting(self._target, self._mode, self._expected)
         return kept.marker
 
     def refresh(self) -> Marker:
@@ -147,9 +150,11 @@ class IcebergWriter(Writer):
             return False
         return True
 
-    def maintain(self) -> None:
-        """Expire snapshots and remove what nothing reaches, when due; called between batches."""
+    def maintain(self, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Compact files, expire snapshots and remove what nothing reaches, when due; called between batches."""
         table, kept = self._known
+        if self._compacting is not None and self._write.options.get("maintenance") is not False:
+            table, kept = self._table, self._kept = self._compacting.run(table, kept, go_on=go_on)
         gone = expired(table, self._write.options)
         if gone:
             expire(self._target, table, gone)

@@ -1,0 +1,97 @@
+"""A mode's compactions → commits between two batches; whatever keeps one from it, the sink goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from uuid import uuid4
+
+from pyiceberg.table import Table
+
+from sinkql import faults
+from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connectors.iceberg.commit.landing import land
+from sinkql.connectors.iceberg.commit.proposal import CompactionCommit
+from sinkql.connectors.iceberg.compact.job import Compaction, Steps
+from sinkql.connectors.iceberg.table.table import Expected
+from sinkql.connectors.iceberg.table.target import TargetTable
+from sinkql.connectors.iceberg.write.mode import WriteMode
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import RedoBatchError
+
+_REST, _LONGEST_REST = 4, 256
+"""Commits to wait after a compaction that failed, twice as many each time."""
+
+
+class Compacting:
+    """The compactions of one claim of a table, one after the other."""
+
+    def __init__(self, target: TargetTable, mode: WriteMode, expected: Expected) -> None:
+        self._target, self._mode, self._expected = target, mode, expected
+        self._steps: Steps | None = None
+        self._id = ""
+        self._waiting = 0
+        self._rest = _REST
+
+    def run(self, table: Table, kept: markers.Kept, *, go_on: Callable[[], bool]) -> tuple[Table, markers.Kept]:
+        """Do what is due while there is time; return the table, and its marker, after it.
+
+        Raises SinkqlError where the sink cannot go on either: fenced, other columns, a catalog that does not answer.
+        """
+        if self._waiting:
+            self._waiting -= 1
+            return table, kept
+        while go_on():
+            try:
+                done = self._step(table, kept)
+                if isinstance(done, Compaction):
+                    table, kept = self._commit(done, table, kept)
+                    self._rest = _REST
+                elif done is None:
+                    break
+            except SinkqlError:
+                self._give_up()
+                raise
+            except (RedoBatchError, OSError, ValueError, MemoryError):
+                # A file may be gone, or unreadable, or a disk full: no reason to stop a sink that can write its rows.
+                self._give_up()
+                break
+        return table, kept
+
+    def _step(self, table: Table, kept: markers.Kept) -> Compaction | bool | None:
+        """Take one step; return what is to be committed, or else whether there is more to do, None for nothing."""
+        if self._steps is None:
+            self._id = uuid4().hex
+            self._steps = self._mode.compact(table, kept, attempt=self._id)
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            self._steps = None
+            done: Compaction | None = end.value
+            return done
+        return True
+
+    def _commit(self, done: Compaction, table: Table, kept: markers.Kept) -> tuple[Table, markers.Kept]:
+        marker = replace(kept.marker, index=done.index or kept.marker.index)
+        proposal = CompactionCommit(self._id, done.change, done.deletes, marker, kept.timestamp, self._expected)
+        faults.point("compaction")
+        try:
+            after = land(self._target, table, proposal)
+        except RedoBatchError:  # no attempt can arrive any more: main has moved on
+            for entry in done.change.add:
+                with suppress(OSError):
+                    table.io.delete(entry.path)
+            raise
+        faults.point("compacted")
+        found = markers.compacted(after, marker.sink, self._id)
+        now = found or markers.Kept(marker, kept.timestamp, snapshot=0, sequence=0)
+        self._mode.compacted(done, now.snapshot)
+        return after, now
+
+    def _give_up(self) -> None:
+        if self._steps is not None:
+            self._steps.close()
+        self._steps = None
+        self._mode.given_up()
+        self._waiting, self._rest = self._rest, min(2 * self._rest, _LONGEST_REST)
