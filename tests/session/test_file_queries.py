@@ -111,7 +111,7 @@ def test_a_limit_stops_reading(session: Session, folder: Path) -> None:
         ("'pipe.csv'", "SQ3305"),
         ("'link.json'", "SQ3302"),
         ("'bad.json'", "SQ3101"),
-        ("'bad.json.gz'", "SQ3305"),
+        ("'bad.json.gz'", "SQ3102"),
         ("'bad.parquet'", "SQ3102"),
         ("'twice.csv'", "SQ3102"),
     ],

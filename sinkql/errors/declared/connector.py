@@ -114,6 +114,14 @@ CODES = {
         ),
         "Write another name. Dots separate the levels of a namespace.",
     ),
+    "SQ2335": _code(
+        (
+            "A sink with SNAPSHOT = false reads counts, sums or the like over a source that can delete or change rows, "
+            "such as a table. A row from before the start that is deleted later is in none of them, so they would be "
+            "wrong."
+        ),
+        "Leave out SNAPSHOT = false. The sink then begins with the rows that are there, and its counts have them all.",
+    ),
     "SQ2340": _code(
         "The option only has an effect when the sink is created.",
         "Drop the sink and create it again, into a new table.",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, Span, nearest
+from sinkql.extension.options import option_span
 from sinkql.planner.name import find, missing, short_name, system
 from sinkql.planner.scope import Scope
 
@@ -176,6 +177,80 @@ def check_changes(statement: ast.CreateSink, mode: ast.Mode, shape: logical.Shap
                 statement.relation.span,
                 hint="Rename it in a materialized view, or write ENVELOPE NONE if rows are only added.",
             )
+
+
+def check_start(
+    statement: ast.CreateSink, mode: ast.Mode, relation: str, scope: Scope, *, snapshot: bool, proven: bool
+) -> None:
+    """Refuse to begin at the end of a source that can take back rows from before, where these are counted (SQ2335)."""
+    if snapshot:
+        return
+    item = scope.catalog.item(relation)
+    assert isinstance(item, logical.Source | logical.View)
+    counted = _counted(item, scope.catalog)
+    if counted is None and mode.mode == "upsert" and not proven:
+        counted = _taken_back(item, scope.catalog)  # the sink counts the rows of each key
+    if counted is None:
+        return
+    raise SinkqlError(
+        "SQ2335",
+        f'SNAPSHOT = false cannot be used here: "{short_name(counted, scope.catalog)}" can delete or change rows from '
+        "before the start, which would not be in the counts",
+        option_span(statement.with_options, "SNAPSHOT", statement.kind_span),
+        hint="Leave out SNAPSHOT = false; the sink then begins with the rows that are there.",
+    )
+
+
+def _counted(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> str | None:
+    """Return the source of which an aggregate of a relation takes rows that can be taken back; None for none."""
+    if isinstance(item, logical.Source):
+        return None
+    relations: list[logical.Relation] = [item.relation]
+    while relations:
+        found: str | None = None
+        match relation := relations.pop():
+            case logical.Get():
+                below = _below(relation, catalog)
+                found = _counted(below, catalog) if below is not None else None
+            case logical.Aggregate():
+                found = _origin(relation.input, catalog)
+                relations.append(relation.input)
+            case logical.Project() | logical.Filter():
+                relations.append(relation.input)
+            case logical.Union():
+                relations.extend(relation.inputs)
+        if found is not None:
+            return found
+    return None
+
+
+def _origin(relation: logical.Relation, catalog: logical.CatalogReader) -> str | None:
+    """Return the source whose rows a relation takes back as the source does; what an aggregate gives is its own."""
+    match relation:
+        case logical.Get():
+            below = _below(relation, catalog)
+            return _taken_back(below, catalog) if below is not None else None
+        case logical.Project() | logical.Filter():
+            return _origin(relation.input, catalog)
+        case logical.Union():
+            return next((found for each in relation.inputs if (found := _origin(each, catalog)) is not None), None)
+        case logical.Aggregate():
+            return None
+
+
+def _taken_back(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> str | None:
+    if isinstance(item, logical.View):
+        return _origin(item.relation, catalog)
+    return item.name if item.shape.change is logical.Change.RETRACT else None
+
+
+def _below(relation: logical.Get, catalog: logical.CatalogReader) -> logical.Source | logical.View | None:
+    """Return what is read; None for the one row of a SELECT without FROM."""
+    if relation == logical.ONE:
+        return None
+    item = catalog.item(relation.item)
+    assert isinstance(item, logical.Source | logical.View)
+    return item
 
 
 def _key(statement: ast.CreateSink) -> tuple[ast.Ident, ...]:

@@ -11,6 +11,7 @@ from sinkql.planner.item.rule import (
     check_key,
     check_key_types,
     check_mode_and_key,
+    check_start,
     check_unique,
     exported_relation,
     given_mode,
@@ -32,6 +33,7 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
     check_changes(statement, mode, shape)
     planned = kind.plan(statement, shape, facts, scope)
     check_pace(statement, planned.common)
+    check_start(statement, mode, relation, scope, snapshot=planned.common.snapshot, proven=proven)
     connection = scope.connection(statement.connection, kind.name)
     store = _store(statement.using, scope) if statement.using is not None else None
     cluster = cluster_name(scope.catalog, statement.cluster, statement.kind_span)
