@@ -131,7 +131,7 @@ def _measure(kind: str, arguments: argparse.Namespace) -> None:
 
 
 def _open(folder: Path, kind: str, reader: Reader) -> BatchLoop:
-    from local_engine import LocalEngine
+    from sinkql.runtime.local.engine import LocalEngine
     from support.running import MemoryControl
 
     text = _SCRIPT.format(folder=folder, sink=_SINKS[kind].format(table=_TABLE))

@@ -229,9 +229,21 @@ _FLOATING: dict[str, Make] = {
         f"abs({type_})": strict(abs),
     }.items()
 }
+
+
+def _total(total: float, values: float) -> float:
+    """Return a sum of floats; `values` is infinite where one of them was."""
+    if math.isinf(total) and not math.isinf(values):
+        raise RefusedError("value out of range: overflow")
+    return total
+
+
 FORMS: dict[str, Make] = {
     **_WHOLE,
     **_FLOATING,
+    "$sum(double precision,double precision)": strict(_total),
+    "$avg(double precision,double precision,bigint)": strict(lambda x, y, n: _total(x, y) / n if n else None),
+    "pi()": strict(lambda: math.pi),
     **{f"-({type_})": strict(lambda x, type_=type_: whole(-x, type_)) for type_ in BITS},
     **{f"abs({type_})": strict(lambda x, type_=type_: whole(abs(x), type_)) for type_ in BITS},
     **{f"~({type_})": strict(lambda x: ~x) for type_ in BITS},

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from sinkql import physical
+from sinkql.errors import SinkqlError
 from sinkql.extension.store import ObjectStore
 
 if TYPE_CHECKING:
@@ -74,6 +75,16 @@ class Decoded:
 
 class UndecodableError(ValueError):
     """A stream that has no records of the format at all; the text says why."""
+
+
+def undecodable(source: str, position: str, message: str, raw: bytes) -> SinkqlError:
+    """Return the error for a record that does not decode, where such are not skipped."""
+    return SinkqlError(
+        "SQ3101",
+        f'invalid row of source "{source}" at {position}: {message}',
+        detail=f"The row is {raw[:200].decode(errors='replace')}",
+        hint="Correct the file, or create the source WITH (ON ERROR = SKIP); the sink then continues.",
+    )
 
 
 class Decoder(Protocol):

@@ -71,6 +71,12 @@ def lower_relation(item: logical.Source | logical.View, catalog: logical.Catalog
     return _Lowering(catalog).operator(item)
 
 
+def lower_view(view: logical.View, catalog: logical.CatalogReader) -> tuple[physical.Operator, dict[str, str]]:
+    """Return the operators that give the rows of a view, and the statements that their origins point into."""
+    lowering = _Lowering(catalog)
+    return lowering.operator(view), lowering.texts
+
+
 def _columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
     return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
 

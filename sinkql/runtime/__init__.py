@@ -3,6 +3,7 @@
 * `process`: who runs which sinks: a roster → processes, an application of Spark in each, a thread a sink.
 * `sink`: one sink of a cluster: lease, claim, query, tries again, its end.
 * `spark`: a claimed sink → the streaming query that runs its batches, and the engine that runs its operators.
+* `local`: an engine without Spark, for tests of pipelines and SinkQL's own.
 * `batch`: one micro-batch around the marker of the sink's table, by any engine.
 * `state`: what operators keep between batches, and the operators that do.
 """

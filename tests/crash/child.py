@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from crash.pipeline import Pipeline
-from local_engine import LocalEngine
 from sinkql import faults
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Context, JobOffsets
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.local.engine import LocalEngine
 from support.fault import armed
 from support.running import MemoryControl
 

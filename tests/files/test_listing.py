@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from crash.pipeline import Pipeline
-from local_engine import LocalEngine
 from sinkql import faults
 from sinkql.connectors.files.content import SeenFile
 from sinkql.connectors.files.listing import Log
@@ -20,6 +19,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Context
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
 from support.fault import armed
 from support.readers import duckdb_folder
 from support.running import MemoryControl, drain

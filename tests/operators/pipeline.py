@@ -15,11 +15,11 @@ import duckdb
 import pyarrow as pa
 
 from expressions import vectors
-from local_engine import LocalEngine
 from sinkql import physical
 from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally, WriteResult
 from sinkql.extension.types import arrow_type
 from sinkql.runtime.batch.engine import Batch, Engine
+from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 

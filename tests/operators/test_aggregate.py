@@ -79,7 +79,7 @@ COUNTS = """
 def having(below: physical.Operator, change: physical.Change) -> physical.Operator:
     grouped = counts(below, change)
     where = output(grouped, "", "c > 2 AND sx IS NOT NULL")
-    outputs = (output(grouped, "g", "upper(g)"), output(grouped, "avg", "sx::double precision / cx"))
+    outputs = (output(grouped, "g", "g || '!'"), output(grouped, "avg", "sx::double precision / cx"))
     return physical.Map(grouped, outputs, where)
 
 
@@ -153,7 +153,7 @@ def union(below: physical.Operator, change: physical.Change) -> physical.Operato
 
 VIEWS = {
     counts: COUNTS,
-    having: f"SELECT upper(g), CAST(sx / CAST(cx AS DECIMAL(38,10)) AS DOUBLE) FROM ({COUNTS}) WHERE c > 2 AND cx > 0",
+    having: f"SELECT g || '!', CAST(sx / CAST(cx AS DECIMAL(38,10)) AS DOUBLE) FROM ({COUNTS}) WHERE c > 2 AND cx > 0",
     extremes: """
         SELECT k, min(x), max(x), min(m), max(m), min(d), max(d), min(r), max(r), min(t), max(t), min(g), max(g),
             min(b), max(b), min(n), max(n)

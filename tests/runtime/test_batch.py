@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from local_engine import LocalEngine
 from sinkql import faults, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Committed, RedoBatchError, Writer
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.batch.progress import Event, SinkCommitted
+from sinkql.runtime.local.engine import LocalEngine
 from support.fault import armed
 from support.running import MemoryControl, contexts, counter, csv_files, drain, job, output, rows
 

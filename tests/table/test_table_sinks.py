@@ -12,9 +12,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from local_engine import LocalEngine
 from sinkql.extension.stream import Limit
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
 from support.running import MemoryControl, drain

@@ -55,6 +55,7 @@ from sinkql.extension.stream import (
     Split,
     Tally,
     UndecodableError,
+    undecodable,
 )
 
 _SPLIT_BYTES = 64 << 20
@@ -376,13 +377,7 @@ class FilesReader(Reader):
 
     def _failed(self, position: str, message: str, raw: bytes, tally: Tally) -> None:
         if not self.skip_errors:
-            shown = raw[:200].decode(errors="replace")
-            raise SinkqlError(
-                "SQ3101",
-                f'invalid row of source "{self.source}" at {position}: {message}',
-                detail=f"The row is {shown}",
-                hint="Correct the file, or create the source WITH (ON ERROR = SKIP); the sink then continues.",
-            )
+            raise undecodable(self.source, position, message, raw)
         tally.failed += 1
         if len(tally.errors) < _MOST_ERRORS:
             tally.errors.append(RowError(position, "SQ3101", message, raw[:1000]))

@@ -109,6 +109,16 @@ CODES = {
         "A notice: some rows of the source are not valid, and the query left them out.",
         "Correct the rows where the source reads them.",
     ),
+    "SQ2661": _code(
+        "A test of a pipeline changes rows in a way that their relation does not have: it deletes rows of a source "
+        "whose rows only come, replaces rows of a table without a key, gives records to a source without FORMAT, or "
+        "rows to a view or a sink.",
+        "Insert rows, into a source or a table.",
+    ),
+    "SQ2662": _code(
+        "A test of a pipeline deletes a row that is not there.",
+        "Insert the row first, or correct the values.",
+    ),
     "SQ2647": _code(
         "A statement comes upon a date or time outside the years 1 to 9999.",
         "Leave such rows out with WHERE, or cast the value to text. Sinks write them as they are.",

@@ -13,7 +13,28 @@ Desired = Literal["running", "stopped", "dropped"]
 Status = Literal["starting", "running", "paused", "stalled", "fenced", "stopped", "failed", "dropped"]
 
 
-class Control(Protocol):
+class CommitLog(Protocol):
+    """Take note of what a running sink commits."""
+
+    def committed(
+        self,
+        sink_id: str,
+        *,
+        rows: int,
+        size: int,
+        offsets: JobOffsets,
+        epoch: int,
+        snapshot: int | None = None,
+        lag: float | None = None,
+        failed_rows: int = 0,
+    ) -> None:
+        """Add a commit to the sink's statistics and record how far it is; `size` is in bytes written.
+
+        `lag` is the age of the oldest input still to be read, in seconds; `failed_rows` were skipped by ON ERROR.
+        """
+
+
+class Control(CommitLog, Protocol):
     """Coordinate the processes that may run a sink. Every method is safe to call from several processes at once.
 
     `sink_id` is the job's `sink_id`; `owner` is a token of the runner's choice, unique to it. All methods raise
@@ -55,21 +76,4 @@ class Control(Protocol):
         """Record a change of status; repeating the present one records nothing.
 
         With an `owner` who lost the lease to another, it goes into the history only.
-        """
-
-    def committed(
-        self,
-        sink_id: str,
-        *,
-        rows: int,
-        size: int,
-        offsets: JobOffsets,
-        epoch: int,
-        snapshot: int | None = None,
-        lag: float | None = None,
-        failed_rows: int = 0,
-    ) -> None:
-        """Add a commit to the sink's statistics and record how far it is; `size` is in bytes written.
-
-        `lag` is the age of the oldest input still to be read, in seconds; `failed_rows` were skipped by ON ERROR.
         """

@@ -5,15 +5,16 @@ A task or the source's process leaves its SinkqlError as a file, since what come
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sinkql import durable
-from sinkql.errors import LateError, SinkqlError, UnforeseenError, refused
+from sinkql import durable, physical
+from sinkql.errors import LateError, SinkqlError, Span, UnforeseenError, refused
 
 _SHOWN = 12
 _LATE = re.compile(
@@ -22,6 +23,12 @@ _LATE = re.compile(
     re.IGNORECASE,
 )
 """What Spark says of a process that it gave up waiting for."""
+GUARD = (
+    "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0), and create the view "
+    "and the sink again, or correct the row in its source."
+)
+"""What to do about an expression that fails on a row."""
+_SHOWN_CHARACTERS = 200
 
 
 def leave(folder: Path, who: str, error: BaseException) -> None:
@@ -58,6 +65,32 @@ def room_needed() -> Iterator[None]:
 def coded(error: Exception) -> SinkqlError:
     """Return the error to show for one that has no code: what a full disk means, else as `unforeseen`."""
     return refused(error) or unforeseen(error)
+
+
+def of_row(
+    job: physical.Job,
+    failing: physical.Output,
+    message: str,
+    row: Mapping[str, object],
+    *,
+    code: str = "SQ3201",
+    hint: str = GUARD,
+) -> SinkqlError:
+    """Return the error for an expression of a job that fails on a row, at its place in the user's SQL."""
+    shown = {
+        name: value if isinstance(value, int | float | None) else str(value)[:_SHOWN_CHARACTERS]
+        for name, value in row.items()
+    }
+    detail = f"it fails on the row {json.dumps(shown, ensure_ascii=False)}"
+    return placed(SinkqlError(code, message, detail=detail, hint=hint), job, failing)
+
+
+def placed(error: SinkqlError, job: physical.Job, output: physical.Output) -> SinkqlError:
+    """Return an error at the place of an expression of a job."""
+    origin = output.origin
+    if origin is not None:
+        error.span, error.path, error.text = Span(origin.start, origin.end), origin.item, job.texts.get(origin.item)
+    return error
 
 
 def find(folder: Path) -> SinkqlError | None:

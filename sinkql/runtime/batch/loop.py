@@ -22,7 +22,7 @@ from sinkql.extension.stream import (
     Tally,
     Writer,
 )
-from sinkql.runtime.batch.control import Control
+from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome
 from sinkql.runtime.batch.failure import room_needed
 from sinkql.runtime.batch.progress import Progress, SinkCommitted, SinkRebuilding, silent
@@ -55,7 +55,7 @@ class BatchLoop:
     writer: Writer
     engine: Engine
     folder: Path
-    control: Control
+    control: CommitLog
     progress: Progress = silent
     targets: JobOffsets | None = field(default=None, init=False)
     marker: Marker = field(init=False)

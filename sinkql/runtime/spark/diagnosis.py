@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
 from sinkql import physical
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import SinkqlError
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.text import quoted
+from sinkql.runtime.batch import failure
 
 _NUMBER = "$number"
 _ROW_ERRORS = (
@@ -32,11 +32,6 @@ _ROW_ERRORS = (
     SparkRuntimeException,
 )
 _ADVICE = re.compile(r"\s*(Use [`']try_|To return NULL|If necessary set|SQLSTATE:|Correct the value).*", re.DOTALL)
-_HINT = (
-    "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0), and create the view "
-    "and the sink again, or correct the row in its source."
-)
-_SHOWN = 200
 
 
 RowsOf = Callable[[physical.Operator], DataFrame]
@@ -52,7 +47,7 @@ def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlErro
             found = _in_map(job, rows_of, operator)
             if found is not None:
                 return found
-    return SinkqlError("SQ3201", told(error), hint=_HINT)
+    return SinkqlError("SQ3201", told(error), hint=failure.GUARD)
 
 
 def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> SinkqlError | None:
@@ -66,7 +61,7 @@ def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> Sinkq
             probe = _Probe(kept, failing)
             error = probe.failure(None)
             if error is not None:
-                return _coded(job, failing, error, probe.sample())
+                return failure.of_row(job, failing, told(error), probe.sample())
     finally:
         rows.unpersist()
     return None
@@ -112,22 +107,6 @@ class _Probe:
         ]
         row = self.rows.where(F.col(_NUMBER) == high - 1).select(*shown).collect()[0].asDict()
         return {name: value for name, value in row.items() if not name.startswith("$")}
-
-
-def _coded(job: physical.Job, failing: physical.Output, error: Exception, row: dict[str, object]) -> SinkqlError:
-    shown = {
-        name: value if isinstance(value, int | float | None) else str(value)[:_SHOWN] for name, value in row.items()
-    }
-    origin = failing.origin
-    return SinkqlError(
-        "SQ3201",
-        told(error),
-        Span(origin.start, origin.end) if origin is not None else None,
-        detail=f"it fails on the row {json.dumps(shown, ensure_ascii=False)}",
-        hint=_HINT,
-        path=origin.item if origin is not None else None,
-        text=job.texts.get(origin.item) if origin is not None else None,
-    )
 
 
 def told(error: Exception) -> str:

@@ -45,7 +45,7 @@ def insert(statement: ast.Insert, workspace: Workspace) -> Result:
 
     planned = plan_insert(statement, workspace.catalog.plans, now())
     rows = _rows(planned, workspace, statement.span)
-    fitting = _Fitting(planned.target, statement.span)
+    fitting = Fitting(planned.target, statement.span)
     kept = [fitting.row(row) for row in rows]
     with _changing(planned.target, workspace, statement.table.span) as edit:
         for row in kept:
@@ -108,7 +108,7 @@ def update(statement: ast.Update, workspace: Workspace) -> Result:
     from sinkql.planner.edit.row import plan_update
 
     planned = plan_update(statement, workspace.catalog.plans, now())
-    fitting = _Fitting(planned.target, statement.span)
+    fitting = Fitting(planned.target, statement.span)
 
     def edit_rows(changed: Changed) -> int:
         count = 0
@@ -248,21 +248,21 @@ class _changing:  # noqa: N801  # a context manager, used as a function
         try:
             return self._statement.__exit__(*raised)
         except DuplicateError as error:
-            raise self._duplicate(error) from None
+            raise duplicate(self._target, self._file.keys[error.rule], error.row, self._span) from None
 
-    def _duplicate(self, error: DuplicateError) -> SinkqlError:
-        columns = self._target.columns
-        places = self._file.keys[error.rule]
-        names = ", ".join(columns[place].name for place in places)
-        values = ", ".join(_shown(error.row[place]) for place in places)
-        name = short_name(self._target.item.name)
-        return SinkqlError(
-            "SQ2420",
-            f'duplicate key value in table "{name}"',
-            self._span,
-            detail=f"key ({names}) = ({values}) already exists",
-            hint=f"Use UPDATE {name} SET … to change the row that is there.",
-        )
+
+def duplicate(target: Target, key: Sequence[int], row: Row, span: Span | None = None) -> SinkqlError:
+    """Return the error for a row whose key is in the table already."""
+    name = short_name(target.item.name)
+    names = ", ".join(target.columns[place].name for place in key)
+    values = ", ".join(_shown(row[place]) for place in key)
+    return SinkqlError(
+        "SQ2420",
+        f'duplicate key value in table "{name}"',
+        span,
+        detail=f"key ({names}) = ({values}) already exists",
+        hint=f"Use UPDATE {name} SET … to change the row that is there.",
+    )
 
 
 def _shown(value: object) -> str:
@@ -270,10 +270,10 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-class _Fitting:
+class Fitting:
     """Checks rows against a table's columns: NOT NULL, lengths, the values' form."""
 
-    def __init__(self, target: Target, span: Span) -> None:
+    def __init__(self, target: Target, span: Span | None = None) -> None:
         self._columns = target.columns
         self._lengths = [length(column) for column in target.statement.columns]
         self._table = short_name(target.item.name)

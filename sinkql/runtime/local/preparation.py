@@ -1,0 +1,112 @@
+"""What goes into the tasks of an operator with state → prepared in Python, as `lowering.preparation` says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from sinkql.errors import SinkqlError
+from sinkql.evaluate import comparable
+from sinkql.evaluate.number import EXACT
+from sinkql.extension.types import parse_type
+from sinkql.lowering.preparation import FLOATS, Hash, Measure, Preparation, Value
+from sinkql.runtime.local.expression import python_rows
+
+_SIGNED = 1 << 63
+_NEEDED = 1 << 64
+
+
+def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
+    """Return the rows of a batch in groups, with what each comes to."""
+    values = {each.name: _normal(each, rows) for each in preparation.values}
+    columns: dict[str, Sequence[Any]] = {each.name: _hashes(each, values, len(rows)) for each in preparation.hashes}
+    columns |= values
+    diffs = [1] * len(rows) if preparation.append else rows.column("$diff").to_pylist()
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for place, key in enumerate(zip(*(map(comparable, columns[name]) for name in preparation.group), strict=True)):
+        groups.setdefault(key, []).append(place)
+    firsts = [places[0] for places in groups.values()]
+    found = [[columns[name][place] for place in firsts] for name in preparation.group]
+    for each in preparation.measures:
+        measure = _measure(each)
+        given = columns[each.value] if each.value else diffs
+        found.append([measure([(given[place], diffs[place]) for place in places]) for places in groups.values()])
+    schema = preparation.delivered()
+    try:
+        arrays = [pa.array(column, kind.type) for column, kind in zip(found, schema, strict=True)]
+    except (OverflowError, pa.ArrowInvalid) as error:
+        raise SinkqlError("SQ3201", "a sum is out of range") from error
+    return pa.table(arrays, schema=schema)
+
+
+def _normal(value: Value, rows: pa.Table) -> list[Any]:
+    """Return a column with one zero and one NaN."""
+    column = [each for (each,) in python_rows(rows.select([value.column]))]
+    if value.type not in FLOATS:
+        return column
+    return [each if each is None else math.nan if math.isnan(each) else each + 0.0 for each in column]
+
+
+def _hashes(hash_: Hash, values: dict[str, list[Any]], count: int) -> list[int]:
+    columns = [values[each.name] for each in hash_.values]
+    rows = zip(*columns, strict=True) if columns else [()] * count
+    return [_signed(hash_of(row, hash_.seed)) for row in rows]
+
+
+def hash_of(row: tuple[Any, ...], seed: int = 0) -> int:
+    """Return a 64-bit hash of values of known types."""
+    return xxhash.xxh64_intdigest(repr(row).encode(), seed)
+
+
+def _signed(number: int) -> int:
+    return number - _NEEDED if number >= _SIGNED else number
+
+
+Changed = Sequence[tuple[Any, int]]
+"""The values of a group, each with its diff."""
+
+
+def _measure(measure: Measure) -> Callable[[Changed], Any]:
+    match measure.kind:
+        case "rows":
+            return lambda changes: sum(diff for _, diff in changes)
+        case "present":
+            return lambda changes: sum(diff for value, diff in changes if value is not None)
+        case "sum":
+            return _sum(measure.type)
+        case "least":
+            return lambda changes: min(_there(changes), key=comparable, default=None)
+        case "greatest":
+            return lambda changes: max(_there(changes), key=comparable, default=None)
+
+
+def _there(changes: Changed) -> list[Any]:
+    return [value for value, _ in changes if value is not None]
+
+
+def _sum(type_: str) -> Callable[[Changed], Any]:
+    if type_ in FLOATS:
+        return _float_sum
+    zero: Any = Decimal(0) if parse_type(type_).name == "numeric" else 0
+    return lambda changes: reduce(_plus, ((value, diff) for value, diff in changes if value is not None), zero)
+
+
+def _plus(total: Any, change: tuple[Any, int]) -> Any:
+    value, diff = change
+    return EXACT.fma(value, diff, total) if isinstance(value, Decimal) else total + value * diff
+
+
+def _float_sum(changes: Changed) -> float:
+    values = _there(changes)
+    with np.errstate(all="ignore"):
+        total = float(reduce(float.__add__, map(float, values), 0.0))
+    if math.isinf(total) and not any(map(math.isinf, values)):
+        raise SinkqlError("SQ3201", "value out of range: overflow")
+    return total

@@ -1,0 +1,296 @@
+"""Scripts → a pipeline that a test gives rows, and asks for those of its sinks, views and tables."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from sinkql import ast, logical, physical
+from sinkql.catalog.memory import MemoryCatalog
+from sinkql.errors import Notice, SinkqlError
+from sinkql.evaluate import UnsureError, function_of
+from sinkql.extension.registry import discover
+from sinkql.lowering.job import lower, lower_relation, lower_view
+from sinkql.parser import parse
+from sinkql.planner.edit.row import Target as TableTarget
+from sinkql.planner.edit.row import plan_insert
+from sinkql.planner.item.table import unique_keys
+from sinkql.planner.name import as_name, find, short_name, with_article
+from sinkql.printer.part import name as print_name
+from sinkql.program import compile_text
+from sinkql.script.file import read_script, script_files
+from sinkql.script.variable import substitute
+from sinkql.session.deploy.script_catalog import Script, read_scripts
+from sinkql.session.row.modify import Fitting, duplicate
+from sinkql.session.row.query import now
+from sinkql.table.row import Row
+from sinkql.testing.given import GivenReader, GivenSource
+from sinkql.testing.row import Given, alike, names_of, value_of
+from sinkql.testing.target import Target, ViewTarget
+
+Rows = Given | Iterable[Given]
+"""One row or several, each a dictionary of values by column."""
+_FED = ("SOURCE", "TABLE")
+_VIEWS = ("VIEW", "MATERIALIZED VIEW")
+
+
+def compiled(script: Path | str, variables: Mapping[str, str]) -> Pipeline:
+    """Return the pipeline of one script, as it runs from top to bottom."""
+    path = str(script) if isinstance(script, Path) else None
+    program = compile_text(_text(script, variables), path=path)
+    assert program.catalog is not None
+    return Pipeline(program.catalog, program.notices)
+
+
+def described(folder: Path, variables: Mapping[str, str]) -> Pipeline:
+    """Return the pipeline that the scripts of a folder describe, as `sinkql apply` takes them."""
+    scripts = [Script(str(path), _text(path, variables)) for path in script_files([folder])]
+    found = read_scripts(scripts, discover(), present=(), settings={}, keep=False)
+    return Pipeline(found.catalog, tuple(found.notices))
+
+
+def _text(script: Path | str, variables: Mapping[str, str]) -> str:
+    text = read_script(script) if isinstance(script, Path) else script
+    return substitute(text, variables).text
+
+
+class Pipeline:
+    """Give sources rows, and see what sinks, views and tables make of them.
+
+    What is inserted, deleted and received goes together into the next batch, which `commit` ends, and so do `rows` and
+    `changes`. Every sink is run by its job; its rows are kept in memory. `notices` are those of the scripts.
+    """
+
+    def __init__(self, catalog: MemoryCatalog, notices: tuple[Notice, ...]) -> None:
+        self.notices = notices
+        self._catalog = catalog
+        self._folder = Path(tempfile.mkdtemp(prefix="sinkql-"))
+        self._close = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._targets: dict[str, Target] = {}
+        self._sources: dict[str, GivenSource] = {}
+        for kind in _FED:
+            for name in catalog.names(kind):
+                item = catalog.item(name)
+                assert isinstance(item, logical.Source)
+                read = lower_relation(item, catalog)
+                assert isinstance(read, physical.Read)
+                self._sources[name] = GivenSource(item, read)
+        self._batches = 0
+
+    # --- rows in -----------------------------------------------------------------------------------------------------
+
+    def insert(self, relation: str, rows: Rows) -> None:
+        """Let rows come in a source or a table; columns that a row leaves out are NULL, or have a table's DEFAULT.
+
+        Values are Python's (`Decimal` for numeric), or texts, which are read as SQL reads a string there. Raises
+        SQ2204, SQ2212, SQ2420 to SQ2422; then no row has come.
+        """
+        source, table = self._fed(relation)
+        kept = [self._row(each, source, table) for each in _several(rows)]
+        _check_keys([*source.rows(), *kept], table)
+        source.waiting += [(row, 1) for row in kept]
+
+    def delete(self, relation: str, rows: Rows) -> None:
+        """Let the rows go that have these values in these columns; SQ2662 if there is none, SQ2661 if none can go."""
+        source, _ = self._retracting(relation, "deleted")
+        for each in _several(rows):
+            wanted = self._values(each, source)
+            values = alike(tuple(wanted.values()))
+            gone = [row for row in source.rows() if alike(tuple(row[place] for place in wanted)) == values]
+            if not gone:
+                raise SinkqlError("SQ2662", f'"{relation}" has no row with {_shown(each)}', hint="Insert it first.")
+            source.waiting += [(row, -1) for row in gone]
+
+    def upsert(self, relation: str, rows: Rows) -> None:
+        """Let rows come in a table, each in the place of the one that has its key."""
+        source, table = self._retracting(relation, "replaced")
+        keys = unique_keys(table.statement) if table is not None else ()
+        if not keys:
+            raise SinkqlError(
+                "SQ2661", f'"{relation}" has no key by which rows are replaced', hint="Delete rows, and insert others."
+            )
+        places = [[column.name for column in source.item.shape.columns].index(name) for name in keys[0]]
+        for each in _several(rows):
+            new = self._row(each, source, table)
+            key = alike(tuple(new[place] for place in places))
+            gone = [row for row in source.rows() if alike(tuple(row[place] for place in places)) == key]
+            _check_keys([*(row for row in source.rows() if row not in gone), new], table)
+            source.waiting += [*((row, -1) for row in gone), (new, 1)]
+
+    def receive(self, source: str, records: str | bytes) -> None:
+        """Let records come as they are, in the FORMAT of a source; a batch tells what does not decode, or skips it."""
+        found, _ = self._fed(source)
+        options = found.read.options.get("format")
+        if options is None:
+            raise SinkqlError("SQ2661", f'"{source}" has no FORMAT', hint="Insert rows.")
+        data = records.encode() if isinstance(records, str) else records
+        found.decode(data, self._catalog.registry.formats[options["name"]].decoding)
+
+    # --- batches, and rows out ---------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """End the batch, and let every sink commit it; raises the first error of a sink, which the others survive.
+
+        A sink that failed tries again with the next batch, and takes both together.
+        """
+        self._end_batch()
+        failed: SinkqlError | None = None
+        for name in self._catalog.names("SINK"):
+            try:
+                self._target(name).run(self._batches)
+            except SinkqlError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of a sink's table, a view, a table or a source after the last batch, by column.
+
+        Those of a sink with a KEY are in its order, a view's in that of their values, all others as they came. A
+        changelog's have `_mz_diff`, and no `_mz_timestamp`.
+        """
+        entry = find(self._catalog, as_name(name), "SINK", *_VIEWS, *_FED)
+        if entry.kind in _FED:
+            source = self._sources[entry.name]
+            names = [column.name for column in source.item.shape.columns]
+            return [dict(zip(names, row, strict=True)) for row in source.rows()]
+        return self._caught_up(entry.name).shown()
+
+    def changes(self, name: str) -> list[tuple[int, dict[str, Any]]]:
+        """Return what the last batch changed in a sink's table or a view: −1 and the row that went, 1 and what came."""
+        entry = find(self._catalog, as_name(name), "SINK", *_VIEWS)
+        return self._caught_up(entry.name).changes()
+
+    def skipped(self, source: str) -> int:
+        """Return how many records were left out under ON ERROR = SKIP because they did not decode."""
+        return self._fed(source)[0].skipped()
+
+    def close(self) -> None:
+        """Forget all; this also happens when nothing uses the pipeline any more."""
+        self._close()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    def _end_batch(self) -> None:
+        if self._batches and not any(source.waiting for source in self._sources.values()):
+            return
+        for source in self._sources.values():
+            source.end_batch()
+        self._batches += 1
+
+    def _caught_up(self, full_name: str) -> Target:
+        self._end_batch()
+        target = self._target(full_name)
+        target.run(self._batches)
+        return target
+
+    def _target(self, full_name: str) -> Target:
+        if full_name not in self._targets:
+            item = self._catalog.item(full_name)
+            job = self._view_job(item) if isinstance(item, logical.View) else lower(full_name, self._catalog)
+            readers = {each.read.source: GivenReader(each) for each in self._sources.values()}
+            own = {read.source: readers[read.source] for read in job.reads()}
+            folder = self._folder / str(len(self._targets))
+            folder.mkdir()
+            made = ViewTarget if isinstance(item, logical.View) else Target
+            self._targets[full_name] = made(job, own, folder)
+        return self._targets[full_name]
+
+    def _view_job(self, view: logical.View) -> physical.Job:
+        body, texts = lower_view(view, self._catalog)
+        columns, change = physical.columns_of(body), physical.change_of(body)
+        nowhere = physical.Connection("", "", {})
+        write = physical.Write(body, "", nowhere, columns, "append", change, False, (), False, {})
+        return physical.Job(view.name, view.name, "", "", {}, timedelta(), 0, write, texts)
+
+    def _fed(self, name: str) -> tuple[GivenSource, TableTarget | None]:
+        entry = find(self._catalog, as_name(name), *_FED, *_VIEWS, "SINK")
+        if entry.kind not in _FED:
+            raise SinkqlError(
+                "SQ2661",
+                f'"{name}" is {with_article(entry.kind)}: its rows are computed',
+                hint="Give rows to the sources and tables that it reads.",
+            )
+        source = self._sources[entry.name]
+        statement = entry.statement
+        return source, TableTarget(source.item, statement) if isinstance(statement, ast.CreateTable) else None
+
+    def _retracting(self, name: str, what: str) -> tuple[GivenSource, TableTarget | None]:
+        source, table = self._fed(name)
+        if not source.retracts:
+            raise SinkqlError("SQ2661", f'rows of source "{name}" only come, and cannot be {what}', hint="Insert rows.")
+        return source, table
+
+    def _values(self, given: Given, source: GivenSource) -> dict[int, Any]:
+        """Return the values of a row that a test wrote, by the places of their columns."""
+        columns = source.item.shape.columns
+        names_of(given, columns)
+        return {
+            place: value_of(given[column.name], column) for place, column in enumerate(columns) if column.name in given
+        }
+
+    def _row(self, given: Given, source: GivenSource, table: TableTarget | None) -> Row:
+        columns = source.item.shape.columns
+        found = self._values(given, source)
+        if table is not None:
+            defaults = self._defaults(table) if len(found) < len(columns) else [None] * len(columns)
+            return Fitting(table).row([found.get(place, default) for place, default in enumerate(defaults)])
+        row = tuple(found.get(place) for place in range(len(columns)))
+        for value, column in zip(row, columns, strict=True):
+            if value is None and not column.nullable:
+                name = short_name(source.item.name, self._catalog)
+                message = f'null value in column "{column.name}" of source "{name}", which is NOT NULL'
+                raise SinkqlError("SQ2421", message, hint="Give it a value.")
+        return row
+
+    def _defaults(self, table: TableTarget) -> list[Any]:
+        text = f"INSERT INTO {print_name(as_name(table.item.name))} VALUES (DEFAULT)"
+        (statement,) = parse(text, self._catalog.words)
+        assert isinstance(statement, ast.Insert)
+        planned = plan_insert(statement, self._catalog, now())
+        return [each.value if each.expression is None else _computed(each.expression) for each in planned.defaults]
+
+
+def _several(rows: Rows) -> list[Given]:
+    return [rows] if isinstance(rows, Mapping) else list(rows)
+
+
+def _shown(given: Given) -> str:
+    return ", ".join(f"{name} = {value!r}" for name, value in given.items())
+
+
+def _computed(expression: logical.Expression) -> Any:
+    function = function_of(expression, ())
+    try:
+        if function is not None:
+            return function(())
+    except UnsureError:
+        pass
+    raise SinkqlError("SQ2989", "only Spark computes this DEFAULT", hint="Give the column a value in the test.")
+
+
+def _check_keys(rows: Iterable[Row], table: TableTarget | None) -> None:
+    """Raise SQ2420 for two rows of one key."""
+    if table is None:
+        return
+    names = [column.name for column in table.columns]
+    there = list(rows)
+    for key in unique_keys(table.statement):
+        places = [names.index(name) for name in key]
+        seen = set()
+        for row in there:
+            values = alike(tuple(row[place] for place in places))
+            if None not in values and values in seen:
+                raise duplicate(table, places, row)
+            seen.add(values)

@@ -1,0 +1,123 @@
+"""A test's rows, which are dictionaries, ↔ rows of typed values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from sinkql import logical
+from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.evaluate import comparable
+from sinkql.extension.jsonb import jsonb
+from sinkql.planner.expression.literal import literal
+from sinkql.table.row import Row, normal
+
+Given = Mapping[str, Any]
+"""A row as a test writes it: values by column."""
+_NOWHERE = Span(0, 0)
+_PYTHON = {
+    "boolean": "a bool", "smallint": "an int", "integer": "an int", "bigint": "an int", "numeric": "a Decimal",
+    "real": "a float", "double precision": "a float", "text": "a str", "uuid": "a UUID", "bytea": "bytes",
+    "date": "a date", "timestamp": "a datetime without a zone", "timestamptz": "a datetime with a zone",
+    "jsonb": "a dict or a list",
+}  # fmt: skip
+_BITS = {"smallint": 15, "integer": 31, "bigint": 63}
+
+
+def names_of(given: Given, columns: Sequence[logical.Column]) -> None:
+    """Raise SQ2204 for a name that no column has."""
+    known = [column.name for column in columns]
+    for name in given:
+        if name not in known:
+            near = nearest(str(name), known)
+            hint = f'Did you mean "{near}"?' if near else f"The columns are {', '.join(known)}."
+            raise SinkqlError("SQ2204", f'column "{name}" does not exist', hint=hint)
+
+
+def value_of(given: Any, column: logical.Column) -> Any:
+    """Return a value as rows hold it; raises SQ2212 for a text that is none of the type, SQ2422 for what does not fit.
+
+    A text is read as SQL reads a string that stands for a value of the column's type.
+    """
+    type_ = column.type
+    if given is None:
+        return None
+    if isinstance(given, str) and type_.name not in ("text", "jsonb"):
+        found = literal(given, type_, _NOWHERE).tree
+        assert isinstance(found, logical.Literal)
+        return found.value
+    found = _python(given, type_)
+    if found is None:
+        wanted = f"Give {_PYTHON[type_.name]}, or the text that SQL would have."
+        raise SinkqlError("SQ2422", f'{given!r} is no value for column "{column.name}" of type {type_}', hint=wanted)
+    return found
+
+
+def _python(given: Any, type_: logical.Type) -> Any:
+    """Return a value of Python's as one of a type; None where it is of another kind, or has no room in it."""
+    match type_.name, given:
+        case "boolean", bool():
+            return given
+        case _, bool():
+            return None
+        case ("smallint" | "integer" | "bigint") as name, int():
+            return given if -(1 << _BITS[name]) <= given < 1 << _BITS[name] else None
+        case "numeric", int() | Decimal():
+            return _numeric(Decimal(given), type_)
+        case (("real" | "double precision"), int() | float()):
+            return normal(float(given), type_)
+        case "date", date() if not isinstance(given, datetime):
+            return given
+        case "timestamp", datetime() if given.tzinfo is None:
+            return given
+        case "timestamptz", datetime() if given.tzinfo is not None:
+            return normal(given, type_)
+        case "text", str():
+            return given
+        case "jsonb", _:
+            return _json(given)
+        case "uuid", UUID():
+            return str(given)
+        case "bytea", bytes() | bytearray():
+            return bytes(given)
+        case _:
+            return None
+
+
+def _numeric(given: Decimal, type_: logical.Type) -> Decimal | None:
+    if not given.is_finite():
+        return None
+    scale = type_.scale or 0
+    fits = abs(given) < Decimal(10) ** ((type_.precision or 38) - scale)
+    return normal(given, type_) if fits and given == round(given, scale) else None
+
+
+def _json(given: Any) -> str | None:
+    try:
+        return jsonb(given if isinstance(given, str) else json.dumps(given))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def in_order(rows: Iterable[Row], by: Sequence[int]) -> list[Row]:
+    """Return rows ordered by the columns at these places, then by the others."""
+
+    def key(row: Row) -> list[tuple[bool, Any]]:
+        places = [*by, *(place for place in range(len(row)) if place not in by)]
+        return ordered(row[place] for place in places)
+
+    return sorted(rows, key=key)
+
+
+def ordered(values: Iterable[Any]) -> list[tuple[bool, Any]]:
+    """Return what rows of these values are ordered by; NULL comes last, as in Postgres."""
+    return [(value is None, "" if value is None else comparable(value)) for value in values]
+
+
+def alike(row: Row) -> Row:
+    """Return what stands for a row among rows that are compared: NaN equals NaN."""
+    return tuple(map(comparable, row))

@@ -1,0 +1,196 @@
+"""One sink or view of a pipeline: its job, run batch by batch into rows that are kept in memory."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sinkql import physical
+from sinkql.extension.stream import (
+    Committed,
+    JobOffsets,
+    Marker,
+    Reader,
+    Switch,
+    Writer,
+    WriteResult,
+    WriteTask,
+    claimed,
+)
+from sinkql.runtime.batch.control import CommitLog
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
+from sinkql.table.row import Row
+from sinkql.testing.row import alike, in_order, ordered
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DIFF = "_mz_diff"
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Take a bucket's rows; a `WriteTask`."""
+
+    commit: str
+    buckets: int | None
+    key: tuple[str, ...]
+
+    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
+        """Return the rows, each with its `$seq` or `$diff`."""
+        rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        return WriteResult(bucket, len(rows), rows)
+
+
+@dataclass(slots=True)
+class MemoryWriter(Writer):
+    """Keep a sink's rows as its table would: by key, as they came, or as a changelog.
+
+    `rows` has each row with how often it is there, or in a changelog what came and went, in order. `last` are the
+    changes of the last batch.
+    """
+
+    write: physical.Write
+    sink: str
+    rows: list[tuple[Row, int]] = field(default_factory=list)
+    last: list[tuple[Row, int]] = field(default_factory=list)
+    _marker: Marker | None = None
+    _by_key: dict[Row, Row] = field(default_factory=dict)
+
+    def open(self) -> None:
+        """Nothing is to be opened."""
+
+    def marker(self) -> Marker | None:
+        """Return the marker of the last commit."""
+        return self._marker
+
+    def claim(self, initial: JobOffsets, *, epoch: int, switch: Switch | None = None) -> Marker:
+        """Begin."""
+        self._marker = claimed(
+            self._marker, sink=self.sink, claim=uuid.uuid4().hex, initial=initial, epoch=epoch, switch=switch
+        )
+        return self._marker
+
+    def refresh(self) -> Marker:
+        """Return the marker: nobody else writes."""
+        assert self._marker is not None
+        return self._marker
+
+    def begin(self, *, bucketing: str, buckets: int) -> WriteTask:
+        """Return a task of rows by key, or in any order."""
+        keyed = self.write.mode == "upsert"
+        return Taking(uuid.uuid4().hex, buckets if keyed else None, self.write.key)
+
+    def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
+        """Put the batch into the table, all of it or nothing."""
+        changes = [(tuple(row), end) for result in results for *row, end in result.data]
+        self.last = self._upserted(changes) if self.write.mode == "upsert" else self._appended(changes)
+        self._marker = replace(marker, commit=task.commit)
+        return Committed(self._marker, 0, len(changes), 0, 0)
+
+    def _appended(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+        found = [(row, end if self.write.change == "retract" else 1) for row, end in changes]
+        self.rows += found
+        return found
+
+    def _upserted(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+        names = [column.name for column in self.write.columns]
+        places = [names.index(name) for name in self.write.key]
+        retract = self.write.change == "retract"
+        before, after = self._by_key, dict(self._by_key)
+        for row, end in sorted(changes, key=lambda change: change[1]):  # what goes first, or in the order of `$seq`
+            key = alike(tuple(row[place] for place in places))
+            if not retract or end > 0:
+                assert not retract or (key not in after and end == 1), "of each key one row comes"
+                after[key] = row
+            else:
+                after.pop(key, None)
+        self._by_key = after
+        self.rows = [(row, 1) for row in in_order(after.values(), places)]
+        gone = [(row, -1) for key, row in before.items() if key not in after or alike(after[key]) != alike(row)]
+        come = [(row, 1) for key, row in after.items() if key not in before or alike(before[key]) != alike(row)]
+        return sorted(gone + come, key=lambda change: (ordered(change[0][place] for place in places), change[1]))
+
+
+class _Unwatched(CommitLog):
+    """Keep no statistics."""
+
+    def committed(
+        self,
+        sink_id: str,
+        *,
+        rows: int,
+        size: int,
+        offsets: JobOffsets,
+        epoch: int,
+        snapshot: int | None = None,
+        lag: float | None = None,
+        failed_rows: int = 0,
+    ) -> None:
+        """Do nothing."""
+
+
+class Target:
+    """A job whose batches are those of the test, whenever somebody asks for its rows."""
+
+    def __init__(self, job: physical.Job, readers: Mapping[str, Reader], folder: Path) -> None:
+        self.writer = MemoryWriter(job.write, job.sink)
+        self._loop = BatchLoop(job, readers, self.writer, LocalEngine(buckets=1), folder, _Unwatched())
+        self._started = self._failed = False
+
+    def run(self, batches: int) -> None:
+        """Process the batches up to that number which were not yet; after a failure those that are left go together."""
+        loop = self._loop
+        if not self._started:
+            loop.start(epoch=1)
+            self._started = True
+            if loop.owing():
+                loop.process(loop.marker.end, loop.marker.end)
+        for number in range(self._done() + 1, batches + 1):
+            if number == batches or not self._failed:
+                self._process(number)
+
+    def _done(self) -> int:
+        return max((int(each["batch"]) for each in self._loop.marker.end.values()), default=0)
+
+    def _process(self, number: int) -> None:
+        end = {name: {"batch": number} for name in self._loop.readers}
+        self._failed = True
+        self._loop.process(self._loop.marker.end, end)
+        self._failed = False
+
+    def shown(self) -> list[dict[str, Any]]:
+        """Return the rows of the table."""
+        names = [column.name for column in self.writer.write.columns]
+        if self.writer.write.changelog:
+            return [{**dict(zip(names, row, strict=True)), DIFF: diff} for row, diff in self.writer.rows]
+        return [dict(zip(names, row, strict=True)) for row, diff in self.writer.rows for _ in range(diff)]
+
+    def changes(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return what the last batch changed."""
+        names = [column.name for column in self.writer.write.columns]
+        return [(diff, dict(zip(names, row, strict=True))) for row, diff in self.writer.last]
+
+
+class ViewTarget(Target):
+    """A view's rows: those that came and have not gone."""
+
+    def shown(self) -> list[dict[str, Any]]:
+        """Return the rows in the order of their values."""
+        names = [column.name for column in self.writer.write.columns]
+        counts: Counter[Row] = Counter()
+        rows: dict[Row, Row] = {}
+        for row, diff in self.writer.rows:
+            rows.setdefault(alike(row), row)
+            counts[alike(row)] += diff
+        there = [rows[key] for key, count in counts.items() for _ in range(count)]
+        return [dict(zip(names, row, strict=True)) for row in in_order(there, ())]
+
+    def changes(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return what the last batch changed in the order of the rows' values."""
+        return sorted(super().changes(), key=lambda change: (ordered(change[1].values()), change[0]))
