@@ -77,7 +77,7 @@ class UndecodableError(ValueError):
     """A stream that has no records of the format at all; the text says why."""
 
 
-def undecodable(source: str, position: str, message: str, raw: bytes) -> SinkqlError:
+def invalid_row(source: str, position: str, message: str, raw: bytes) -> SinkqlError:
     """Return the error for a record that does not decode, where such are not skipped."""
     return SinkqlError(
         "SQ3101",

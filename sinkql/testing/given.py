@@ -10,7 +10,7 @@ from typing import Any
 
 from sinkql import logical, physical
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Decoding, Limit, Offsets, Reader, Split, Tally, UndecodableError, undecodable
+from sinkql.extension.stream import Decoding, Limit, Offsets, Reader, Split, Tally, UndecodableError, invalid_row
 from sinkql.extension.types import arrow_type
 from sinkql.table.row import Row
 from sinkql.testing.row import alike
@@ -60,7 +60,7 @@ class GivenSource:
                 columns = [column.to_pylist() for column in decoded.batch.columns]
                 self.waiting += [(row, 1) for row in zip(*columns, strict=True)]
                 for each in decoded.failures:
-                    self.waiting.append(Refused(undecodable(self.read.name, str(each.line), each.message, each.raw)))
+                    self.waiting.append(Refused(invalid_row(self.read.name, str(each.line), each.message, each.raw)))
         except UndecodableError as error:
             message = f"the text cannot be read as {options['format']['name']}: {error}"
             raise SinkqlError("SQ3102", message, hint="Correct the text.") from error

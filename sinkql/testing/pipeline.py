@@ -277,7 +277,7 @@ def _computed(expression: logical.Expression) -> Any:
             return function(())
     except UnsureError:
         pass
-    raise SinkqlError("SQ2989", "only Spark computes this DEFAULT", hint="Give the column a value in the test.")
+    raise SinkqlError("SQ2663", "only Spark computes this DEFAULT", hint="Give the column a value in the test.")
 
 
 def _check_keys(rows: Iterable[Row], table: TableTarget | None) -> None:

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "SQ2655": "the end of a script: tests/session/test_transaction.py",
     "SQ2661": "rows of a test: tests/testing/test_pipeline.py",
     "SQ2662": "rows of a test: tests/testing/test_pipeline.py",
+    "SQ2663": "rows of a test: tests/testing/test_pipeline.py",
     "SQ2701": "a warning of sinkql lint: tests/cli/test_lint.py",
     "SQ2702": "a warning of sinkql lint: tests/cli/test_lint.py",
     "SQ2703": "a warning of sinkql lint: tests/cli/test_lint.py",
@@ -34,7 +35,6 @@ ELSEWHERE = {
     "SQ2951": "a table of the catalog: tests/iceberg/test_table.py",
     "SQ2952": "a table of the catalog: tests/iceberg/test_table.py",
     "SQ2985": "a sink that has a table: tests/session/test_rename.py",
-    "SQ2989": "rows of a test: tests/testing/test_pipeline.py",
 }
 
 

@@ -196,7 +196,7 @@ def test_what_only_spark_computes_is_an_error_that_names_it() -> None:
     with pytest.raises(SinkqlError, match=r"only Spark computes sin\(double precision\)") as raised:
         pipeline.rows("v")
     error = raised.value
-    assert error.code == "SQ2989"
+    assert error.code == "SQ2663"
     assert error.text is not None
     assert error.span is not None
     assert error.text[error.span.start : error.span.end] == "sin(a + 1)"

@@ -55,7 +55,7 @@ from sinkql.extension.stream import (
     Split,
     Tally,
     UndecodableError,
-    undecodable,
+    invalid_row,
 )
 
 _SPLIT_BYTES = 64 << 20
@@ -377,7 +377,7 @@ class FilesReader(Reader):
 
     def _failed(self, position: str, message: str, raw: bytes, tally: Tally) -> None:
         if not self.skip_errors:
-            raise undecodable(self.source, position, message, raw)
+            raise invalid_row(self.source, position, message, raw)
         tally.failed += 1
         if len(tally.errors) < _MOST_ERRORS:
             tally.errors.append(RowError(position, "SQ3101", message, raw[:1000]))

@@ -119,6 +119,11 @@ CODES = {
         "A test of a pipeline deletes a row that is not there.",
         "Insert the row first, or correct the values.",
     ),
+    "SQ2663": _code(
+        "A pipeline is tested without Spark (`sinkql.testing`), and only Spark computes this expression, or is sure of "
+        "its value for a row. Tests never give another value than Spark would.",
+        "Leave the expression out of the test, or test it with a session, whose SELECT starts Spark where it must.",
+    ),
     "SQ2647": _code(
         "A statement comes upon a date or time outside the years 1 to 9999.",
         "Leave such rows out with WHERE, or cast the value to text. Sinks write them as they are.",

@@ -258,9 +258,4 @@ CODES = {
         "The dialect has this option of a connection, but this version of SinkQL cannot use it.",
         "Do what the hint says instead.",
     ),
-    "SQ2989": _code(
-        "A pipeline is tested without Spark (`sinkql.testing`), and only Spark computes this expression, or is sure of "
-        "its value for a row. Tests never give another value than Spark would.",
-        "Leave the expression out of the test, or test it with a session, whose SELECT starts Spark where it must.",
-    ),
 }

@@ -35,7 +35,7 @@ class LocalEngine:
         self.buckets = buckets
 
     def run(self, job: physical.Job, batch: Batch) -> Outcome:
-        """Run the batch; raises SQ3201 for an expression that fails on a row, SQ2989 for what only Spark has."""
+        """Run the batch; raises SQ3201 for an expression that fails on a row, SQ2663 for what only Spark has."""
         work = _Work(job, batch, self.buckets)
         results = work.write(work.rows(job.write.input))
         operators = [stateful(each) for each in physical.walk(job.write.input) if isinstance(each, physical.Stateful)]

@@ -18,17 +18,17 @@ Row = tuple[Any, ...]
 
 
 def python_rows(table: pa.Table) -> list[Row]:
-    """Return rows as Python has them; raises SQ2989 for dates and times of years that it has not."""
+    """Return rows as Python has them; raises SQ2663 for dates and times of years that it has not."""
     try:
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
     except (OverflowError, ValueError):
         raise SinkqlError(
-            "SQ2989", "only Spark computes with dates and times outside the years 1 to 9999", hint=_ELSEWHERE
+            "SQ2663", "only Spark computes with dates and times outside the years 1 to 9999", hint=_ELSEWHERE
         ) from None
 
 
 def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
-    """Return what a Map gives, with the last column, `$diff` or `$seq`, as it is; raises SQ3201 and SQ2989."""
+    """Return what a Map gives, with the last column, `$diff` or `$seq`, as it is; raises SQ3201 and SQ2663."""
     rows = python_rows(below) if any(not _plain(each) for each in _expressions(map_)) else []
     if map_.where is not None:
         keep = [value is True for value in _values(job, map_.where, below, rows)]
@@ -65,14 +65,14 @@ def _values(job: physical.Job, output: physical.Output, below: pa.Table, rows: S
     function = evaluate.function_of(output.expression, below.column_names)
     if function is None:
         lacking = _lacking(output.expression, below.column_names)
-        raise failure.placed(SinkqlError("SQ2989", f"only Spark computes {lacking}", hint=_ELSEWHERE), job, output)
+        raise failure.placed(SinkqlError("SQ2663", f"only Spark computes {lacking}", hint=_ELSEWHERE), job, output)
     found = []
     for row in rows:
         try:
             found.append(function(row))
         except evaluate.UnsureError:
             message = f"only Spark is sure of {_called(output.expression)}"
-            raise failure.of_row(job, output, message, _shown(below, row), code="SQ2989", hint=_ELSEWHERE) from None
+            raise failure.of_row(job, output, message, _shown(below, row), code="SQ2663", hint=_ELSEWHERE) from None
         except SinkqlError as error:
             raise failure.of_row(job, output, error.message, _shown(below, row)) from None
     return found
