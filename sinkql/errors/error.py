@@ -19,6 +19,7 @@ class SinkqlError(Exception):
 
     The code must be declared (LookupError otherwise); its declaration decides the exit code. Control flow goes by
     subclasses, `family` and `retryable`, never by the code's text. Secrets in URLs are taken out of what it says.
+    `option` is for who knows no text: the option of a statement that causes it, for who has the statement.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class SinkqlError(Exception):
         hint: str | None = None,
         path: str | None = None,
         text: str | None = None,
+        option: str | None = None,
     ) -> None:
         self.code = code
         self.declared: Code = codes[code]
@@ -41,6 +43,7 @@ class SinkqlError(Exception):
         self.hint = without_secrets(hint) if hint else hint
         self.path = path
         self.text = text
+        self.option = option
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), {**vars(self), "declared": None})

@@ -15,6 +15,8 @@ def flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         label = prefix + name.replace("_", " ")
         if isinstance(value, Mapping) and "secret_text" in value:
             yield f"{label}: {_secret_text(value)}"
+        elif isinstance(value, Mapping) and value.keys() == {"connection"}:
+            yield f"{label}: {value['connection']}"
         elif isinstance(value, Mapping):
             yield from flat(value, f"{label}.")
         elif value is not None:

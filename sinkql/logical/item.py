@@ -36,7 +36,8 @@ class Secret:
 class Connection:
     """A connection: its kind (ICEBERG CATALOG) and the connector's options as JSON-able data.
 
-    Texts with secrets stand as `{"secret_text": [part, {"secret": name}, …]}`, other connections as their full name.
+    Texts with secrets stand as `{"secret_text": [part, {"secret": name}, …]}`, other connections as
+    `{"connection": full name}`.
     """
 
     name: str

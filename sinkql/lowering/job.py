@@ -97,7 +97,9 @@ class _Lowering:
     def connection(self, name: str) -> physical.Connection:
         item = self.catalog.item(name)
         assert isinstance(item, logical.Connection)
-        return physical.Connection(item.name, item.kind, dict(item.options))
+        options = dict(item.options)
+        through = [each["connection"] for each in options.values() if isinstance(each, dict) and "connection" in each]
+        return physical.Connection(item.name, item.kind, options, {each: self.connection(each) for each in through})
 
     def item(self, name: str) -> physical.Operator:
         item = self.catalog.item(name)

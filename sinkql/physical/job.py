@@ -50,8 +50,11 @@ class Job(msgspec.Struct, frozen=True):
     def secrets(self) -> frozenset[str]:
         """Return the full names of the secrets that its connections take."""
         write = self.write
-        connections = (write.connection, write.store, *(read.connection for read in self.reads()))
-        return frozenset(name for each in connections if each is not None for name in _secrets(each.options))
+        named = (write.connection, write.store, *(read.connection for read in self.reads()))
+        connections = [each for each in named if each is not None]
+        for each in connections:  # which grows by what they go through
+            connections += each.through.values()
+        return frozenset(name for each in connections for name in _secrets(each.options))
 
     def stateful(self) -> bool:
         """Tell whether an operator of the job keeps state."""

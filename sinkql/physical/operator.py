@@ -138,12 +138,16 @@ class Pick(Stateful, frozen=True, tag="pick"):
 Operator = Read | Map | Union | Aggregate | Pick
 
 
-class Connection(msgspec.Struct, frozen=True):
-    """A connection as its connector planned it; secrets by name only (`{"secret": name}`)."""
+class Connection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A connection as its connector planned it; secrets by name only (`{"secret": name}`).
+
+    Other connections that it goes through stand in its options by name (`{"connection": name}`), and are in `through`.
+    """
 
     name: str
     kind: str
     options: dict[str, Any]
+    through: dict[str, Connection] = {}
 
 
 class Write(msgspec.Struct, frozen=True, tag="write"):

@@ -15,9 +15,11 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
 from sinkql import logical
-from sinkql.connectors.iceberg.table import catalog as catalogs
+from sinkql.connectors.aws.store import S3
+from sinkql.connectors.iceberg.table import rest as rest_catalogs
 from sinkql.connectors.iceberg.table.catalog import open_catalog, validate
 from sinkql.connectors.iceberg.table.failure import explain, transient
+from sinkql.connectors.iceberg.table.storage import Stores
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
 from support.lake import Lake, Sink
@@ -94,7 +96,7 @@ def test_nothing_listens(lake: Lake) -> None:
 def test_a_catalog_that_never_answers_is_not_waited_for(
     silent: int, monkeypatch: pytest.MonkeyPatch, *, credential: bool
 ) -> None:
-    monkeypatch.setattr(catalogs, "_TIMEOUT", (0.2, 0.2))
+    monkeypatch.setattr(rest_catalogs, "_TIMEOUT", (0.2, 0.2))
     options: dict[str, Any] = {"catalog_type": "rest", "url": f"http://127.0.0.1:{silent}"}
     if credential:
         options["credential"] = {"secret_text": [{"secret": "s"}]}
@@ -129,7 +131,7 @@ def test_wrong_storage_key(server: Seaweed, tmp_path: Path, name: str) -> None:
     sink = Sink(lake, name)
     sink.start()
     wrong = {**server.storage, "s3.secret-access-key": "wrong"}
-    catalog = open_catalog("lake", rest(server), lambda _: SECRET, wrong)
+    catalog = open_catalog("lake", rest(server), lambda _: SECRET, Stores(S3(wrong)))
     with pytest.raises(OSError, match="AWS Error") as caught:
         catalog.load_table(("shop", name)).scan().to_arrow()
     assert explain(caught.value, "lake").code == "SQ4302"

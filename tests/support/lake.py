@@ -12,7 +12,9 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from sinkql import physical
+from sinkql.connectors.aws.store import S3
 from sinkql.connectors.iceberg.write.writer import IcebergWriter, open_writer
+from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Committed, Context, Marker, WriteResult, WriteTask
 from support.readers import Rows, duckdb_folder, duckdb_rest, pyiceberg_rows
 from support.seaweed import SECRET, Seaweed
@@ -29,6 +31,16 @@ class Lake:
     folder: Path
     server: Seaweed | None = None
     port: int = 0
+
+    @property
+    def using(self) -> physical.Connection | None:
+        """Return the connection that sinks name for their files."""
+        return physical.Connection("aws", "AWS", {}) if self.server else None
+
+    def store(self, connection: physical.Connection) -> ObjectStore:
+        """Open the object store of a connection."""
+        assert self.server is not None
+        return S3(self.server.storage)
 
     @property
     def connection(self) -> physical.Connection:
@@ -116,10 +128,10 @@ class Sink:
             key=("id",) if self.upsert else (),
             proven=False,
             options={"namespace": NAMESPACE, "table": self.table, **self.options},
-            store=physical.Connection("aws", "AWS", {}) if self.lake.server else None,
+            store=self.lake.using,
         )
         folder = self.folder or self.lake.folder / "state" / self.id
-        self.context = Context("s", self.id, folder, lambda _: SECRET, lambda _: _Store(self.lake))
+        self.context = Context("s", self.id, folder, lambda _: SECRET, self.lake.store)
         self.writer = open_writer(self.planned, self.context)
 
     def start(self, *, epoch: int = 1) -> Marker:
@@ -152,15 +164,6 @@ class Sink:
     def put(self, *rows: tuple[int, str | None]) -> Committed:
         """Write and commit one batch."""
         return self.finish(self.attempt(rows))
-
-
-class _Store:
-    def __init__(self, lake: Lake) -> None:
-        assert lake.server is not None
-        self._properties = lake.server.storage
-
-    def properties(self) -> dict[str, str]:
-        return self._properties
 
 
 def _batch(rows: Pairs, columns: tuple[physical.Column, ...]) -> pa.RecordBatch:

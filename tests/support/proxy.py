@@ -1,9 +1,10 @@
-"""An HTTP proxy before an Iceberg REST catalog that loses, delays or refuses the replies to table commits."""
+"""An HTTP proxy before an Iceberg REST catalog or S3: it loses, delays or refuses requests and replies."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _HOP = ("connection", "content-length", "transfer-encoding", "date")
+_SIGNED = re.compile(r"Credential=([^/]+)/")
+_EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 Reply = tuple[int, list[tuple[str, str]], bytes]
 
 
@@ -24,6 +27,12 @@ class Rule:
     """
 
     modes: list[str] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    """What the next requests are answered with, whatever they are, except those for tokens; none is applied."""
+    expired: set[str] = field(default_factory=set)
+    """Keys of AWS whose requests are refused as S3 does when they have run out."""
+    keys: list[str] = field(default_factory=list)
+    """The keys that requests were signed with, in their order."""
     between: Callable[[], None] | None = None
     commits: int = 0
     late: list[threading.Thread] = field(default_factory=list)
@@ -46,9 +55,10 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def answer(self) -> None:
-        length = int(self.headers.get("content-length") or 0)
-        body = self.rfile.read(length) if length else None
+        body = self._body()
         mode = None
+        if self._refuses():
+            return
         if self.command == "POST" and "/tables/" in self.path:
             self.rule.commits += 1
             mode = self.rule.modes.pop(0) if self.rule.modes else None
@@ -75,6 +85,30 @@ class _Handler(BaseHTTPRequestHandler):
                 self._reply(_error(int(mode)))
 
     do_GET = do_POST = do_HEAD = do_DELETE = do_PUT = answer  # noqa: N815  # the base class's names
+
+    def _body(self) -> bytes | None:
+        if self.headers.get("transfer-encoding") == "chunked":
+            parts = []
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
+        length = int(self.headers.get("content-length") or 0)
+        return self.rfile.read(length) if length else None
+
+    def _refuses(self) -> bool:
+        """Answer a request that is not to go through."""
+        signed = _SIGNED.search(self.headers.get("authorization") or "")
+        if signed:
+            self.rule.keys.append(signed[1])
+        if signed and signed[1] in self.rule.expired:
+            self._reply((400, [("content-type", "application/xml")], _EXPIRED))
+        elif self.rule.statuses and not self.path.endswith("/oauth/tokens"):
+            self._reply(_error(self.rule.statuses.pop(0)))
+        else:
+            return False
+        return True
 
     def _forward(self, body: bytes | None) -> Reply:
         return self._request(body)()
@@ -111,7 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers:
             if name.lower() not in _HOP:
                 self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
+        told = next((value for each, value in headers if each.lower() == "content-length"), "0")
+        self.send_header("content-length", told if self.command == "HEAD" else str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -18,12 +19,17 @@ from urllib.parse import urlencode
 from support.patience import PATIENCE_S
 
 SECRET = "secretsecret"
+ROLE = "arn:aws:iam::123456789012:role/MaterializeIcebergRole"
+VENDED_S = 900
 _ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
 class Seaweed:
-    """Hold the ports of a running server; its warehouse is `lake`, its only user may do all."""
+    """Hold the ports of a running server; its warehouse is `lake`, its only user may do all, as may `ROLE`.
+
+    Its catalog gives keys to those who ask for them.
+    """
 
     s3: int
     rest: int
@@ -67,10 +73,43 @@ def _start(data: Path, ports: list[int], server: Seaweed) -> subprocess.Popen[by
         f"-dir={data}", "-tableBucket=lake", "-bucket=data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
         f"-s3.port={s3}", f"-s3.port.iceberg={rest}", f"-s3.port.lance={lance}", f"-master.port={master}",
         f"-volume.port={volume}", f"-filer.port={filer}", "-webdav=false", "-admin.ui=false",
+        f"-s3.iam.config={_policies(data.with_suffix('.json'))}", f"-s3.iceberg.credentialRole={ROLE}",
+        f"-s3.iceberg.credentialDurationSeconds={VENDED_S}",
     ]  # fmt: skip
     environment = {**os.environ, "AWS_ACCESS_KEY_ID": server.user, "AWS_SECRET_ACCESS_KEY": server.secret}
     with data.with_suffix(".log").open("wb") as log:
         return subprocess.Popen([weed, "mini", *arguments], env=environment, stdout=log, stderr=log, cwd=data)
+
+
+def _policies(file: Path) -> Path:
+    """Write who may do what: anybody with keys may assume the one role, and so may the catalog to give keys away."""
+    everything = {"Effect": "Allow", "Action": ["*"], "Resource": ["*"]}
+    actions = ["sts:AssumeRole", "sts:AssumeRoleWithCredentials"]
+    trust = [
+        {"Effect": "Allow", "Principal": each, "Action": actions}
+        for each in ({"AWS": "*"}, {"Service": "iceberg-catalog"}, {"Federated": "iceberg-catalog"})
+    ]
+    name = ROLE.rpartition("/")[2]
+    found = {
+        "sts": {
+            "tokenDuration": "1h",
+            "maxSessionLength": "12h",
+            "issuer": "tests",
+            "signingKey": base64.b64encode(bytes(range(32))).decode(),
+        },
+        "policy": {"defaultEffect": "Deny", "storeType": "memory"},
+        "roles": [
+            {
+                "roleName": name,
+                "roleArn": ROLE,
+                "trustPolicy": {"Version": "2012-10-17", "Statement": trust},
+                "attachedPolicies": ["all"],
+            }
+        ],
+        "policies": [{"name": "all", "document": {"Version": "2012-10-17", "Statement": [everything]}}],
+    }
+    file.write_text(json.dumps(found))
+    return file
 
 
 def _ready(process: subprocess.Popen[bytes], server: Seaweed) -> bool:

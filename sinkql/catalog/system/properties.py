@@ -31,7 +31,7 @@ def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, fin
 
 
 def _plain_options(item: logical.Connection, find_id: FindId) -> dict[str, Any]:
-    """Return plain options as they are; of those that take secrets the ids of these, where they are one secret."""
+    """Return plain options as they are; of secrets and other connections their ids, of texts with secrets nothing."""
     found: dict[str, Any] = {}
     for name, value in item.options.items():
         match value:
@@ -39,6 +39,8 @@ def _plain_options(item: logical.Connection, find_id: FindId) -> dict[str, Any]:
                 found[name] = value
             case {"secret_text": [{"secret": secret}]}:
                 found[f"{name}_secret_id"] = find_id(secret)
+            case {"connection": connection}:
+                found[f"{name}_id"] = find_id(connection)
             case _:
                 pass
     return found

@@ -1,7 +1,9 @@
-"""AWS connections: access to S3, for whoever reads or writes there.
+"""AWS connections: access to S3 and to catalogs of AWS, for whoever reads or writes there.
 
 * `plan`: the statement's options → the plan's, checked.
-* `store`: the planned options and secrets → an object store's properties.
+* `store`: the planned options and secrets → an object store's properties; a role is assumed, and assumed anew in time.
+* `check`: do the keys, or the role, get in.
+* `session`, `failure`: clients of AWS's services; what they raise → coded errors.
 
 PrivateLink and the schema registry of Glue are declared, and not supported yet.
 """
@@ -10,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql import ast
+from sinkql import ast, logical
 from sinkql.connectors.aws.plan import OWNER, AwsOptions, plan
 from sinkql.connectors.aws.store import open_store
-from sinkql.extension.plan import ConnectionKind, Connector, Later
+from sinkql.extension.plan import Access, ConnectionKind, Connector, Later
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,34 @@ class GlueOptions:
     registry: str
 
 
+_ABOUT = """\
+A connection has a role or a pair of keys. A role is assumed with the AWS credentials of the machine that runs the sink,
+as all AWS programs find them (`AWS_PROFILE`, `AWS_ACCESS_KEY_ID`, the instance), for an hour, and again after each half
+of an hour. With `ENDPOINT`, STS is asked there too. Roles, `VALIDATE CONNECTION`, and catalogs of AWS need boto3:
+`pip install 'sinkql[aws]'`. `WITH (VALIDATE)` after the options checks the connection when it is created."""
+
+
+def _validate(connection: logical.Connection, access: Access) -> None:
+    from sinkql.connectors.aws.check import validate  # only where AWS is asked
+
+    validate(connection, access)
+
+
 connector = Connector(
     "aws",
-    connections=(ConnectionKind("AWS", plan, AwsOptions, OWNER, ("ENDPOINT",), store=open_store),),
+    connections=(
+        ConnectionKind(
+            "AWS",
+            plan,
+            AwsOptions,
+            OWNER,
+            ("ENDPOINT",),
+            validate=_validate,
+            validates_unasked=False,
+            store=open_store,
+            about=_ABOUT,
+        ),
+    ),
     later=(
         Later("CONNECTION", "AWS PRIVATELINK", PrivateLinkOptions),
         Later("CONNECTION", "AWS GLUE SCHEMA REGISTRY", GlueOptions),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,12 @@ from sinkql.logical import SecretText
 
 OWNER = "AWS connections"
 _KEYS = "ACCESS KEY ID = '…', SECRET ACCESS KEY = SECRET name"
+_ROLE = "ASSUME ROLE ARN = 'arn:aws:iam::123456789012:role/name'"
+_PAIR = ("ACCESS KEY ID", "SECRET ACCESS KEY", "SESSION TOKEN")
+_OF_ROLE = ("ASSUME ROLE SESSION NAME", "ASSUME ROLE EXTERNAL ID")
+_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d*:role/[\w+=,.@/-]+")
+_SESSION_NAME = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
+_EXTERNAL_ID = re.compile(r"[\w+=,.@:/-]{2,1224}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,50 +31,106 @@ class AwsOptions:
     access_key_id: SecretPart | None = described("with `SECRET ACCESS KEY`: a pair of keys", default=None)
     secret_access_key: SecretOnly | None = described("", default=None)
     session_token: SecretText | None = described("with a pair of keys that is valid for a while", default=None)
-    assume_role_arn: str | None = described("a role instead of keys", default=None, later=f"Add {_KEYS} instead.")
-    assume_role_session_name: str | None = described("with a role", default=None, later="Leave it out.")
+    assume_role_arn: str | None = described(
+        "a role instead of keys; this machine's own AWS credentials must be allowed to assume it", default=None
+    )
+    assume_role_session_name: str | None = described(
+        "what logs of AWS call the role's user, else `sinkql`", default=None
+    )
+    assume_role_external_id: str | None = described("what the role's trust policy asks for", default=None)
     endpoint: str | None = described("of an S3-compatible store; AWS itself without one", default=None)
-    region: str | None = described("", default=None)
+    region: str | None = described("where buckets and catalogs are", default=None)
 
 
 def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
-    """Return the options, a whole pair of keys among them (SQ2510, SQ2512)."""
+    """Return the options: a role, or a whole pair of keys (SQ2510 to SQ2516)."""
     options = bind(statement.options, AwsOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
-    _check_access(statement, options)
+    _check_access(statement)
+    _check_role(statement, options)
+    endpoint = options.endpoint or None
+    if endpoint is not None and not re.match(r"https?://[^/]+", endpoint):
+        raise SinkqlError(
+            "SQ2516",
+            f'invalid ENDPOINT "{endpoint}"',
+            _span(statement, "ENDPOINT"),
+            hint="Write ENDPOINT = 'https://host:port'.",
+        )
     texts = {
         "access_key_id": options.access_key_id,
         "secret_access_key": options.secret_access_key,
         "session_token": options.session_token,
     }
     planned: dict[str, Any] = {name: secret_data(text) for name, text in texts.items() if text is not None}
-    plain = {"endpoint": options.endpoint, "region": options.region}
+    plain = {
+        "assume_role_arn": options.assume_role_arn,
+        "assume_role_session_name": options.assume_role_session_name,
+        "assume_role_external_id": options.assume_role_external_id,
+        "endpoint": endpoint,
+        "region": options.region,
+    }
     return planned | {name: text for name, text in plain.items() if text}
 
 
-def _check_access(statement: ast.CreateConnection, options: AwsOptions) -> None:
-    keys = [
-        name
-        for name, value in (
-            ("ACCESS KEY ID", options.access_key_id),
-            ("SECRET ACCESS KEY", options.secret_access_key),
-            ("SESSION TOKEN", options.session_token),
-        )
-        if value is not None
-    ]
-    if not keys:
+def _check_access(statement: ast.CreateConnection) -> None:
+    given = {option.name for option in statement.options}
+    keys = [name for name in _PAIR if name in given]
+    role = "ASSUME ROLE ARN" in given
+    if not keys and not role:
+        extra = next((name for name in _OF_ROLE if name in given), None)
+        if extra is not None:
+            raise SinkqlError(
+                "SQ2513", f"{extra} requires ASSUME ROLE ARN", _span(statement, extra), hint=f"Add {_ROLE}."
+            )
         raise SinkqlError(
             "SQ2510",
-            "an AWS connection needs keys",
+            "an AWS connection needs a role or keys",
             statement.kind_span,
-            hint=f"Add {_KEYS}.",
+            hint=f"Add {_ROLE}, or {_KEYS}.",
         )
-    absent = next((name for name in ("ACCESS KEY ID", "SECRET ACCESS KEY") if name not in keys), None)
+    if keys and role:
+        raise SinkqlError(
+            "SQ2511",
+            "an AWS connection has a role or keys, not both",
+            _span(statement, keys[0]),
+            hint="Leave the keys out; the role is assumed with this machine's own AWS credentials, "
+            "such as AWS_PROFILE or AWS_ACCESS_KEY_ID.",
+        )
+    if role:
+        return
+    absent = next((name for name in _PAIR[:2] if name not in keys), None)
     if absent is not None:
         raise SinkqlError(
             "SQ2512",
             f"{keys[0]} requires {absent}",
             _span(statement, keys[0]),
             hint=f"Keys come as a pair: {_KEYS}.",
+        )
+    extra = next((name for name in _OF_ROLE if name in given), None)
+    if extra is not None:
+        message = f"{extra} requires ASSUME ROLE ARN"
+        raise SinkqlError("SQ2513", message, _span(statement, extra), hint="Leave it out, or name a role, not keys.")
+
+
+def _check_role(statement: ast.CreateConnection, options: AwsOptions) -> None:
+    arn = options.assume_role_arn
+    if arn is not None and _ARN.fullmatch(arn) is None:
+        span = _span(statement, "ASSUME ROLE ARN")
+        raise SinkqlError("SQ2514", f'invalid role "{arn}"', span, hint=f"Write {_ROLE}.")
+    name = options.assume_role_session_name
+    if name is not None and _SESSION_NAME.fullmatch(name) is None:
+        raise SinkqlError(
+            "SQ2515",
+            f'invalid session name "{name}"',
+            _span(statement, "ASSUME ROLE SESSION NAME"),
+            hint="Write 2 to 64 letters, digits, or characters of _+=,.@-.",
+        )
+    external = options.assume_role_external_id
+    if external is not None and _EXTERNAL_ID.fullmatch(external) is None:
+        raise SinkqlError(
+            "SQ2515",
+            f'invalid external id "{external}"',
+            _span(statement, "ASSUME ROLE EXTERNAL ID"),
+            hint="Write 2 to 1224 letters, digits, or characters of _+=,.@:/-.",
         )
 
 

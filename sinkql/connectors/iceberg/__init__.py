@@ -24,6 +24,26 @@ from sinkql.extension.stream import Context, Writer
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_ABOUT = """\
+`WITH (VALIDATE = false)` after the options creates a connection without asking the catalog.
+
+A table's files are reached with the keys or the role of the sink's `USING AWS CONNECTION`; without it with those of
+`AWS CONNECTION`, with keys that a REST catalog gives, or with this machine's own. With `ACCESS DELEGATION` the keys of
+the catalog come first. Keys of roles and of catalogs are renewed before they run out, and so are tokens.
+
+* Polaris: `CATALOG TYPE = 'rest'`, `URL = 'https://host/api/catalog'`, the catalog's name as `WAREHOUSE`, `CREDENTIAL =
+  'client-id:' || SECRET name`, `SCOPE = 'PRINCIPAL_ROLE:ALL'`, and `ACCESS DELEGATION` or `USING AWS CONNECTION`.
+* Nessie: `CATALOG TYPE = 'rest'`, `URL = 'https://host/iceberg'`, with `/branch` at its end for another one than main,
+  the warehouse's name as `WAREHOUSE`; `CREDENTIAL` and `OAUTH2 SERVER URL` of its identity provider if it wants tokens.
+* S3 Tables: `CATALOG TYPE = 's3tablesrest'`, `URL = 'https://s3tables.region.amazonaws.com'`, with or without
+  `/iceberg` at its end, `WAREHOUSE`, and `AWS CONNECTION`.
+* Glue: `CATALOG TYPE = 'glue'`, `AWS CONNECTION`, and `WAREHOUSE` if sinks make databases. Namespaces have one level.
+* BigLake needs `GCP CONNECTION`, which is not supported yet. Types `hive` and `hadoop` are refused: the client of a
+  Hive metastore has not been tried, and in a folder without a catalog commits get lost.
+
+Tested with SeaweedFS (REST with OAuth2, keys that the catalog gives, the API of S3 Tables, roles) and with Moto (Glue).
+Polaris, Nessie and AWS itself have not been tested."""
+
 # pyiceberg loads only where the outside is reached, not to plan
 
 
@@ -73,7 +93,7 @@ connector = Connector(
             connection.OWNER,
             connection.PLACE,
             validate=_validate,
-            about="`WITH (VALIDATE = false)` after the options creates a connection without asking the catalog.",
+            about=_ABOUT,
         ),
     ),
     sinks=(

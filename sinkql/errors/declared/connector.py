@@ -235,12 +235,32 @@ CODES = {
         "Use one of the kinds that the hint lists, or install the package of the connector.",
     ),
     "SQ2510": _code(
-        "An AWS connection has no access keys.",
-        "Give ACCESS KEY ID and SECRET ACCESS KEY.",
+        "An AWS connection has neither a role nor access keys.",
+        "Give ASSUME ROLE ARN, or ACCESS KEY ID and SECRET ACCESS KEY.",
+    ),
+    "SQ2511": _code(
+        "An AWS connection has a role and access keys. A role is assumed with the AWS credentials of the machine.",
+        "Leave one of them out.",
     ),
     "SQ2512": _code(
         "An AWS connection has one of ACCESS KEY ID and SECRET ACCESS KEY without the other.",
         "Give both.",
+    ),
+    "SQ2513": _code(
+        "An AWS connection names a session or an external id, and no role that they could be for.",
+        "Add ASSUME ROLE ARN, or leave the option out.",
+    ),
+    "SQ2514": _code(
+        "ASSUME ROLE ARN is not the ARN of a role.",
+        "Copy it from AWS: it has the form arn:aws:iam::123456789012:role/name.",
+    ),
+    "SQ2515": _code(
+        "The name of a role's session, or its external id, has characters that AWS does not take, or too few or many.",
+        "Write it as the hint says.",
+    ),
+    "SQ2516": _code(
+        "ENDPOINT of an AWS connection is not an address of the web.",
+        "Write it as in https://host:port.",
     ),
     "SQ2519": _code(
         "An Iceberg catalog connection does not say what kind of catalog it leads to.",
@@ -263,8 +283,9 @@ CODES = {
         "Add CREDENTIAL = SECRET name, unless the catalog needs none.",
     ),
     "SQ2531": _code(
-        "WAREHOUSE of a catalog of type sql is not a folder on this machine.",
-        "Write the path of a local folder, or use a REST catalog for tables in S3.",
+        "WAREHOUSE is not what the catalog type takes: sql a folder on this machine, glue a place in S3, s3tablesrest "
+        "a table bucket.",
+        "Write it as the hint shows it; for tables in S3 use another type than sql.",
     ),
     "SQ2532": _code(
         "CREDENTIAL is given for an SQLite database, which has no users.",

@@ -268,11 +268,13 @@ CODES = {
     ),
     "SQ4202": _code(
         "The Iceberg catalog rejects the credential of the connection.",
-        "Check CREDENTIAL, SCOPE and OAUTH2 SERVER URL in CREATE CONNECTION.",
+        "Check CREDENTIAL, SCOPE and OAUTH2 SERVER URL in CREATE CONNECTION. A running sink tries again by itself.",
+        retryable=True,
     ),
     "SQ4203": _code(
         "The Iceberg catalog accepts the credential, but does not allow the operation.",
-        "Grant the principal the right to create and write tables.",
+        "Grant the principal the right to create and write tables. A running sink tries again by itself.",
+        retryable=True,
     ),
     "SQ4204": _code(
         "The Iceberg catalog rejects a request, often because the warehouse does not exist.",
@@ -292,6 +294,70 @@ CODES = {
         "Look at the detail and the log of the catalog. A running sink tries again by itself.",
         retryable=True,
     ),
+    "SQ4209": _code(
+        "The certificate of the Iceberg catalog is not signed by an authority that this machine trusts, or the server "
+        "at URL speaks no TLS.",
+        "Set REQUESTS_CA_BUNDLE to the certificate of the authority, or correct URL in CREATE CONNECTION.",
+    ),
+    "SQ4210": _code(
+        "The connection says ACCESS DELEGATION = 'vended-credentials', and the Iceberg catalog gives no keys to the "
+        "files of the table.",
+        "Let the catalog give keys, or leave out ACCESS DELEGATION and add USING AWS CONNECTION to the sink. A running "
+        "sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4211": _code(
+        "The Iceberg catalog rejects the keys that its requests are signed with.",
+        "Check the keys, the role and the region of the AWS connection. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4212": _code(
+        "The server at OAUTH2 SERVER URL does not answer, or answers without a token.",
+        "Check OAUTH2 SERVER URL in CREATE CONNECTION. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4220": _code(
+        "AWS rejects the keys of an AWS connection, or those of this machine that were to assume its role.",
+        "Check ACCESS KEY ID and SECRET ACCESS KEY; with a role AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        retryable=True,
+    ),
+    "SQ4221": _code(
+        "The session token of an AWS connection has expired, or is not the one of its keys.",
+        "Give the secrets the keys and the token of a new session, or use ASSUME ROLE ARN.",
+        retryable=True,
+    ),
+    "SQ4222": _code(
+        "AWS does not let this machine's credentials assume the role of an AWS connection, or there is no such role.",
+        "Check ASSUME ROLE ARN, and allow it in the role's trust policy, with the same external id. A running sink "
+        "tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4223": _code(
+        "AWS, or the server at ENDPOINT of an AWS connection, does not answer.",
+        "Check ENDPOINT, REGION and the network. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4224": _code(
+        "An AWS connection has a role, and this machine has no AWS credentials to assume it with.",
+        "Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, before the job starts.",
+    ),
+    "SQ4225": _code(
+        "REGION of an AWS connection is not the name of a region.",
+        "Write the region of the bucket, such as us-east-1.",
+    ),
+    "SQ4226": _code(
+        "AWS answers with an error of its own.",
+        "Look up the code in the detail. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4227": _code(
+        "The certificate of the server at ENDPOINT of an AWS connection is not trusted, or the server speaks no TLS.",
+        "Set AWS_CA_BUNDLE to the certificate of its authority, or correct ENDPOINT.",
+    ),
+    "SQ4228": _code(
+        "Roles, VALIDATE CONNECTION of AWS connections, and catalogs of AWS need boto3, which is not installed.",
+        "Run pip install 'sinkql[aws]'.",
+    ),
     "SQ4301": _code(
         "The warehouse folder cannot be written by this user.",
         "Give the user the right to write there. A running sink tries again by itself.",
@@ -299,7 +365,9 @@ CODES = {
     ),
     "SQ4302": _code(
         "The object store rejects the credentials, or they do not allow reading and writing the bucket.",
-        "Add USING AWS CONNECTION to the sink, with a key that may read and write the bucket.",
+        "Add USING AWS CONNECTION to the sink, with keys or a role that may read and write the bucket. A running sink "
+        "tries again by itself.",
+        retryable=True,
     ),
     "SQ4303": _code(
         "The bucket is in another region than the connection says.",
@@ -323,6 +391,12 @@ CODES = {
         "A file in a sink's state folder or warehouse cannot be read or written: the disk is mounted read-only, or the "
         "user lacks the right.",
         "Mount the disk for writing, or give the user the right. Nothing is lost: a running sink goes on by itself.",
+        retryable=True,
+    ),
+    "SQ4308": _code(
+        "The keys to the object store have expired.",
+        "Nothing, where they are of a role or of the catalog: a running sink tries again with new ones. A "
+        "SESSION TOKEN has to be replaced.",
         retryable=True,
     ),
 }

@@ -15,6 +15,7 @@ from sinkql.catalog.replan import Definitions, redefine
 from sinkql.catalog.row import Stored
 from sinkql.catalog.secret.value import SecretValue, given
 from sinkql.errors import Notice, SinkqlError, Span
+from sinkql.extension.options import option_span
 from sinkql.extension.registry import Registry
 from sinkql.planner import Planned, plan
 from sinkql.planner.edit.qualify import qualify
@@ -141,7 +142,7 @@ def validate_connection(
         check(connection, access)
     except SinkqlError as error:
         if error.span is None:
-            error.span = statement.kind_span
+            error.span = option_span(statement.options, error.option or "", statement.kind_span)
         raise
 
 

@@ -23,6 +23,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 
+from sinkql.connectors.iceberg.table.failure import storing
+from sinkql.connectors.iceberg.table.storage import storage_properties
 from sinkql.errors import SinkqlError
 
 ROW_GROUP_ROWS = 262_144
@@ -33,7 +35,6 @@ _METRICS = "write.metadata.metrics.column"
 _DAY_MICROS = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """The days of the years 1 to 9999, counted from 1970: Python has no others, and so no bounds of them."""
-_STORAGE = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class FileEntry:
 class TaskTable:
     """What a task needs to know of a loaded table; picklable, with the storage's credentials and no others."""
 
+    name: str
     location: str
     schema_json: str
     properties: Mapping[str, str]
@@ -86,12 +88,12 @@ class TaskTable:
 
 def for_tasks(table: Table) -> TaskTable:
     """Return what tasks need to know of a loaded table."""
-    storage = {name: value for name, value in table.io.properties.items() if name.startswith(_STORAGE)}
     return TaskTable(
+        name=".".join(table.name()),
         location=table.location(),
         schema_json=table.schema().model_dump_json(),
         properties=dict(table.properties),
-        storage=storage,
+        storage=storage_properties(table.io),
         spec_id=table.spec().spec_id,
     )
 
@@ -156,9 +158,10 @@ class DataFileWriter:
             self._flush(self._waiting)
         assert self._writer is not None
         assert self._stream is not None
-        self._writer.close()
-        size = self._stream.tell()
-        self._stream.close()
+        with storing(self._table.name):
+            self._writer.close()
+            size = self._stream.tell()
+            self._stream.close()
         return self._entry(size)
 
     def discard(self) -> None:
@@ -173,6 +176,13 @@ class DataFileWriter:
 
     def _flush(self, rows: int) -> None:
         whole = pa.concat_tables(self._buffered)
+        with storing(self._table.name):
+            self._write(whole.slice(0, rows))
+        rest = whole.slice(rows)
+        self._buffered = [rest] if rest.num_rows else []
+        self._waiting, self._waiting_bytes = rest.num_rows, rest.nbytes
+
+    def _write(self, rows: pa.Table) -> None:
         if self._writer is None:
             self._stream = self._table.io().new_output(self._path).create(overwrite=True)
             self._writer = pq.ParquetWriter(
@@ -181,13 +191,10 @@ class DataFileWriter:
                 compression="zstd",
                 compression_level=1,
                 store_schema=False,
-                use_dictionary=repeating(whole),
+                use_dictionary=repeating(rows),
                 metadata_collector=self._metadata,
             )
-        self._writer.write_table(whole.slice(0, rows), row_group_size=ROW_GROUP_ROWS)
-        rest = whole.slice(rows)
-        self._buffered = [rest] if rest.num_rows else []
-        self._waiting, self._waiting_bytes = rest.num_rows, rest.nbytes
+        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
 
     def _entry(self, size: int) -> FileEntry:
         schema = self._table.schema()

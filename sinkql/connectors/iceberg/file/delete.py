@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable
+from sinkql.connectors.iceberg.table.failure import storing
 from sinkql.errors import SinkqlError
 
 Positions = npt.NDArray[np.int64]
@@ -105,7 +106,24 @@ def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Posit
     fields = [_field("file_path", column.type, _PATH), _field("pos", pa.int64(), _POS)]
     rows = pa.Table.from_arrays([column, pa.array(positions)], schema=pa.schema(fields))
     path = table.path(name)
-    stream = table.io().new_output(path).create(overwrite=True)
+    with storing(table.name):
+        size = _write(table.io().new_output(path), rows)
+    return FileEntry(
+        content="deletes",
+        path=path,
+        rows=len(positions),
+        size=size,
+        spec_id=table.spec_id,
+        value_counts={_PATH: len(positions), _POS: len(positions)},
+        null_value_counts={_PATH: 0, _POS: 0},
+        lower_bounds={_PATH: paths[0].encode(), _POS: _long(positions.min())},
+        upper_bounds={_PATH: paths[-1].encode(), _POS: _long(positions.max())},
+    )
+
+
+def _write(output: OutputFile, rows: pa.Table) -> int:
+    """Write the rows, and return how many bytes they are."""
+    stream = output.create(overwrite=True)
     with pq.ParquetWriter(
         stream,
         rows.schema,
@@ -118,17 +136,7 @@ def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Posit
         writer.write_table(rows)
     size = stream.tell()
     stream.close()
-    return FileEntry(
-        content="deletes",
-        path=path,
-        rows=len(positions),
-        size=size,
-        spec_id=table.spec_id,
-        value_counts={_PATH: len(positions), _POS: len(positions)},
-        null_value_counts={_PATH: 0, _POS: 0},
-        lower_bounds={_PATH: paths[0].encode(), _POS: _long(positions.min())},
-        upper_bounds={_PATH: paths[-1].encode(), _POS: _long(positions.max())},
-    )
+    return size
 
 
 def _field(name: str, type_: pa.DataType, id_: int) -> pa.Field:

@@ -1,7 +1,7 @@
 """CREATE CONNECTION … TO ICEBERG CATALOG → the options of its catalog type, each mistake with an error of its own.
 
 The planned options: `catalog_type`, `url`, `warehouse`, `credential` (a secret text), `scope`, `oauth2_server_url`,
-`storage_provider`; those that are not given are left out.
+`storage_provider`, `access_delegation`, `aws_connection` (another connection); those that are not given are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sinkql.extension.options import bind, described, missing, option_span
 from sinkql.extension.plan import Planning
 from sinkql.extension.secret import secret_data
 
-SUPPORTED = ("memory", "rest", "sql")
+SUPPORTED = ("glue", "memory", "rest", "s3tablesrest", "sql")
 TYPES = ("glue", "hadoop", "hive", "memory", "rest", "s3tablesrest", "sql")
 OWNER = "iceberg catalog connections"
 PLACE = ("CATALOG TYPE", "URL", "WAREHOUSE")
@@ -26,9 +26,15 @@ PLACE = ("CATALOG TYPE", "URL", "WAREHOUSE")
 _ALLOWED = {
     "sql": ("URL", "WAREHOUSE", "CREDENTIAL"),
     "memory": ("WAREHOUSE",),
-    "rest": ("URL", "WAREHOUSE", "CREDENTIAL", "SCOPE", "OAUTH2 SERVER URL", "STORAGE PROVIDER"),
+    "rest": ("URL", "WAREHOUSE", "CREDENTIAL", "SCOPE", "OAUTH2 SERVER URL", "STORAGE PROVIDER", "ACCESS DELEGATION"),
+    "s3tablesrest": ("URL", "WAREHOUSE", "AWS CONNECTION"),
+    "glue": ("URL", "WAREHOUSE", "AWS CONNECTION"),
 }
-_USING = "Leave it out; for files in S3 add USING AWS CONNECTION to the sink."
+_INSTEAD = {
+    "hive": "The client of a Hive metastore has not been tried.",
+    "hadoop": "In a folder without a catalog, commits of two writers get lost.",
+}
+_AWS_TYPES = ("glue", "s3tablesrest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +43,15 @@ class CatalogOptions:
 
     catalog_type: str = described("what the catalog is", choices=SUPPORTED)
     url: str | None = described(
-        "`rest`: its address, required. `sql`: a database URL, else `catalog.db` in the warehouse",
+        "`rest`, `s3tablesrest`: its address, required. `glue`: its endpoint, else AWS's own. `sql`: a database URL, "
+        "else `catalog.db` in the warehouse",
         default=None,
     )
     warehouse: str | None = described(
-        "`sql`: a local folder, required. `rest`: the warehouse's name", default=None, local_path=True
+        "`sql`: a local folder, required. `rest`: the warehouse's name. `s3tablesrest`: the table bucket's ARN, or its "
+        "name in the account of the AWS connection; required. `glue`: where new databases lie, as `s3://bucket/path`",
+        default=None,
+        local_path=True,
     )
     credential: logical.SecretText | None = described(
         "`rest`: `client-id:client-secret` for OAuth2. `sql`: the database's `user:password`; after a user's name in "
@@ -53,8 +63,14 @@ class CatalogOptions:
     storage_provider: Literal["s3", "gcs", "adls"] | None = described(
         "`rest`: where its files are", default=None, choices=("s3",)
     )
-    access_delegation: Literal["vended-credentials"] | None = described("", default=None, later=_USING)
-    aws_connection: ast.Name | None = described("", default=None, later=_USING)
+    access_delegation: Literal["vended-credentials"] | None = described(
+        "`rest`: the catalog gives the keys to a table's files", default=None
+    )
+    aws_connection: ast.Name | None = described(
+        "`s3tablesrest`, `glue`: whose keys or role requests are signed with, required; and those for files, where the "
+        "sink has no `USING AWS CONNECTION`",
+        default=None,
+    )
     gcp_connection: ast.Name | None = described("", default=None, later="Write CREDENTIAL = SECRET name instead.")
 
 
@@ -86,6 +102,8 @@ def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapp
     if checked.type == "rest":
         _check_rest(checked)
     _check_allowed(checked)
+    if checked.type in _AWS_TYPES:
+        _check_aws(checked)
     return _planned(checked, url=_url(checked), warehouse=_warehouse(checked))
 
 
@@ -103,8 +121,13 @@ def _check_type(statement: ast.CreateConnection) -> None:
     if known in SUPPORTED:
         return
     if known in TYPES:
-        hint = "Use CATALOG TYPE = 'sql' or 'rest'."
-        raise SinkqlError("SQ2913", f"catalog type {known} is not supported yet", span, hint=hint)
+        raise SinkqlError(
+            "SQ2913",
+            f"catalog type {known} is not supported yet",
+            span,
+            detail=_INSTEAD[known],
+            hint="Use CATALOG TYPE = 'sql' or 'rest'.",
+        )
     near = nearest(known, SUPPORTED)
     raise SinkqlError(
         "SQ2520",
@@ -132,6 +155,16 @@ def _check_rest(checked: _Checked) -> None:
         )
 
 
+def _check_aws(checked: _Checked) -> None:
+    if checked.type == "s3tablesrest":
+        if checked.options.url is None:
+            raise checked.missing("URL", "'https://s3tables.us-east-1.amazonaws.com'")
+        if not checked.options.warehouse:
+            raise checked.missing("WAREHOUSE", "'my-table-bucket'")
+    if checked.options.aws_connection is None:
+        raise checked.missing("AWS CONNECTION", "name")
+
+
 def _check_allowed(checked: _Checked) -> None:
     allowed = ("CATALOG TYPE", *_ALLOWED[checked.type])
     for option in checked.statement.options:
@@ -140,7 +173,9 @@ def _check_allowed(checked: _Checked) -> None:
                 "SQ2528",
                 f"catalog type {checked.type} has no option {option.name}",
                 option.name_span,
-                hint=f"Its options are {', '.join(allowed)}.",
+                hint="Use CATALOG TYPE = 's3tablesrest'; for files in S3 add USING AWS CONNECTION to the sink."
+                if (checked.type, option.name) == ("rest", "AWS CONNECTION")
+                else f"Its options are {', '.join(allowed)}.",
             )
 
 
@@ -174,6 +209,11 @@ def _web_address(url: str) -> bool:
 
 def _warehouse(checked: _Checked) -> str | None:
     warehouse = checked.options.warehouse
+    if checked.type == "glue" and warehouse is not None and not re.match(r"s3a?://[^/]+", warehouse):
+        message = f'warehouse "{warehouse}" is not a place in S3'
+        raise checked.error("SQ2531", message, "WAREHOUSE", "Write WAREHOUSE = 's3://bucket/path'.")
+    if checked.type == "s3tablesrest":
+        _check_bucket(checked, warehouse or "")
     if checked.type != "sql":
         return warehouse
     if warehouse is None:
@@ -189,6 +229,16 @@ def _warehouse(checked: _Checked) -> str | None:
     return folder
 
 
+def _check_bucket(checked: _Checked, warehouse: str) -> None:
+    if re.fullmatch(r"(arn:aws[a-z-]*:s3tables:[a-z0-9-]+:\d{12}:bucket/)?[a-z0-9_-]+", warehouse) is None:
+        raise checked.error(
+            "SQ2531",
+            f'warehouse "{warehouse}" is not a table bucket',
+            "WAREHOUSE",
+            "Write its name, or WAREHOUSE = 'arn:aws:s3tables:us-east-1:123456789012:bucket/name'.",
+        )
+
+
 def _planned(checked: _Checked, *, url: str | None, warehouse: str | None) -> dict[str, Any]:
     options = checked.options
     if checked.type == "sql" and url is None:
@@ -196,6 +246,8 @@ def _planned(checked: _Checked, *, url: str | None, warehouse: str | None) -> di
     planned: dict[str, Any] = {"catalog_type": checked.type, "url": url, "warehouse": warehouse}
     if options.credential is not None:
         planned["credential"] = secret_data(options.credential)
-    for name in ("scope", "oauth2_server_url", "storage_provider"):
+    for name in ("scope", "oauth2_server_url", "storage_provider", "access_delegation"):
         planned[name] = getattr(options, name)
+    if options.aws_connection is not None:
+        planned["aws_connection"] = {"connection": checked.planning.connection(options.aws_connection, "AWS").name}
     return {name: value for name, value in planned.items() if value is not None}

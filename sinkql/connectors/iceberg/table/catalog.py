@@ -1,4 +1,4 @@
-"""Options of an ICEBERG CATALOG connection → an open pyiceberg catalog with timeouts and access to its storage."""
+"""Options of an ICEBERG CATALOG connection → an open pyiceberg catalog; those of types `sql` and `memory` in here."""
 
 from __future__ import annotations
 
@@ -11,57 +11,58 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
-from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.catalog.rest.auth import AuthManager
 from pyiceberg.catalog.sql import SqlCatalog
-from requests import PreparedRequest, Response, Session
-from requests.adapters import BaseAdapter
 from sqlalchemy import URL, Engine, create_engine, make_url
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from sinkql import logical
 from sinkql.connectors.iceberg.table.failure import explain
+from sinkql.connectors.iceberg.table.rest import open_rest
+from sinkql.connectors.iceberg.table.signing import no_boto3
+from sinkql.connectors.iceberg.table.storage import CATALOG_NAME, Stores, stores_of
 from sinkql.errors import SinkqlError
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
 
-CATALOG_NAME = "default"
-"""The name of `sql` catalogs: readers must open the database under the same one."""
-
-_TIMEOUT = (5.0, 60.0)
-_TOKENS = "/v1/oauth/tokens"
 _TABLES = "SELECT iceberg_type FROM iceberg_tables, iceberg_namespace_properties LIMIT 0"
 
 
 def open_catalog(
-    name: str, options: Mapping[str, Any], secret: Callable[[str], str], storage: Mapping[str, str] | None = None
+    name: str, options: Mapping[str, Any], secret: Callable[[str], str], stores: Stores | None = None
 ) -> Catalog:
-    """Return the catalog of connection `name`; `storage` are pyiceberg's S3 properties.
+    """Return the catalog of connection `name`, whose files are reached with the keys of `stores`.
 
     Raises SQ42xx where the catalog does not answer or refuses, SQ43xx where its folder cannot be written.
     """
     try:
         match options["catalog_type"]:
             case "sql":
-                return _open_sql(options, secret, storage or {})
+                return _open_sql(options, secret)
             case "memory":
                 return _open_memory(name)
+            case "glue":
+                return _open_glue(options, stores or Stores())
             case _:
-                return _open_rest(options, secret, storage or {})
+                return open_rest(name, options, secret, stores or Stores())
     except Exception as error:
         raise explain(error, name) from error
 
 
 def validate(connection: logical.Connection, access: Access) -> None:
-    """Open the catalog and list its namespaces; raises SQ42xx or SQ43xx."""
-    catalog = open_catalog(connection.name, connection.options, access.secret)
+    """Open the catalog and list its namespaces; raises SQ42xx or SQ43xx, and says which option causes it."""
+    options = connection.options
     try:
-        catalog.list_namespaces()
+        catalog = open_catalog(connection.name, options, access.secret, stores_of(options, access.store, None))
+        try:
+            catalog.list_namespaces()
+        finally:
+            catalog.close()
     except Exception as error:
-        raise explain(error, connection.name) from error
-    finally:
-        catalog.close()
+        found = explain(error, connection.name)
+        if "aws_connection" in options and found.option not in ("URL", "WAREHOUSE"):
+            found.option = "AWS CONNECTION"
+        raise found from error
 
 
 def local_folder(location: str) -> Path | None:
@@ -74,7 +75,15 @@ def local_folder(location: str) -> Path | None:
 # --- sql and memory ---------------------------------------------------------------------------------------------
 
 
-def _open_sql(options: Mapping[str, Any], secret: Callable[[str], str], storage: Mapping[str, str]) -> Catalog:
+def _open_glue(options: Mapping[str, Any], stores: Stores) -> Catalog:
+    try:
+        from sinkql.connectors.iceberg.table.glue import open_glue  # it needs an extra
+    except ModuleNotFoundError:
+        raise no_boto3() from None
+    return open_glue(options, stores)
+
+
+def _open_sql(options: Mapping[str, Any], secret: Callable[[str], str]) -> Catalog:
     url = make_url(options["url"])
     if "credential" in options:
         url = _with_credential(url, reveal(options["credential"], secret))
@@ -85,7 +94,7 @@ def _open_sql(options: Mapping[str, Any], secret: Callable[[str], str], storage:
     if url.get_backend_name() == "sqlite" and "timeout" not in url.query:
         url = url.update_query_dict({"timeout": "30"})
     warehouse = options.get("warehouse")
-    properties = {"uri": url.render_as_string(hide_password=False), **storage}
+    properties = {"uri": url.render_as_string(hide_password=False)}
     if warehouse:
         folder = local_folder(warehouse)
         if folder is not None:
@@ -161,56 +170,3 @@ class _MemoryCatalog(InMemoryCatalog):
 def _open_memory(name: str) -> Catalog:
     # One a process and connection: what the session creates, the job must find.
     return _MemoryCatalog(name, warehouse="file://" + tempfile.mkdtemp(prefix="sinkql-memory-"))
-
-
-# --- rest --------------------------------------------------------------------------------------------------------
-
-
-def _open_rest(options: Mapping[str, Any], secret: Callable[[str], str], storage: Mapping[str, str]) -> Catalog:
-    url = options["url"].rstrip("/")
-    properties = {"uri": url, **storage}
-    if options.get("warehouse"):
-        properties["warehouse"] = options["warehouse"]
-    if "credential" in options:
-        properties["credential"] = reveal(options["credential"], secret)
-        properties["oauth2-server-uri"], properties["scope"] = token_access(options)
-    return _PatientRestCatalog(CATALOG_NAME, **properties)
-
-
-def token_access(options: Mapping[str, Any]) -> tuple[str, str]:
-    """Return where tokens of a REST catalog come from, and the scope that they are asked for."""
-    return options.get("oauth2_server_url") or options["url"].rstrip("/") + _TOKENS, options.get("scope") or "catalog"
-
-
-class _PatientRestCatalog(RestCatalog):
-    """A REST catalog whose every request has a timeout: pyiceberg sets none, and would wait for ever."""
-
-    def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
-        _limit(session)  # the first token is fetched in here
-        return super()._create_legacy_oauth2_auth_manager(session)
-
-    def _create_session(self) -> Session:
-        session = super()._create_session()
-        _limit(session)  # again: SigV4 mounts its own adapter
-        return session
-
-
-def _limit(session: Session) -> None:
-    for prefix, adapter in list(session.adapters.items()):
-        if not isinstance(adapter, _TimeoutAdapter):
-            session.adapters[prefix] = _TimeoutAdapter(adapter)
-
-
-class _TimeoutAdapter(BaseAdapter):
-    """Send through another adapter, so that its signing and retries stay."""
-
-    def __init__(self, inner: BaseAdapter) -> None:
-        super().__init__()
-        self._inner = inner
-
-    def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:  # the border of requests
-        options["timeout"] = options.get("timeout") or _TIMEOUT
-        return self._inner.send(request, *args, **options)
-
-    def close(self) -> None:
-        self._inner.close()

@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 
 from sinkql import ast, logical, physical
 from sinkql.connectors.iceberg.table.catalog import open_catalog
+from sinkql.connectors.iceberg.table.storage import stores_of
 from sinkql.connectors.iceberg.table.table import Expected, check, foreign_rows, rows
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
@@ -20,9 +21,9 @@ _PATIENCE = Patience(tries=2)  # somebody is waiting at a prompt
 def find(statement: ast.CreateSink, sink: logical.Sink, access: Access) -> logical.Facts:
     """Return `{"table": None}`, or the table's uuid, columns and location; raises as a run of the new sink would."""
     connection = access.connection(sink.connection)
-    store = access.store(sink.store).properties() if sink.store else {}
     try:
-        catalog = open_catalog(connection.name, connection.options, access.secret, store)
+        stores = stores_of(connection.options, access.store, access.store(sink.store) if sink.store else None)
+        catalog = open_catalog(connection.name, connection.options, access.secret, stores)
         target = TargetTable(
             catalog, sink.options["namespace"], sink.options["table"], connection.name, patience=_PATIENCE
         )

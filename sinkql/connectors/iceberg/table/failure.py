@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import requests
+from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
@@ -20,12 +24,20 @@ _UNREACHABLE = (
 )
 _REFUSED = (iceberg.UnauthorizedError, iceberg.OAuthError, iceberg.AuthorizationExpiredError)
 _WRONG_ADDRESS = (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, ArgumentError, NoSuchModuleError)
+_NO_CATALOG = ("Could not decode json payload", "Received unexpected JSON Payload")
+_EXPIRED = ("expiredtoken", "token has expired", "requestexpired", "token is expired")
+_WRONG_CODES = ("unrecognizedclient", "invalidaccesskeyid", "invalidclienttokenid", "expiredtoken", "invalidtoken")
+_WRONG_KEYS = ("signature", "access key", "security token", *_WRONG_CODES)
 _OTHER_REGION = ("301", "redirect", "region", "authorizationheadermalformed")
 _STORAGE_WORDS = ("aws error", "s3", "bucket", "curl")
 
 
 def transient(error: Exception) -> bool:
     """Tell whether the same request may succeed a little later."""
+    if isinstance(error, SinkqlError):
+        return error.retryable
+    if isinstance(error, requests.exceptions.SSLError):
+        return False
     if isinstance(error, requests.RequestException | OperationalError):
         return not isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema)
     if isinstance(error, OSError) and not isinstance(error, PermissionError | FileNotFoundError):
@@ -40,59 +52,130 @@ def explain(error: Exception, name: str) -> SinkqlError:
     cause = f"{type(error).__name__}: {error}"
     if (full := no_room(error)) is not None:
         return full
-    if isinstance(error, _WRONG_ADDRESS):
+    if type(error).__module__.startswith("botocore"):
+        return _of_aws(error, name)
+    if isinstance(error, (*_WRONG_ADDRESS, ValidationError)) or any(word in cause for word in _NO_CATALOG):
         return SinkqlError(
             "SQ4206",
             f'the URL of connection "{name}" does not lead to a catalog',
             detail=cause,
             hint="Check URL in CREATE CONNECTION.",
+            option="URL",
+        )
+    if isinstance(error, requests.exceptions.SSLError):
+        return SinkqlError(
+            "SQ4209",
+            f'the certificate of the Iceberg catalog of connection "{name}" is not trusted',
+            detail=cause,
+            hint="Set REQUESTS_CA_BUNDLE to the certificate of its authority, or write http:// if it speaks no TLS.",
+            option="URL",
         )
     if isinstance(error, _REFUSED):
+        scope = "scope" in cause.lower()
         return SinkqlError(
             "SQ4202",
-            f'the Iceberg catalog of connection "{name}" rejects the credential',
+            f'the Iceberg catalog of connection "{name}" rejects the {"scope" if scope else "credential"}',
             detail=cause,
             hint="Check CREDENTIAL, SCOPE and OAUTH2 SERVER URL in CREATE CONNECTION.",
+            option="SCOPE" if scope else "CREDENTIAL",
         )
     if isinstance(error, iceberg.ForbiddenError):
-        return SinkqlError(
-            "SQ4203",
-            f'the Iceberg catalog of connection "{name}" does not allow this operation',
-            detail=cause,
-            hint="Grant the credential's principal the right to create and write tables.",
-        )
+        return _forbidden(name, cause)
     if isinstance(error, OperationalError) and "readonly database" in cause:
-        return _closed(name, cause)
+        return _closed(f'the folder of connection "{name}"', cause)
     if isinstance(error, (*_UNREACHABLE, requests.RequestException)):
         return SinkqlError(
             "SQ4201",
             f'the Iceberg catalog of connection "{name}" does not answer',
             detail=cause,
             hint="Check URL in CREATE CONNECTION, and that the catalog runs.",
+            option="URL",
         )
     if isinstance(error, OSError):
-        return _storage(error, name, cause)
+        return _storage(error, f'the storage behind connection "{name}"', cause)
     if isinstance(error, iceberg.RESTError | iceberg.NoSuchNamespaceError) or "warehouse" in cause.lower():
         return SinkqlError(
             "SQ4204",
             f'the Iceberg catalog of connection "{name}" does not know the warehouse, or rejects the request',
             detail=cause,
             hint="Check WAREHOUSE and URL in CREATE CONNECTION.",
+            option="WAREHOUSE",
         )
     if isinstance(error, SQLAlchemyError):
         return SinkqlError(
-            "SQ4207", f'the database of connection "{name}" fails', detail=cause, hint="Check URL in CREATE CONNECTION."
+            "SQ4207",
+            f'the database of connection "{name}" fails',
+            detail=cause,
+            hint="Check URL in CREATE CONNECTION.",
+            option="URL",
         )
     return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=cause)
 
 
-def _storage(error: OSError, name: str, cause: str) -> SinkqlError:
+@contextmanager
+def storing(table: str) -> Iterator[None]:
+    """Turn what an object store raises in the block into one coded error; others go on as they are."""
+    try:
+        yield
+    except OSError as error:
+        cause = f"{type(error).__name__}: {error}"
+        if "aws error" not in cause.lower():
+            raise
+        raise _storage(error, f'the storage of table "{table}"', cause) from error
+
+
+def _forbidden(name: str, cause: str) -> SinkqlError:
+    if any(word in cause.lower() for word in _WRONG_KEYS):
+        return SinkqlError(
+            "SQ4211",
+            f'the Iceberg catalog of connection "{name}" rejects the keys that its requests are signed with',
+            detail=cause,
+            hint="Check the keys, the role and the region of the AWS connection.",
+            option="AWS CONNECTION",
+        )
+    return SinkqlError(
+        "SQ4203",
+        f'the Iceberg catalog of connection "{name}" does not allow this operation',
+        detail=cause,
+        hint="Grant the connection's principal the right to create and write tables.",
+        option="CREDENTIAL",
+    )
+
+
+def _of_aws(error: Exception, name: str) -> SinkqlError:
+    """Return the error for what boto3 raised. AWS's messages stay out, one of them has a session token in it."""
+    from botocore import exceptions
+
+    if isinstance(error, exceptions.ClientError):
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        if any(word in code.lower() for word in (*_WRONG_CODES, "signature", "denied")):
+            return _forbidden(name, code)
+        return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=code)
+    if isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError):
+        return SinkqlError(
+            "SQ4201",
+            f'the Iceberg catalog of connection "{name}" does not answer',
+            detail=type(error).__name__,
+            hint="Check URL and the region of the AWS connection, and that the catalog runs.",
+            option="URL",
+        )
+    return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=type(error).__name__)
+
+
+def _storage(error: OSError, what: str, cause: str) -> SinkqlError:
     text = cause.lower()
     remote = any(word in text for word in _STORAGE_WORDS)
+    if remote and any(word in text for word in _EXPIRED):
+        return SinkqlError(
+            "SQ4308",
+            f"the keys to {what} have expired",
+            detail=cause,
+            hint="A role, or keys that the catalog gives, are renewed by themselves; a SESSION TOKEN is not.",
+        )
     if remote and any(word in text for word in _OTHER_REGION):
         return SinkqlError(
             "SQ4303",
-            f'the storage behind connection "{name}" is in another region',
+            f"{what} is in another region",
             detail=cause,
             hint="Set REGION, or ENDPOINT, in CREATE CONNECTION … TO AWS.",
         )
@@ -101,24 +184,24 @@ def _storage(error: OSError, name: str, cause: str) -> SinkqlError:
     ):
         return SinkqlError(
             "SQ4302",
-            f'the storage behind connection "{name}" denies access',
+            f"{what} denies access",
             detail=cause,
-            hint="Add USING AWS CONNECTION to CREATE SINK, with a key that may read and write the bucket.",
+            hint="Add USING AWS CONNECTION to CREATE SINK, with keys or a role that may read and write the bucket.",
         )
     if isinstance(error, PermissionError) or error.errno in (13, 30):
-        return _closed(name, cause)
+        return _closed(what, cause)
     return SinkqlError(
         "SQ4304",
-        f'the storage behind connection "{name}" fails',
+        f"{what} fails",
         detail=cause,
         hint="Check WAREHOUSE, and that the storage answers and has room.",
     )
 
 
-def _closed(name: str, cause: str) -> SinkqlError:
+def _closed(what: str, cause: str) -> SinkqlError:
     return SinkqlError(
         "SQ4301",
-        f'the folder of connection "{name}" cannot be written',
+        f"{what} cannot be written",
         detail=cause,
         hint="Give this user the right to write there. A running sink goes on by itself.",
     )

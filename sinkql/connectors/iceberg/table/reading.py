@@ -13,7 +13,9 @@ from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
 
 from sinkql import physical
-from sinkql.connectors.iceberg.table.catalog import CATALOG_NAME, local_folder, open_catalog, token_access
+from sinkql.connectors.iceberg.table.catalog import local_folder, open_catalog
+from sinkql.connectors.iceberg.table.rest import token_access
+from sinkql.connectors.iceberg.table.storage import CATALOG_NAME, job_stores
 from sinkql.extension.stream import Context
 from sinkql.extension.types import arrow_type
 
@@ -61,10 +63,13 @@ def lines(write: physical.Write, context: Context) -> list[str]:
     table = _table(write, context)
     if table is None:
         return []
-    if write.connection.options["catalog_type"] == "sql":
-        duckdb, properties = _in_database(table)
-    else:
-        duckdb, properties = _at_server(write, context)
+    match write.connection.options["catalog_type"]:
+        case "sql":
+            duckdb, properties = _in_database(table)
+        case "rest":
+            duckdb, properties = _at_server(write, context)
+        case _:
+            duckdb, properties = _of_aws(table, write, context)
     loaded = f"load_catalog({CATALOG_NAME!r}, {', '.join(_arguments(properties))})"
     name = f"{write.options['namespace']}.{write.options['table']}"
     python = f".load_table({name!r}).scan(limit=10).to_arrow().to_pylist())"
@@ -146,6 +151,34 @@ def _at_server(write: physical.Write, context: Context) -> tuple[str, dict[str, 
     return " ".join(statements), properties
 
 
+def _of_aws(table: Table, write: physical.Write, context: Context) -> tuple[str | None, dict[str, _Text]]:
+    """Return DuckDB's SQL and PyIceberg's properties for a table of S3 Tables or Glue, whose readers have own keys."""
+    stores, known = job_stores(write, context), table.catalog.properties
+    assert stores.files is not None
+    files = stores.files.properties()
+    storage: dict[str, _Text] = {
+        name: (_Place(_KEYS[name]),) if name in _KEYS else (value,) for name, value in files.items()
+    }
+    if write.connection.options["catalog_type"] == "glue":
+        endpoint = write.connection.options.get("url")
+        return None, {
+            "type": ("glue",),
+            "glue.region": (known["s3.region"],),
+            **({"glue.endpoint": (endpoint,)} if endpoint else {}),
+            **storage,
+        }
+    names = ("uri", "warehouse", "rest.sigv4-enabled", "rest.signing-name", "rest.signing-region")
+    properties = {"type": ("rest",), **{name: (known[name],) for name in names}, **storage}
+    if not known["warehouse"].startswith("arn:"):
+        return None, properties
+    schema, name = (part.replace('"', '""') for part in (write.options["namespace"], write.options["table"]))
+    return (
+        f"CREATE OR REPLACE SECRET storage (TYPE s3, {', '.join(_storage(files))}); "
+        f"ATTACH {_quoted(known['warehouse'])} AS lake (TYPE iceberg, ENDPOINT_TYPE s3_tables, SECRET storage); "
+        f'SELECT * FROM lake."{schema}"."{name}" LIMIT 10;'
+    ), properties
+
+
 def _storage(known: Mapping[str, str]) -> Iterator[str]:
     """Yield the options of DuckDB's secret for pyiceberg's properties of an S3 store."""
     names = {"s3.access-key-id": "KEY_ID", "s3.secret-access-key": "SECRET", "s3.session-token": "SESSION_TOKEN"}
@@ -182,8 +215,8 @@ def _identifier(write: physical.Write) -> tuple[str, ...]:
 
 
 def _table(write: physical.Write, context: Context) -> Table | None:
-    storage = context.store(write.store).properties() if write.store is not None else None
-    catalog = open_catalog(write.connection.name, write.connection.options, context.secret, storage)
+    connection = write.connection
+    catalog = open_catalog(connection.name, connection.options, context.secret, job_stores(write, context))
     try:
         return catalog.load_table(_identifier(write))
     except NoSuchTableError:

@@ -17,7 +17,9 @@ from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, take
 from sinkql.connectors.iceberg.commit.snapshot import selfcheck
 from sinkql.connectors.iceberg.table.catalog import open_catalog
+from sinkql.connectors.iceberg.table.failure import storing
 from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, write_once
+from sinkql.connectors.iceberg.table.storage import job_stores
 from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, rows
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.append import AppendMode
@@ -53,10 +55,10 @@ class IcebergWriter(Writer):
         """Open the catalog, create namespace and table if absent; refuse what does not fit, and foreign rows."""
         selfcheck()
         write = self._write
-        store = self._context.store(write.store).properties() if write.store else {}
         options = write.connection.options
+        stores = job_stores(write, self._context)
         target = TargetTable(
-            catalog=open_catalog(write.connection.name, options, self._context.secret, store),
+            catalog=open_catalog(write.connection.name, options, self._context.secret, stores),
             namespace=write.options["namespace"],
             table=write.options["table"],
             connection=write.connection.name,
@@ -96,7 +98,8 @@ class IcebergWriter(Writer):
         assert self._mine is not None, "refresh before claim"
         self._kept = hold(table, self._mine, self._expected)
         faults.point("read-marker")
-        self._mode_of.refresh(table, self._kept)
+        with storing(self._name):
+            self._mode_of.refresh(table, self._kept)
         self._table = table
         return self._kept.marker
 
@@ -112,7 +115,8 @@ class IcebergWriter(Writer):
         catalog does not answer for long: then the outcome is unknown, and the next claim settles it.
         """
         table, kept = self._known
-        change, index = self._mode_of.stage(task, results)
+        with storing(self._name):
+            change, index = self._mode_of.stage(task, results)
         marker = replace(marker, index=index)
         timestamp = max(kept.timestamp, self._mode_of.timestamp(task))
         batch = BatchCommit(change, marker, kept.marker.commit, timestamp, self._expected)
@@ -132,12 +136,14 @@ class IcebergWriter(Writer):
     def attach(self, name: str, data: bytes) -> None:
         """Keep a reader's file in the table's metadata folder, unless it is there."""
         table, _ = self._known
-        write_once(table, self._attachment(table, name), data)
+        with storing(self._name):
+            write_once(table, self._attachment(table, name), data)
 
     def attached(self, name: str) -> bytes | None:
         """Return a file kept by `attach`."""
         table = self._table or self._load()
-        return read(table, self._attachment(table, name))
+        with storing(self._name):
+            return read(table, self._attachment(table, name))
 
     def detach(self, name: str) -> bool:
         """Delete a file kept by `attach`; one that cannot be deleted now is for the next sweep."""
@@ -156,11 +162,16 @@ class IcebergWriter(Writer):
         if self._compacting is not None and self._write.options.get("maintenance") is not False:
             table, kept = self._table, self._kept = self._compacting.run(table, kept, go_on=go_on)
         gone = expired(table, self._write.options)
-        if gone:
-            expire(self._target, table, gone)
-        self._commits += 1
-        if self._commits % _SWEEP_EVERY == 0:
-            self._mode_of.sweep(table, kept)
+        with storing(self._name):
+            if gone:
+                expire(self._target, table, gone)
+            self._commits += 1
+            if self._commits % _SWEEP_EVERY == 0:
+                self._mode_of.sweep(table, kept)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._write.options['namespace']}.{self._write.options['table']}"
 
     @property
     def _target(self) -> TargetTable:

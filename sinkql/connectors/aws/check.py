@@ -1,0 +1,36 @@
+"""VALIDATE CONNECTION of an AWS connection: do its keys, or its role, get in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sinkql import logical
+from sinkql.connectors.aws.failure import failure
+from sinkql.connectors.aws.session import client
+from sinkql.connectors.aws.store import open_store
+from sinkql.extension.plan import Access
+from sinkql.extension.store import Options
+
+
+def validate(connection: logical.Connection, access: Access) -> None:
+    """Ask who the keys belong to; a role is assumed first. Raises SQ422x."""
+    options = connection.options
+    keys = open_store(options, access.secret).properties()
+    try:
+        if "endpoint" in options:
+            _ask_store(options, keys)
+        else:
+            client("sts", options, keys).get_caller_identity()
+    except Exception as error:
+        raise failure(error) from None
+
+
+def _ask_store(options: Options, keys: Mapping[str, str]) -> None:
+    """List buckets: any S3 has that. Who may not is known all the same."""
+    from botocore.exceptions import ClientError
+
+    try:
+        client("s3", options, keys).list_buckets()
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") != "AccessDenied":
+            raise

@@ -1,0 +1,249 @@
+"""Keys that run out: those of a role, those that a catalog gives, and its tokens; a run goes on with new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinkql import physical
+from sinkql.connectors.aws.store import Role, now, open_store
+from sinkql.connectors.iceberg.table import rest
+from sinkql.errors import SinkqlError
+from sinkql.extension.store import ObjectStore
+from support.lake import Lake, Sink
+from support.proxy import Rule, proxy
+from support.seaweed import ROLE, SECRET, Seaweed
+
+pytestmark = pytest.mark.server
+
+
+@dataclass
+class Clock:
+    """A clock that only the test moves."""
+
+    ahead: timedelta = timedelta(0)
+
+    def __call__(self) -> datetime:
+        return now() + self.ahead
+
+
+@dataclass
+class RoleLake(Lake):
+    """A catalog whose files are reached by a role; `s3` is the port of a proxy before the store."""
+
+    s3: int = 0
+    clock: Clock = field(default_factory=Clock)
+
+    @property
+    def using(self) -> physical.Connection:
+        options = {"assume_role_arn": ROLE, "endpoint": f"http://127.0.0.1:{self.s3}"}
+        return physical.Connection("aws", "AWS", options)
+
+    def store(self, connection: physical.Connection) -> ObjectStore:
+        found = open_store(connection.options, lambda _: SECRET)
+        assert isinstance(found, Role)
+        found.clock = self.clock
+        return found
+
+
+@pytest.fixture
+def roles(tmp_path: Path, server: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RoleLake, Rule]]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.user)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    with proxy(server.s3) as (port, rule):
+        yield RoleLake(tmp_path, server, s3=port), rule
+
+
+def run_out(rule: Rule, lake: RoleLake) -> None:
+    """Let all keys of the role that are there expire, and the time come that they would."""
+    rule.expired |= {key for key in rule.keys if key.startswith("ASIA")}
+    lake.clock.ahead += timedelta(minutes=50)
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_a_role_is_assumed_again_before_its_keys_run_out(
+    roles: tuple[RoleLake, Rule], name: str, *, upsert: bool
+) -> None:
+    lake, rule = roles
+    sink = Sink(lake, name, upsert=upsert)
+    sink.start()
+    sink.put((1, "a"), (2, "a"))
+    run_out(rule, lake)
+    sink.put((2, "b"), (3, "b"))
+    assert lake.rows(name) == [(1, "a"), *([] if upsert else [(2, "a")]), (2, "b"), (3, "b")]
+    assert len({key for key in rule.keys if key.startswith("ASIA")}) == 2
+
+
+def test_keys_that_run_out_between_writing_and_committing_are_renewed(roles: tuple[RoleLake, Rule], name: str) -> None:
+    lake, rule = roles
+    sink = Sink(lake, name)
+    sink.start()
+    attempt = sink.attempt([(1, "a")])
+    run_out(rule, lake)
+    sink.finish(attempt)
+    assert lake.rows(name) == [(1, "a")]
+
+
+def test_a_batch_whose_keys_ran_out_is_written_again(roles: tuple[RoleLake, Rule], name: str) -> None:
+    lake, rule = roles
+    sink = Sink(lake, name)
+    sink.start()
+    sink.put((1, "a"))
+    sink.writer.refresh()
+    task = sink.writer.begin(bucketing="test", buckets=2)
+    run_out(rule, lake)
+    with pytest.raises(SinkqlError) as caught:
+        sink.write(task, [(2, "b")])
+    assert (caught.value.code, caught.value.retryable) == ("SQ4308", True)
+    sink.put((2, "b"))
+    assert lake.rows(name) == [(1, "a"), (2, "b")]
+
+
+def test_while_a_role_is_refused_its_keys_go_on_to_their_end(roles: tuple[RoleLake, Rule]) -> None:
+    lake, _ = roles
+    store = lake.store(lake.using)
+    assert isinstance(store, Role)
+    first = store.properties()
+    store.request = {**store.request, "RoleArn": f"{ROLE}-that-is-gone"}
+    lake.clock.ahead = timedelta(minutes=40)
+    assert store.properties() == first
+    lake.clock.ahead = timedelta(minutes=59)
+    with pytest.raises(SinkqlError) as caught:
+        store.properties()
+    assert (caught.value.code, caught.value.option) == ("SQ4222", "ASSUME ROLE ARN")
+
+
+# --- keys that the catalog gives ---------------------------------------------------------------------------------
+
+
+@dataclass
+class VendedLake(Lake):
+    """A catalog that gives the keys to its tables' files."""
+
+    @property
+    def using(self) -> None:
+        return None
+
+    @property
+    def connection(self) -> physical.Connection:
+        found = super().connection
+        return physical.Connection(found.name, found.kind, {**found.options, "access_delegation": "vended-credentials"})
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_a_catalog_gives_the_keys_to_its_files(tmp_path: Path, server: Seaweed, name: str, *, upsert: bool) -> None:
+    lake = VendedLake(tmp_path, server)
+    sink = Sink(lake, name, upsert=upsert)
+    sink.start()
+    sink.put((1, "a"))
+    sink.put((1, "b"))
+    assert lake.rows(name) == [*([] if upsert else [(1, "a")]), (1, "b")]
+
+
+def test_given_keys_are_asked_for_again_before_they_run_out(
+    tmp_path: Path, server: Seaweed, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = VendedLake(tmp_path, server)
+    sink = Sink(lake, name)
+    sink.start()
+    table = sink.writer._load()
+    key = table.io.properties["s3.access-key-id"]
+    assert table.io.new_input(table.metadata_location).exists()
+    assert table.io.properties["s3.access-key-id"] == key
+    later = rest.now_ms() + 800_000
+    monkeypatch.setattr(rest, "now_ms", lambda: later)
+    assert table.io.new_input(table.metadata_location).exists()
+    assert table.io.properties["s3.access-key-id"] != key
+
+
+def test_named_keys_are_not_replaced_by_given_ones(tmp_path: Path, server: Seaweed, name: str) -> None:
+    sink = Sink(Lake(tmp_path, server), name)
+    sink.start()
+    table = sink.writer._load()
+    assert table.io.new_input(table.metadata_location).exists()
+    assert table.io.properties["s3.access-key-id"] == server.user
+
+
+# --- tokens ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [401, 419, 429, 500, 503])
+def test_a_token_that_ran_out_or_a_catalog_that_stumbles_is_survived(
+    tmp_path: Path, server: Seaweed, name: str, status: int
+) -> None:
+    with proxy(server.rest) as (port, rule):
+        sink = Sink(Lake(tmp_path, server, port), name)
+        sink.start()
+        rule.statuses = [status]  # while it loads
+        attempt = sink.attempt([(1, "a")])
+        rule.statuses = [status]  # while it commits
+        sink.finish(attempt)
+        assert rule.statuses == []
+    assert sink.lake.rows(name) == [(1, "a")]
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, "SQ4202"), (419, "SQ4202"), (403, "SQ4203")])
+def test_a_catalog_that_goes_on_refusing_is_one_error(
+    tmp_path: Path, server: Seaweed, name: str, status: int, code: str
+) -> None:
+    with proxy(server.rest) as (port, rule):
+        sink = Sink(Lake(tmp_path, server, port), name)
+        sink.start()
+        rule.statuses = [status] * 4
+        with pytest.raises(SinkqlError) as caught:
+            sink.put((1, "a"))
+        assert (caught.value.code, caught.value.retryable) == (code, True)
+        rule.statuses = []
+        sink.put((1, "a"))
+    assert sink.lake.rows(name) == [(1, "a")]
+
+
+# --- S3 Tables ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class S3TablesLake(Lake):
+    """The same tables by SigV4; `port` may be a proxy's."""
+
+    warehouse: str = "lake"
+
+    @property
+    def using(self) -> None:
+        return None
+
+    @property
+    def connection(self) -> physical.Connection:
+        assert self.server is not None
+        keys: dict[str, Any] = {
+            "access_key_id": {"secret_text": [self.server.user]},
+            "secret_access_key": {"secret_text": [{"secret": "s"}]},
+            "endpoint": f"http://127.0.0.1:{self.server.s3}",
+        }
+        options = {
+            "catalog_type": "s3tablesrest",
+            "url": f"http://127.0.0.1:{self.port or self.server.rest}",
+            "warehouse": self.warehouse,
+            "aws_connection": {"connection": "aws"},
+        }
+        aws = physical.Connection("aws", "AWS", keys)
+        return physical.Connection("lake", "ICEBERG CATALOG", options, {"aws": aws})
+
+    def store(self, connection: physical.Connection) -> ObjectStore:
+        return open_store(connection.options, lambda _: SECRET)
+
+
+@pytest.mark.parametrize("warehouse", ["lake", "arn:aws:s3tables:us-east-1:000000000000:bucket/lake"])
+def test_s3_tables_are_written_with_signed_requests(tmp_path: Path, server: Seaweed, name: str, warehouse: str) -> None:
+    with proxy(server.rest) as (port, rule):
+        lake = S3TablesLake(tmp_path, server, port, warehouse)
+        sink = Sink(lake, name, upsert=True)
+        sink.start()
+        sink.put((1, "a"), (2, "b"))
+        sink.put((1, "c"))
+        assert lake.rows(name) == [(1, "c"), (2, "b")]
+        assert set(rule.keys) == {server.user}
