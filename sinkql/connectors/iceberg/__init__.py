@@ -1,6 +1,7 @@
 """Apache Iceberg: catalog connections and the sinks that write through them.
 
 * `plan`: options of CREATE CONNECTION and CREATE SINK → what is planned of them; no pyiceberg in it.
+* `storage`: files and requests get the keys that hold when they are asked for.
 * `table`: a planned connection → an open catalog; a table → made, or held against what a sink writes; its small files.
 * `file`: rows → Parquet data files and position-delete files; the files that a table has.
 * `keyindex`: where the live row of each key is: hashed keys in sorted runs, rebuilt from the table when they are lost.

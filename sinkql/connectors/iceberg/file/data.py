@@ -23,8 +23,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 
-from sinkql.connectors.iceberg.table.failure import storing
-from sinkql.connectors.iceberg.table.storage import storage_properties
+from sinkql.connectors.iceberg.storage.access import storage_properties
+from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
 
 ROW_GROUP_ROWS = 262_144

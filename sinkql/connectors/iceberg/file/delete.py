@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestCo
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable
-from sinkql.connectors.iceberg.table.failure import storing
+from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
 
 Positions = npt.NDArray[np.int64]

@@ -1,7 +1,6 @@
 """A catalog's table: opened, made, read, and held against what a sink writes.
 
 * `catalog`, `rest`, `glue`, `failure`: a planned connection → an open catalog; its failures → coded errors.
-* `storage`, `signing`: files and requests get the keys that hold when they are asked for.
 * `target`: one table of a catalog: loaded, posted to, and tidied after a commit.
 * `types`, `table`: SQL columns → the table's schema; the table is created, or compared with it.
 * `facts`: does the catalog answer, and what is in the target table.

@@ -17,10 +17,10 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from sinkql import logical
+from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, Stores, stores_of
+from sinkql.connectors.iceberg.storage.signing import no_boto3
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.rest import open_rest
-from sinkql.connectors.iceberg.table.signing import no_boto3
-from sinkql.connectors.iceberg.table.storage import CATALOG_NAME, Stores, stores_of
 from sinkql.errors import SinkqlError
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal

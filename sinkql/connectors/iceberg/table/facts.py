@@ -8,8 +8,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from sinkql import ast, logical, physical
+from sinkql.connectors.iceberg.storage.access import stores_of
 from sinkql.connectors.iceberg.table.catalog import open_catalog
-from sinkql.connectors.iceberg.table.storage import stores_of
 from sinkql.connectors.iceberg.table.table import Expected, check, foreign_rows, rows
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import requests
 from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
+from sinkql.connectors.iceberg.storage.failure import closed, of_storage
 from sinkql.errors import SinkqlError, no_room
 
 _UNREACHABLE = (
@@ -25,11 +23,8 @@ _UNREACHABLE = (
 _REFUSED = (iceberg.UnauthorizedError, iceberg.OAuthError, iceberg.AuthorizationExpiredError)
 _WRONG_ADDRESS = (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, ArgumentError, NoSuchModuleError)
 _NO_CATALOG = ("Could not decode json payload", "Received unexpected JSON Payload")
-_EXPIRED = ("expiredtoken", "token has expired", "requestexpired", "token is expired")
 _WRONG_CODES = ("unrecognizedclient", "invalidaccesskeyid", "invalidclienttokenid", "expiredtoken", "invalidtoken")
 _WRONG_KEYS = ("signature", "access key", "security token", *_WRONG_CODES)
-_OTHER_REGION = ("301", "redirect", "region", "authorizationheadermalformed")
-_STORAGE_WORDS = ("aws error", "s3", "bucket", "curl")
 
 
 def transient(error: Exception) -> bool:
@@ -82,7 +77,7 @@ def explain(error: Exception, name: str) -> SinkqlError:
     if isinstance(error, iceberg.ForbiddenError):
         return _forbidden(name, cause)
     if isinstance(error, OperationalError) and "readonly database" in cause:
-        return _closed(f'the folder of connection "{name}"', cause)
+        return closed(f'the folder of connection "{name}"', cause)
     if isinstance(error, (*_UNREACHABLE, requests.RequestException)):
         return SinkqlError(
             "SQ4201",
@@ -92,7 +87,7 @@ def explain(error: Exception, name: str) -> SinkqlError:
             option="URL",
         )
     if isinstance(error, OSError):
-        return _storage(error, f'the storage behind connection "{name}"', cause)
+        return of_storage(error, f'the storage behind connection "{name}"', cause)
     if isinstance(error, iceberg.RESTError | iceberg.NoSuchNamespaceError) or "warehouse" in cause.lower():
         return SinkqlError(
             "SQ4204",
@@ -110,18 +105,6 @@ def explain(error: Exception, name: str) -> SinkqlError:
             option="URL",
         )
     return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=cause)
-
-
-@contextmanager
-def storing(table: str) -> Iterator[None]:
-    """Turn what an object store raises in the block into one coded error; others go on as they are."""
-    try:
-        yield
-    except OSError as error:
-        cause = f"{type(error).__name__}: {error}"
-        if "aws error" not in cause.lower():
-            raise
-        raise _storage(error, f'the storage of table "{table}"', cause) from error
 
 
 def _forbidden(name: str, cause: str) -> SinkqlError:
@@ -160,48 +143,3 @@ def _of_aws(error: Exception, name: str) -> SinkqlError:
             option="URL",
         )
     return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=type(error).__name__)
-
-
-def _storage(error: OSError, what: str, cause: str) -> SinkqlError:
-    text = cause.lower()
-    remote = any(word in text for word in _STORAGE_WORDS)
-    if remote and any(word in text for word in _EXPIRED):
-        return SinkqlError(
-            "SQ4308",
-            f"the keys to {what} have expired",
-            detail=cause,
-            hint="A role, or keys that the catalog gives, are renewed by themselves; a SESSION TOKEN is not.",
-        )
-    if remote and any(word in text for word in _OTHER_REGION):
-        return SinkqlError(
-            "SQ4303",
-            f"{what} is in another region",
-            detail=cause,
-            hint="Set REGION, or ENDPOINT, in CREATE CONNECTION … TO AWS.",
-        )
-    if remote and any(
-        word in text for word in ("access_denied", "forbidden", "invalid_access_key", "signature", "403")
-    ):
-        return SinkqlError(
-            "SQ4302",
-            f"{what} denies access",
-            detail=cause,
-            hint="Add USING AWS CONNECTION to CREATE SINK, with keys or a role that may read and write the bucket.",
-        )
-    if isinstance(error, PermissionError) or error.errno in (13, 30):
-        return _closed(what, cause)
-    return SinkqlError(
-        "SQ4304",
-        f"{what} fails",
-        detail=cause,
-        hint="Check WAREHOUSE, and that the storage answers and has room.",
-    )
-
-
-def _closed(what: str, cause: str) -> SinkqlError:
-    return SinkqlError(
-        "SQ4301",
-        f"{what} cannot be written",
-        detail=cause,
-        hint="Give this user the right to write there. A running sink goes on by itself.",
-    )

@@ -13,9 +13,9 @@ from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
 
 from sinkql import physical
+from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, job_stores
 from sinkql.connectors.iceberg.table.catalog import local_folder, open_catalog
 from sinkql.connectors.iceberg.table.rest import token_access
-from sinkql.connectors.iceberg.table.storage import CATALOG_NAME, job_stores
 from sinkql.extension.stream import Context
 from sinkql.extension.types import arrow_type
 

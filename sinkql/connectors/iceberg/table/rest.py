@@ -17,8 +17,8 @@ from pyiceberg.table import Table
 from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter
 
-from sinkql.connectors.iceberg.table.signing import signing_session
-from sinkql.connectors.iceberg.table.storage import CATALOG_NAME, KEYS, AskingFileIO, AskingFiles, Stores
+from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, KEYS, AskingFileIO, AskingFiles, Stores
+from sinkql.connectors.iceberg.storage.signing import signing_session
 from sinkql.errors import SinkqlError
 from sinkql.extension.secret import reveal
 from sinkql.extension.store import ObjectStore

@@ -16,10 +16,10 @@ from sinkql.connectors.iceberg.commit.expire import expire, expired
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, take
 from sinkql.connectors.iceberg.commit.snapshot import selfcheck
+from sinkql.connectors.iceberg.storage.access import job_stores
+from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.connectors.iceberg.table.catalog import open_catalog
-from sinkql.connectors.iceberg.table.failure import storing
 from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, write_once
-from sinkql.connectors.iceberg.table.storage import job_stores
 from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, rows
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.append import AppendMode

@@ -1,0 +1,71 @@
+"""An exception of an object store, or of a folder → one coded error with its cause and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sinkql.errors import SinkqlError
+
+_EXPIRED = ("expiredtoken", "token has expired", "requestexpired", "token is expired")
+_OTHER_REGION = ("301", "redirect", "region", "authorizationheadermalformed")
+_STORAGE_WORDS = ("aws error", "s3", "bucket", "curl")
+
+
+@contextmanager
+def storing(table: str) -> Iterator[None]:
+    """Turn what an object store raises in the block into one coded error; others go on as they are."""
+    try:
+        yield
+    except OSError as error:
+        cause = f"{type(error).__name__}: {error}"
+        if "aws error" not in cause.lower():
+            raise
+        raise of_storage(error, f'the storage of table "{table}"', cause) from error
+
+
+def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
+    """Return the error to show for what a storage raised; `what` names it."""
+    text = cause.lower()
+    remote = any(word in text for word in _STORAGE_WORDS)
+    if remote and any(word in text for word in _EXPIRED):
+        return SinkqlError(
+            "SQ4308",
+            f"the keys to {what} have expired",
+            detail=cause,
+            hint="A role, or keys that the catalog gives, are renewed by themselves; a SESSION TOKEN is not.",
+        )
+    if remote and any(word in text for word in _OTHER_REGION):
+        return SinkqlError(
+            "SQ4303",
+            f"{what} is in another region",
+            detail=cause,
+            hint="Set REGION, or ENDPOINT, in CREATE CONNECTION … TO AWS.",
+        )
+    if remote and any(
+        word in text for word in ("access_denied", "forbidden", "invalid_access_key", "signature", "403")
+    ):
+        return SinkqlError(
+            "SQ4302",
+            f"{what} denies access",
+            detail=cause,
+            hint="Add USING AWS CONNECTION to CREATE SINK, with keys or a role that may read and write the bucket.",
+        )
+    if isinstance(error, PermissionError) or error.errno in (13, 30):
+        return closed(what, cause)
+    return SinkqlError(
+        "SQ4304",
+        f"{what} fails",
+        detail=cause,
+        hint="Check WAREHOUSE, and that the storage answers and has room.",
+    )
+
+
+def closed(what: str, cause: str) -> SinkqlError:
+    """Return the error for a folder that this user may not write."""
+    return SinkqlError(
+        "SQ4301",
+        f"{what} cannot be written",
+        detail=cause,
+        hint="Give this user the right to write there. A running sink goes on by itself.",
+    )
