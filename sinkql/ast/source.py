@@ -158,7 +158,10 @@ class CreateSource:
 
 @dataclass(frozen=True, slots=True)
 class CreateTableFrom:
-    """CREATE TABLE … FROM SOURCE or, without a source, FROM a `kind` that is pushed; columns may lack their types."""
+    """CREATE TABLE … FROM SOURCE or, without a source, FROM a `kind` that is pushed; columns may lack their types.
+
+    A `subsource` is CREATE SUBSOURCE … OF SOURCE: the same as a table, but of the kind of its source.
+    """
 
     name: Name
     source: Name | None
@@ -174,4 +177,5 @@ class CreateTableFrom:
     inline_errors: InlineErrors | None = None
     check: Check | None = None
     kind: str = ""
+    subsource: bool = False
     span: Span = at()

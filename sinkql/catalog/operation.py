@@ -22,7 +22,7 @@ from sinkql.catalog.row import (
 from sinkql.catalog.secret.value import Given
 from sinkql.errors import SinkqlError
 from sinkql.planner import Planned
-from sinkql.planner.item.statement import implied
+from sinkql.planner.item.statement import implied, own_name
 from sinkql.planner.name import inside, short_name
 from sinkql.planner.order import reached
 from sinkql.printer import to_sql
@@ -40,7 +40,7 @@ def adding(
         item_id = _insert(catalog, connection, stored, facts, first.pop() if first else None)
         if secret is not None:
             insert_secret(connection, item_id, catalog.cipher.seal(item_id, secret))
-        for each in implied(stored):
+        for each in implied(stored, catalog.plans.item(own_name(stored))):
             _insert(catalog, connection, each, {}, None)
         return item_id
 

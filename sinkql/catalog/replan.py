@@ -110,7 +110,7 @@ def canonical(statement: ast.Create) -> ast.Create:
 
 def identity(statement: ast.Create, taken: Container[str]) -> dict[str, str]:
     """Return the facts that tell a new source or table from one that had its name first; `taken` are such names."""
-    if not isinstance(statement, ast.CreateSource | ast.CreateTable):
+    if not isinstance(statement, ast.CreateSource | ast.CreateTable | ast.CreateTableFrom):
         return {}
     name = own_name(statement)
     others = (f"{name}#{number}" for number in count(2))

@@ -44,7 +44,7 @@ def problems(catalog: Catalog) -> Iterator[Problem]:
         yield from _item(row, catalog, names)
         if not _planned_uses(row, catalog) & names <= uses.get(row.id, frozenset()):
             yield _changed("its dependencies are not those that the file records", row.full_name)
-        if row.kind == "TABLE" and not _rows(row, catalog).exists():
+        if row.kind == "TABLE" and "table_id" in facts_of(row) and not _rows(row, catalog).exists():
             yield Problem("SQ3420", "the file of its rows is missing", row.full_name, _LOST)
         if row.id in literals:
             yield from _secret(row.full_name, catalog)
@@ -63,7 +63,7 @@ def _planned_uses(row: Row, catalog: Catalog) -> frozenset[str]:
 
 def _rows(row: Row, catalog: Catalog) -> Path:
     """Return the file of a table's rows."""
-    return table_path(catalog.database.path.parent, str(facts_of(row).get("table_id")), row.full_name)
+    return table_path(catalog.database.path.parent, str(facts_of(row)["table_id"]), row.full_name)
 
 
 def _pages(connection: Connection) -> Iterator[Problem]:

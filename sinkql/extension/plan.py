@@ -52,10 +52,14 @@ class Access(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """What a source reads: JSON-able options for its reader, and the shape of its rows."""
+    """What a source reads: JSON-able options for its reader, and the shape of its rows.
+
+    A source of several `tables` has no rows of its own; each table has options and a shape.
+    """
 
     options: Mapping[str, Any]
     shape: logical.Shape
+    tables: tuple[logical.SourceTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,14 +69,28 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceTable:
+    """One of the tables of a source: its upstream name, JSON-able options for the reader, and its shape."""
+
+    name: tuple[str, ...]
+    options: Mapping[str, Any]
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
-    """A source: the connector that reads it, JSON-able options for the reader, and its shape."""
+    """A source: the connector that reads it, JSON-able options for the reader, and its shape.
+
+    One that has `tables` has no rows of its own: they are read by subsources, and by tables FROM SOURCE, which are
+    sources themselves.
+    """
 
     name: str
     kind: str
     options: Mapping[str, Any]
     shape: Shape
     connection: str | None = None
+    tables: tuple[SourceTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

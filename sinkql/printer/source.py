@@ -35,6 +35,8 @@ def create_source(statement: ast.CreateSource) -> str:
 
 def create_table_from(statement: ast.CreateTableFrom) -> str:
     """Return the text of a table that a source feeds, or whoever sends rows."""
+    if statement.subsource:
+        return _subsource(statement)
     parts = table_parts(statement.columns, statement.constraints)
     head = part.line("CREATE TABLE", statement.if_not_exists and "IF NOT EXISTS", part.name(statement.name), parts)
     if statement.source is None:
@@ -45,6 +47,15 @@ def create_table_from(statement: ast.CreateTableFrom) -> str:
         part.line("FROM SOURCE", part.name(statement.source), reference),
         *_reading(statement),
         part.with_clause(statement.with_options),
+    )
+
+
+def _subsource(statement: ast.CreateTableFrom) -> str:
+    assert statement.source is not None  # the grammar demands both
+    assert statement.reference is not None
+    return part.clauses(
+        part.line("CREATE SUBSOURCE", statement.if_not_exists and "IF NOT EXISTS", part.name(statement.name)),
+        f"OF SOURCE {part.name(statement.source)} (REFERENCE = {part.name(statement.reference)})",
     )
 
 

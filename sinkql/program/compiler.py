@@ -225,12 +225,13 @@ class Compiler:
         known = self.facts.get(full_name) or self.facts.get(short_name(full_name)) or {}
         known = known or sampled(statement, Scope(self.catalog, self.catalog.registry))
         known = {**known, **self.identity(statement)}
-        self.notices.extend(self.catalog.add(statement, known).notices)
-        for each in implied(statement):
-            self.catalog.add(each, {})
+        planned = self.catalog.add(statement, known)
+        self.notices.extend(planned.notices)
+        for each in implied(qualify(statement, self.catalog), planned.item):
+            self.catalog.add(each, self.identity(each))
 
     def identity(self, statement: ast.Create) -> dict[str, str]:
-        if not isinstance(statement, ast.CreateSource | ast.CreateTable):
+        if not isinstance(statement, ast.CreateSource | ast.CreateTable | ast.CreateTableFrom):
             return {}
         return identity(qualify(statement, self.catalog), self.catalog.identities())
 

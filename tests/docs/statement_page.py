@@ -18,6 +18,7 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'la
 CREATE CLUSTER c (SIZE = 'local[2]');
 CREATE SCHEMA sc;
 CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
+CREATE SOURCE h FROM LOAD GENERATOR AUCTION (UP TO 10);
 CREATE TABLE t (id bigint PRIMARY KEY, name text);
 CREATE VIEW v AS SELECT counter FROM n;
 CREATE MATERIALIZED VIEW m AS SELECT counter FROM n;
@@ -28,7 +29,8 @@ _HEAD = """# Statements
 
 What SinkQL does with each statement of the dialect: it runs, or fails with the error that is shown. A test runs every
 statement of this page on its own, in a catalog with a secret `s`, the connections `aws` and `lake`, a cluster `c`, a
-schema `sc`, a source `n (counter)`, a table `t (id, name)`, a view `v`, a materialized view `m` and a sink `k`.
+schema `sc`, the sources `n (counter)` and `h` (an auction house), a table `t (id, name)`, a view `v`, a materialized
+view `m` and a sink `k`.
 [errors.md](errors.md) explains the error codes.
 """
 

@@ -8,23 +8,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.connectors.generator.reader import CounterReader
+from sinkql.connectors.generator.reader import GeneratorReader
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Limit, Offsets, Tally
 
 
-def _reader(**changes: Any) -> CounterReader:
+def _reader(**changes: Any) -> GeneratorReader:
     settings: dict[str, Any] = {
-        "source": "s", "tick_ms": 1000, "up_to": None, "rows_per_second": None, "max_cardinality": None, "first": 0
+        "tick_ms": 1000, "up_to": None, "rows_per_second": None, "max_cardinality": None, "first": 0
     }  # fmt: skip
-    return CounterReader(**(settings | changes))
+    return GeneratorReader("s", "LOAD GENERATOR COUNTER", settings | changes)
 
 
 def _since(seconds: float, count: int = 0) -> Offsets:
     return {"count": count, "since": int((time.time() - seconds) * 1000)}
 
 
-def _rows(reader: CounterReader, start: int, end: int) -> list[dict[str, int]]:
+def _rows(reader: GeneratorReader, start: int, end: int) -> list[dict[str, int]]:
     splits = reader.splits({"count": start, "since": 0}, {"count": end, "since": 0})
     batches = [batch for split in splits for batch in reader.read(split, Tally())]
     rows: list[dict[str, int]] = pa.Table.from_batches(batches).to_pylist()

@@ -122,4 +122,5 @@ def _tables(catalog: Path, folder: Path) -> list[Path]:
     """Return the files that a catalog's tables have in a folder."""
     with coded(catalog), closing(sqlite3.connect(catalog)) as connection:
         query = "SELECT name, json_extract(facts, '$.table_id') FROM items WHERE kind = 'TABLE' ORDER BY number"
-        return [table_path(folder, table_id, name) for name, table_id in connection.execute(query)]
+        found = connection.execute(query)
+        return [table_path(folder, table_id, name) for name, table_id in found if table_id is not None]

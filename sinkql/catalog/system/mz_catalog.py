@@ -135,7 +135,9 @@ cluster_id text {_detail("cluster_id")}
         "id text\ngroup_id_prefix text -\ntopic text -",
         _of_type("SOURCE", "kafka"),
     ),
-    relation("mz_catalog.mz_tables", f"{_HEAD}\n{_OWNED}\n{_SQL}\nsource_id text -", _items("TABLE")),
+    relation(
+        "mz_catalog.mz_tables", f"{_HEAD}\n{_OWNED}\n{_SQL}\nsource_id text {_detail('source_id')}", _items("TABLE")
+    ),
     relation(
         "mz_catalog.mz_views", f"{_HEAD}\ndefinition text {_detail('definition')}\n{_OWNED}\n{_SQL}", _items("VIEW")
     ),

@@ -49,6 +49,10 @@ def _plain_options(item: logical.Connection, find_id: FindId) -> dict[str, Any]:
 def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
     if isinstance(statement, ast.CreateTable):
         return _table(item, statement)
+    if isinstance(statement, ast.CreateTableFrom):
+        assert statement.source is not None
+        source = find_id(join_name(*(part.value for part in statement.source.parts)))
+        return {"type": "subsource", "source_id": source, "columns": _columns(item.shape)}
     assert isinstance(statement, ast.CreateSource)
     return {
         "type": "load-generator" if item.kind.startswith("LOAD GENERATOR ") else item.kind.lower().replace(" ", "-"),

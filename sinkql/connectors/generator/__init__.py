@@ -1,70 +1,74 @@
-"""LOAD GENERATOR sources: rows that are a pure function of their index. A generator is a source kind of its own.
+"""LOAD GENERATOR sources: rows that are a pure function of their place. A generator is a source kind of its own.
 
-* `plan`: the statement's options → the reader's, and the generator's columns.
-* `reader`: options → the rows of any range of indexes.
+* `option`, `shape`: the words of the generators, and the columns of their tables.
+* `plan`: a statement → the reader's options, and columns.
+* `reader`: offsets and splits of a table, by the pace of its ticks; `kind` finds the table.
+* `counter`, `key_value`, `auction`, `marketing`, `tpch`: what the rows are; `table` is what they have in common.
+* `noise`, `column`: random values by place, and Arrow columns of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
+import time
 
-from sinkql import physical
-from sinkql.connectors.generator.plan import CounterOptions, plan
-from sinkql.extension.plan import Connector, Later, SourceKind
+from sinkql import ast, logical, physical
+from sinkql.connectors.generator import plan
+from sinkql.connectors.generator.option import CounterOptions, KeyValueOptions, TickOptions, TpchOptions
+from sinkql.extension.plan import Access, Connector, Later, Planning, SourceKind
 from sinkql.extension.stream import Context, Offsets, Reader
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:
-    from sinkql.connectors.generator.reader import CounterReader  # numpy and pyarrow, only where a job runs
+    from sinkql.connectors.generator.reader import GeneratorReader  # numpy and pyarrow, only where a job runs
 
-    return CounterReader.of(read)
+    return GeneratorReader.of(read)
 
 
 def _first(start: Offsets, rows: int) -> Offsets:
     return {**start, "count": start["count"] + rows}
 
 
-@dataclass(frozen=True, slots=True)
-class TickOptions:
-    """The options of every load generator."""
-
-    tick_interval: timedelta = timedelta(seconds=1)
-    as_of: int = 0
-    up_to: int | None = None
-    rows_per_second: int | None = None
-    seed: int = 0
+def _first_of_some(start: Offsets, rows: int) -> Offsets:
+    """Look further: not every tick has a row in each table."""
+    return {**start, "count": start["count"] + 1000 + 100 * rows}
 
 
-@dataclass(frozen=True, slots=True)
-class TpchOptions(TickOptions):
-    """The options of LOAD GENERATOR TPCH."""
-
-    scale_factor: float = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class KeyValueOptions(TickOptions):
-    """The options of LOAD GENERATOR KEY VALUE."""
-
-    keys: int = 1
-    snapshot_rounds: int = 1
-    value_size: int = 1
-    partitions: int = 1
-    batch_size: int = 1
-    transactional_snapshot: bool = True
+def _begin(statement: ast.CreateSource, planning: Planning, access: Access) -> logical.Facts:
+    """Return when the source begins to tick: its tables have the same times wherever they are read."""
+    return {"since": time.time_ns() // 1_000_000}
 
 
 connector = Connector(
     "generator",
-    sources=(SourceKind("LOAD GENERATOR COUNTER", plan, _open_reader, CounterOptions, first=_first),),
-    later=(
-        Later("SOURCE", "LOAD GENERATOR AUCTION", TickOptions),
-        Later("SOURCE", "LOAD GENERATOR CLOCK", TickOptions),
-        Later("SOURCE", "LOAD GENERATOR DATUMS", TickOptions),
-        Later("SOURCE", "LOAD GENERATOR KEY VALUE", KeyValueOptions),
-        Later("SOURCE", "LOAD GENERATOR MARKETING", TickOptions),
-        Later("SOURCE", "LOAD GENERATOR TPCH", TpchOptions),
+    sources=(
+        SourceKind(
+            "LOAD GENERATOR AUCTION",
+            plan.plan_auction,
+            _open_reader,
+            TickOptions,
+            facts=_begin,
+            first=_first_of_some,
+        ),
+        SourceKind("LOAD GENERATOR CLOCK", plan.plan_clock, _open_reader, TickOptions, facts=_begin, first=_first),
+        SourceKind("LOAD GENERATOR COUNTER", plan.plan_counter, _open_reader, CounterOptions, first=_first),
+        SourceKind(
+            "LOAD GENERATOR KEY VALUE",
+            plan.plan_key_value,
+            _open_reader,
+            KeyValueOptions,
+            facts=_begin,
+            first=_first,
+        ),
+        SourceKind(
+            "LOAD GENERATOR MARKETING",
+            plan.plan_marketing,
+            _open_reader,
+            TickOptions,
+            facts=_begin,
+            first=_first_of_some,
+        ),
+        SourceKind("LOAD GENERATOR TPCH", plan.plan_tpch, _open_reader, TpchOptions, facts=_begin, first=_first),
     ),
+    later=(Later("SOURCE", "LOAD GENERATOR DATUMS", TickOptions),),
     tasks=("sinkql.connectors.generator.reader",),
 )

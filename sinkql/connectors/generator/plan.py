@@ -1,57 +1,35 @@
-"""CREATE SOURCE … FROM LOAD GENERATOR → columns, change kind, and the reader's options."""
+"""CREATE SOURCE … FROM LOAD GENERATOR → columns, change kinds, and the reader's options."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from sinkql import ast, logical
+from sinkql.connectors.generator.option import (
+    CounterOptions,
+    KeyValueOptions,
+    Options,
+    TickOptions,
+    TpchOptions,
+)
+from sinkql.connectors.generator.shape import columns, shapes
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.options import bind, described
+from sinkql.extension.options import bind, option_span
 from sinkql.extension.plan import Planning, SourcePlan
 
-
-@dataclass(frozen=True, slots=True)
-class CounterOptions:
-    """The options of LOAD GENERATOR COUNTER; `up_to` is the number of rows that ever come."""
-
-    tick_interval: timedelta = described("the time between two rows", default=timedelta(seconds=1))
-    up_to: int | None = described("how many rows ever come", default=None)
-    rows_per_second: int | None = described("instead of `TICK INTERVAL`", default=None)
-    max_cardinality: int | None = described("how many rows there are at most; older ones go", default=None)
-    as_of: int = described("the counter starts after it", default=0)
-    seed: int = described("taken, and without effect on a counter", default=0)
+_SMALLEST_SCALE, _GREATEST_SCALE = 0.001, 1000.0
+_MOST_BYTES = 1 << 20
+_MOST_KEYS = 1 << 40
 
 
-def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+def plan_counter(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
     """Plan a COUNTER: one column `counter`; with MAX CARDINALITY old rows go as new ones come."""
-    parts = ((statement.columns, "columns"), ((statement.format,), "FORMAT"), (statement.include, "INCLUDE"))
-    for written, word in parts:
-        for part in written:
-            if part is not None:
-                message = f"a load generator source cannot have {word}"
-                raise SinkqlError("SQ2401", message, part.span, hint=f"Leave out {word}.")
-    if statement.envelope not in (None, "NONE"):
-        raise SinkqlError(
-            "SQ2401", "a load generator source cannot have ENVELOPE", statement.kind_span, hint="Leave out ENVELOPE."
-        )
+    _check_clauses(statement)
     options = bind(statement.options, CounterOptions, owner="counter load generators", span=statement.kind_span)
-    if options.tick_interval < timedelta(milliseconds=1):
-        raise SinkqlError(
-            "SQ2309",
-            "TICK INTERVAL must be at least 1 millisecond",
-            _span(statement, "TICK INTERVAL"),
-            hint="Use ROWS PER SECOND for many rows.",
-        )
-    for name, value in (("ROWS PER SECOND", options.rows_per_second), ("MAX CARDINALITY", options.max_cardinality)):
-        if value == 0:
-            raise SinkqlError(
-                "SQ2326", f"{name} must be at least 1", _span(statement, name), hint=f"Write {name} 1 or more."
-            )
-    if options.max_cardinality is not None:
-        shape = logical.Shape((_COUNTER,), (frozenset({"counter"}),), logical.Change.RETRACT)
-    else:
-        shape = logical.Shape((_COUNTER,), (frozenset({"counter"}),), logical.Change.APPEND)
+    _check_ticks(statement, options)
+    _check_counts(statement, MAX_CARDINALITY=options.max_cardinality)
+    change = logical.Change.APPEND if options.max_cardinality is None else logical.Change.RETRACT
     return SourcePlan(
         {
             "tick_ms": options.tick_interval // timedelta(milliseconds=1),
@@ -60,12 +38,196 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
             "max_cardinality": options.max_cardinality,
             "first": options.as_of,
         },
-        shape,
+        logical.Shape(columns("counter bigint"), (frozenset({"counter"}),), change),
     )
 
 
-_COUNTER = logical.Column("counter", logical.Type("bigint"), nullable=False)
+def plan_clock(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    """Plan a CLOCK: one row, the time of the last tick."""
+    _check_clauses(statement)
+    options = bind(statement.options, TickOptions, owner="clock load generators", span=statement.kind_span)
+    shape = logical.Shape(columns("time timestamptz"), (frozenset({"time"}),), logical.Change.RETRACT)
+    return SourcePlan(_ticking(statement, options, facts), shape)
+
+
+def plan_auction(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    """Plan an AUCTION: five tables whose rows only come."""
+    _check_clauses(statement)
+    options = bind(statement.options, TickOptions, owner="auction load generators", span=statement.kind_span)
+    return _tables("auction", _ticking(statement, options, facts))
+
+
+def plan_marketing(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    """Plan a MARKETING: six tables, of which the leads change."""
+    _check_clauses(statement)
+    options = bind(statement.options, TickOptions, owner="marketing load generators", span=statement.kind_span)
+    return _tables("marketing", _ticking(statement, options, facts))
+
+
+def plan_tpch(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    """Plan a TPCH: eight tables, of which orders and their items change if there are ticks."""
+    _check_clauses(statement)
+    options = bind(statement.options, TpchOptions, owner="tpch load generators", span=statement.kind_span)
+    if not _SMALLEST_SCALE <= options.scale_factor <= _GREATEST_SCALE:
+        raise SinkqlError(
+            "SQ2402",
+            f"SCALE FACTOR must be from {_SMALLEST_SCALE:g} to {_GREATEST_SCALE:g}",
+            option_span(statement.options, "SCALE FACTOR", statement.kind_span),
+            hint="Write SCALE FACTOR 0.01 for 60,000 items of orders, 1 for six million.",
+        )
+    ticking = _ticking(statement, options, facts)
+    changes = ticking["pace"]["up_to"] != 0
+    given = {**ticking, "scale_factor": str(options.scale_factor), "changes": changes}
+    return _tables("tpch", given, changes=changes)
+
+
+def plan_key_value(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    """Plan a KEY VALUE: with ENVELOPE UPSERT a row a key, otherwise one for each value."""
+    _check_clauses(statement, included=("KEY", "OFFSET"), envelopes=("NONE", "UPSERT"))
+    options = bind(statement.options, KeyValueOptions, owner="key value load generators", span=statement.kind_span)
+    _check_key_value(statement, options)
+    upsert = statement.envelope == "UPSERT"
+    names = {each.name: each.alias.value if each.alias else each.name.lower() for each in statement.include}
+    if upsert:
+        names.setdefault("KEY", "key")
+    kept = {"key": names.get("KEY"), "partition": "partition", "value": "value", "offset": names.get("OFFSET")}
+    named = {part: name for part, name in kept.items() if name is not None}
+    _check_names(statement, list(named.values()))
+    types = {"key": "bigint", "partition": "bigint", "value": "bytea", "offset": "bigint"}
+    made = tuple(
+        logical.Column(name, column.type, nullable=False)
+        for part, name in named.items()
+        for column in columns(f"{part} {types[part]}")
+    )
+    key = (frozenset({named["key"]}),) if upsert else ()
+    change = logical.Change.RETRACT if upsert else logical.Change.APPEND
+    given = {
+        **_ticking(statement, options, facts),
+        "seed": options.seed,
+        "keys": options.keys,
+        "rounds": options.snapshot_rounds,
+        "value_size": options.value_size,
+        "partitions": options.partitions,
+        "batch_size": options.batch_size,
+        "transactional": options.transactional_snapshot,
+        "upsert": upsert,
+        "columns": named,
+    }
+    return SourcePlan(given, logical.Shape(made, key, change))
+
+
+def _tables(generator: str, options: dict[str, Any], *, changes: bool = True) -> SourcePlan:
+    tables = tuple(
+        logical.SourceTable((generator, name), {**options, "table": name}, shape)
+        for name, shape in shapes(generator, changes=changes).items()
+    )
+    return SourcePlan(options, logical.Shape(()), tables)
+
+
+def _ticking(
+    statement: ast.CreateSource, options: TickOptions | TpchOptions | KeyValueOptions, facts: logical.Facts
+) -> dict[str, Any]:
+    """Return the options that all generators have; without a pace nothing comes after what is there at first."""
+    _check_ticks(statement, options)
+    up_to, rate = options.up_to, options.rows_per_second
+    if options.tick_interval is None and rate is None and up_to is None:
+        up_to = options.as_of
+    interval = options.tick_interval or timedelta(seconds=1)
+    given: dict[str, Any] = {
+        "pace": {
+            "micros": 1_000_000 if rate else interval // timedelta(microseconds=1),
+            "ticks": rate or 1,
+            "as_of": options.as_of,
+            "up_to": up_to,
+        },
+        "seed": options.seed,
+    }
+    return {**given, "tuning": {"since": facts["since"]}} if "since" in facts else given
+
+
+def _check_clauses(
+    statement: ast.CreateSource, *, included: tuple[str, ...] = (), envelopes: tuple[str, ...] = ("NONE",)
+) -> None:
+    include = tuple(each for each in statement.include if each.name not in included)
+    for written, word in ((statement.columns, "columns"), ((statement.format,), "FORMAT"), (include, "INCLUDE")):
+        for part in written:
+            if part is not None:
+                what = f"INCLUDE {part.name}" if isinstance(part, ast.Include) and included else word
+                message = f"this load generator source cannot have {what}"
+                raise SinkqlError("SQ2401", message, part.span, hint=f"Leave out {what}.")
+    if statement.envelope not in (None, *envelopes):
+        hint = "Leave out ENVELOPE." if "UPSERT" not in envelopes else "Write ENVELOPE UPSERT, or leave it out."
+        what = f"ENVELOPE {statement.envelope}"
+        raise SinkqlError("SQ2401", f"this load generator source cannot have {what}", statement.kind_span, hint=hint)
+
+
+def _check_ticks(statement: ast.CreateSource, options: Options) -> None:
+    interval = options.tick_interval
+    if interval is not None and interval < timedelta(milliseconds=1):
+        raise SinkqlError(
+            "SQ2309",
+            "TICK INTERVAL must be at least 1 millisecond",
+            _span(statement, "TICK INTERVAL"),
+            hint="Use ROWS PER SECOND for many rows.",
+        )
+    _check_counts(statement, ROWS_PER_SECOND=options.rows_per_second)
+    if isinstance(options, CounterOptions):
+        return
+    if options.up_to is not None and options.up_to < options.as_of:
+        raise SinkqlError(
+            "SQ2403",
+            "UP TO is less than AS OF",
+            _span(statement, "UP TO"),
+            hint=f"Write UP TO {options.as_of} or more.",
+        )
+
+
+def _check_key_value(statement: ast.CreateSource, options: KeyValueOptions) -> None:
+    _check_counts(
+        statement,
+        KEYS=options.keys,
+        SNAPSHOT_ROUNDS=options.snapshot_rounds,
+        VALUE_SIZE=options.value_size,
+        PARTITIONS=options.partitions,
+        BATCH_SIZE=options.batch_size,
+    )
+    for name, value, most in (("KEYS", options.keys, _MOST_KEYS), ("VALUE SIZE", options.value_size, _MOST_BYTES)):
+        if value > most:
+            hint = f"Write {name} {most} or less."
+            raise SinkqlError("SQ2402", f"{name} must be at most {most}", _span(statement, name), hint=hint)
+    at_once = options.partitions * options.batch_size
+    if options.keys % at_once:
+        raise SinkqlError(
+            "SQ2403",
+            "KEYS is not a multiple of PARTITIONS × BATCH SIZE",
+            _span(statement, "KEYS"),
+            hint=f"Write KEYS {(options.keys // at_once + 1) * at_once}.",
+        )
+
+
+def _check_counts(statement: ast.CreateSource, **counts: int | None) -> None:
+    for name, value in counts.items():
+        if value == 0:
+            written = name.replace("_", " ")
+            raise SinkqlError(
+                "SQ2326",
+                f"{written} must be at least 1",
+                _span(statement, written),
+                hint=f"Write {written} 1 or more.",
+            )
+
+
+def _check_names(statement: ast.CreateSource, names: list[str]) -> None:
+    for include in statement.include:
+        name = include.alias.value if include.alias else include.name.lower()
+        if names.count(name) > 1:
+            raise SinkqlError(
+                "SQ2008",
+                f'column "{name}" is specified more than once',
+                include.span,
+                hint=f"Give it another name: INCLUDE {include.name} AS {include.name.lower()}_2.",
+            )
 
 
 def _span(statement: ast.CreateSource, name: str) -> Span:
-    return next(option.span for option in statement.options if option.name == name)
+    return option_span(statement.options, name, statement.kind_span)

@@ -134,6 +134,14 @@ CODES = {
         "Load generators make their own columns and changes, so a clause about them cannot be given.",
         "Leave the clause out.",
     ),
+    "SQ2402": _code(
+        "A number in the options of a load generator is outside the range that it takes.",
+        "Use a number in the range that the message names.",
+    ),
+    "SQ2403": _code(
+        "Two options of a load generator contradict each other.",
+        "Change one of them, as the hint shows.",
+    ),
     "SQ2405": _code(
         "The source has no end, and the statement or --once needs one.",
         "Give the source an end, such as UP TO for a load generator, add LIMIT to the query, or run without --once.",
@@ -225,6 +233,30 @@ CODES = {
     "SQ2450": _code(
         "No installed connector reads from a system of this kind.",
         "Use one of the kinds that the hint lists, or install the package of the connector.",
+    ),
+    "SQ2460": _code(
+        "The source has rows of its own and no tables, so it has no subsources, and no table can be created from it.",
+        "Read the source itself, and leave out FOR ALL TABLES or FOR TABLES.",
+    ),
+    "SQ2461": _code(
+        "The source has no table of this name.",
+        "Name one of the tables that the hint lists.",
+    ),
+    "SQ2462": _code(
+        "The source has several tables, and no rows of its own, so it cannot be read by its name.",
+        "Read one of its subsources, or create a table of it with CREATE TABLE name FROM SOURCE source (REFERENCE …).",
+    ),
+    "SQ2463": _code(
+        "CREATE TABLE … FROM SOURCE does not say which table of the source it reads.",
+        "Add (REFERENCE name) with one of the source's tables.",
+    ),
+    "SQ2465": _code(
+        "Two subsources of a source would have the same name, or one that of the source itself.",
+        "Give one of them another name: FOR TABLES (name AS another_name).",
+    ),
+    "SQ2464": _code(
+        "A table of a source has a clause for what the source decides, such as its columns.",
+        "Leave the clause out.",
     ),
     "SQ2501": _code(
         "The connection leads to a system of another kind than the statement needs.",

@@ -190,7 +190,7 @@ CODES = {
     ),
     "SQ2971": _code(
         "The dialect has sources from this system, but this version of SinkQL cannot read from it.",
-        "Use FROM FILES or FROM LOAD GENERATOR COUNTER.",
+        "Use FROM FILES or FROM LOAD GENERATOR.",
     ),
     "SQ2972": _code(
         "The dialect has sinks into Kafka, but this version of SinkQL cannot write to it.",

@@ -10,7 +10,7 @@ from sinkql.parser.build import value
 from sinkql.parser.build.alter import alter
 from sinkql.parser.build.relation import sink, view
 from sinkql.parser.build.source import source
-from sinkql.parser.build.table import database, delete, index, insert, schema, table, table_from, update
+from sinkql.parser.build.table import database, delete, index, insert, schema, subsource, table, table_from, update
 from sinkql.parser.build.value import secret_value
 from sinkql.parser.read import tree
 from sinkql.parser.read.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
@@ -38,6 +38,8 @@ def statement(node: Node) -> ast.Statement:
             return table(node)
         case "create_table_from":
             return table_from(node)
+        case "create_subsource":
+            return subsource(node)
         case "create_index":
             return index(node)
         case "create_view":

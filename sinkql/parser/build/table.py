@@ -75,6 +75,19 @@ def table_from(node: Node) -> ast.CreateTableFrom:
     )
 
 
+def subsource(node: Node) -> ast.CreateTableFrom:
+    """Return the statement of a `create_subsource` node."""
+    name, source = (tree.name(each) for each in children(node, "name"))
+    return ast.CreateTableFrom(
+        name,
+        source,
+        reference=tree.child_name(node, "reference_option"),
+        subsource=True,
+        if_not_exists=child(node, "if_not_exists") is not None,
+        span=span(node),
+    )
+
+
 def index(node: Node) -> ast.CreateIndex:
     """Return the statement of a `create_index` node."""
     name, key = token(node, "NAME"), child(node, "index_key")

@@ -103,6 +103,11 @@ def _kind(catalog: logical.CatalogReader, full_name: str) -> str:
     return entry.kind
 
 
+def _keeps_rows(catalog: logical.CatalogReader, name: str) -> bool:
+    entry = catalog.entry(name)
+    return entry is not None and isinstance(entry.statement, ast.CreateTable)
+
+
 def _depended_on(
     statement: ast.Drop, catalog: logical.CatalogReader, given: list[str], others: list[str]
 ) -> SinkqlError:
@@ -110,7 +115,7 @@ def _depended_on(
     listed = ", ".join(f'{_kind(catalog, each).lower()} "{short_name(each, catalog)}"' for each in sorted(others))
     subject = f'{kind.lower()} "{first}" is' if len(given) == 1 else "they are"
     full = given[0].endswith(".")
-    rows = next((each for each in others if _kind(catalog, each) == "TABLE"), None)
+    rows = next((each for each in others if _keeps_rows(catalog, each)), None)
     lost = f', with the rows of table "{short_name(rows, catalog)}"' if rows is not None else ""
     return SinkqlError(
         "SQ2006",

@@ -186,7 +186,14 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
             return replace(statement, name=names.own_cluster(statement.name), if_not_exists=False)
         case ast.CreateSchema():
             return replace(statement, name=_name(names.own_schema(statement.name), statement.name), if_not_exists=False)
-        case ast.CreateTableFrom() | ast.CreateIndex():
+        case ast.CreateTableFrom():
+            return replace(
+                statement,
+                name=_own(statement.name, names),
+                source=_maybe(statement.source, names.used),
+                if_not_exists=False,
+            )
+        case ast.CreateIndex():
             raise later(statement)
 
 

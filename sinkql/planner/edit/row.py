@@ -81,9 +81,10 @@ def find_table(name: ast.Name, catalog: logical.CatalogReader) -> Target:
         raise missing(catalog, name, table.KIND)
     item = catalog.item(full_name)
     if not isinstance(entry.statement, ast.CreateTable) or not isinstance(item, logical.Source):
+        what = "fed by a source" if entry.kind == table.KIND else f"{with_article(entry.kind)}, not a table"
         raise SinkqlError(
             "SQ2432",
-            f'"{name.text}" is {with_article(entry.kind)}, not a table: its rows cannot be changed',
+            f'"{name.text}" is {what}: its rows cannot be changed',
             name.span,
             hint="Create a table with CREATE TABLE name (…).",
         )

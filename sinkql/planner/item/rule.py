@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, Span, nearest
 from sinkql.extension.options import option_span
+from sinkql.planner.item.subsource import check_readable
 from sinkql.planner.name import find, missing, short_name, system
 from sinkql.planner.scope import Scope
 
@@ -46,6 +47,7 @@ def exported_relation(statement: ast.CreateSink, scope: Scope) -> tuple[str, log
         raise _not_exported(name, entry.kind.lower(), "A sink can read a source, a table or a materialized view.")
     item = scope.catalog.item(find(scope.catalog, name, *_EXPORTED).name)
     assert isinstance(item, logical.Source | logical.View)
+    check_readable(item, name, scope.catalog)
     scope.use(item.name)
     return item.name, item.shape
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError
 from sinkql.extension.plan import SourceKind
-from sinkql.planner.name import cluster_name, find
+from sinkql.planner.item.subsource import subsources
+from sinkql.planner.name import as_name, cluster_name, find
 from sinkql.planner.refuse.statement import check_source
 from sinkql.planner.scope import Scope, kinds_hint
 from sinkql.printer.part import ident
@@ -30,7 +31,9 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
     if complete is not statement:
         _tell(complete, scope)
     planned = kind.plan(complete, facts, scope)
-    return logical.Source(full_name, kind.name, planned.options, planned.shape, connection)
+    source = logical.Source(full_name, kind.name, planned.options, planned.shape, connection, planned.tables)
+    subsources(replace(statement, name=as_name(full_name)), source)  # raises what is wrong with FOR
+    return source
 
 
 def sampled(statement: ast.Create, scope: Scope) -> logical.Facts:

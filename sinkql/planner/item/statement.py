@@ -10,6 +10,7 @@ from sinkql.planner.item.connection import plan_connection
 from sinkql.planner.item.secret import plan_secret
 from sinkql.planner.item.sink import plan_sink
 from sinkql.planner.item.source import plan_source
+from sinkql.planner.item.subsource import plan_table_from, subsources
 from sinkql.planner.item.table import plan_table
 from sinkql.planner.item.view import plan_view
 from sinkql.planner.name import SCHEMA, database_name, join_name, resolve_schema, short_name, system
@@ -45,14 +46,21 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
             return logical.Database(full_name)
         case ast.CreateSchema():
             return logical.Schema(full_name)
-        case ast.CreateTableFrom() | ast.CreateIndex():
+        case ast.CreateTableFrom():
+            return plan_table_from(full_name, statement, scope)
+        case ast.CreateIndex():
             raise later(statement)
 
 
-def implied(statement: ast.Create) -> tuple[ast.Create, ...]:
-    """Return what is made together with what a statement makes: a database has a schema public."""
+def implied(statement: ast.Create, item: logical.Item | None) -> tuple[ast.Create, ...]:
+    """Return what is made together with what a statement with full names makes, which was planned as `item`.
+
+    A database has a schema public, and a source FOR TABLES has subsources.
+    """
     if isinstance(statement, ast.CreateDatabase):
         return (ast.CreateSchema(ast.Name((statement.name, ast.Ident(SCHEMA)), statement.span)),)
+    if isinstance(statement, ast.CreateSource) and isinstance(item, logical.Source):
+        return subsources(statement, item)
     return ()
 
 
@@ -75,6 +83,8 @@ def kind_of(statement: ast.Create) -> str:
             return "DATABASE"
         case ast.CreateSchema():
             return "SCHEMA"
+        case ast.CreateTableFrom(subsource=True):
+            return "SOURCE"
         case ast.CreateTable() | ast.CreateTableFrom():
             return "TABLE"
         case ast.CreateIndex():
@@ -99,7 +109,7 @@ def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
             return database_name(statement.name.value)
         case ast.CreateSchema():
             return resolve_schema(statement.name, catalog)
-        case ast.CreateTableFrom() | ast.CreateIndex():
+        case ast.CreateTableFrom(source=None) | ast.CreateIndex():
             raise later(statement)
         case _:
             return catalog.locate(statement.name)
@@ -126,6 +136,8 @@ def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogRe
     if entry is None:
         return
     written = name.value if isinstance(name, ast.Ident) else name.text
+    if isinstance(statement, ast.CreateTableFrom) and statement.subsource:
+        written = short_name(full_name, catalog)
     raise SinkqlError(
         "SQ2002",
         f'{entry.kind.lower()} "{written}" already exists',
@@ -137,13 +149,16 @@ def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogRe
 def _way_out(entry: logical.Entry, written: str) -> str:
     if entry.id.startswith("s"):
         return "Choose another name: it is built in."
-    return replacing(entry.kind, written)
+    return replacing(entry.kind, written, rows=isinstance(entry.statement, ast.CreateTable))
 
 
-def replacing(kind: str, name: str) -> str:
-    """Return the hint where a name is taken: to drop what has it, but for what is lost with it."""
+def replacing(kind: str, name: str, *, rows: bool) -> str:
+    """Return the hint where a name is taken: to drop what has it, but for what is lost with it.
+
+    `rows` tells whether it is a table that keeps rows itself.
+    """
     match kind:
-        case "TABLE":
+        case "TABLE" if rows:
             return "Choose another name: DROP TABLE would delete its rows."
         case "SECRET":
             return f"Choose another name, or give it another value with ALTER SECRET {name} AS …;"

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, too_deep
 from sinkql.planner import types
+from sinkql.planner.item.subsource import check_readable
 from sinkql.planner.name import short_name, split_name
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.scope import Scope, identifier
@@ -177,6 +178,7 @@ class Planner:
                 name.span,
                 hint="Select from a source or view.",
             )
+        check_readable(item, name, self.catalog)
         self.dependencies.setdefault(full)
         return logical.Get(full, item.shape), (split_name(full),)
 

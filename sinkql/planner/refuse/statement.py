@@ -19,9 +19,8 @@ def later(statement: Later) -> SinkqlError:
     """Return the error for a statement that nothing here does yet."""
     match statement:
         case ast.CreateTableFrom():
-            origin = statement.kind if statement.source is None else "SOURCE"
             hint = "Use CREATE SOURCE with columns, and a view over it."
-            return _not_yet("SQ2967", f"CREATE TABLE … FROM {origin}", statement, hint)
+            return _not_yet("SQ2967", f"CREATE TABLE … FROM {statement.kind}", statement, hint)
         case ast.CreateIndex():
             return _not_yet("SQ2967", "CREATE INDEX", statement, "Leave it out: nothing here needs it.")
         case ast.OptimizeSink():
@@ -63,13 +62,31 @@ def check_source(statement: ast.CreateSource) -> None:
             raise _source("INCLUDE HEADER", include.span, "Leave it out.")
     if statement.inline_errors is not None:
         raise _source("VALUE DECODING ERRORS", statement.inline_errors.span, "Write WITH (ON ERROR = 'SKIP').")
-    if statement.subsources is not None:
-        schemas, tables = statement.subsources.schemas, statement.subsources.references
-        what = "FOR SCHEMAS" if schemas else "FOR TABLES" if tables else "FOR ALL TABLES"
-        raise _source(what, statement.subsources.span, "Create one source for each table.")
+    if statement.subsources is not None and statement.subsources.schemas:
+        hint = "Write FOR ALL TABLES, or FOR TABLES with a list."
+        raise _source("FOR SCHEMAS", statement.subsources.span, hint)
     if statement.progress is not None:
         raise _source("EXPOSE PROGRESS", statement.progress.span, "Query mz_internal.mz_sink_statistics.")
     check_history(statement.with_options)
+
+
+def check_table_from(statement: ast.CreateTableFrom) -> None:
+    """Refuse clauses of tables FROM SOURCE: the source says how its tables are read. SQ2464, SQ2967."""
+    if statement.source is None:
+        raise later(statement)
+    enveloped = statement.envelope not in (None, "NONE")
+    parts: tuple[tuple[str, list[Span]], ...] = (
+        ("columns", [each.span for each in statement.columns]),
+        ("constraints", [each.span for each in statement.constraints]),
+        ("FORMAT", [each.span for each in (statement.key_format, statement.format) if each is not None]),
+        ("INCLUDE", [each.span for each in statement.include]),
+        ("ENVELOPE", [statement.span] if enveloped else []),
+        ("WITH", [each.span for each in statement.with_options]),
+    )
+    for what, spans in parts:
+        for span in spans:
+            message = f"a table of this source cannot have {what}"
+            raise SinkqlError("SQ2464", message, span, hint=f"Leave out {what}: the source has the table's columns.")
 
 
 def _check_formats(key: ast.Format | None) -> None:
@@ -146,9 +163,9 @@ def _refused(kind: str, action: ast.AlterAction) -> tuple[str, str]:
         case ast.ResetOptions():
             return "RESET (…)", _instead_of_options(kind)
         case ast.AddReferences():
-            return "ADD", "Create another source for it."
+            return "ADD", "Run CREATE TABLE … FROM SOURCE."
         case ast.DropReferences():
-            return "DROP", "Drop the source, and create it again."
+            return "DROP", "Run DROP SOURCE for each of them."
         case ast.RefreshReferences():
             return "REFRESH REFERENCES", "Create another source for what is new."
         case ast.Skip():

@@ -20,7 +20,11 @@ def obstacle(old: logical.Entry, new: logical.Entry, before: MemoryCatalog, afte
             return None
         case ast.CreateTable() as present, ast.CreateTable() as wanted if unique_keys(present) != unique_keys(wanted):
             return "its keys change"  # by which the rows that are there are not known
-        case (ast.CreateSource(), ast.CreateSource()) | (ast.CreateTable(), ast.CreateTable()):
+        case (
+            (ast.CreateSource(), ast.CreateSource())
+            | (ast.CreateTable(), ast.CreateTable())
+            | (ast.CreateTableFrom(), ast.CreateTableFrom())
+        ) if old.kind == new.kind:
             return _source(old.name, before, after)
         case ast.CreateSink() as present, ast.CreateSink() as wanted:
             return _sink(present, wanted)

@@ -128,7 +128,8 @@ class Outside:
     def _source(self, name: str) -> Refusal | None:
         entry = self.after.entry(name)
         assert entry is not None
-        assert isinstance(entry.statement, ast.CreateSource)
+        if not isinstance(entry.statement, ast.CreateSource):
+            return None  # a subsource, of which its source tells
         find = self.catalog.registry.sources[entry.statement.kind].facts
         try:
             if find is not None:

@@ -12,6 +12,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.errors import MissingError, Notice, SinkqlError
 from sinkql.extension.registry import Registry
 from sinkql.parser import parse
+from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_commented
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.source import sampled
@@ -157,19 +158,23 @@ def _make(statement: ast.Create, found: ScriptCatalog, entries: Mapping[str, log
     if name in found.implied:
         found.implied.remove(name)
         return
-    before = entries.get(name)
-    facts = (
-        before.facts
-        if before is not None and before.kind == kind_of(statement)
-        else sampled(statement, Scope(found.catalog, found.catalog.registry))
-    )
-    planned = found.catalog.add(statement, facts)
+    planned = found.catalog.add(statement, _facts(statement, name, found, entries))
     found.statements[name] = statement
     found.notices.extend(planned.notices)
-    for each in implied(statement):
-        found.catalog.add(each, {})
+    for each in implied(qualify(statement, found.catalog), planned.item):
+        found.catalog.add(each, _facts(each, own_name(each), found, entries))
         found.statements[own_name(each)] = each
         found.implied.add(own_name(each))
+
+
+def _facts(
+    statement: ast.Create, name: str, found: ScriptCatalog, entries: Mapping[str, logical.Entry]
+) -> logical.Facts:
+    """Return the facts of an item that is there, and of a new one what lies on this machine."""
+    before = entries.get(name)
+    if before is not None and before.kind == kind_of(statement):
+        return before.facts
+    return sampled(statement, Scope(found.catalog, found.catalog.registry))
 
 
 def _comment(statement: ast.CommentOn, found: ScriptCatalog) -> None:

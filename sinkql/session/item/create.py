@@ -171,7 +171,7 @@ def _present(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
             "SQ2002",
             f'{stored.kind.lower()} "{name}" already exists',
             span,
-            hint=replacing(stored.kind, name),
+            hint=replacing(stored.kind, name, rows="table_id" in stored.facts),
         )
     difference = _difference(statement, stored, catalog)
     if not difference:
@@ -184,7 +184,7 @@ def _present(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
         f'{kind.lower()} "{name}" already exists and is different',
         span,
         detail=difference,
-        hint=replacing(kind, name),
+        hint=replacing(kind, name, rows="table_id" in stored.facts),
     )
 
 

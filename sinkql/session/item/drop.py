@@ -80,7 +80,8 @@ def forget_tables(draft: Draft) -> None:
 
 def _kept_before(draft: Draft) -> set[str]:
     """Return the ids of the files of the tables that were there before a transaction."""
-    return {str(draft.before.facts(name)["table_id"]) for name in draft.before.names("TABLE")}
+    facts = (draft.before.facts(name) for name in draft.before.names("TABLE"))
+    return {str(each["table_id"]) for each in facts if "table_id" in each}
 
 
 def _forget(tables: Iterable[str], catalog: Catalog) -> None:
@@ -178,10 +179,11 @@ def sink_ids(names: tuple[str, ...], catalog: Catalog) -> dict[str, str]:
 
 
 def _table_ids(names: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
-    """Return the ids of the files of the tables among `names`."""
+    """Return the ids of the files of the tables among `names`; those that a source feeds have none."""
     reader = catalog.reader()
     known = frozenset(reader.names("TABLE"))
-    return tuple(str(reader.facts(name)["table_id"]) for name in names if name in known)
+    facts = (reader.facts(name) for name in names if name in known)
+    return tuple(str(each["table_id"]) for each in facts if "table_id" in each)
 
 
 def _plan(statement: ast.Drop, catalog: Catalog) -> Dropping:

@@ -169,7 +169,10 @@ def _facts(session: Session, item: logical.Item) -> Iterator[tuple[str, str]]:
                     "reads",
                     item.kind.lower() + (f" over {_short(session, item.connection)}" if item.connection else ""),
                 )
-            yield from _shape(item.shape)
+            if item.tables:
+                yield "tables", ", ".join(".".join(each.name) for each in item.tables)
+            else:
+                yield from _shape(item.shape)
         case logical.View():
             yield from _shape(item.shape)
         case logical.Sink():

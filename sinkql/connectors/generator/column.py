@@ -1,0 +1,114 @@
+"""Numbers in numpy → columns in Arrow: texts, decimals and times, without a Python object a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sinkql.connectors.generator.noise import Ints, Words, between, noise
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+_POOL_WORDS = 40_000
+_ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789, "
+_SPEECH = (
+    "the a its their every some slow quick quiet bold final even regular ironic silent careful express special furious "
+    "pending unusual blithe daring stealthy brave idle busy packages requests accounts deposits foxes ideas theories "
+    "platelets instructions courts dolphins pinto beans asymptotes warhorses sheaves sentiments hockey players frets "
+    "sleep wake nag haggle cajole detect integrate boost doze engage believe promise solve affix snooze wake above "
+    "along among against after before beyond beneath between among despite during except inside near over under until "
+    "upon within without slyly quickly carefully furiously blithely daringly ruthlessly finally evenly never always"
+)
+
+
+def decimals(hundredths: Ints) -> pa.Array:
+    """Return numbers of hundredths as numeric(15,2)."""
+    halves = np.empty((len(hundredths), 2), np.int64)  # a decimal of 128 bits is its low half, then its high one
+    halves[:, 0] = hundredths
+    halves[:, 1] = hundredths >> 63
+    return pa.Array.from_buffers(pa.decimal128(15, 2), len(hundredths), [None, pa.py_buffer(halves)])
+
+
+def times(micros: Ints) -> pa.Array:
+    """Return microseconds since 1970 as times."""
+    return pa.array(micros, pa.timestamp("us", "UTC"))
+
+
+def days(since_1970: Ints) -> pa.Array:
+    """Return days since 1970 as dates."""
+    return pa.array(since_1970.astype(np.int32), pa.date32())
+
+
+def integers(numbers: Ints) -> pa.Array:
+    """Return numbers of 32 bits."""
+    return pa.array(numbers.astype(np.int32))
+
+
+def choice(words: Sequence[str], places: Ints) -> pa.Array:
+    """Return the word at each place."""
+    return pa.array(words).take(pa.array(places))
+
+
+def patterned(*parts: str | tuple[Ints, int]) -> pa.Array:
+    """Return texts of one length, made of fixed parts, and of numbers with so many digits; one number at least."""
+    rows = next(len(part[0]) for part in parts if not isinstance(part, str))
+    matrix = [_letters(part, rows) if isinstance(part, str) else _digits(*part) for part in parts]
+    return fixed_length(np.concatenate(matrix, axis=1), pa.string())
+
+
+def _letters(text: str, rows: int) -> Bytes:
+    return np.broadcast_to(np.frombuffer(text.encode(), np.uint8), (rows, len(text)))
+
+
+def _digits(numbers: Ints, count: int) -> Bytes:
+    powers = 10 ** np.arange(count - 1, -1, -1, dtype=np.int64)
+    return (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
+
+
+def fixed_length(matrix: Bytes, type_: pa.DataType) -> pa.Array:
+    """Return each row of bytes as a text or a binary value."""
+    rows, width = matrix.shape
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
+    data = np.ascontiguousarray(matrix)
+    return pa.Array.from_buffers(type_, rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def sentences(low: int, high: int, words: Words) -> pa.Array:
+    """Return texts of words, from `low` to `high` characters long."""
+    pool, begins = _pool()
+    starts = begins[between(0, len(begins) - 1, words)]
+    return _cut(pool, starts, between(low, high, words ^ np.uint64(0xAAAAAAAAAAAAAAAA)))
+
+
+def addresses(low: int, high: int, words: Words) -> pa.Array:
+    """Return texts of letters, digits, commas and spaces, from `low` to `high` characters long."""
+    pool = _letters_pool()
+    return _cut(pool, between(0, len(pool) - high, words), between(low, high, words >> np.uint64(7)))
+
+
+def _cut(pool: Bytes, starts: Ints, lengths: Ints) -> pa.Array:
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+    return pa.Array.from_buffers(pa.string(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(pool[places])])
+
+
+@cache
+def _pool() -> tuple[Bytes, Ints]:
+    """Return a long text, and where words begin in it that are far enough from its end."""
+    words = _SPEECH.split()
+    chosen = between(0, len(words) - 1, noise(0, "text", np.arange(_POOL_WORDS)))
+    text = " ".join(words[each] for each in chosen)
+    pool = np.frombuffer(text.encode(), np.uint8)
+    begins = np.flatnonzero(pool == ord(" ")) + 1
+    return pool, begins[begins < len(pool) - 256]
+
+
+@cache
+def _letters_pool() -> Bytes:
+    letters = np.frombuffer(_ALPHABET.encode(), np.uint8)
+    return letters[between(0, len(letters) - 1, noise(0, "letters", np.arange(1 << 16)))]

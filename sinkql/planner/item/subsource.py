@@ -1,0 +1,131 @@
+"""A source of several tables → its subsources; CREATE SUBSOURCE and CREATE TABLE … FROM SOURCE → what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sinkql import ast, logical
+from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.planner.name import find, join_name, short_name
+from sinkql.planner.refuse.statement import check_table_from
+from sinkql.planner.scope import Scope
+from sinkql.printer.part import ident
+
+
+def plan_table_from(full_name: str, statement: ast.CreateTableFrom, scope: Scope) -> logical.Source:
+    """Plan a table of a source, which is read as a source of its own.
+
+    Raises SQ2460 for a source without tables, SQ2461 for a table that it has not, SQ2463 where none is named.
+    """
+    check_table_from(statement)
+    assert statement.source is not None  # that of others is refused
+    entry = find(scope.catalog, statement.source, "SOURCE")
+    source = scope.catalog.item(entry.name)
+    assert isinstance(source, logical.Source)
+    scope.use(entry.name)
+    short = short_name(entry.name, scope.catalog)
+    if not source.tables:
+        raise SinkqlError(
+            "SQ2460",
+            f'source "{short}" has no tables: it has rows of its own',
+            statement.source.span,
+            hint=f"Read it itself, or create a view: CREATE VIEW {short_name(full_name, scope.catalog)} AS "
+            f"SELECT * FROM {short};",
+        )
+    if statement.reference is None:
+        raise SinkqlError(
+            "SQ2463",
+            "the table does not say which table of the source it reads",
+            statement.source.span,
+            hint=f"Write FROM SOURCE {short} (REFERENCE {_text(source.tables[0])}). {_tables(source)}",
+        )
+    found = _table(source, statement.reference, statement.reference.span)
+    return logical.Source(full_name, source.kind, found.options, found.shape, source.connection)
+
+
+def subsources(statement: ast.CreateSource, source: logical.Source) -> tuple[ast.CreateTableFrom, ...]:
+    """Return what makes the subsources of a source, whose statement has full names.
+
+    They are in its schema, unless they have names with another. Raises SQ2460 and SQ2461.
+    """
+    if statement.subsources is None:
+        return ()
+    if not source.tables:
+        raise SinkqlError(
+            "SQ2460",
+            f"sources from {statement.kind} have no tables, but rows of their own",
+            statement.subsources.span,
+            hint="Leave out FOR.",
+        )
+    found: list[ast.CreateTableFrom] = []
+    taken = {statement.name.parts}
+    for table, name, span in _chosen(statement.subsources, source):
+        full = _in_full(name, statement.name)
+        if full.parts in taken:
+            raise _taken_twice(name, statement.name, span)
+        taken.add(full.parts)
+        upstream = ast.Name(tuple(ast.Ident(part, span) for part in table.name), span)
+        found.append(ast.CreateTableFrom(full, statement.name, upstream, subsource=True, span=span))
+    return tuple(found)
+
+
+def _taken_twice(name: ast.Name, source: ast.Name, span: Span) -> SinkqlError:
+    last = name.parts[-1].value
+    what, hint = "another one", f"Give it another name: {ident(name.parts[-1])} AS {ident(ast.Ident(f'{last}_2'))}."
+    if last == source.parts[-1].value:
+        what, hint = "the source itself", f"Give the source another name, such as {ident(ast.Ident(f'{last}_source'))}."
+    return SinkqlError("SQ2465", f'subsource "{last}" has the name of {what}', span, hint=hint)
+
+
+def _chosen(wanted: ast.Subsources, source: logical.Source) -> Iterator[tuple[logical.SourceTable, ast.Name, Span]]:
+    if not wanted.references:
+        for table in source.tables:
+            yield table, ast.Name((ast.Ident(table.name[-1], wanted.span),), wanted.span), wanted.span
+    for each in wanted.references:
+        table = _table(source, each.upstream, each.span)
+        yield table, each.name or ast.Name((ast.Ident(table.name[-1], each.span),), each.span), each.span
+
+
+def _table(source: logical.Source, reference: ast.Name, span: Span) -> logical.SourceTable:
+    """Return the table that a reference names, with its schema or without."""
+    written = tuple(part.value for part in reference.parts)
+    for table in source.tables:
+        if table.name[-len(written) :] == written:
+            return table
+    near = nearest(written[-1], [table.name[-1] for table in source.tables])
+    raise SinkqlError(
+        "SQ2461",
+        f'source "{short_name(source.name)}" has no table "{reference.text}"',
+        span,
+        hint=f"Did you mean {near}?" if near else _tables(source),
+    )
+
+
+def _tables(source: logical.Source) -> str:
+    return f"Its tables are {', '.join(_text(table) for table in source.tables)}."
+
+
+def _text(table: logical.SourceTable) -> str:
+    return ".".join(ident(ast.Ident(part)) for part in table.name)
+
+
+def _in_full(name: ast.Name, source: ast.Name) -> ast.Name:
+    """Return a subsource's full name: what it lacks is that of its source."""
+    return ast.Name((*source.parts[: len(source.parts) - len(name.parts)], *name.parts), name.span)
+
+
+def check_readable(item: logical.Item | None, name: ast.Name, catalog: logical.CatalogReader) -> None:
+    """Raise SQ2462 for a source that has tables, and no rows of its own."""
+    if not isinstance(item, logical.Source) or not item.tables:
+        return
+    entry = catalog.entry(item.name)
+    assert entry is not None
+    assert isinstance(entry.statement, ast.CreateSource)
+    made = subsources(entry.statement, item)
+    first = _text(item.tables[0])
+    hint = f"Run CREATE TABLE name FROM SOURCE {name.text} (REFERENCE {first}); and read that table. {_tables(item)}"
+    if made:
+        names = (short_name(join_name(*(part.value for part in each.name.parts)), catalog) for each in made)
+        hint = f"Read one of its subsources: {', '.join(names)}."
+    message = f'source "{name.text}" has several tables, and no rows of its own'
+    raise SinkqlError("SQ2462", message, name.span, hint=hint)
