@@ -103,6 +103,9 @@ tables_from_webhooks = st.builds(
     kind=st.just("WEBHOOK"),
     if_not_exists=truths,
 )
+created_subsources = st.builds(
+    ast.CreateTableFrom, names, names, reference=names, subsource=st.just(True), if_not_exists=truths
+)
 
 
 @st.composite

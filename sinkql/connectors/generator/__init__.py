@@ -1,6 +1,6 @@
 """LOAD GENERATOR sources: rows that are a pure function of their place. A generator is a source kind of its own.
 
-* `option`, `shape`: the words of the generators, and the columns of their tables.
+* `option`, `shape`, `about`: the words of the generators, the columns of their tables, and what is said of them.
 * `plan`: a statement → the reader's options, and columns.
 * `reader`: offsets and splits of a table, by the pace of its ticks; `kind` finds the table.
 * `counter`, `key_value`, `auction`, `marketing`, `tpch`: what the rows are; `table` is what they have in common.
@@ -10,12 +10,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from sinkql import ast, logical, physical
-from sinkql.connectors.generator import plan
+from sinkql.connectors.generator import about, plan
 from sinkql.connectors.generator.option import CounterOptions, KeyValueOptions, TickOptions, TpchOptions
-from sinkql.extension.plan import Access, Connector, Later, Planning, SourceKind
+from sinkql.extension.plan import Access, Connector, Later, Planning, PlanSource, SourceKind
 from sinkql.extension.stream import Context, Offsets, Reader
+
+First = Callable[[Offsets, int], Offsets]
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:
@@ -38,36 +41,19 @@ def _begin(statement: ast.CreateSource, planning: Planning, access: Access) -> l
     return {"since": time.time_ns() // 1_000_000}
 
 
+def _kind(name: str, planned: PlanSource, options: type, told: str, first: First = _first) -> SourceKind:
+    return SourceKind(f"LOAD GENERATOR {name}", planned, _open_reader, options, facts=_begin, first=first, about=told)
+
+
 connector = Connector(
     "generator",
     sources=(
-        SourceKind(
-            "LOAD GENERATOR AUCTION",
-            plan.plan_auction,
-            _open_reader,
-            TickOptions,
-            facts=_begin,
-            first=_first_of_some,
-        ),
-        SourceKind("LOAD GENERATOR CLOCK", plan.plan_clock, _open_reader, TickOptions, facts=_begin, first=_first),
+        _kind("AUCTION", plan.plan_auction, TickOptions, about.AUCTION, _first_of_some),
+        _kind("CLOCK", plan.plan_clock, TickOptions, about.CLOCK),
         SourceKind("LOAD GENERATOR COUNTER", plan.plan_counter, _open_reader, CounterOptions, first=_first),
-        SourceKind(
-            "LOAD GENERATOR KEY VALUE",
-            plan.plan_key_value,
-            _open_reader,
-            KeyValueOptions,
-            facts=_begin,
-            first=_first,
-        ),
-        SourceKind(
-            "LOAD GENERATOR MARKETING",
-            plan.plan_marketing,
-            _open_reader,
-            TickOptions,
-            facts=_begin,
-            first=_first_of_some,
-        ),
-        SourceKind("LOAD GENERATOR TPCH", plan.plan_tpch, _open_reader, TpchOptions, facts=_begin, first=_first),
+        _kind("KEY VALUE", plan.plan_key_value, KeyValueOptions, about.KEY_VALUE),
+        _kind("MARKETING", plan.plan_marketing, TickOptions, about.MARKETING, _first_of_some),
+        _kind("TPCH", plan.plan_tpch, TpchOptions, about.TPCH),
     ),
     later=(Later("SOURCE", "LOAD GENERATOR DATUMS", TickOptions),),
     tasks=("sinkql.connectors.generator.reader",),

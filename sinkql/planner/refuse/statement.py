@@ -163,7 +163,7 @@ def _refused(kind: str, action: ast.AlterAction) -> tuple[str, str]:
         case ast.ResetOptions():
             return "RESET (…)", _instead_of_options(kind)
         case ast.AddReferences():
-            return "ADD", "Run CREATE TABLE … FROM SOURCE."
+            return "ADD", "Run CREATE TABLE … FROM SOURCE, if the source has that table."
         case ast.DropReferences():
             return "DROP", "Run DROP SOURCE for each of them."
         case ast.RefreshReferences():
