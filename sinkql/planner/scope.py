@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby, takewhile
 
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, nearest
@@ -81,4 +82,16 @@ def kinds_hint(written: str, known: Iterable[str], later: Iterable[str] = ()) ->
     """Return the hint for a kind that nobody offers: the nearest one, or all that are supported."""
     there = sorted(known)
     near = next((each for each in there if each.startswith(f"{written} ")), None) or nearest(written, [*there, *later])
-    return f"Did you mean {near}?" if near else f"The kinds are {', '.join(there)}."
+    return f"Did you mean {near}?" if near else f"The kinds are {listed_kinds(there)}."
+
+
+def listed_kinds(kinds: Iterable[str]) -> str:
+    """Return kinds in order; what some have in common, as LOAD GENERATOR, is there once."""
+    found = []
+    for _, group in groupby(sorted(each.split() for each in kinds), key=lambda words: words[0]):
+        names = list(group)
+        same = takewhile(lambda words: len(set(words)) == 1, zip(*names, strict=False))
+        common = len(list(same)) if len(names) > 1 else 0
+        rest = " | ".join(" ".join(each[common:]) for each in names)
+        found.append(" ".join([*names[0][:common], rest]))
+    return ", ".join(found)

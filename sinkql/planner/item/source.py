@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from itertools import groupby, takewhile
 
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError
@@ -12,7 +10,7 @@ from sinkql.extension.plan import SourceKind
 from sinkql.planner.item.subsource import subsources
 from sinkql.planner.name import as_name, cluster_name, find
 from sinkql.planner.refuse.statement import check_source
-from sinkql.planner.scope import Scope, kinds_hint
+from sinkql.planner.scope import Scope, kinds_hint, listed_kinds
 from sinkql.printer.part import ident
 
 
@@ -79,7 +77,7 @@ def _kind(statement: ast.CreateSource, scope: Scope) -> SourceKind:
             "SQ2971",
             f"sources from {statement.kind} are not supported yet",
             statement.kind_span,
-            hint=f"The kinds are {_listed(known)}.",
+            hint=f"The kinds are {listed_kinds(known)}.",
         )
     raise SinkqlError(
         "SQ2450",
@@ -87,15 +85,3 @@ def _kind(statement: ast.CreateSource, scope: Scope) -> SourceKind:
         statement.kind_span,
         hint=kinds_hint(statement.kind, known, scope.registry.expected("SOURCE")),
     )
-
-
-def _listed(kinds: Iterable[str]) -> str:
-    """Return kinds in order; what some have in common, as LOAD GENERATOR, is there once."""
-    found = []
-    for _, group in groupby(sorted(each.split() for each in kinds), key=lambda words: words[0]):
-        names = list(group)
-        same = takewhile(lambda words: len(set(words)) == 1, zip(*names, strict=False))
-        common = len(list(same)) if len(names) > 1 else 0
-        rest = " | ".join(" ".join(each[common:]) for each in names)
-        found.append(" ".join([*names[0][:common], rest]))
-    return ", ".join(found)
