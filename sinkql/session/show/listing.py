@@ -53,8 +53,11 @@ def _comment(object_id: str = "i.id", sub_id: str = "IS NULL") -> str:
 _CLUSTER = "(SELECT c.name FROM mz_clusters AS c WHERE c.id = i.cluster_id) AS cluster"
 _ON = '(SELECT r.name FROM mz_relations AS r WHERE r.id = i.on_id) AS "on"'
 _REPLICAS = "'r1 (' || coalesce(i.size, 'own master') || ')' AS replicas"
-_SUBSOURCES = "(SELECT o.id, o.name, o.type, o.schema_id FROM mz_sources AS o WHERE o.type = 'subsource') AS i"
-_OF_SOURCE = "(SELECT d.object_id FROM mz_internal.mz_object_dependencies AS d WHERE d.referenced_object_id = {id})"
+_SUBSOURCES = (
+    "(SELECT o.name, o.type, o.schema_id, d.referenced_object_id AS source_id"
+    " FROM mz_sources AS o JOIN mz_internal.mz_object_dependencies AS d ON d.object_id = o.id"
+    " WHERE o.type = 'subsource') AS i"
+)
 _RUNNING = (
     "(SELECT count(*) FROM mz_sinks AS k JOIN mz_internal.mz_sink_statuses AS s ON s.id = k.id"
     " WHERE k.cluster_id = i.id AND s.status = 'running')"
@@ -84,7 +87,7 @@ LISTINGS = {
         "mz_sources AS i",
         cluster=True,
     ),
-    "SUBSOURCES": Listing(("name", "type"), "i.name, i.type", _SUBSOURCES, relation=f"i.id IN {_OF_SOURCE}"),
+    "SUBSOURCES": Listing(("name", "type"), "i.name, i.type", _SUBSOURCES, relation="i.source_id = {id}"),
     "TABLES": Listing(("name", "comment"), f"i.name, {_comment()}", "mz_tables AS i", relation="i.source_id = {id}"),
     "VIEWS": Listing(("name", "comment"), f"i.name, {_comment()}", "mz_views AS i"),
     "MATERIALIZED VIEWS": Listing(
