@@ -6,6 +6,7 @@
 * `expression`: typed expressions put together: operators, casts, literals.
 * `edit`: statements that change what is there: ALTER, DROP, renaming, INSERT, UPDATE, DELETE.
 * `refuse`: what is understood and not run → an error that says what to use instead.
+* `subsource`: the tables of a source of several: which are read, under which names.
 * `scope`, `name`, `order`, `types`: what one statement depends on; names → items; the order of items; what types have
   in common.
 """

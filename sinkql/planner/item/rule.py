@@ -7,9 +7,9 @@ from collections.abc import Callable
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, Span, nearest
 from sinkql.extension.options import option_span
-from sinkql.planner.item.subsource import check_readable
 from sinkql.planner.name import find, missing, short_name, system
 from sinkql.planner.scope import Scope
+from sinkql.planner.subsource import check_readable
 
 CHANGELOG = ("_mz_diff", "_mz_timestamp")
 """The columns that an append sink adds: what happened to the row, and when."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError
 from sinkql.extension.plan import SourceKind
-from sinkql.planner.item.subsource import subsources
 from sinkql.planner.name import as_name, cluster_name, find
 from sinkql.planner.refuse.statement import check_source
 from sinkql.planner.scope import Scope, kinds_hint, listed_kinds
+from sinkql.planner.subsource import subsources
 from sinkql.printer.part import ident
 
 

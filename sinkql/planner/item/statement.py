@@ -10,12 +10,12 @@ from sinkql.planner.item.connection import plan_connection
 from sinkql.planner.item.secret import plan_secret
 from sinkql.planner.item.sink import plan_sink
 from sinkql.planner.item.source import plan_source
-from sinkql.planner.item.subsource import plan_table_from, subsources
 from sinkql.planner.item.table import plan_table
 from sinkql.planner.item.view import plan_view
 from sinkql.planner.name import SCHEMA, database_name, join_name, resolve_schema, short_name, system
 from sinkql.planner.refuse.statement import later
 from sinkql.planner.scope import Planned, Scope
+from sinkql.planner.subsource import plan_table_from, subsources
 
 
 def plan(statement: ast.Create, facts: logical.Facts, catalog: logical.CatalogReader, registry: Registry) -> Planned:

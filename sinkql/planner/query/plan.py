@@ -12,13 +12,13 @@ from sqlglot import exp
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, too_deep
 from sinkql.planner import types
-from sinkql.planner.item.subsource import check_readable
 from sinkql.planner.name import short_name, split_name
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import Hidden, plan_select, plan_values
 from sinkql.planner.query.syntax import Syntax, parse
 from sinkql.planner.query.text import written_name
+from sinkql.planner.subsource import check_readable
 
 _RELATIONS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
 _Named = Mapping[str, logical.Relation]
