@@ -116,9 +116,9 @@ def test_history_is_of_the_sink(piped: Session) -> None:
         ("SELECT 1 FROM pragma_table_info('secrets')", "SQ2928", "pragma_table_info('secrets')", None),
         ("SELECT (SELECT ciphertext FROM secrets)", "SQ2926", "(SELECT ciphertext FROM secrets)", None),
         ("WITH c AS (SELECT 1 AS x FROM items) SELECT x FROM c", "SQ2202", "items", None),
-        ("SELECT name FROM mz_sinks WHERE", "SQ2282", "WHERE", None),
+        ("SELECT name, FROM mz_sinks", "SQ2201", "FROM", None),
         ("SELECT load_extension('x')", "SQ2210", "load_extension('x')", None),
-        ("SELECT version(), load_extension('x')", "SQ2284", None, None),
+        ("SELECT version(), load_extension('x')", "SQ2210", "load_extension('x')", None),
     ],
 )
 def test_mistakes_in_a_query_are_shown(

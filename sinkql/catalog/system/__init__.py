@@ -6,8 +6,10 @@
 * `audit`: what writes down every change of items.
 * `properties`: what of a planned item is written into the file for the relations to show.
 * `named`: whether a query is over system relations.
-* `query`: SELECT over system relations; `postgres_query`: what Postgres's tools write, for SQLite; `sqlite_function`:
-  the functions that such queries call.
+* `view`: SQLite's SQL over the views, where SinkQL itself has written it.
+* `query`: SELECT over system relations: `postgres_query` rewrites what only Postgres's tools write, `resolve` ties
+  names to views and columns, `lower` makes SQLite's SQL of it, `value` what SQLite calls to compute expressions.
+* `form`: functions that are computed only here; `sqlite_function`: those that clients call.
 """
 
 from __future__ import annotations

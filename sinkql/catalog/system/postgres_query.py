@@ -1,67 +1,54 @@
-"""A query as Postgres's tools write it → the same in what SQLite has, by rewriting its tree."""
+"""A query as Postgres's tools write it → the same in what SinkQL plans, by rewriting its tree."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 from sqlglot import exp
 
-from sinkql.catalog.system.relation import Relation
-
-_DIALECT = "materialize"
-_NAMES_AS_TYPES = ("regclass", "regtype", "regproc", "regnamespace", "name", "oid", '"char"', "char", "cstring")
-_FUNCTIONS = {exp.CurrentSchema: "current_schema", exp.CurrentVersion: "version"}
-_NUMBERS = ("oid", "smallint", "integer", "bigint", "uint4", "uint8")
-_MATCH = "~"
+_SCHEMAS = ("pg_catalog", "mz_catalog", "mz_internal", "information_schema")
+_WORDS = {
+    exp.CurrentSchema: "current_schema", exp.CurrentUser: "current_user", exp.CurrentCatalog: "current_catalog",
+    exp.SessionUser: "session_user",
+}  # fmt: skip
+_MATCHES: dict[str, type[exp.Expr]] = {"~": exp.RegexpLike, "~*": exp.RegexpILike}
+_COLLATION = "default"
 
 
 def without_postgres(tree: exp.Query) -> exp.Query:
-    """Return the tree without what only Postgres has: schemas of functions and operators, collations, regclass."""
+    """Return the tree without what only Postgres has: schemas of functions and operators, its own collation."""
     for node in reversed(list(tree.walk())):  # what is inside comes before what holds it
         changed = _change(node)
         if changed is not node:
+            changed._meta = {**node.meta, **changed.meta}  # its place is its own, if it has one
             node.replace(changed)
     return tree
 
 
-def _change(node: exp.Expression) -> exp.Expression:
+def _change(node: Any) -> Any:
     match node:
-        case exp.Dot(expression=exp.Func() as call):
+        case exp.Dot(this=exp.Identifier() as schema, expression=exp.Anonymous() as call) if _system(schema):
             return call
-        case exp.Collate():
+        case exp.Collate() if node.expression.name.lower() == _COLLATION:
             return node.this
-        case exp.Operator() if str(node.args["operator"]).endswith(_MATCH):
-            match_ = exp.RegexpLike(this=node.this, expression=node.expression)
-            return exp.not_(match_) if str(node.args["operator"]).endswith("!~") else match_
-        case exp.EQ(expression=exp.Any(this=array)) if _elements(array):
-            return exp.In(this=node.this, expressions=_elements(array))
-        case exp.NEQ(expression=exp.All(this=array)) if _elements(array):
-            return exp.not_(exp.In(this=node.this, expressions=_elements(array)))
-        case exp.Left():
-            return exp.func("substr", node.this, exp.Literal.number(1), node.expression)
-        case exp.RegexpILike():
-            return exp.func("regexp_i", node.expression, node.this)
-        case exp.Cast() if node.to.sql(_DIALECT).lower().removeprefix("pg_catalog.") in _NAMES_AS_TYPES:
-            return node.this
-        case exp.CurrentSchema() | exp.CurrentVersion():
-            return exp.Anonymous(this=_FUNCTIONS[type(node)])
+        case exp.Operator():
+            return _operator(node)
+        case exp.CurrentSchema() | exp.CurrentUser() | exp.CurrentCatalog() | exp.SessionUser():
+            return exp.Anonymous(this=_WORDS[type(node)])
         case _:
             return node
 
 
-def _elements(array: exp.Expression) -> list[exp.Expression]:
-    """Return what an ARRAY[…] holds, in parentheses or not; nothing for any other expression."""
-    inner = array.unnest()
-    return list(inner.expressions) if isinstance(inner, exp.Array) else []
+def _system(schema: exp.Identifier) -> bool:
+    return schema.name.lower() in _SCHEMAS
 
 
-def compare_numbers(tree: exp.Query, relations: Mapping[str, Relation]) -> None:
-    """Turn texts that are compared with columns of numbers into numbers, as an untyped text in Postgres is."""
-    for comparison in tree.find_all(exp.EQ, exp.NEQ, exp.In):
-        column = comparison.this
-        relation = relations.get(column.table) if isinstance(column, exp.Column) else None
-        if relation is None or relation.type_of(column.name) not in _NUMBERS:
-            continue
-        for value in [comparison.args.get("expression"), *comparison.expressions]:
-            if isinstance(value, exp.Literal) and value.is_string and value.this.isdigit():
-                value.replace(exp.Literal.number(value.this))
+def _operator(node: Any) -> Any:
+    """Return what OPERATOR(pg_catalog.~) and its like are."""
+    sign = str(node.args["operator"]).rpartition(".")[2].strip()
+    class_ = _MATCHES.get(sign.removeprefix("!"))
+    if class_ is None:
+        return node
+    match_ = class_(this=node.this, expression=node.expression)
+    match_.meta.update(node.meta)
+    return exp.not_(match_) if sign.startswith("!") else match_

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 
 from sinkql import __version__
 from sinkql.catalog.system.types import TYPES
+from sinkql.logical import Type
+from sinkql.planner.types import BOOLEAN, TEXT
 
 DIALECT_VERSION = f"PostgreSQL 9.5 on SinkQL {__version__}"
 """What version() says: tools look for the number of the Postgres whose catalog this resembles."""
+
+CLIENT: Mapping[str, tuple[tuple[int, ...], Type]] = MappingProxyType(
+    {
+        **dict.fromkeys(("current_database", "current_catalog", "current_schema", "current_user"), ((0,), TEXT)),
+        **dict.fromkeys(("session_user", "version", "mz_version"), ((0,), TEXT)),
+        **dict.fromkeys(("pg_get_userbyid", "pg_encoding_to_char"), ((1,), TEXT)),
+        "format_type": ((2,), TEXT),
+        **dict.fromkeys(("pg_table_is_visible", "pg_type_is_visible"), ((1,), BOOLEAN)),
+        **dict.fromkeys(("has_schema_privilege", "has_table_privilege"), ((2,), BOOLEAN)),
+        **dict.fromkeys(("pg_get_expr", "pg_get_constraintdef", "obj_description"), ((1, 2, 3), TEXT)),
+        **dict.fromkeys(("shobj_description", "col_description"), ((1, 2, 3), TEXT)),
+    }
+)
+"""What `register` makes known: how many arguments each function takes, and the type of what it gives."""
 
 _NAMES = {each.oid: each.name for each in TYPES}
 _ALWAYS_ON_PATH = ("mz_catalog", "pg_catalog")
@@ -31,8 +47,6 @@ def register(connection: sqlite3.Connection, *, database: str, path: Sequence[st
     add("session_user", 0, lambda: "materialize")
     add("version", 0, lambda: DIALECT_VERSION)
     add("mz_version", 0, lambda: __version__)
-    add("regexp", 2, _matches)
-    add("regexp_i", 2, lambda pattern, value: _matches(pattern, value, re.IGNORECASE))
     add("format_type", 2, _format_type)
     add("pg_get_userbyid", 1, lambda oid: "materialize")
     add("pg_encoding_to_char", 1, lambda encoding: "UTF8")
@@ -71,12 +85,6 @@ class _Visible:
                 continue
             found[name] = min(found.get(name, (place, oid)), (place, oid))
         return {oid for _, oid in found.values()}
-
-
-def _matches(pattern: str | None, value: str | None, flags: re.RegexFlag = re.NOFLAG) -> int | None:
-    if pattern is None or value is None:
-        return None
-    return int(re.search(str(pattern), str(value), flags) is not None)
 
 
 def _format_type(oid: int | None, modifier: int | None) -> str | None:

@@ -111,12 +111,8 @@ CODES = {
         "ORDER BY of a query with DISTINCT or UNION has an expression that is not a column of the result.",
         "Order by columns of the result, or put the query into a subquery in FROM.",
     ),
-    "SQ2282": _code(
-        "The text is not a query that the system catalog can run.",
-        "Write one SELECT over system relations, such as mz_sinks.",
-    ),
     "SQ2284": _code(
-        "SQLite, which answers queries over the system catalog, cannot run the query.",
-        "Use functions that SQLite has.",
+        "A query over the system catalog has a form, or an expression, that is not supported there.",
+        "Use joins, subqueries, GROUP BY, ORDER BY, and the expressions that views may have.",
     ),
 }

@@ -85,7 +85,7 @@ def literal(text: str, target: Type, span: Span) -> Typed:
     if target == types.INTERVAL:
         return constant(parse_interval(text, span), types.INTERVAL, span)
     try:
-        value = _READERS[target.name](text if target == types.UUID else text.strip(_BLANK), target)
+        value = _READERS[target.name](text if target in (types.UUID, types.BYTEA) else text.strip(_BLANK), target)
     except moment.BeyondError:
         hint = "Use a value in the years 1 to 9999, or NULL."
         raise SinkqlError("SQ2212", f"{target} out of range: '{text}'", span, hint=hint) from None

@@ -31,8 +31,10 @@ def _kind(node: Any, text: str, range_: Range) -> str | None:
             return None
         case exp.Literal():
             return "STRING" if node.is_string else "NUMBER"
-        case exp.Anonymous() if isinstance(node.parent, exp.Table):
-            return None
+        case exp.Anonymous() if isinstance(node.parent, exp.Table | exp.Dot):
+            return None  # a relation, or a function whose schema is named: that is the call
+        case exp.Dot():
+            return "call" if isinstance(node.expression, exp.Anonymous) else None
         case exp.Window() if node.arg_key == "windows":
             return None
     return _KINDS.get(type(node))

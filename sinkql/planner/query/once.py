@@ -55,7 +55,7 @@ def plan_once(query: ast.Query, catalog: logical.CatalogReader, now: datetime) -
     """Plan a query that runs once; beyond what a view may it orders, limits, reads sinks and the clock."""
     syntax = parse(query)
     tree = syntax.tree
-    limit, offset = (_number(syntax, tree.args.get(each), each.upper()) for each in ("limit", "offset"))
+    limit, offset = (row_count(syntax, tree.args.get(each), each.upper()) for each in ("limit", "offset"))
     order = _Terms(syntax, tree)
     try:
         planner = Planner(syntax, catalog, now, order.hidden)
@@ -66,7 +66,8 @@ def plan_once(query: ast.Query, catalog: logical.CatalogReader, now: datetime) -
     return Once(relation, tuple(planner.dependencies), order.width(relation), places, limit, offset or 0)
 
 
-def _number(syntax: Syntax, clause: Any, word: str) -> int | None:
+def row_count(syntax: Syntax, clause: Any, word: str) -> int | None:
+    """Return the number of a LIMIT, OFFSET or FETCH; None where there is none. Raises SQ2225."""
     if clause is None:
         return None
     if isinstance(clause, exp.Fetch):

@@ -36,6 +36,8 @@ from sinkql.planner.query.syntax import string_value
 from sinkql.planner.query.translation import Handler, Translation
 from sinkql.planner.refuse.expression import unknown_type, unsupported
 
+_SCHEMA = "pg_catalog"
+
 
 class Translator(Translation):
     """Translate expressions of one query, each node by the handler of its class."""
@@ -206,6 +208,13 @@ def _call(t: Translation, node: Any) -> Typed:
     return functions.call(name, [t.translate(argument) for argument in node.expressions], t.span(node))
 
 
+def _dot(t: Translation, node: Any) -> Typed:
+    """Plan a call with the schema of Postgres's own functions."""
+    if not isinstance(node.expression, exp.Anonymous) or str(node.this.name).lower() != _SCHEMA:
+        raise unsupported(node, t.span(node))
+    return t.translate(node.expression)
+
+
 def _bracket(t: Translation, node: Any) -> Typed:
     """Plan (regexp_match(text, 'pattern'))[n], the one array that is known."""
     t.only(node, "this", "expressions")
@@ -279,6 +288,7 @@ _HANDLERS: dict[type, Handler] = {
     exp.StrPosition: _named("strpos", "this", "substr"),
     exp.Overlay: _named("overlay", "this", "expression", "from_", "for_"),
     exp.Anonymous: _call,
+    exp.Dot: _dot,
     exp.Bracket: _bracket,
     exp.Filter: _filter,
     exp.Collate: _collate,

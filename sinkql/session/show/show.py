@@ -35,8 +35,12 @@ def show(statement: ast.Show, catalog: Catalog) -> Result:
     if statement.where is None and statement.like is None:
         views = listing.views_query(conditions)
         return _result("SHOW", select_views(views, catalog.database, booleans=listing.booleans))
-    from sinkql.catalog.system.query import select  # sqlglot loads only where there is something of the user's to read
+    # sqlglot loads only where there is something of the user's to read
+    from sinkql.catalog.system.query import select
+    from sinkql.planner.query.scalar import expression
 
+    if statement.where is not None:  # it stands in parentheses below, and has to be closed in itself
+        expression(ast.Expression(statement.where.text, statement.where.span))
     table = select(
         _query(statement, listing, conditions),
         catalog.database,
