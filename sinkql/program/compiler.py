@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -22,6 +22,7 @@ from sinkql.planner.edit import transaction
 from sinkql.planner.edit.alter import plan_alter
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
+from sinkql.planner.item.present import already_there, built_in, shown_difference
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import implied, item_name, kind_of
@@ -138,9 +139,12 @@ class Compiler:
         self.facts = facts
         self.notices: list[Notice] = []
         self.before: MemoryCatalog | None = None
+        self.modes: tuple[str, ...] = ()
 
     def run(self, statement: ast.Statement) -> None:
         """Take a statement in; those that only show something do nothing."""
+        if self.before is not None:
+            transaction.check_allowed(statement, self.modes)
         match statement:
             case ast.Drop():
                 dropping = plan_drop(statement, self.catalog, self.catalog.dependents)
@@ -169,8 +173,6 @@ class Compiler:
             case ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
                 raise later(statement)
             case ast.Insert() | ast.Update() | ast.Delete():
-                if self.before is not None:
-                    raise transaction.changes_rows(statement)
                 plan_change(statement, self.catalog, datetime.now(UTC).replace(tzinfo=None))
                 self.notices.append(
                     RowsNotice("SQ2434", "rows change only when the script is executed", statement.span)
@@ -204,23 +206,29 @@ class Compiler:
         before = self.before
         if statement.action == "BEGIN":
             self.notices.extend([] if before is None else [transaction.already(statement)])
+            self.modes = statement.modes if before is None else self.modes
             self.before = before or self.catalog.copy()
         elif before is None:
             self.notices.append(transaction.none(statement))
-        elif statement.action != "SET":
+        elif statement.action == "SET":
+            self.modes = statement.modes
+        else:
             self.catalog = before if statement.action == "ROLLBACK" else self.catalog
             self.before = self.catalog.copy() if statement.chain else None
 
     def create(self, statement: ast.Create) -> None:
         full_name = item_name(statement, self.catalog)
         present = self.catalog.entry(full_name)
-        if present is not None and to_sql(present.statement) == to_sql(qualify(statement, self.catalog)):
-            short = short_name(full_name, self.catalog)
-            self.notices.append(Notice("SQ2012", f'{present.kind.lower()} "{short}" already exists, skipped'))
-            return
-        replaces = isinstance(statement, ast.CreateView) and statement.or_replace
-        if present is not None and replaces and present.kind == kind_of(statement):
-            self.replace(statement, present)
+        kept = statement.if_not_exists and built_in(statement, present)
+        if present is not None and (kept or present.id.startswith("u")):
+            different = self.difference(statement, present)
+            replaces = isinstance(statement, ast.CreateView) and statement.or_replace
+            if different and replaces and present.kind == kind_of(statement):
+                self.replace(statement, present)
+            else:
+                rows = isinstance(present.statement, ast.CreateTable)
+                there = already_there(statement, full_name, present.kind, different, self.catalog, rows=rows)
+                self.notices.append(there)
             return
         known = self.facts.get(full_name) or self.facts.get(short_name(full_name)) or {}
         known = known or sampled(statement, Scope(self.catalog, self.catalog.registry))
@@ -229,6 +237,19 @@ class Compiler:
         self.notices.extend(planned.notices)
         for each in implied(qualify(statement, self.catalog), planned.item):
             self.catalog.add(each, self.identity(each))
+
+    def difference(self, statement: ast.Create, present: logical.Entry) -> str:
+        """Return what differs between a statement and the one that made the item of its name."""
+        if present.id.startswith("s"):
+            return ""
+        if isinstance(statement, ast.CreateView):
+            statement = replace(statement, or_replace=False)
+        new, words = qualify(statement, self.catalog), self.catalog.words
+        if to_sql(new) == to_sql(present.statement):
+            return ""
+        if isinstance(new, ast.CreateSecret):
+            return "its value changes"
+        return shown_difference(to_sql(present.statement, redacted=words), to_sql(new, redacted=words))
 
     def identity(self, statement: ast.Create) -> dict[str, str]:
         if not isinstance(statement, ast.CreateSource | ast.CreateTable | ast.CreateTableFrom):

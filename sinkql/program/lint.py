@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
@@ -14,7 +15,12 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from sinkql import ast, logical
+from sinkql.catalog.file.database import Database, Empty
+from sinkql.catalog.system import LAYOUT
+from sinkql.catalog.system.listing import LISTINGS
 from sinkql.catalog.system.named import over_system
+from sinkql.catalog.system.query import select
+from sinkql.catalog.system.show import check_variable, conditions_of, listing_query
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, too_deep
 from sinkql.extension.registry import Registry, discover
 from sinkql.lowering.explained import explained
@@ -23,8 +29,9 @@ from sinkql.parser import parse_each
 from sinkql.parser.read import lexical
 from sinkql.parser.read.lexical import Lexeme
 from sinkql.planner.edit.transaction import not_ended
+from sinkql.planner.item.connection import validation
 from sinkql.planner.item.statement import item_name
-from sinkql.planner.name import find, short_name
+from sinkql.planner.name import find, path, short_name, split_name
 from sinkql.planner.query.file_text import may_name_files, named_files
 from sinkql.planner.query.once import plan_once
 from sinkql.planner.refuse.statement import check_kind
@@ -109,18 +116,37 @@ class _Linter:
             case ast.CreateSink():
                 lower(item_name(statement, plans), plans)
             case ast.Select(query=query):
-                files = may_name_files(query, registry.scans) and named_files(query, registry.scans)
-                if not files and not over_system(query, plans):
-                    plan_once(query, plans, datetime.now(UTC).replace(tzinfo=None))
+                if may_name_files(query, registry.scans) and named_files(query, registry.scans):
+                    return
+                if over_system(query, plans):
+                    schemas = tuple(split_name(each)[-1] for each in path(plans))
+                    select(query, self._empty, current=(plans.setting("database"), schemas))
+                    return
+                plan_once(query, plans, datetime.now(UTC).replace(tzinfo=None))
             case ast.Explain():
                 explained(statement, plans, registry)
             case ast.ShowCreate():
                 check_kind(statement)
                 find(plans, statement.name, statement.kind)
             case ast.ValidateConnection():
-                find(plans, statement.name, "CONNECTION")
+                validation(statement, plans, registry)
+            case ast.Show():
+                self._show(statement)
+            case ast.ShowVariable():
+                check_variable(statement)
             case _:
                 return
+
+    def _show(self, statement: ast.Show) -> None:
+        """Run the listing over nothing: its words, columns and functions are looked at all the same."""
+        listing = LISTINGS[statement.kind]
+        query = listing_query(statement, listing, list(conditions_of(statement, listing, self._compiler.catalog)))
+        if statement.where is not None:
+            select(query, self._empty, within=statement.where.span)
+
+    @cached_property
+    def _empty(self) -> Database:
+        return Empty(LAYOUT)
 
     def end(self) -> None:
         """Say what only the whole script tells."""

@@ -8,12 +8,9 @@ from sinkql import ast
 from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.draft import Draft
 from sinkql.errors import Notice, SinkqlError
-from sinkql.planner.edit.transaction import changes_rows
+from sinkql.planner.edit.transaction import check_allowed
 from sinkql.session.item.drop import WAIT_SECONDS, forget_tables, stopped_for_commit
 from sinkql.session.result import Result
-
-_READ_ONLY = "READ ONLY"
-_CHANGING = ast.Create | ast.Alter | ast.Drop | ast.AlterSystem | ast.CommentOn
 
 
 class Transaction:
@@ -39,7 +36,7 @@ class Transaction:
             message = "current transaction is aborted, statements are ignored until its end"
             raise SinkqlError("SQ2650", message, statement.span, hint="Run ROLLBACK;")
         try:
-            self._check(statement)
+            check_allowed(statement, self.modes)
             return run(statement)
         except BaseException:
             self._failed = True
@@ -74,17 +71,3 @@ class Transaction:
             except ChangedError:
                 continue
             return
-
-    def _check(self, statement: ast.Statement) -> None:
-        match statement:
-            case ast.Insert() | ast.Update() | ast.Delete():
-                raise changes_rows(statement)
-            case _ if self._read_only and isinstance(statement, _CHANGING):
-                hint = "Run ROLLBACK; and BEGIN; without READ ONLY."
-                raise SinkqlError("SQ2654", "the transaction is read-only", statement.span, hint=hint)
-            case _:
-                return
-
-    @property
-    def _read_only(self) -> bool:
-        return _READ_ONLY in self.modes

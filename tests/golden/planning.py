@@ -27,13 +27,13 @@ def catalog_of(things: dict[str, object], argument: str = "") -> MemoryCatalog:
     """Return the catalog of a golden file, made at first use; `odd types` gives it sources of such columns."""
     registry = discover()
     if argument == "odd types":
-        registry = _with_odd_types(registry)
+        registry = with_odd_types(registry)
     catalog = things.setdefault("catalog", MemoryCatalog(registry))
     assert isinstance(catalog, MemoryCatalog)
     return catalog
 
 
-def _with_odd_types(registry: Registry) -> Registry:
+def with_odd_types(registry: Registry) -> Registry:
     """Return a registry with load generators of shapes that no source has yet: odd types, rows overwritten by key."""
     counter = registry.sources["LOAD GENERATOR COUNTER"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from session.script import NAME, PIPELINE, SINK, fails, sink_id
+from sinkql.catalog.system.listing import LISTINGS
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
-from sinkql.session.show.listing import LISTINGS
 
 _STATUS_QUERY = """
 SELECT

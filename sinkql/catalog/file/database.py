@@ -124,6 +124,24 @@ class Copy(Database):
         yield self._memory
 
 
+class Empty(Database):
+    """A catalog with nothing in it, in memory, for one thread."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.path = Path(":memory:")
+        self._memory = Connection.open(":memory:")
+        with self.write() as connection:
+            layout.make(connection, 0)
+
+    def close(self) -> None:
+        """Forget it."""
+        self._memory.close()
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        yield self._memory
+
+
 @contextmanager
 def _transaction(connection: Connection, begin: str) -> Iterator[None]:
     connection.execute(begin)

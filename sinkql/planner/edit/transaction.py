@@ -5,6 +5,9 @@ from __future__ import annotations
 from sinkql import ast
 from sinkql.errors import Notice, SinkqlError
 
+_READ_ONLY = "READ ONLY"
+_CHANGING = ast.Create | ast.Alter | ast.Drop | ast.AlterSystem | ast.CommentOn
+
 
 def already(statement: ast.Transaction) -> Notice:
     """Return the notice of a BEGIN in a transaction, which changes nothing."""
@@ -14,6 +17,18 @@ def already(statement: ast.Transaction) -> Notice:
 def none(statement: ast.Transaction) -> Notice:
     """Return the notice of a statement that ends or changes a transaction where there is none."""
     return Notice("SQ2652", "there is no transaction in progress", statement.span)
+
+
+def check_allowed(statement: ast.Statement, modes: tuple[str, ...]) -> None:
+    """Refuse what cannot stand in a transaction of these modes: SQ2961 for rows, SQ2654 if it is read-only."""
+    match statement:
+        case ast.Insert() | ast.Update() | ast.Delete():
+            raise changes_rows(statement)
+        case _ if _READ_ONLY in modes and isinstance(statement, _CHANGING):
+            hint = "Run ROLLBACK; and BEGIN; without READ ONLY."
+            raise SinkqlError("SQ2654", "the transaction is read-only", statement.span, hint=hint)
+        case _:
+            return
 
 
 def changes_rows(statement: ast.RowChange) -> SinkqlError:

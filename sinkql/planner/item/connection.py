@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError
+from sinkql.extension.plan import Access
+from sinkql.extension.registry import Registry
+from sinkql.planner.name import find
 from sinkql.planner.scope import Scope, kinds_hint
 
 
@@ -29,3 +34,20 @@ def plan_connection(full_name: str, statement: ast.CreateConnection, scope: Scop
         statement.kind_span,
         hint=kinds_hint(statement.kind, known, scope.registry.expected("CONNECTION")),
     )
+
+
+def validation(
+    statement: ast.ValidateConnection, catalog: logical.CatalogReader, registry: Registry
+) -> tuple[logical.Connection, Callable[[logical.Connection, Access], None]]:
+    """Return the connection that VALIDATE names, and what asks its other side; SQ2984 where nothing can be asked."""
+    connection = catalog.item(find(catalog, statement.name, "CONNECTION").name)
+    assert isinstance(connection, logical.Connection)
+    check = registry.connections[connection.kind].validate
+    if check is None:
+        raise SinkqlError(
+            "SQ2984",
+            f"VALIDATE CONNECTION of a connection to {connection.kind} is not supported yet",
+            statement.name.span,
+            hint="Create a sink or a source that uses it; that tests the connection.",
+        )
+    return connection, check

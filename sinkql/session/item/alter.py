@@ -14,7 +14,8 @@ from sinkql.catalog.secret.value import given
 from sinkql.errors import SinkqlError, Span
 from sinkql.lowering.job import lower
 from sinkql.planner.edit.alter import Altering, plan_alter
-from sinkql.planner.name import find, short_name
+from sinkql.planner.item.connection import validation
+from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.create import validate_connection
 from sinkql.session.item.earlier_plan import facts_of_follower
@@ -95,20 +96,10 @@ def _of_sink(error: SinkqlError, sink: str, altered: str, span: Span) -> SinkqlE
 
 def validate(statement: ast.ValidateConnection, catalog: Catalog) -> Result:
     """Check that a connection's other side answers; raises SQ2984 where nothing can be asked, and SQ4… ."""
-    entry = find(catalog.plans, statement.name, "CONNECTION")
-    connection = catalog.plans.item(entry.name)
-    assert isinstance(connection, logical.Connection)
-    check = catalog.registry.connections[connection.kind].validate
-    if check is None:
-        raise SinkqlError(
-            "SQ2984",
-            f"VALIDATE CONNECTION of a connection to {connection.kind} is not supported yet",
-            statement.name.span,
-            hint="Create a sink or a source that uses it; that tests the connection.",
-        )
+    connection, check = validation(statement, catalog.plans, catalog.registry)
     try:
         check(connection, CatalogAccess(catalog))
     except SinkqlError as error:
         error.span = error.span or statement.name.span
         raise
-    return Result("VALIDATE CONNECTION", names=(entry.name,))
+    return Result("VALIDATE CONNECTION", names=(connection.name,))

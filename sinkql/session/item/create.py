@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,14 +13,14 @@ from sinkql.catalog.operation import adding, redefining
 from sinkql.catalog.replan import Definitions, redefine
 from sinkql.catalog.row import Stored
 from sinkql.catalog.secret.value import SecretValue, given
-from sinkql.errors import Notice, SinkqlError, Span
+from sinkql.errors import Notice, SinkqlError
 from sinkql.extension.options import option_span
 from sinkql.extension.registry import Registry
 from sinkql.planner import Planned, plan
 from sinkql.planner.edit.qualify import qualify
+from sinkql.planner.item.present import already_there, built_in, name_span, shown_difference
 from sinkql.planner.item.source import sampled
-from sinkql.planner.item.statement import item_name, kind_of, replacing
-from sinkql.planner.name import short_name
+from sinkql.planner.item.statement import item_name, kind_of
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.mask import without_literal
@@ -44,9 +43,12 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
         entry = catalog.reader().entry(name)
         stored = catalog.stored(name) if entry is not None else None
         if stored is not None and not _replaces(statement, stored, catalog):
-            return _present(statement, stored, catalog)
-        if stored is None and statement.if_not_exists and _built_in(statement, catalog):
-            return _skipped(statement, name, catalog)
+            different = _difference(statement, stored, catalog) if stored.kind == kind_of(statement) else ""
+            rows = "table_id" in stored.facts
+            notice = already_there(statement, name, stored.kind, different, catalog.reader(), rows=rows)
+            return _skipped(statement, name, notice)
+        if stored is None and statement.if_not_exists and built_in(statement, catalog.plans.entry(name)):
+            return _skipped(statement, name, already_there(statement, name, kind_of(statement), "", catalog.reader()))
         try:
             if stored is not None:
                 return _replace(statement, stored, catalog)
@@ -95,7 +97,7 @@ def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
     if works:
         after = catalog.plans.copy()
         redefine(after, changes)
-        changes = {**changes, **followers(stored.name, catalog.plans, after, _name_span(statement))}
+        changes = {**changes, **followers(stored.name, catalog.plans, after, name_span(statement))}
     catalog.change(redefining(changes, catalog.reader()))
     return _made(statement, planned)
 
@@ -149,43 +151,8 @@ def validate_connection(
 # --- what is there already -------------------------------------------------------------------------------------------
 
 
-def _built_in(statement: ast.Create, catalog: Catalog) -> bool:
-    """Tell whether what a statement creates is built in."""
-    entry = catalog.plans.entry(item_name(statement, catalog.plans))
-    return entry is not None and entry.kind == kind_of(statement) and entry.id.startswith("s")
-
-
-def _skipped(statement: ast.Create, full_name: str, catalog: Catalog) -> Result:
-    kind = kind_of(statement)
-    message = f'{kind.lower()} "{short_name(full_name, catalog.reader())}" already exists, skipped'
-    notice = Notice("SQ2012", message, _name_span(statement))
-    return Result(f"CREATE {kind}", (notice,), names=(full_name,), skipped=True)
-
-
-def _present(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
-    """Return the notice for an item that exists already; raises SQ2002 or SQ2014 if it is different."""
-    kind, name, span = kind_of(statement), short_name(stored.name, catalog.reader()), _name_span(statement)
-    tag = f"CREATE {kind}"
-    if stored.kind != kind:
-        raise SinkqlError(
-            "SQ2002",
-            f'{stored.kind.lower()} "{name}" already exists',
-            span,
-            hint=replacing(stored.kind, name, rows="table_id" in stored.facts),
-        )
-    difference = _difference(statement, stored, catalog)
-    if not difference:
-        return _skipped(statement, stored.name, catalog)
-    if statement.if_not_exists:
-        notice = Notice("SQ2013", f'{kind.lower()} "{name}" already exists and is different, skipped', span)
-        return Result(tag, (notice,), names=(stored.name,), skipped=True)
-    raise SinkqlError(
-        "SQ2014",
-        f'{kind.lower()} "{name}" already exists and is different',
-        span,
-        detail=difference,
-        hint=replacing(kind, name, rows="table_id" in stored.facts),
-    )
+def _skipped(statement: ast.Create, full_name: str, notice: Notice) -> Result:
+    return Result(f"CREATE {kind_of(statement)}", (notice,), names=(full_name,), skipped=True)
 
 
 def _difference(statement: ast.Create, stored: Stored, catalog: Catalog) -> str:
@@ -193,13 +160,7 @@ def _difference(statement: ast.Create, stored: Stored, catalog: Catalog) -> str:
     new = without_literal(qualify(statement, catalog.plans))
     if to_sql(new) == stored.create_sql:
         return "its value changes" if _other_value(statement, stored, catalog) else ""
-    old_lines, new_lines = (
-        stored.redacted_sql.splitlines(),
-        to_sql(new, redacted=catalog.registry.vocabulary).splitlines(),
-    )
-    lines = list(difflib.unified_diff(old_lines, new_lines, lineterm="", n=0))[2:]
-    shown = [line for line in lines if not line.startswith("@@")]
-    return "\n".join(shown) if shown else "a hidden string changes"
+    return shown_difference(stored.redacted_sql, to_sql(new, redacted=catalog.registry.vocabulary))
 
 
 def _other_value(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
@@ -214,7 +175,3 @@ def _replaces(statement: ast.Create, stored: Stored, catalog: Catalog) -> bool:
     if not isinstance(statement, ast.CreateView) or not statement.or_replace or stored.kind != kind_of(statement):
         return False
     return bool(_difference(replace(statement, or_replace=False), stored, catalog))
-
-
-def _name_span(statement: ast.Create) -> Span:
-    return statement.name.span if statement.name is not None else statement.span

@@ -1,0 +1,119 @@
+"""SHOW … FROM, IN CLUSTER, ON, LIKE and WHERE → conditions on a listing of the system catalog, and its query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sinkql import ast, logical
+from sinkql.catalog.system import ON_PATH, RELATIONS, relation_id
+from sinkql.catalog.system.listing import LISTINGS, Listing
+from sinkql.catalog.system.namespace import SYSTEM_SCHEMAS
+from sinkql.catalog.system.relation import literal
+from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
+from sinkql.planner.item.setting import DEFAULTS, unknown_setting
+from sinkql.planner.name import find, join_name, split_name
+
+_ANY = "any"
+_NOWHERE = ("CLUSTERS", "CLUSTER REPLICAS", "DATABASES")
+"""What is in no schema."""
+_SHOWABLE = tuple(kind.lower() for kind in LISTINGS)
+_RELATIONS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
+
+
+def listing_query(statement: ast.Show, listing: Listing, conditions: list[str]) -> ast.Query:
+    """Return the listing's query, placed so that a span in the user's condition stays where the user wrote it."""
+    outputs = ", ".join(f'"{name}"' for name in listing.names)
+    head = f"SELECT {outputs} FROM ({listing.query(conditions)}) AS shown WHERE "
+    like = f"{listing.names[0]} LIKE {literal(statement.like.value)}" if statement.like is not None else "true"
+    if statement.where is None:
+        return ast.Query(f"{head}{like} ORDER BY place", statement.span)
+    before = f"{head}("
+    text = f"{before}{statement.where.text}) ORDER BY place"
+    start = statement.where.span.start - len(before)
+    return ast.Query(text, Span(start, start + len(text)))
+
+
+def conditions_of(statement: ast.Show, listing: Listing, plans: logical.CatalogReader) -> Iterator[str]:
+    """Yield what a listing is narrowed by; raises SQ2001, SQ2004, SQ2064 and SQ2313 at what names nothing."""
+    if statement.kind == "SCHEMAS":
+        database = _database(statement, plans)
+        same = f"i.database_id = (SELECT d.id FROM mz_databases AS d WHERE d.name = {literal(database)})"
+        yield f"(i.database_id IS NULL OR {same})"
+    elif statement.relation is not None and listing.relation is not None:
+        yield listing.relation.format(id=literal(_relation_id(statement.relation, plans)))
+    elif statement.schema is not None and statement.kind in _NOWHERE:
+        raise SinkqlError(
+            "SQ2064",
+            f"{statement.kind.lower()} do not belong to a schema",
+            statement.schema.span,
+            hint=f"Leave out FROM {statement.schema.text}.",
+        )
+    elif listing.schema:
+        yield f"i.schema_id = {_schema_id(statement.schema, plans)}"
+    if statement.cluster is not None:
+        yield f"i.cluster_id = {_cluster_id(_cluster(statement, statement.cluster, plans))}"
+
+
+def _database(statement: ast.Show, plans: logical.CatalogReader) -> str:
+    name = statement.schema
+    if name is None:
+        return plans.setting("database")
+    database = name.parts[-1]
+    known = [split_name(each)[0] for each in plans.names("DATABASE")]
+    if database.value not in known:
+        hint = f"Use {one_of(known)}."
+        message = f'database "{name.text}" does not exist'
+        raise MissingError("SQ2004", message, name.span, name=database.value, hint=hint)
+    return database.value
+
+
+def _schema_id(schema: ast.Name | None, plans: logical.CatalogReader) -> str:
+    """Return SQL for the id of a schema: a schema is named as an item in it would be."""
+    parts = schema.parts if schema is not None else ()
+    place = schema.span if schema is not None else Span(0, 0)
+    *database, name, _ = split_name(plans.resolve(ast.Name((*parts, ast.Ident(_ANY, place)), place)))
+    if not database:
+        return literal(SYSTEM_SCHEMAS[name])
+    return (
+        "(SELECT s.id FROM mz_schemas AS s JOIN mz_databases AS d ON d.id = s.database_id"
+        f" WHERE s.name = {literal(name)} AND d.name = {literal(database[0])})"
+    )
+
+
+def _relation_id(name: ast.Name, plans: logical.CatalogReader) -> str:
+    """Return the id of a relation, of the user or the system; SQ2001 if there is none of that name."""
+    path = [part.value for part in name.parts]
+    for schema in (path[-2],) if len(path) > 1 else ON_PATH:
+        if (schema, path[-1]) in RELATIONS and plans.entry(plans.resolve(name)) is None:
+            return relation_id(RELATIONS[schema, path[-1]])
+    return find(plans, name, *_RELATIONS).id
+
+
+def _cluster_id(name: str) -> str:
+    return f"(SELECT c.id FROM mz_clusters AS c WHERE c.name = {literal(name)})"
+
+
+def _cluster(statement: ast.Show, cluster: ast.Ident, plans: logical.CatalogReader) -> str:
+    if not LISTINGS[statement.kind].cluster:
+        raise SinkqlError(
+            "SQ2064",
+            f"{statement.kind.lower()} do not belong to a cluster",
+            cluster.span,
+            hint=f"Leave out IN CLUSTER {cluster.value}.",
+        )
+    if join_name(cluster.value) not in plans.names("CLUSTER"):
+        hint = f"Use {one_of([*plans.names('CLUSTER')])}."
+        message = f'cluster "{cluster.value}" does not exist'
+        raise MissingError("SQ2313", message, cluster.span, name=cluster.value, hint=hint)
+    return cluster.value
+
+
+def check_variable(statement: ast.ShowVariable) -> None:
+    """Refuse the name of a setting that there is not: SQ2630."""
+    if statement.name is None or statement.name.value in DEFAULTS:
+        return
+    near = nearest(statement.name.value, _SHOWABLE, cutoff=0.75)
+    if near is None:
+        raise unknown_setting(statement.name.value, statement.name.span)
+    message = f'setting "{statement.name.value}" does not exist'
+    raise SinkqlError("SQ2630", message, statement.name.span, hint=f"Write SHOW {near.upper()}.")

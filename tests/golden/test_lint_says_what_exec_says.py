@@ -1,0 +1,125 @@
+"""Every script of the golden files through lint and through a session: each statement fails in both, and alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from golden.casefile import read
+from golden.planning import with_odd_types
+from golden.test_golden import FILES
+from sinkql.errors import SinkqlError
+from sinkql.extension.registry import Registry, discover
+from sinkql.parser import parse
+from sinkql.program.lint import lint
+from sinkql.script.mask import mask
+from sinkql.session import Session
+from support.words import WORDS
+
+_EXECUTED = ("exec", "plan", "session")
+_OF_ROWS = ("SQ2405", "SQ2420", "SQ2421", "SQ2422", "SQ3201")
+"""What only the rows tell, or reading them: lint says nothing."""
+
+
+class _SparkNeededError(Exception):
+    """Say that a statement is right, and takes Spark."""
+
+
+class _PlainSession(Session):
+    @property
+    def spark(self) -> object:  # type: ignore[override]  # there is none
+        raise _SparkNeededError
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """A statement that ran, the place of its text in the script, and its error."""
+
+    start: int
+    end: int
+    error: SinkqlError | None
+
+
+def _without_outside(registry: Registry) -> Registry:
+    """Return a registry whose connections answer, and whose tables are not there."""
+    connections = {
+        name: replace(kind, validate=None if kind.validate is None else lambda connection, access: None)
+        for name, kind in registry.connections.items()
+    }
+    sinks = {name: replace(kind, facts=None) for name, kind in registry.sinks.items()}
+    return replace(registry, connections=connections, sinks=sinks)
+
+
+def _scripts(path: Path) -> Iterator[str]:
+    for case in read(path.read_text("utf-8"))[0]:
+        if case.command.split()[0] in _EXECUTED:
+            yield case.input
+
+
+def _run(path: Path, folder: Path, registry: Registry) -> tuple[str, list[_Ran]]:
+    """Return a file's statements as one script, up to the first failing one of each case, and how each ended."""
+    text, ran = "", []
+    with _PlainSession(folder / "catalog.db", registry=registry) as session:
+        for script in _scripts(path):
+            try:
+                statements = parse(script, WORDS)
+            except SinkqlError:
+                continue
+            for statement in statements:
+                written = script[statement.span.start : statement.span.end] + ";\n"
+                error = None
+                (again,) = parse(" " * len(text) + written, WORDS)
+                try:
+                    session.run_statement(again)
+                except SinkqlError as raised:
+                    error = raised
+                except _SparkNeededError:
+                    pass
+                ran.append(_Ran(len(text), len(text) + len(written), error))
+                text += written
+                if error is not None:
+                    break
+            if session.transaction is not None:
+                session.execute("ROLLBACK")
+                ran.append(_Ran(len(text), len(text) + 10, None))
+                text += "ROLLBACK;\n"
+    return text, ran
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if list(_scripts(path))], ids=lambda path: path.stem)
+def test_a_statement_that_fails_in_a_session_fails_in_lint(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    registry = _without_outside(with_odd_types(discover()))
+    monkeypatch.setattr("sinkql.program.lint.discover", lambda: registry)
+    text, ran = _run(path, tmp_path, registry)
+    found = {each.error.span.start: each.error for each in lint(text) if each.level == "error" and each.error.span}
+    masked = mask(text, WORDS)
+    wrong = []
+    for each in ran:
+        here = next((error for place, error in sorted(found.items()) if each.start <= place < each.end), None)
+        there = masked.cover(each.error) if each.error is not None else None
+        if _told(here) != _told(there) and not (here is None and there is not None and there.code in _OF_ROWS):
+            wrong.append(f"{text[each.start : each.end]}  session: {_told(there)}\n  lint: {_told(here)}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_script_that_does_not_parse_is_told_as_a_session_tells_it(path: Path) -> None:
+    wrong = []
+    for case in read(path.read_text("utf-8"))[0]:
+        try:
+            parse(case.input, WORDS)
+        except SinkqlError as error:
+            told = _told(mask(case.input, WORDS).cover(error))
+            if told not in [_told(each.error) for each in lint(case.input)]:
+                wrong.append(f"{case.input}: {told}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _told(error: SinkqlError | None) -> tuple[str, str, str | None] | None:
+    return (error.code, error.message, error.hint) if error is not None else None
