@@ -93,11 +93,10 @@ def _decimal_quotient(x: Decimal, y: Decimal) -> Decimal:
     dividend, divisor = (int(fit(each).scaleb(10, EXACT)) for each in (x, y))
     if divisor == 0:
         raise RefusedError("division by zero")
-    found, rest = divmod(abs(dividend) * 10**38, abs(divisor))
+    found, rest = divmod(abs(dividend) * 10**10, abs(divisor))
     found += 2 * rest >= abs(divisor)
-    # the engine rounds three times: to 38 places, to those that its type has, and to those of a numeric
-    rounded = fit(Decimal(found).scaleb(-38, EXACT), Type("numeric", 38, 18))
-    return fit(rounded if (dividend < 0) == (divisor < 0) else EXACT.minus(rounded))
+    rounded = fit(Decimal(found).scaleb(-10, EXACT), Type("numeric", 30, 10))  # what the engine has room for
+    return rounded if (dividend < 0) == (divisor < 0) else EXACT.minus(rounded)
 
 
 def _decimal_remainder(x: Decimal, y: Decimal) -> Decimal:

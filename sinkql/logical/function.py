@@ -99,6 +99,8 @@ _WHOLE = ("smallint", "integer", "bigint")
 _NUMBERS = (*_WHOLE, "numeric", "real", "double precision")
 _INSTANTS = ("timestamp", "timestamptz")
 
+_ROUNDED = "/(numeric,numeric) → numeric"
+
 _OPERATORS = (
     *_entries(
         "AND(boolean…) → boolean",
@@ -118,15 +120,17 @@ _OPERATORS = (
         nullable=Nullable.NEVER,
     ),
     *_entries(
-        *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *_NUMBERS)),
+        *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *_NUMBERS) if each not in _ROUNDED),
         *_each("%(T,T) → T", *_WHOLE, "numeric"),
-        *_each("-(T) → any", *_NUMBERS),
+        *_each("-(T) → any", *_WHOLE, "real", "double precision"),
         *(each for operator in "&|#" for each in _each(f"{operator}(T,T) → T", *_WHOLE)),
         *_each("<<(T,integer) → T", "integer", "bigint"),
         *_each(">>(T,integer) → T", "integer", "bigint"),
         *_each("~(T) → T", *_WHOLE),
         *_each("||(T,T) → T", "text", "bytea"),
     ),
+    # of more than 34 digits, and rounded once
+    *_entries("-(numeric) → any", _ROUNDED, version=2),
     *_entries(
         *_each("+(T,interval) → T", *_INSTANTS),
         *_each("-(T,interval) → T", *_INSTANTS),
@@ -147,7 +151,7 @@ _AGGREGATE_RESULTS = _entries(
 
 _NUMBER = (
     *_entries(
-        *_each("abs(T) → T", "double precision", "smallint", "integer", "bigint", "real", "numeric"),
+        *_each("abs(T) → T", "double precision", "smallint", "integer", "bigint", "real"),
         *(
             each
             for name in ("ceil", "floor", "sign")
@@ -169,6 +173,7 @@ _NUMBER = (
         "trunc(double precision) → double precision",
         "trunc(numeric,integer) → numeric",
     ),
+    *_entries("abs(numeric) → numeric", version=2),
     *_entries("pi() → double precision", nullable=Nullable.NEVER),
 )
 

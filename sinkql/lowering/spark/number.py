@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sinkql.logical import Call, Literal
+from sinkql.lowering.spark.operator import absolute
 from sinkql.lowering.spark.text import Form, Spelling, raised
 
 _INFINITY = "double('Infinity')"
@@ -49,10 +50,8 @@ def _trunc(call: Call) -> Form:
 
 
 FORMS: dict[str, Spelling] = {
-    **{
-        f"abs({type_})": Form("abs(@0)")
-        for type_ in ("double precision", "smallint", "integer", "bigint", "real", "numeric")
-    },
+    **{f"abs({type_})": Form("abs(@0)") for type_ in ("double precision", "smallint", "integer", "bigint", "real")},
+    "abs(numeric)": absolute,
     "ceil(double precision)": Form("IF(rint(@0) < @0, rint(@0) + 1, rint(@0))"),
     "ceil(numeric)": _numeric("ceil(@0)"),
     "floor(double precision)": Form("IF(rint(@0) > @0, rint(@0) - 1, rint(@0))"),

@@ -20,6 +20,7 @@ from sinkql.lowering.spark.text import (
     Infix,
     Spelling,
     raised,
+    spark_type,
 )
 
 _OVERFLOW, _UNDERFLOW = "value out of range: overflow", "value out of range: underflow"
@@ -78,8 +79,53 @@ def _sum_fits(left: Type, right: Type) -> bool:
 
 
 def _numeric_quotient(call: Call) -> Form:
-    left, right = (_wide(each.type, f"@{place}") for place, each in enumerate(call.arguments))
-    return Form(f"CAST({left} / {right} AS DECIMAL(38,10))")
+    """Divide, and round once, to ten places.
+
+    Spark rounds to 18 places itself. That is another number than rounding once gives only where eight digits of those
+    are 50000000, and the quotient has less. There its remainder tells, for which a divisor is less than 10^18.
+    """
+    types = [each.type for each in call.arguments]
+    left, right = (_wide(type_, f"@{place}") for place, type_ in enumerate(types))
+    quotient = f"{left} / {right}"
+    rounded = f"CAST({quotient} AS DECIMAL(38,10))"
+    if _short(*types):
+        return Form(rounded)
+    behind = f"({quotient}) % {_STEP}"
+    rest = f"{left} % {right} * 10000000000BD % {right}"
+    # twice the rest is the divisor or more
+    enough = f"transform(array(2 * ({rest})), `$r` -> `$r` % {right} <> `$r`)[0]"
+    return Form(
+        f"CASE WHEN {behind} NOT IN (0.00000000005BD, -0.00000000005BD) OR {enough} THEN {rounded} "
+        f"ELSE CAST({quotient} - {behind} AS DECIMAL(38,10)) END"
+    )
+
+
+_STEP = "0.0000000001BD"
+
+
+def _short(left: Type, right: Type) -> bool:
+    """Tell whether no quotient of the types is so close to one that is rounded up that 18 places do not tell."""
+    more = max((left.scale or 0) - (right.scale or 0), 0)
+    return (right.precision or 38) + more <= 6
+
+
+def _negative(call: Call) -> Form:
+    (type_,) = (each.type for each in call.arguments)
+    return Form(f"CAST({_NEGATED} AS {spark_type(type_)})") if _long(type_) else Form("-@0", SIGN)
+
+
+_NEGATED = "0BD - @0"
+
+
+def _long(type_: Type) -> bool:
+    """Tell whether Spark's own change of sign loses digits: it keeps 34."""
+    return type_.name == "numeric" and (type_.precision or 38) > 34
+
+
+def absolute(call: Call) -> Form:
+    """Return the form of abs() of a numeric."""
+    (type_,) = (each.type for each in call.arguments)
+    return Form(f"IF(@0 < 0, CAST({_NEGATED} AS {spark_type(type_)}), @0)" if _long(type_) else "abs(@0)")
 
 
 def _places(call: Call) -> list[str]:
@@ -206,7 +252,8 @@ FORMS: dict[str, Spelling] = {
     "*(numeric,numeric)": Form("CAST(@0 * @1 AS DECIMAL(38,10))"),
     "/(numeric,numeric)": _numeric_quotient,
     "%(numeric,numeric)": Form("CAST(@0 % @1 AS DECIMAL(38,10))"),
-    **{f"-({type_})": Form("-@0", SIGN) for type_ in (*_WHOLE, "numeric", *_FLOATS)},
+    **{f"-({type_})": Form("-@0", SIGN) for type_ in (*_WHOLE, *_FLOATS)},
+    "-(numeric)": _negative,
     **{
         f"{operator}({type_},{type_})": Form(f"@0 {spark} @1", BITS)
         for operator, spark in _SPARK_BITS.items()
