@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import calendar
-import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 from sinkql.evaluate.failure import Make, RefusedError, Value, strict
 from sinkql.evaluate.number import EXACT, fit
 from sinkql.logical import Call, Interval, Literal, moment
-from sinkql.logical.pattern import read_time_form
+from sinkql.logical.timeform import NAMES, WIDTHS, TimePart, read_by, read_time_form, read_to_char
 
 _Day = TypeVar("_Day", date, datetime)
 
@@ -112,12 +111,10 @@ def _read(read: Callable[[str], Any]) -> Make:
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             return None
         form = read_time_form(pattern.value)
-        expression, canonical = re.compile(form.expression, re.ASCII), re.sub(r"\$(\d)", r"\\\1", form.canonical)
 
         def found(text: str) -> Any:
-            match = expression.fullmatch(text)
             try:
-                return read(match.expand(canonical) if match is not None else "")
+                return read(read_by(form, text) or "")
             except ValueError:
                 name = call.function.partition("(")[0]
                 raise RefusedError(f"the text does not have the form of {name}(): {text}") from None
@@ -125,6 +122,63 @@ def _read(read: Callable[[str], Any]) -> Make:
         return strict(found)(call, operands[:1])
 
     return make
+
+
+# --- to_char -------------------------------------------------------------------------------------------------------
+
+_NUMBERS: dict[str, Callable[[datetime], int]] = {
+    "YYYY": lambda at: at.year,
+    "YYY": lambda at: at.year % 1000,
+    "YY": lambda at: at.year % 100,
+    "Y": lambda at: at.year % 10,
+    "IYYY": lambda at: at.isocalendar().year,
+    "CC": lambda at: (at.year + 99) // 100,
+    "Q": lambda at: (at.month + 2) // 3,
+    "MM": lambda at: at.month,
+    "IW": lambda at: at.isocalendar().week,
+    "WW": lambda at: (at.timetuple().tm_yday + 6) // 7,
+    "W": lambda at: (at.day + 6) // 7,
+    "DDD": lambda at: at.timetuple().tm_yday,
+    "DD": lambda at: at.day,
+    "D": lambda at: at.isoweekday() % 7 + 1,
+    "ID": lambda at: at.isoweekday(),
+    "J": lambda at: at.toordinal() + 1_721_425,
+    "HH24": lambda at: at.hour,
+    "HH12": lambda at: (at.hour + 11) % 12 + 1,
+    "HH": lambda at: (at.hour + 11) % 12 + 1,
+    "MI": lambda at: at.minute,
+    "SS": lambda at: at.second,
+    "MS": lambda at: at.microsecond // 1000,
+    "US": lambda at: at.microsecond,
+    "SSSSS": lambda at: at.hour * 3600 + at.minute * 60 + at.second,
+    "SSSS": lambda at: at.hour * 3600 + at.minute * 60 + at.second,
+}
+_MONTHS = moment.LONG_MONTHS.title().split("|")
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def _to_char(call: Call, operands: list[Value]) -> Value | None:
+    pattern = call.arguments[1]
+    if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+        return None
+    parts = read_to_char(pattern.value)
+
+    def shown(value: datetime) -> str:
+        at = _in_utc(value)
+        return "".join(each if isinstance(each, str) else _shown(each, at) for each in parts)
+
+    return strict(shown)(call, operands[:1])
+
+
+def _shown(part: TimePart, at: datetime) -> str:
+    if part.number:
+        return str(_NUMBERS[part.name](at)).rjust(WIDTHS[part.name] if part.filled else 0, "0")
+    kind = part.name.upper()
+    if kind not in NAMES:
+        return part.cased("AP"[at.hour >= 12] + part.name[1:])
+    name = _MONTHS[at.month - 1] if kind in ("MONTH", "MON") else _DAYS[at.weekday()]
+    short = NAMES[kind] == 3
+    return part.cased(name[:3] if short else name.ljust(NAMES[kind] if part.blanks else 0))
 
 
 _FROM = ("date", "timestamp", "timestamptz")
@@ -141,6 +195,7 @@ FORMS: dict[str, Make] = {
     "to_date(text,text)": _read(moment.read_date),
     "to_timestamp(text,text)": _read(moment.read_instant),
     "to_timestamp(bigint)": strict(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
+    **{f"to_char({type_},text)": _to_char for type_ in ("timestamp", "timestamptz")},
     **{f"isfinite({type_})": strict(lambda value: True) for type_ in _FROM},
 }
 """By id."""

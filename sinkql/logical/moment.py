@@ -11,10 +11,8 @@ from datetime import UTC, date, datetime, timedelta
 
 BLANK = r"[ \t\n\r\f\x0B]"
 MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
-MONTH_NAME = (
-    "january|february|march|april|may|june|july|august|september|october|november|december|"
-    "jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec"
-)
+LONG_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+MONTH_NAME = f"{LONG_MONTHS}|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec"
 YEAR = "(?!0000)[0-9]{4}"
 DASHES = f"({YEAR})-([0-9]{{1,2}})-([0-9]{{1,2}})"
 SLASHES = f"({YEAR})/([0-9]{{1,2}})/([0-9]{{1,2}})"
@@ -57,6 +55,14 @@ def read_instant(text: str) -> datetime:
     return _within(datetime(day.year, day.month, day.day, tzinfo=UTC), clock - ahead)
 
 
+def day_of_year(year: int, number: int) -> tuple[str, str]:
+    """Return the month and the day that are the n-th day of a year; raises ValueError where there is none."""
+    found = date(year, 1, 1) + timedelta(days=number - 1)
+    if found.year != year:
+        raise ValueError(number)
+    return str(found.month), str(found.day)
+
+
 def _within(start: datetime, later: timedelta) -> datetime:
     try:
         return start + later
@@ -72,12 +78,13 @@ def _read(text: str) -> tuple[date, timedelta, timedelta]:
         match = form.fullmatch(flat)
         if match is not None:
             parts = dict(zip(order, match.groups()[:3], strict=True))
-            day = date(int(parts["Y"]), _month(parts["M"]), int(parts["D"]))
+            day = date(int(parts["Y"]), month(parts["M"]), int(parts["D"]))
             return day, _clock(*match.groups()[3:7]), _ahead(*match.groups()[7:])
     raise BeyondError if _BEYOND.fullmatch(flat) else ValueError
 
 
-def _month(text: str) -> int:
+def month(text: str) -> int:
+    """Return the number of a month, which its name begins with or is."""
     return int(text) if text.isdigit() else MONTHS.index(text[:3].lower()) // 4 + 1
 
 

@@ -1,4 +1,4 @@
-"""The constant patterns of functions: regular expressions, their replacements, and what to_char() and format() take.
+"""The constant patterns of functions: regular expressions, their replacements, and what format() takes.
 
 A regular expression is one of the part that Postgres and Java have in common, and is read into Java's spelling. What is
 outside of that is a PatternError.
@@ -220,90 +220,7 @@ def _replacement(text: str, found: Pattern, *, shift: int) -> str:
     return shown
 
 
-# --- to_char and format ----------------------------------------------------------------------------------------------
-
-TO_CHAR = (
-    "YYYY", "MM", "DD", "DDD", "HH24", "HH12", "HH", "MI", "SS", "MS", "US", "AM", "PM", "Mon", "Dy", "Month", "Day",
-    "FMMonth", "FMDay", "FMDD", "FMMM", "FMHH24", "FMHH12", "FMMI", "FMSS", "Q", "IYYY", "IW",
-)  # fmt: skip
-"""The parts of a time that to_char() writes."""
-_TO_CHAR_TOKEN = re.compile(
-    "|".join(sorted(TO_CHAR, key=len, reverse=True)) + r'|"(?P<quoted>[^"]*)"|(?P<plain>[^A-Za-z"\\]+)'
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TimePart:
-    """A part of a time, one of TO_CHAR."""
-
-    name: str
-
-
-def read_to_char(pattern: str) -> list[TimePart | str]:
-    """Return a pattern's parts, and the texts between them; raises PatternError for what has no exact form."""
-    found: list[TimePart | str] = []
-    position = 0
-    while position < len(pattern):
-        match = _TO_CHAR_TOKEN.match(pattern, position)
-        if match is None:
-            word = re.match(r"[A-Za-z]+", pattern[position:])
-            raise PatternError(f"to_char() pattern '{word[0] if word else pattern[position]}' is not supported")
-        position = match.end()
-        text = match["quoted"] if match["quoted"] is not None else match["plain"]
-        found.append(TimePart(match[0]) if text is None else text)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class TimeForm:
-    """The form of a text that a time is read from: an expression that all of it matches, and what it is rewritten to,
-    `year-month-day hours:minutes:seconds`, with $n for the n-th group."""
-
-    expression: str
-    canonical: str
-
-
-_READ_TOKEN = re.compile(r'YYYY|MM|DD|HH24|MI|SS|MS|US|"(?P<quoted>[^"]*)"|(?P<plain>[^A-Za-z0-9"\\]+)')
-# digits of each part: where something else follows, and where another number does
-_READ_DIGITS = {
-    "YYYY": ("(?!0000)[0-9]{4}", "(?!0000)[0-9]{4}"), "MM": ("[0-9]{1,2}", "[0-9]{2}"),
-    "DD": ("[0-9]{1,2}", "[0-9]{2}"), "HH24": ("[01]?[0-9]|2[0-3]", "[01][0-9]|2[0-3]"),
-    "MI": ("[0-5]?[0-9]", "[0-5][0-9]"), "SS": ("[0-5]?[0-9]", "[0-5][0-9]"), "MS": ("[0-9]{3}", "[0-9]{3}"),
-    "US": ("[0-9]{6}", "[0-9]{6}"),
-}  # fmt: skip
-
-
-def read_time_form(pattern: str) -> TimeForm:
-    """Return the form that a pattern of to_date() and to_timestamp() says; raises PatternError."""
-    tokens: list[re.Match[str]] = []
-    position = 0
-    while position < len(pattern):
-        match = _READ_TOKEN.match(pattern, position)
-        if match is None:
-            word = re.match(r"[A-Za-z0-9]+", pattern[position:])
-            raise PatternError(
-                f"pattern '{word[0] if word else pattern[position]}' is not supported for reading a time",
-                hint="The parts are YYYY, MM, DD, HH24, MI, SS, MS and US.",
-            )
-        position = match.end()
-        tokens.append(match)
-    places: dict[str, str] = {}
-    expression = ""
-    for number, token in enumerate(tokens):
-        following = tokens[number + 1][0] if number + 1 < len(tokens) else ""
-        if token[0] not in _READ_DIGITS:
-            expression += re.escape(token["quoted"] if token["quoted"] is not None else token["plain"])
-            continue
-        if token[0] in places:
-            raise PatternError(f"pattern {token[0]} is there twice")
-        places[token[0]] = f"${len(places) + 1}"
-        expression += f"({_READ_DIGITS[token[0]][following in _READ_DIGITS]})"
-    if "YYYY" not in places or ("MS" in places and "US" in places):
-        raise PatternError("reading a time takes YYYY, and one of MS and US", hint="Write it as 'YYYY-MM-DD HH24:MI'.")
-    day = "-".join(places.get(part, "01") for part in ("YYYY", "MM", "DD"))
-    clock = ":".join(places.get(part, "00") for part in ("HH24", "MI", "SS"))
-    fraction = places.get("MS") or places.get("US")
-    return TimeForm(expression, f"{day} {clock}{'.' + fraction if fraction else ''}")
+# --- format -----------------------------------------------------------------------------------------------------------
 
 
 def format_pieces(pattern: str) -> list[str]:

@@ -114,7 +114,7 @@ def test_spark_gives_the_same_numbers(spark: SparkSession) -> None:
             columns[f"{name}{number}"] = pa.array(values, arrow_type(types[name]))
         expected.append(found)
         renamed = {f"{name}{number}": type_ for name, type_ in types.items()}
-        named = re.sub(r"\b[xy]\b", lambda match, number=number: f"{match[0]}{number}", text)
+        named = re.sub(r"\b[xy]\b", rf"\g<0>{number}", text)
         shown.append(f"{spark_sql(vectors.expression(named, renamed))} AS r{number}")
     table = spark.createDataFrame(pa.table({"id": range(200), **columns})).repartition(1)
     rows = table.selectExpr("id", *shown).orderBy("id").collect()
@@ -162,7 +162,7 @@ def test_comparisons_are_exact(left: str) -> None:
             assert found is None or found == (Fraction(x) in (Fraction(y), 7))
 
 
-def _nearest(value: int | Decimal, type_: str) -> int | Decimal:
+def _nearest(value: int | Decimal | Fraction, type_: str) -> int | Decimal:
     """Return a value of a type that is close to another, and equal where the type has it."""
     if type_ in _BITS:
         most = 1 << _BITS[type_]

@@ -17,7 +17,7 @@ _SUPPORTED = {
     "arrays": 0,
     "casts": 44,
     "comparison, NULL, logic": 42,
-    "date and time": 112,
+    "date and time": 113,
     "jsonb": 34,
     "numeric functions": 27,
     "queries": 0,

@@ -118,7 +118,7 @@ def _shown(least: str) -> str:
 _TO_TEXT = {
     "date": _shown("DATE'0001-01-01'"),
     "timestamp": _shown("TIMESTAMP_NTZ'0001-01-01'"),
-    "timestamptz": "concat(" + _shown("TIMESTAMP'0001-01-01 UTC'") + ", '+00')",
+    "timestamptz": "concat(" + _shown("TIMESTAMP'0001-01-01 00:00:00 UTC'") + ", '+00')",
     "bytea": r"concat('\\x', lower(hex(@0)))",
     "uuid": "@0",
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from sinkql.logical import Call, Expression, Interval, Literal
-from sinkql.logical.pattern import TimePart, read_time_form, read_to_char
+from sinkql.logical import Call, Expression, Interval, Literal, moment
+from sinkql.logical.timeform import NAMES, WIDTHS, TimeForm, TimePart, read_time_form, read_to_char
 from sinkql.logical.type import DAY
 from sinkql.lowering.spark.string import constant_text
 from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
@@ -40,19 +40,23 @@ _DIFFERENCES = {
     "day": "{0} div 86400000000",
     "hour": "{0} div 3600000000 % 24",
 }
-# the letters of Spark's date_format for a part of to_char's, or a form of its own
+# the letters of Spark's date_format for parts of to_char's
 _LETTERS = {
     "YYYY": "yyyy", "MM": "MM", "DD": "dd", "DDD": "DDD", "HH24": "HH", "HH12": "hh", "HH": "hh", "MI": "mm",
-    "SS": "ss", "MS": "SSS", "US": "SSSSSS", "AM": "a", "PM": "a", "Mon": "MMM", "Dy": "EEE", "FMMonth": "MMMM",
-    "FMDay": "EEEE", "FMDD": "d", "FMMM": "M", "FMHH24": "H", "FMHH12": "h", "FMMI": "m", "FMSS": "s",
+    "SS": "ss", "MS": "SSS", "US": "SSSSSS", "AM": "a", "PM": "a", "Mon": "MMM", "Dy": "EEE",
 }  # fmt: skip
-_PART_FORMS = {
-    "Month": "rpad(date_format(@0, 'MMMM'), 9, ' ')",
-    "Day": "rpad(date_format(@0, 'EEEE'), 9, ' ')",
-    "Q": "CAST(quarter(@0) AS STRING)",
-    "IYYY": "lpad(extract(YEAROFWEEK FROM @0), 4, '0')",
-    "IW": "lpad(weekofyear(@0), 2, '0')",
-}
+_UNFILLED = {
+    "Month": "MMMM", "Day": "EEEE", "DD": "d", "MM": "M", "HH24": "H", "HH12": "h", "HH": "h", "MI": "m", "SS": "s",
+    **{part: _LETTERS[part] for part in ("AM", "PM", "Mon", "Dy")},
+}  # fmt: skip
+_NAME_LETTERS = {"MONTH": "MMMM", "MON": "MMM", "DAY": "EEEE", "DY": "EEE"}
+_NUMBERS = {
+    "YYYY": "year(@0)", "YYY": "year(@0) % 1000", "YY": "year(@0) % 100", "Y": "year(@0) % 10",
+    "IYYY": "extract(YEAROFWEEK FROM @0)", "CC": "(year(@0) + 99) div 100", "Q": "quarter(@0)",
+    "IW": "weekofyear(@0)", "WW": "(dayofyear(@0) + 6) div 7", "W": "(day(@0) + 6) div 7", "DDD": "dayofyear(@0)",
+    "D": "dayofweek(@0)", "ID": "weekday(@0) + 1", "J": "datediff(@0, DATE'1970-01-01') + 2440588",
+    **dict.fromkeys(("SSSSS", "SSSS"), "hour(@0) * 3600 + minute(@0) * 60 + second(@0)"),
+}  # fmt: skip
 
 
 def _micros(place: str, type_: str) -> str:
@@ -123,27 +127,73 @@ def _read(name: str, spark: str, zone: str = "") -> Callable[[Call], Form]:
     def form(call: Call) -> Form:
         read = read_time_form(constant_text(call.arguments[1]))
         expression = text_literal(f"^{read.expression}$")
-        made = f"CAST(regexp_replace(@0, {expression}, '{read.canonical}{zone}') AS {spark})"
         failed = f"CAST(raise_error(concat('the text does not have the form of {name}(): ', @0)) AS {spark})"
+        if read.canonical is None:
+            made = f"CAST({_composed(read, expression, zone)} AS {spark})"
+        else:
+            made = f"CAST(regexp_replace(@0, {expression}, '{read.canonical}{zone}') AS {spark})"
         return Form(f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {expression} THEN {made} ELSE {failed} END",
                     operands=call.arguments[:1])  # fmt: skip
 
     return form
 
 
+def _composed(read: TimeForm, expression: str, zone: str) -> str:
+    """Return the text of a time of which a part is computed."""
+    part = {name: f"regexp_extract(@0, {expression}, {number})" for name, number in read.groups.items()}
+    year = part.get("YYYY") or f"concat(IF({part['YY']} < '70', '20', '19'), {part['YY']})"
+    month, day, hour = part.get("MM", "'1'"), part.get("DD", "'1'"), part.get("HH24", "'0'")
+    if "MON" in part:
+        month = f"CAST((instr('{moment.MONTHS}', lower(left({part['MON']}, 3))) + 3) div 4 AS STRING)"
+    date = f"concat({year}, '-', {month}, '-', {day})"
+    if "DDD" in part:
+        number = f"CAST({part['DDD']} AS INT)"
+        last = f"make_date(CAST({year} AS INT), 12, 31)"  # beyond which there is no such day
+        day = f"date_add(make_date(CAST({year} AS INT), 1, 1), {number} - 1)"
+        date = f"IF({number} > dayofyear({last}), 'none', CAST({day} AS STRING))"
+    if "HH12" in part:
+        later = f" + IF(lower({part['half']}) LIKE 'p%', 12, 0)" if "half" in part else ""
+        hour = f"CAST(CAST({part['HH12']} AS INT) % 12{later} AS STRING)"
+    fraction = part.get("MS") or part.get("US")
+    pieces = [date, "' '", hour, "':'", part.get("MI", "'0'"), "':'", part.get("SS", "'0'")]
+    if fraction:
+        pieces += ["'.'", fraction]
+    return f"concat({', '.join(pieces)}, '{zone}')"
+
+
 def _to_char(call: Call) -> Form:
     pieces: list[str] = []
     letters = ""
     for part in read_to_char(constant_text(call.arguments[1])):
-        if not isinstance(part, TimePart):
+        spelled = "" if isinstance(part, str) else (_LETTERS if part.filled else _UNFILLED).get(part.name, "")
+        if isinstance(part, str):
             letters += _literally(part)
-        elif part.name in _LETTERS:
-            letters += _LETTERS[part.name]
+        elif spelled:
+            letters += spelled
         else:
-            pieces += [*_formatted(letters), _PART_FORMS[part.name]]
+            pieces += [*_formatted(letters), _part(part)]
             letters = ""
     pieces += _formatted(letters)
     return Form(pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})", operands=call.arguments[:1])
+
+
+def _part(part: TimePart) -> str:
+    """Return a part that date_format does not write."""
+    if part.number:
+        number, width = _NUMBERS[part.name], WIDTHS[part.name]
+        if width == 1 or not part.filled:
+            return f"CAST({number} AS STRING)"
+        # lpad would cut the century 100
+        length = f"IF({number} > 99, 3, 2)" if part.name == "CC" else width
+        return f"lpad({number}, {length}, '0')"
+    kind = part.name.upper()
+    if kind not in NAMES:
+        early, late = (part.cased(letter + part.name[1:]) for letter in "AP")
+        return f"CASE WHEN hour(@0) < 12 THEN '{early}' WHEN hour(@0) >= 12 THEN '{late}' END"
+    name = f"date_format(@0, '{_NAME_LETTERS[kind]}')"
+    if not part.name.istitle():
+        name = f"{'upper' if part.name.isupper() else 'lower'}({name})"
+    return f"rpad({name}, {NAMES[kind]}, ' ')" if part.blanks and NAMES[kind] > 3 else name
 
 
 def _literally(text: str) -> str:

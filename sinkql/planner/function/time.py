@@ -6,7 +6,8 @@ from zoneinfo import available_timezones
 
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.logical import Interval
-from sinkql.logical.pattern import PatternError, read_time_form, read_to_char
+from sinkql.logical.pattern import PatternError
+from sinkql.logical.timeform import read_time_form, read_to_char
 from sinkql.logical.type import DAY
 from sinkql.planner import types
 from sinkql.planner.expression.interval import parse_interval
