@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from crash.pipeline import Pipeline
 from sinkql import faults
 from sinkql.errors import SinkqlError
@@ -26,6 +28,7 @@ from sinkql.extension.stream import Context, JobOffsets
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.local.engine import LocalEngine
+from support.eager import compact_eagerly
 from support.fault import armed
 from support.running import MemoryControl
 
@@ -94,9 +97,12 @@ def _process(loop: BatchLoop, start: JobOffsets, end: JobOffsets, tries: int) ->
 def _child(order: dict[str, Any], log: Path) -> int:
     """Run one order; leave word of how it ended, for a process that lived to tell."""
     os.environ.update(armed(order["faults"] or "none=fail"))
+    pipeline = Pipeline(Path(order["folder"]), **order["pipeline"])
+    if pipeline.eager:
+        compact_eagerly(pytest.MonkeyPatch())  # for this process, which does nothing else
     told: dict[str, Any] = {"code": None, "failures": 0}
     try:
-        told["failures"] = run(Pipeline(Path(order["folder"]), **order["pipeline"]), again=order["again"])
+        told["failures"] = run(pipeline, again=order["again"])
         status = 0
     except SinkqlError as error:
         told["code"], told["message"], status = error.code, str(error), error.exit_code

@@ -85,13 +85,17 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Hold one pipeline in a folder; `options` go into the sink's WITH (…), `sink_id` is the sink's identity."""
+    """Hold one pipeline in a folder; `options` go into the sink's WITH (…), `sink_id` is the sink's identity.
+
+    An `eager` one compacts as soon as there are two or three files.
+    """
 
     folder: Path
     kind: str
     batch_rows: int = BATCH_ROWS
     options: str = ""
     sink_id: str = "5f6e1c1e-0001"
+    eager: bool = False
     glob: str = field(default="*.json", repr=False)
 
     @property

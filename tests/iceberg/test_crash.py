@@ -21,7 +21,13 @@ Run = Callable[[str, str], int]
 
 POINTS = ["claim", "read-marker", "data-file", "commit-request", "commit-reply"]
 INDEX_POINTS = ["index-run", "index-manifest"]
-COMPACTION_POINTS = ["compaction-read", "compaction-file", "compaction", "compacted"]
+COMPACTION = [
+    *(("append", point) for point in ("compaction-read", "compaction-file", "compaction", "compacted")),
+    *(
+        ("upsert", point)
+        for point in ("compaction-read", "compaction-file", "compaction-run", "compaction", "compacted")
+    ),
+]
 CASES = [
     *(("append", point, pass_) for point in POINTS for pass_ in (1, 3)),
     *(("upsert", point, pass_) for point in [*POINTS, *INDEX_POINTS] for pass_ in (1, 3)),
@@ -82,8 +88,7 @@ def test_rows_are_there_once_after_a_failure(run: Run, lake: Lake, name: str, mo
     assert lake.rows(name) == expected(upsert=mode == "upsert")
 
 
-@pytest.mark.parametrize("mode", ["append"])
-@pytest.mark.parametrize("point", COMPACTION_POINTS)
+@pytest.mark.parametrize(("mode", "point"), COMPACTION)
 def test_rows_are_there_once_after_a_kill_or_failure_in_a_compaction(
     run: Run, lake: Lake, name: str, mode: str, point: str
 ) -> None:

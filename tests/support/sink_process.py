@@ -1,16 +1,18 @@
-"""A sink in a process of its own: ten batches that depend on their number alone, from wherever the table says."""
+"""A sink in a process of its own: six batches that depend on their number alone, from wherever the table says."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import pytest
+
 from sinkql.extension.stream import RedoBatchError
+from support.eager import compact_eagerly
 from support.fault import armed
 from support.lake import Lake, Pairs, Sink
 
-BATCHES = 10
-"""Enough for a compaction, with two files a batch."""
+BATCHES = 6
 
 
 def rows_of(batch: int, *, upsert: bool) -> Pairs:
@@ -28,6 +30,7 @@ def expected(*, upsert: bool) -> list[tuple[int, str | None]]:
 def main(folder: Path, name: str, *, mode: str, faults: str) -> None:
     """Run to the end, with these fault points."""
     os.environ.update(armed(faults))
+    compact_eagerly(pytest.MonkeyPatch())  # for this process, which does nothing else
     upsert = mode == "upsert"
     sink = Sink(Lake(folder), name, upsert=upsert, options={"retain_snapshots": 3})
     sink.start()

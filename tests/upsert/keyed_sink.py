@@ -18,6 +18,7 @@ from pyiceberg.types import IcebergType, NestedField
 
 from sinkql import physical
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
+from sinkql.connectors.iceberg.compact.keyed import Rewriting, choose
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange
 from sinkql.connectors.iceberg.keyindex.key import key_columns
 from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
@@ -89,6 +90,20 @@ class Sink:
     def apply(self, batch: pa.Table) -> None:
         task = self.task()
         self.commit(task, self.run(task, batch))
+
+    def compact(self) -> bool:
+        """Write again what is due; tell whether anything was."""
+        choice = choose(self.index, self.table.properties)
+        if choice is None:
+            return False
+        self.index.save(self.folder)
+        rewriting = Rewriting(self.index, self.folder, self.table, epoch=self.epoch, attempt=uuid4().hex)
+        done, index = rewriting.run(choice)
+        prepared = prepare(self.table, done.change, lambda snapshot, sequence: Notes({}, {}))
+        self.table.catalog.commit_table(self.table, prepared.requirements, prepared.updates)
+        self.table.refresh()
+        self.index, self.name = index, index.name
+        return True
 
     def restart(self) -> Index | None:
         """Return what a start finds of the last commit's index."""

@@ -1,16 +1,23 @@
-"""Random batches against a dict: the table holds what the dict holds, whatever happens to buckets and index."""
+"""Random batches against a dict: the table holds what the dict holds, whatever happens to buckets and index.
+
+Between batches the sink compacts, and others add rows.
+"""
 
 import random
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DecimalType, LongType, StringType
 
+from sinkql.connectors.iceberg.compact import keyed
 from sinkql.connectors.iceberg.file.delete import live_files, read_position_deletes
+from sinkql.connectors.iceberg.keyindex import fold
 from sinkql.connectors.iceberg.keyindex.run import TIERS
 from support.index import live_entries
 from upsert.keyed_sink import Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
@@ -74,11 +81,14 @@ def test_table_holds_what_a_dict_holds(
 ) -> None:
     # merges must happen between changes of the buckets
     monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=3))
+    monkeypatch.setattr(keyed, "_FILES", replace(keyed._FILES, fan=5))
+    monkeypatch.setattr(keyed, "_DELETES", replace(keyed._DELETES, fan=6))
+    monkeypatch.setattr(fold, "_SLACK", 100)
     rng = random.Random(f"{change} {granularity}")
     table = create_table(tmp_path, COLUMNS, {"write.delete.granularity": granularity})
     sink = Sink(table, ("name", "number"), tmp_path / "index", change=change)
     model: dict[Key, Row] = {}
-    lost = 0
+    lost = compacted = folded = 0
     for number in range(36):
         size = rng.choice([0, 1, 30, 200])
         sink.apply(_changes(rng, model, size) if change == "retract" else _writes(rng, model, size))
@@ -104,9 +114,32 @@ def test_table_holds_what_a_dict_holds(
             assert expected == _sorted(pyiceberg_rows(sink.table))
             assert len(model) == live_entries(sink.index, sink.folder).rows
         _check_files(sink)
+        if number % 8 == 4:
+            _append(sink, model, f"theirs {number}")
+        if sink.compact():
+            compacted += 1
+            folded += sink.index.runs[0].name.startswith("base-")
+            _check_files(sink)
+            assert sorted(sink.places()) == sorted(_rebuilt(sink).places())
+    assert compacted > 3
+    assert folded > 0
     assert sink.merged > 5
     assert lost > 0
     assert len(model) == sum(file.rows - file.dead for file in sink.index.files.values())
+
+
+def _append(sink: Sink, model: dict[Key, Row], name: str) -> None:
+    """Add rows as another program does."""
+    rows = [(name, number, Decimal(number), None) for number in range(3)]
+    model.update({row[:2]: row[2:] for row in rows})
+    schema = schema_to_pyarrow(sink.table.schema(), include_field_ids=False)
+    sink.table.append(pa.Table.from_pylist([dict(zip(COLUMNS, row, strict=True)) for row in rows], schema))
+    sink.index.save(sink.folder)
+    sink.catch_up()
+
+
+def _rebuilt(sink: Sink) -> Sink:
+    return Sink(sink.table, ("name", "number"), sink.folder.parent / "again" / uuid4().hex)
 
 
 def _check_files(sink: Sink) -> None:

@@ -25,7 +25,7 @@ def target_size(properties: Mapping[str, str]) -> int:
         return _TARGET
 
 
-def due(files: Iterable[File], size: Callable[[File], int], *, target: int, tiers: Tiers = _TIERS) -> list[File]:
+def due(files: Iterable[File], size: Callable[[File], int], *, target: int, tiers: Tiers | None = None) -> list[File]:
     """Return the small files that are to become one of up to the target size; none while there are few of them.
 
     A file joins while all smaller ones together are as large: it comes into one at least twice its size.
@@ -33,7 +33,7 @@ def due(files: Iterable[File], size: Callable[[File], int], *, target: int, tier
     small = sorted((file for file in files if 2 * size(file) < target), key=size)
     chosen: list[File] = []
     total = 0
-    for file in small[: tiers.due(map(size, small))]:
+    for file in small[: (tiers or _TIERS).due(map(size, small))]:
         total += size(file)
         if total > target:
             break

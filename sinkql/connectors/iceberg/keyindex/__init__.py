@@ -4,5 +4,6 @@
 * `run`: sorted hashes ↔ run files.
 * `layer`: what commits changed about the files, newest first.
 * `index`: which runs and files an index is made of, in a manifest of each commit.
+* `fold`: all runs of an index → one.
 * `rebuild`: a table → its index, rebuilt or brought up to date.
 """

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 import xxhash
+from msgspec import structs
 
 from sinkql import durable, faults, runs
 from sinkql.connectors.iceberg.keyindex.key import KeyColumn
@@ -39,7 +40,7 @@ from sinkql.connectors.iceberg.keyindex.layer import (
 from sinkql.connectors.iceberg.keyindex.run import size_of
 from sinkql.errors import SinkqlError
 
-_VERSION = 2
+_VERSION = 3
 _DIGEST = 32
 _OLD = 3600.0
 
@@ -52,6 +53,11 @@ class Run(msgspec.Struct, frozen=True):
     bucket: int | None = None
     buckets: int = 0
     bucketing: str = ""
+
+    @property
+    def mixed(self) -> bool:
+        """Tell whether its keys are of any bucket."""
+        return self.bucket is None
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +83,29 @@ class IndexChange(msgspec.Struct, frozen=True):
     dead: dict[int, int] = {}
     run: Run | None = None
     merged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MergedDeletes:
+    """A delete file made of others: its path, how many positions it has, and the numbers of the files it names."""
+
+    path: str
+    rows: int
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What a compaction changes: data files `removed`, new `files` of their live rows, and `runs` that say where.
+
+    Delete files `merged` become `deletes`, which name what is left of their targets.
+    """
+
+    removed: frozenset[int]
+    files: dict[int, FileNote]
+    runs: tuple[Run, ...]
+    merged: frozenset[int]
+    deletes: tuple[MergedDeletes, ...]
 
 
 class _Manifest(msgspec.Struct, frozen=True):
@@ -188,11 +217,20 @@ class Index:
             if change.run is not None:
                 runs.insert(0, change.run)
         step.bury()
+        return self._stepped(step, epoch=epoch, commit=commit, runs=tuple(runs))
+
+    def rewritten(self, rewrite: Rewrite, *, epoch: int, commit: str) -> Index:
+        """Return the index that is true once a compaction is committed; saves nothing."""
+        step = _Step(self)
+        step.move(rewrite)
+        return self._stepped(step, epoch=epoch, commit=commit, runs=(*rewrite.runs, *self.runs))
+
+    def _stepped(self, step: _Step, *, epoch: int, commit: str, runs: tuple[Run, ...]) -> Index:
         return replace(
             self.under(step.layer),
             epoch=epoch,
             commit=commit,
-            runs=tuple(runs),
+            runs=runs,
             idle=tuple(step.idle),
             next_file_id=step.next_file_id,
             next_delete_id=step.next_delete_id,
@@ -251,7 +289,8 @@ class _Step:
             self.layer.files[change.file_id] = change.file
         self.next_file_id = max(self.next_file_id, change.file_id + 1)
         for path, targets in change.deletes.items():
-            self.layer.deletes[self.next_delete_id] = DeleteNote(path, len(targets))
+            rows = sum(change.dead[target] for target in targets)
+            self.layer.deletes[self.next_delete_id] = DeleteNote(path, len(targets), rows)
             for target in targets:
                 self._named[target] = (*self._named.get(target, ()), self.next_delete_id)
             self.next_delete_id += 1
@@ -273,13 +312,44 @@ class _Step:
         for number, count in released.items():
             self._release(number, count)
 
+    def move(self, rewrite: Rewrite) -> None:
+        """Note what a compaction does."""
+        released: Counter[int] = Counter()
+        for number in rewrite.removed:
+            known = file_of(self._layers, number)
+            assert known is not None, "a file that is gone was written again"
+            self.layer.files[number] = None
+            self.leaving.add(known.path)
+            released.update(known.deletes)
+        self.layer.files.update(rewrite.files)
+        self.next_file_id = max((self.next_file_id, *(number + 1 for number in rewrite.files)))
+        for number in rewrite.merged:
+            merged = delete_of(self._layers, number)
+            assert merged is not None, "a delete file that is gone was merged"
+            self.layer.deletes[number] = None
+            self.leaving.add(merged.path)
+        for each in rewrite.deletes:
+            self._name_anew(each, rewrite.merged)
+        for number, count in released.items():
+            if number not in rewrite.merged:
+                self._release(number, count)
+
+    def _name_anew(self, deletes: MergedDeletes, merged: frozenset[int]) -> None:
+        self.layer.deletes[self.next_delete_id] = DeleteNote(deletes.path, len(deletes.targets), deletes.rows)
+        for target in deletes.targets:
+            known = self.layer.files.get(target) or file_of(self._layers, target)
+            assert known is not None, "a file that is gone was named"
+            left = (number for number in known.deletes if number not in merged)
+            self.layer.files[target] = structs.replace(known, deletes=(*left, self.next_delete_id), again=True)
+        self.next_delete_id += 1
+
     def _release(self, number: int, count: int) -> None:
         fresh = self.layer.deletes.get(number)
         known = fresh or delete_of(self._layers, number)
         assert known is not None, "a file named by a delete file that is gone"
         left = known.targets - count
         if fresh and left:
-            self.layer.deletes[number] = DeleteNote(known.path, left)
+            self.layer.deletes[number] = DeleteNote(known.path, left, known.rows)
         elif fresh:  # it comes with this very commit, so it leaves with the next
             del self.layer.deletes[number]
             self.idle.append(known.path)

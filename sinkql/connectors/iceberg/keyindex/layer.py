@@ -10,37 +10,54 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
+from msgspec import structs
 
 from sinkql.runs import Tiers
 
 TIERS = Tiers(fan=8, small=64)
 
 
+class Home(msgspec.Struct, frozen=True, array_like=True):
+    """Where the keys of a file belong: one bucket of `buckets` under `bucketing`."""
+
+    bucket: int
+    buckets: int
+    bucketing: str
+
+
 class FileNote(msgspec.Struct, frozen=True, array_like=True):
     """A data file where its path is given, else more about one of an older layer.
 
-    `rows` are all that it has, `dead` rows and `deletes`, the numbers of the delete files that name it, add up.
+    `rows` are all that it has, in `size` bytes; `dead` rows and `deletes`, the numbers of the delete files that name
+    it, add up. Without `home` its keys are of any bucket. A note that says all `again` takes the place of older ones.
     """
 
     path: str
     rows: int
     dead: int = 0
     deletes: tuple[int, ...] = ()
+    size: int = 0
+    home: Home | None = None
+    again: bool = False
 
     def __add__(self, newer: FileNote) -> FileNote:
         """Return both notes of one file as one."""
-        return FileNote(self.path, self.rows, self.dead + newer.dead, self.deletes + newer.deletes)
+        return structs.replace(self, dead=self.dead + newer.dead, deletes=self.deletes + newer.deletes)
 
 
 class DeleteNote(msgspec.Struct, frozen=True, array_like=True):
-    """A delete file where its path is given, else a change of `targets`: how many data files in the table it names."""
+    """A delete file where its path is given, else a change of `targets`: how many data files in the table it names.
+
+    `rows` are the positions in it.
+    """
 
     path: str
     targets: int
+    rows: int = 0
 
     def __add__(self, newer: DeleteNote) -> DeleteNote:
         """Return both notes of one file as one."""
-        return DeleteNote(self.path, self.targets + newer.targets)
+        return DeleteNote(self.path, self.targets + newer.targets, self.rows)
 
 
 Note = TypeVar("Note", FileNote, DeleteNote)
@@ -100,9 +117,11 @@ def merged(layers: Iterable[Layer], *, whole: bool) -> Layer:
 def _put(notes: dict[int, Note | None], number: int, note: Note | None) -> None:
     """Put a newer note on what is there; a file that came and went leaves no trace."""
     known = notes.get(number)
-    if note is not None:
+    if isinstance(note, FileNote) and note.again and isinstance(known, FileNote):
+        notes[number] = structs.replace(note, again=known.again or not known.path)
+    elif note is not None:
         notes[number] = note if known is None else known + note
-    elif known is not None and known.path:
+    elif known is not None and known.path and not (isinstance(known, FileNote) and known.again):
         del notes[number]
     else:
         notes[number] = None

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.delete import Positions, live_files, read_position_deletes
@@ -45,13 +46,15 @@ def rebuild(table: Table, key: Sequence[KeyColumn], folder: Path, *, sink: str, 
     """
     live = live_files(table)
     dead: dict[str, Positions] = {}
+    positions: dict[str, int] = {}
     targets: dict[str, list[str]] = {}
     for path in live.deletes:
         found = read_position_deletes(table.io, [path])
         targets[path] = sorted(found.keys() & live.data.keys())
+        positions[path] = sum(map(len, found.values()))
         for target in targets[path]:
             dead[target] = np.union1d(dead[target], found[target]) if target in dead else found[target]
-    layer, idle = _layer_of({path: file.record_count for path, file in live.data.items()}, dead, targets)
+    layer, idle = _layer_of(live.data, dead, targets, positions)
     commit = uuid4().hex
     index = Index(
         sink,
@@ -68,9 +71,13 @@ def rebuild(table: Table, key: Sequence[KeyColumn], folder: Path, *, sink: str, 
 
 
 def _layer_of(
-    rows: Mapping[str, int], dead: Mapping[str, Positions], targets: Mapping[str, Sequence[str]]
+    data: Mapping[str, DataFile],
+    dead: Mapping[str, Positions],
+    targets: Mapping[str, Sequence[str]],
+    positions: Mapping[str, int],
 ) -> tuple[Layer, tuple[str, ...]]:
     """Return the notes of a table's files, and the paths of those that hold nothing any more."""
+    rows = {path: file.record_count for path, file in data.items()}
     gone = {path: int(np.searchsorted(dead[path], count)) for path, count in rows.items() if path in dead}
     empty = {path for path, count in rows.items() if gone.get(path, 0) == count}
     needed = {path: [each for each in found if each not in empty] for path, found in targets.items()}
@@ -79,11 +86,15 @@ def _layer_of(
         for path in found:
             naming[path].append(number)
     files = {
-        number: FileNote(path, count, gone.get(path, 0), tuple(naming[path]))
+        number: FileNote(path, count, gone.get(path, 0), tuple(naming[path]), data[path].file_size_in_bytes)
         for number, (path, count) in enumerate(rows.items())
         if path not in empty
     }
-    deletes = {number: DeleteNote(path, len(found)) for number, (path, found) in enumerate(needed.items()) if found}
+    deletes = {
+        number: DeleteNote(path, len(found), positions[path])
+        for number, (path, found) in enumerate(needed.items())
+        if found
+    }
     idle = (*sorted(empty), *(path for path, found in needed.items() if not found))
     return Layer(dict(files), dict(deletes)), idle
 
@@ -100,8 +111,8 @@ def catch_up(index: Index, table: Table, folder: Path, *, epoch: int) -> Index:
     if known - live.data.keys() - live.deletes.keys() or live.deletes.keys() - known:
         return rebuild(table, index.key, folder, sink=index.sink, epoch=epoch)
     added = {
-        index.next_file_id + number: FileNote(path, live.data[path].record_count)
-        for number, path in enumerate(sorted(live.data.keys() - known))
+        index.next_file_id + number: FileNote(path, file.record_count, size=file.file_size_in_bytes)
+        for number, (path, file) in enumerate((path, live.data[path]) for path in sorted(live.data.keys() - known))
     }
     if not added:
         return index

@@ -15,6 +15,7 @@ from sinkql import faults, physical
 from sinkql.connectors.iceberg.commit.marker import Kept, ancestry, own
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.job import Compaction, Steps
+from sinkql.connectors.iceberg.compact.keyed import Rewriting, choose
 from sinkql.connectors.iceberg.file.data import (
     FileEntry,
     TaskTable,
@@ -24,10 +25,11 @@ from sinkql.connectors.iceberg.file.data import (
     write_data_file,
 )
 from sinkql.connectors.iceberg.file.delete import partitioned, write_position_deletes
+from sinkql.connectors.iceberg.file.name import has_rows_of
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, open_index, sweep
 from sinkql.connectors.iceberg.keyindex.key import key_columns, key_schema, key_text
 from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
-from sinkql.connectors.iceberg.keyindex.layer import FileNote
+from sinkql.connectors.iceberg.keyindex.layer import FileNote, Home
 from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
 from sinkql.connectors.iceberg.keyindex.run import (
     TIERS,
@@ -43,6 +45,8 @@ from sinkql.extension.stream import WriteResult, WriteTask
 from sinkql.runs import Places, repeats, sort_places
 
 LAST_ID = 1 << 31
+_FILES_A_LOOK = 256
+"""Files for which one commit passes without a look for what to compact."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -144,7 +148,8 @@ class _BucketFiles:
         file = self._write_rows(rows, changes)
         deletes, dead = self._write_deletes(files[live], positions[live])
         run, merged = self._write_run(self._entries(changes, live))
-        note = FileNote(file.path, file.rows) if file is not None else None
+        home = Home(self._bucket, self._buckets, self._task.bucketing)
+        note = FileNote(file.path, file.rows, size=file.size, home=home) if file is not None else None
         named = {entry.path: ids for entry, ids in deletes}
         change = IndexChange(self._index.name, self._file_id, note, named, dead, run, merged)
         return UpsertResult(change, (*(() if file is None else (file,)), *(entry for entry, _ in deletes)))
@@ -154,8 +159,7 @@ class _BucketFiles:
         crowded = np.flatnonzero(changes.fresh & (files != TOMBSTONE))
         ids, first = np.unique(files[crowded], return_index=True)
         for id_, place in zip(ids, crowded[first], strict=True):
-            name = self._index.file(int(id_)).path.rpartition("/")[2]
-            if f"-{self._task.sink}-" in name:
+            if has_rows_of(self._index.file(int(id_)).path, self._task.sink):
                 raise _two_rows(rows.select(list(self._task.key)), int(changes.row[place]))
 
     def _write_rows(self, rows: pa.Table, changes: KeyChanges) -> FileEntry | None:
@@ -251,6 +255,8 @@ class UpsertMode:
         self._index: Index | None = None
         self._staged: Index | None = None
         self._true_at: int | None = None
+        self._rewritten: Index | None = None
+        self._looked = self._there = 0
 
     def refresh(self, table: Table, kept: Kept) -> None:
         """Load the index that the marker names, or rebuild it; add what others wrote."""
@@ -303,15 +309,32 @@ class UpsertMode:
         self._true_at = snapshot
 
     def compact(self, table: Table, kept: Kept, *, attempt: str) -> Steps:
-        """Nothing is compacted yet."""
+        """Write files anew without dead rows, in one step: the index must stay true of the table meanwhile."""
         yield from ()
-        return None
+        index, self._rewritten = self._index, None
+        if index is None or self._true_at != table.metadata.current_snapshot_id:
+            return None
+        self._looked += 1
+        if self._looked * _FILES_A_LOOK < self._there:
+            return None
+        self._looked, self._there = 0, len(index.files)
+        choice = choose(index, table.properties)
+        if choice is None:
+            return None
+        index.save(self._folder)
+        rewriting = Rewriting(index, self._folder, table, epoch=kept.marker.epoch, attempt=attempt)
+        done, self._rewritten = rewriting.run(choice)
+        return done
 
     def compacted(self, done: Compaction, snapshot: int) -> None:
-        """Nothing was."""
+        """Go on with the index that the compaction made."""
+        assert self._rewritten is not None, "nothing rewritten"
+        self._index, self._rewritten = self._rewritten, None
+        self._true_at = snapshot
 
     def given_up(self) -> None:
-        """Nothing was begun."""
+        """Go on with the index as it was."""
+        self._rewritten = None
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """Delete runs and manifests that neither the last two markers nor this index reach."""

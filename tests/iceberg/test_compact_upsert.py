@@ -1,0 +1,138 @@
+"""Files of an upsert sink become few, dead rows go, and no row that others deleted comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyiceberg.table import Table
+
+from sinkql.connectors.iceberg.commit.landing import land
+from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.connectors.iceberg.keyindex.index import Index
+from support import strangers
+from support.eager import compact_eagerly
+from support.lake import Lake, Sink
+
+BATCHES = 12
+
+
+def churn(batch: int) -> list[tuple[int, str | None]]:
+    """Return a batch's rows: some keys again and again, some once."""
+    return [*((each, f"{batch}.{each}") for each in range(batch % 4, 20, 4)), (1000 + batch, None)]
+
+
+def after(batches: int) -> dict[int, str | None]:
+    return {id_: name for batch in range(batches) for id_, name in churn(batch)}
+
+
+def replaced(table: Table) -> int:
+    return sum(each.summary.operation.value == "replace" for each in table.metadata.snapshots if each.summary)
+
+
+@pytest.fixture(autouse=True)
+def eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
+    compact_eagerly(monkeypatch)
+
+
+def test_files_stay_few_and_hold_few_dead_rows(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    files = []
+    for batch in range(30):
+        sink.put(*churn(batch))
+        sink.writer.maintain()
+        live = live_files(lake.table(name))
+        files.append(len(live.data) + len(live.deletes))
+    assert max(files) <= 12
+    assert lake.rows(name) == sorted(after(30).items())
+    assert replaced(lake.table(name)) >= 6
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+    """Return what lets a deed happen once, after a compaction has written its files and before it is committed."""
+
+    def arrange(deed: Callable[[], Any]) -> None:
+        left = [deed]
+
+        def late(*arguments: Any) -> Table:
+            if left:
+                left.pop()()
+            return land(*arguments)
+
+        monkeypatch.setattr("sinkql.connectors.iceberg.write.compacting.land", late)
+
+    return arrange
+
+
+@pytest.mark.parametrize("deed", ["append", "delete", "compact", "expire"])
+def test_what_others_do_meanwhile_stays(
+    lake: Lake, name: str, meanwhile: Callable[[Callable[[], Any]], None], deed: str
+) -> None:
+    deeds: dict[str, Callable[[], None]] = {
+        "append": lambda: strangers.append(lake.table(name), (900, "theirs")),
+        "delete": lambda: strangers.delete(lake.table(name), "id = 1000"),
+        "compact": lambda: strangers.compact(lake.table(name)),
+        "expire": lambda: strangers.expire_all_but_head(lake.table(name)),
+    }
+    meanwhile(deeds[deed])
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    for batch in range(BATCHES):
+        sink.put(*churn(batch))
+        sink.writer.maintain()
+    expected = after(BATCHES) | ({900: "theirs"} if deed == "append" else {})
+    expected = {id_: value for id_, value in expected.items() if deed != "delete" or id_ != 1000}
+    assert lake.rows(name) == sorted(expected.items())
+    assert replaced(lake.table(name)) >= 1
+
+
+def test_a_sink_that_lost_the_table_does_not_compact_it(
+    lake: Lake, name: str, meanwhile: Callable[[Callable[[], Any]], None]
+) -> None:
+    sink, later = Sink(lake, name, upsert=True), Sink(lake, name, upsert=True)
+    meanwhile(lambda: later.start(epoch=2))
+    sink.start()
+    for batch in range(7):
+        sink.put(*churn(batch))
+    before = set(live_files(lake.table(name)).data)
+    with pytest.raises(Exception, match="another run has taken over") as caught:
+        sink.writer.maintain()
+    assert getattr(caught.value, "code", None) == "SQ5101"
+    assert before == set(live_files(lake.table(name)).data)
+    for batch in range(7, BATCHES):
+        later.put(*churn(batch))
+    assert lake.rows(name) == sorted(after(BATCHES).items())
+
+
+def test_restart_after_a_compaction_goes_on_with_its_index(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    batch = 0
+    while not batch or not replaced(lake.table(name)):
+        sink.put(*churn(batch))
+        sink.writer.maintain()
+        batch += 1
+    again = Sink(lake, name, upsert=True)
+    marker = again.start(epoch=2)
+    assert marker.index is not None
+    folder = again.context.folder / "index"
+    before = {path.name for path in folder.iterdir()}
+    again.put((0, "last"))
+    assert not [path for path in folder.iterdir() if path.name.startswith("base-") and path.name not in before]
+    assert lake.rows(name) == sorted((after(batch) | {0: "last"}).items())
+
+
+def test_index_that_says_otherwise_than_the_files_compacts_nothing(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    for batch in range(BATCHES):
+        sink.put(*churn(batch))
+    monkeypatch.setattr(Index, "probed", lambda self, bucket, **_: self.runs[:1])
+    sink.writer.maintain()
+    assert replaced(lake.table(name)) == 0
+    assert lake.rows(name) == sorted(after(BATCHES).items())
