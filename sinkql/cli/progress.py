@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Any, get_args
@@ -29,6 +29,7 @@ from sinkql.planner.name import short_name
 from sinkql.runtime.batch.progress import (
     Event,
     SinkCommitted,
+    SinkCompacted,
     SinkElsewhere,
     SinkRebuilding,
     SinkStage,
@@ -154,6 +155,8 @@ class LiveProgress:
                 )
             case SinkCommitted():
                 self._committed(event, now)
+            case SinkCompacted():
+                self._compacted(event)
             case SinkRebuilding():
                 self.sinks.setdefault(event.sink, _Row()).state = "rebuilding"
                 self._say(
@@ -194,6 +197,14 @@ class LiveProgress:
         if first and self.output.format == "text":
             for line in self.first_commit(event.sink):
                 self._print(line)
+
+    def _compacted(self, event: SinkCompacted) -> None:
+        done, name = event.compacted, short_name(event.sink)
+        if done.problem is not None:
+            text = f"sink {name} could not compact its table, and tries again later: {done.problem}"
+        else:
+            text = f"sink {name} compacted {done.files_before} files into {done.files_after}"
+        self._say(text, live=False, event="compacted", sink=event.sink, **asdict(done))
 
     def _stalled(self, event: SinkStalled) -> None:
         row = self.sinks.setdefault(event.sink, _Row())

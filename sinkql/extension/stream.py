@@ -243,6 +243,17 @@ class Committed:
     files: int
 
 
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Files of a table that became fewer, in bytes as well; or the `problem` for which they did not."""
+
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    problem: str | None = None
+
+
 class RedoBatchError(Exception):
     """The batch's attempt is discarded and must be written again: files that it points at are gone."""
 
@@ -313,13 +324,13 @@ class Writer(Protocol):
         """Delete a file kept by `attach`, if there is one; tell whether it is gone."""
         return True
 
-    def maintain(self, go_on: Callable[[], bool] = lambda: True) -> None:
+    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
         """Compact files, expire snapshots, remove files that nothing reaches; called between batches.
 
-        Cheap when nothing is due. `go_on` is asked before each step of what takes long; what is not done by then goes
-        on the next time.
+        Cheap when nothing is due. `go_on` is asked before each step of what takes long, with whether something was
+        begun; what is not done by then goes on the next time. Return which compactions came to an end.
         """
-        return
+        return ()
 
 
 def _no_store(connection: physical.Connection) -> ObjectStore:

@@ -52,7 +52,9 @@ def open_loop(pipeline: Pipeline, buckets: int = 2) -> BatchLoop:
     context = Context(job.sink, job.sink_id, pipeline.state, lambda _: "")
     readers = {read.source: registry.reader(read, context) for read in job.reads()}
     writer = registry.sinks[job.write.connector].writer(job.write, context)
-    return BatchLoop(job, readers, writer, LocalEngine(buckets), context.folder, MemoryControl())
+    loop = BatchLoop(job, readers, writer, LocalEngine(buckets), context.folder, MemoryControl())
+    loop.allowance.share = 1e9  # what is due is done, however slow the machine
+    return loop
 
 
 def run(pipeline: Pipeline, *, again: str = "never") -> int:

@@ -166,11 +166,11 @@ def test_files_end_at_the_target_size() -> None:
     assert sum(2 * size < 100_000 for size in files) < 24
 
 
-def _stop_after(steps: int, deed: Callable[[], None]) -> Callable[[], bool]:
+def _stop_after(steps: int, deed: Callable[[], None]) -> Callable[[bool], bool]:
     """Return a `go_on` that does a deed before a step, and never stops."""
     left = iter(range(steps))
 
-    def go_on() -> bool:
+    def go_on(begun: bool) -> bool:
         if next(left, None) == steps - 1:
             deed()
         return True
@@ -255,7 +255,7 @@ def test_compaction_goes_on_over_batches(lake: Lake, name: str) -> None:
 
     step = steps()
     for batch in range(8, 30):
-        sink.writer.maintain(lambda: next(step))
+        sink.writer.maintain(lambda begun: next(step))
         sink.put(*numbers(batch))
     kinds = [each.summary.operation.value for each in lake.table(name).metadata.snapshots if each.summary]
     assert kinds.count("replace") == 1

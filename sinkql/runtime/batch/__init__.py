@@ -2,6 +2,7 @@
 
 * `pacing`: when a batch is due, and how far it goes.
 * `loop`: start, claim, batch after batch; `rebuild`: lost state again, from the sources.
+* `allowance`: how much time goes into the table between batches.
 * `engine`: what an engine does with a batch.
 * `control`, `progress`: what a sink asks of the catalog, and tells its user.
 * `failure`: errors of other processes → the one that a user sees.

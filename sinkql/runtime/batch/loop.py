@@ -22,10 +22,11 @@ from sinkql.extension.stream import (
     Tally,
     Writer,
 )
+from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome
 from sinkql.runtime.batch.failure import room_needed
-from sinkql.runtime.batch.progress import Progress, SinkCommitted, SinkRebuilding, silent
+from sinkql.runtime.batch.progress import Progress, SinkCommitted, SinkCompacted, SinkRebuilding, silent
 from sinkql.runtime.batch.rebuild import rebuild, rebuildable
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
@@ -46,7 +47,8 @@ class DivergedError(Exception):
 class BatchLoop:
     """Run a job's batches one after the other. No Spark in it: the engine may be anything that runs operators.
 
-    `folder` is the sink's own state folder, the readers' `Context.folder`. `start` comes first; after an error of
+    `folder` is the sink's own state folder, the readers' `Context.folder`; `allowance` is how much time goes into the
+    table between batches. `start` comes first; after an error of
     `process` the same batch may be processed again.
     """
 
@@ -57,6 +59,7 @@ class BatchLoop:
     folder: Path
     control: CommitLog
     progress: Progress = silent
+    allowance: Allowance = field(default_factory=Allowance)
     targets: JobOffsets | None = field(default=None, init=False)
     marker: Marker = field(init=False)
     _manifest: tuple[str | None, state.Manifest] | None = field(default=None, init=False)
@@ -64,6 +67,9 @@ class BatchLoop:
     _attached: set[str] = field(default_factory=set, init=False)
     _committed_at: float = field(default=0.0, init=False)
     _owned_at: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self.allowance.last = self.caught_up
 
     @room_needed()
     def start(self, *, epoch: int, once: bool = False) -> Marker:
@@ -310,7 +316,10 @@ class BatchLoop:
         )
 
     def _maintain(self, before: str | None) -> None:
-        self.writer.maintain()
+        with self.allowance.spent() as go_on:
+            compacted = self.writer.maintain(go_on)
+        for each in compacted:
+            self.progress(SinkCompacted(self.job.sink, each))
         self._batches += 1
         if self._batches % _SWEEP_EVERY == 0 and self.marker.state is not None:
             keep = {name for name in (before, self.marker.state) if name is not None}

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Literal
 
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import JobOffsets
+from sinkql.extension.stream import Compacted, JobOffsets
 
 Ending = Literal["caught up", "stopped", "moved", "renamed", "dropped", "fenced", "failed"]
 """Why a sink no longer runs: `caught up` is the end of a run that commits what there is and stops, `moved` the end in
@@ -88,6 +88,14 @@ class SinkCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkCompacted:
+    """A sink put files of its table together between two batches, or could not and tries again later."""
+
+    sink: str
+    compacted: Compacted
+
+
+@dataclass(frozen=True, slots=True)
 class SinkRebuilding:
     """A sink lost its state, as `lost` says, and rebuilds it from the beginning of its sources."""
 
@@ -121,6 +129,7 @@ Event = (
     | SinkStage
     | SinkStarted
     | SinkCommitted
+    | SinkCompacted
     | SinkRebuilding
     | SinkStalled
     | SinkStopped

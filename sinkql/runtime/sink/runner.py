@@ -14,6 +14,7 @@ from sinkql import physical
 from sinkql.errors import FencedError, LateError, LeaseLostError, SinkqlError, UnforeseenError
 from sinkql.extension.stream import Context, JobOffsets
 from sinkql.runtime.batch import failure
+from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.control import Desired, Status
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.batch.pacing import Orders
@@ -227,7 +228,9 @@ class SinkRunner:
         readers = {read.source: host.registry.reader(read, self.context) for read in job.reads()}
         writer = host.registry.sinks[job.write.connector].writer(job.write, self.context)
         engine = SparkEngine(host.session, buckets=host.buckets)
-        loop = BatchLoop(job, readers, writer, engine, self.context.folder, host.control, host.progress)
+        loop = BatchLoop(
+            job, readers, writer, engine, self.context.folder, host.control, host.progress, Allowance(stops=self._stops)
+        )
         # Sinks of one connection start one after the other: not every catalog makes its own tables in a safe way.
         with host.claiming[job.write.connection.name]:
             if self._stops():

@@ -18,7 +18,7 @@ from sinkql.connectors.iceberg.table.table import Expected
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.mode import WriteMode
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import RedoBatchError
+from sinkql.extension.stream import Compacted, RedoBatchError
 
 _REST, _LONGEST_REST = 4, 256
 """Commits to wait after a compaction that failed, twice as many each time."""
@@ -34,30 +34,35 @@ class Compacting:
         self._waiting = 0
         self._rest = _REST
 
-    def run(self, table: Table, kept: markers.Kept, *, go_on: Callable[[], bool]) -> tuple[Table, markers.Kept]:
-        """Do what is due while there is time; return the table, and its marker, after it.
+    def run(
+        self, table: Table, kept: markers.Kept, *, go_on: Callable[[bool], bool]
+    ) -> tuple[Table, markers.Kept, list[Compacted]]:
+        """Do what is due while there is time; return the table and its marker after it, and what came to an end.
 
         Raises SinkqlError where the sink cannot go on either: fenced, other columns, a catalog that does not answer.
         """
+        done: list[Compacted] = []
         if self._waiting:
             self._waiting -= 1
-            return table, kept
-        while go_on():
+            return table, kept, done
+        while go_on(self._steps is not None):
             try:
-                done = self._step(table, kept)
-                if isinstance(done, Compaction):
-                    table, kept = self._commit(done, table, kept)
+                found = self._step(table, kept)
+                if isinstance(found, Compaction):
+                    table, kept = self._commit(found, table, kept)
                     self._rest = _REST
-                elif done is None:
+                    done.append(_told(found))
+                elif found is None:
                     break
             except SinkqlError:
                 self._give_up()
                 raise
-            except (RedoBatchError, OSError, ValueError, MemoryError):
+            except (RedoBatchError, OSError, ValueError, MemoryError) as error:
                 # A file may be gone, or unreadable, or a disk full: no reason to stop a sink that can write its rows.
                 self._give_up()
+                done.append(Compacted(problem=str(error) or type(error).__name__))
                 break
-        return table, kept
+        return table, kept, done
 
     def _step(self, table: Table, kept: markers.Kept) -> Compaction | bool | None:
         """Take one step; return what is to be committed, or else whether there is more to do, None for nothing."""
@@ -95,3 +100,8 @@ class Compacting:
         self._steps = None
         self._mode.given_up()
         self._waiting, self._rest = self._rest, min(2 * self._rest, _LONGEST_REST)
+
+
+def _told(done: Compaction) -> Compacted:
+    before, after = done.before, done.after
+    return Compacted(before.files, after.files, before.bytes, after.bytes)

@@ -26,7 +26,17 @@ from sinkql.connectors.iceberg.write.append import AppendMode
 from sinkql.connectors.iceberg.write.compacting import Compacting
 from sinkql.connectors.iceberg.write.mode import WriteMode
 from sinkql.connectors.iceberg.write.upsert import UpsertMode
-from sinkql.extension.stream import Committed, Context, JobOffsets, Marker, Switch, Writer, WriteResult, WriteTask
+from sinkql.extension.stream import (
+    Committed,
+    Compacted,
+    Context,
+    JobOffsets,
+    Marker,
+    Switch,
+    Writer,
+    WriteResult,
+    WriteTask,
+)
 
 _SWEEP_EVERY = 20
 
@@ -156,11 +166,13 @@ class IcebergWriter(Writer):
             return False
         return True
 
-    def maintain(self, go_on: Callable[[], bool] = lambda: True) -> None:
+    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
         """Compact files, expire snapshots and remove what nothing reaches, when due; called between batches."""
         table, kept = self._known
+        done: Sequence[Compacted] = ()
         if self._compacting is not None and self._write.options.get("maintenance") is not False:
-            table, kept = self._table, self._kept = self._compacting.run(table, kept, go_on=go_on)
+            table, kept, done = self._compacting.run(table, kept, go_on=go_on)
+            self._table, self._kept = table, kept
         gone = expired(table, self._write.options)
         with storing(self._name):
             if gone:
@@ -168,6 +180,7 @@ class IcebergWriter(Writer):
             self._commits += 1
             if self._commits % _SWEEP_EVERY == 0:
                 self._mode_of.sweep(table, kept)
+        return done
 
     @property
     def _name(self) -> str:

@@ -1,0 +1,60 @@
+"""What a sink does to its table takes a share of the time, and keeps no batch waiting for long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from sinkql.runtime.batch.allowance import Allowance
+
+
+@dataclass
+class Clock:
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def keep_house(allowance: Allowance, clock: Clock, *, step: float, begun: bool = True) -> float:
+    """Take steps while it is allowed, and return how long they took."""
+    before = clock.now
+    with allowance.spent() as go_on:
+        while go_on(begun):
+            clock.now += step
+    return clock.now - before
+
+
+@pytest.mark.parametrize("interval", [0.2, 1.0, 10.0, 60.0])
+@pytest.mark.parametrize("step", [0.01, 0.3, 1.5])
+def test_share_of_the_time_is_kept(interval: float, step: float) -> None:
+    clock = Clock()
+    allowance = Allowance(clock=clock)
+    spent = []
+    for _ in range(500):
+        clock.now += interval
+        spent.append(keep_house(allowance, clock, step=step))
+    assert sum(spent) <= 0.15 * 500 * interval + 1 + step
+    assert max(spent) <= 2 + step
+    if interval < 10:  # else no batch is to wait for all that was saved
+        assert sum(spent) >= 0.13 * 500 * interval
+
+
+def test_first_run_is_short() -> None:
+    clock = Clock()
+    assert keep_house(Allowance(clock=clock), clock, step=0.25) == 1.0
+
+
+def test_last_call_ends_what_was_begun_and_begins_nothing() -> None:
+    clock = Clock()
+    steps = iter([False] * 40 + [True])
+    allowance = Allowance(clock=clock, last=lambda: not next(steps))
+    assert keep_house(allowance, clock, step=0.25) == 11.0
+    assert keep_house(allowance, clock, step=0.25, begun=False) == 0.0
+
+
+def test_stop_ends_the_work_at_its_next_step() -> None:
+    clock = Clock()
+    allowance = Allowance(clock=clock, last=lambda: True, stops=lambda: clock.now > 100.4)
+    assert keep_house(allowance, clock, step=0.25) == 0.5
