@@ -46,20 +46,21 @@ class Compacting:
             self._waiting -= 1
             return table, kept, done
         while go_on(self._steps is not None):
+            committing = False
             try:
                 found = self._step(table, kept)
+                if found is None:
+                    break
                 if isinstance(found, Compaction):
+                    committing = True
                     table, kept = self._commit(found, table, kept)
                     self._rest = _REST
                     done.append(_told(found))
-                elif found is None:
-                    break
-            except SinkqlError:
+            except Exception as error:
                 self._give_up()
-                raise
-            except (RedoBatchError, OSError, ValueError, MemoryError) as error:
+                if committing and isinstance(error, SinkqlError):
+                    raise
                 # A file may be gone, or unreadable, or a disk full: no reason to stop a sink that can write its rows.
-                self._give_up()
                 done.append(Compacted(problem=str(error) or type(error).__name__))
                 break
         return table, kept, done
