@@ -94,6 +94,19 @@ class Decoder(Protocol):
         """Yield the rows of a stream in parts; raises UndecodableError."""
 
 
+class StoredDecoder(Decoder, Protocol):
+    """Decode files of a format that says itself what columns they have, and where; streams can be sought."""
+
+    def columns(self, stream: BinaryIO) -> Sequence[tuple[str, str]]:
+        """Return the names and types, as SQL, of a file's columns; raises UndecodableError."""
+
+    def rows(self, stream: BinaryIO) -> int:
+        """Return how many rows a file says that it has; raises UndecodableError."""
+
+    def decode_range(self, stream: BinaryIO, begin: int, end: int) -> Iterator[Decoded]:
+        """Yield the rows that begin from a byte on and before another one; raises UndecodableError."""
+
+
 def _never(options: Mapping[str, Any]) -> bool:  # as `Decoding.lines` is called
     return False
 
@@ -103,11 +116,12 @@ class Decoding:
     """How a format is decoded: `open` takes the planned options and the columns.
 
     `lines` tells by the options whether each record is a line: long input is then cut at line ends, and a decoder gets
-    whole lines.
+    whole lines. `stored` opens the decoder, too, of a format whose files are sought.
     """
 
     open: Callable[[Mapping[str, Any], Sequence[physical.Column]], Decoder]
     lines: Callable[[Mapping[str, Any]], bool] = _never
+    stored: Callable[[Mapping[str, Any], Sequence[physical.Column]], StoredDecoder] | None = None
 
 
 class Reader(Protocol):

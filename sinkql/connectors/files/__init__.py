@@ -1,4 +1,4 @@
-"""FILES sources: a folder of JSON lines or CSV, each file once, by name; new files are picked up as they come.
+"""FILES sources: a folder of JSON, CSV, Parquet or ORC, each file once, by name; new files are picked up as they come.
 
 * `plan`: the statement → typed columns and the reader's options.
 * `infer`: files → the columns of a source that declares none.
@@ -9,6 +9,7 @@
 * `scan`: files that a query names → rows.
 * `compression`: a compressed file → its bytes.
 * `json_lines`, `json_array`, `csv_records`, `csv_rows`: bytes → records → texts of columns; those that fail apart.
+* `stored`, `arrow_values`: files with columns in types of their own → an Arrow array of each declared column.
 * `convert`, `value`: texts of a column → an Arrow array; one text → a value.
 """
 
@@ -26,10 +27,11 @@ from sinkql.connectors.files.plan import (
     plan,
     plan_csv,
     plan_json,
+    plan_stored,
     sample,
 )
 from sinkql.extension.plan import Connector, FormatKind, Later, Scan, ScanKind, SourceKind
-from sinkql.extension.stream import Context, Decoder, Decoding, Reader
+from sinkql.extension.stream import Context, Decoder, Decoding, Reader, StoredDecoder
 
 
 def _open_reader(read: physical.Read, context: Context) -> Reader:
@@ -55,6 +57,18 @@ def _open_csv(options: Mapping[str, Any], columns: Sequence[physical.Column]) ->
     return CsvRows.of(options, columns)
 
 
+def _open_parquet(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> StoredDecoder:
+    from sinkql.connectors.files.stored import parquet_rows
+
+    return parquet_rows(columns)
+
+
+def _open_orc(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> StoredDecoder:
+    from sinkql.connectors.files.stored import orc_rows
+
+    return orc_rows(columns)
+
+
 def _scan(format_: str) -> Callable[[str, Mapping[str, Decoding]], Scan]:
     def open_scan(path: str, formats: Mapping[str, Decoding]) -> Scan:
         from sinkql.connectors.files.scan import scan
@@ -71,7 +85,10 @@ COLUMNS` or declared columns without a header: by place. Options of CSV follow i
 `FORMAT CSV WITH HEADER (DELIMITED BY ';', NULL AS 'NA')`. Files whose names end in `.gz`,
 `.bz2`, `.zst` or `.lz4` are read compressed; `COMPRESSION` says it where names do not. A file of several compressed
 members is read whole; one that is cut off, damaged or empty is an error, and no row of it is written.
-Without columns, those of `FORMAT JSON` and `FORMAT CSV WITH HEADER` are found in a sample of the files when the source
+`FORMAT PARQUET` and `FORMAT ORC`: columns go by name, and others in the file are left out. A column has the declared
+type in the file, or one whose values all fit into it, such as `integer` for a `bigint`; lists, structs and maps are
+`jsonb`.
+Without columns, those of all formats but CSV without a header are found in a sample of the files when the source
 is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where there is no file yet, a JSON
 object is one column `data` of type `jsonb`.
 Types: `boolean`, `smallint`, `integer`, `bigint`, `real`, `double precision`, `numeric(p, s)`, `date`, `timestamp`,
@@ -83,17 +100,21 @@ connector = Connector(
     formats=(
         FormatKind("JSON", plan_json, Decoding(_open_json, _lines_of_json)),
         FormatKind("CSV", plan_csv, Decoding(_open_csv), CsvOptions),
+        FormatKind("PARQUET", plan_stored, Decoding(_open_parquet, stored=_open_parquet)),
+        FormatKind("ORC", plan_stored, Decoding(_open_orc, stored=_open_orc)),
     ),
     scans=(
         ScanKind("read_json", (".json", ".jsonl", ".ndjson"), _scan("JSON"), tuple(ENDINGS)),
         ScanKind("read_csv", (".csv",), _scan("CSV"), tuple(ENDINGS)),
         ScanKind("read_parquet", (".parquet",), _scan("PARQUET")),
+        ScanKind("read_orc", (".orc",), _scan("ORC")),
     ),
-    later=tuple(Later("FORMAT", name) for name in ("BYTES", "PARQUET", "REGEX", "TEXT")),
+    later=tuple(Later("FORMAT", name) for name in ("BYTES", "REGEX", "TEXT")),
     tasks=(
         "sinkql.connectors.files.reader",
         "sinkql.connectors.files.json_array",
         "sinkql.connectors.files.json_lines",
         "sinkql.connectors.files.csv_rows",
+        "sinkql.connectors.files.stored",
     ),
 )

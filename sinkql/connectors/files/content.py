@@ -6,6 +6,7 @@ its digest has been compared, so that no row comes of a file that was rewritten 
 
 from __future__ import annotations
 
+import bisect
 import io
 import os
 import stat
@@ -21,6 +22,7 @@ from sinkql.connectors.files.folder import unreadable
 from sinkql.errors import SinkqlError
 
 PART_BYTES = 16 << 20
+_KEPT_PARTS = 4
 LONGEST_LINE = 128 << 20
 """How long a line may be: all of it is in memory when it is decoded."""
 
@@ -168,6 +170,61 @@ class ListedStream(io.RawIOBase):
         buffer[:size] = self._rest[:size]
         self._rest = self._rest[size:]
         return size
+
+
+class ListedFile(io.RawIOBase):
+    """Read a listed file anywhere, in parts whose digests have been compared; `error` is what ended it."""
+
+    def __init__(self, stream: BinaryIO, path: Path, file: SeenFile, parts: Sequence[Part]) -> None:
+        super().__init__()
+        self._stream, self._path, self._file, self._parts = stream, path, file, parts
+        self._ends = [end for end, _, _ in parts]
+        self._loaded: dict[int, bytes] = {}
+        self._at = 0
+        self.error: SinkqlError | None = None
+        if os.fstat(stream.fileno()).st_size != file.size:
+            raise changed(path, file)
+
+    def readable(self) -> bool:
+        """Say so."""
+        return True
+
+    def seekable(self) -> bool:
+        """Say so."""
+        return True
+
+    def tell(self) -> int:
+        """Return the place that is read next."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a place."""
+        self._at = offset + (0, self._at, self._file.size)[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:  # Any: bytes-like, for which there is no type before Python 3.12
+        """Fill the buffer as far as the part goes that is read."""
+        place = bisect.bisect_right(self._ends, self._at)
+        if place == len(self._ends):
+            return 0
+        data, skip = self._part(place), self._at - (self._ends[place - 1] if place else 0)
+        size = min(len(buffer), len(data) - skip)
+        buffer[:size] = data[skip : skip + size]
+        self._at += size
+        return size
+
+    def _part(self, place: int) -> bytes:
+        if place not in self._loaded:
+            base = self._ends[place - 1] if place else 0
+            try:
+                data = next(listed(self._stream, self._path, self._file, base, [self._parts[place]]))
+            except SinkqlError as error:
+                self.error = error
+                raise
+            while len(self._loaded) >= _KEPT_PARTS:
+                del self._loaded[next(iter(self._loaded))]
+            self._loaded[place] = data
+        return self._loaded[place]
 
 
 def digest(data: bytes) -> str:

@@ -22,7 +22,7 @@ from sinkql.connectors.files.compression import Compression, codec_of, plain
 from sinkql.connectors.files.content import open_file
 from sinkql.connectors.files.csv_rows import CsvRows
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Decoded, Decoder, Decoding, UndecodableError
+from sinkql.extension.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
 
 _FILES = 6
 _BYTES = 1 << 20
@@ -52,14 +52,15 @@ def infer(
     `options` are those of the format. Raises SQ3305 where files cannot be read, SQ3102 where they are not of
     the format.
     """
+    if decoding.stored is not None:
+        return _stored(_some(paths), decoding.stored(options, ()))
     samples = [(path, data) for path, data in _samples(paths, compression) if data.strip()]
     return _csv(samples, decoding, options) if options["name"] == "CSV" else _json(samples, decoding, options)
 
 
 def _samples(paths: Sequence[Path], compression: Compression) -> Iterator[tuple[Path, bytes]]:
     """Yield the beginnings of some files, whole lines of them."""
-    half = _FILES // 2
-    for path in dict.fromkeys([*paths[:half], *paths[-half:]]):
+    for path in _some(paths):
         with open_file(path) as file:
             try:
                 codec = codec_of(path.name, compression)
@@ -70,6 +71,30 @@ def _samples(paths: Sequence[Path], compression: Compression) -> Iterator[tuple[
                 raise _invalid(path, str(error)) from error
         data = data.removeprefix(b"\xef\xbb\xbf")
         yield path, data[: data.rfind(b"\n") + 1] if more else data
+
+
+def _some(paths: Sequence[Path]) -> Sequence[Path]:
+    return list(dict.fromkeys([*paths[: _FILES // 2], *paths[-(_FILES // 2) :]]))
+
+
+def _stored(paths: Sequence[Path], decoder: StoredDecoder) -> Columns:
+    """Return the columns that files say they have: all of them alike."""
+    found: Columns = []
+    for path in paths:
+        with open_file(path) as stream:
+            try:
+                columns = decoder.columns(stream)
+            except UndecodableError as error:
+                raise _invalid(path, str(error)) from error
+        names = [name for name, _ in columns]
+        if len(set(names)) < len(names) or not all(_NAME.fullmatch(name) for name in names):
+            raise _invalid(path, "it has a column whose name is empty, reserved or there more than once")
+        different = [name for name, type_ in found if (name, type_) not in columns]
+        if different:
+            why = f'column "{different[0]}" is not there as in the files before it'
+            raise _invalid(path, why)
+        found = found or columns
+    return found
 
 
 def _csv(samples: Sequence[tuple[Path, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:

@@ -16,6 +16,8 @@ from sinkql.extension.plan import FormatPlan, Planning, SourcePlan
 from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
 
+STORED = ("PARQUET", "ORC")
+"""Formats whose files say what columns they have."""
 _DATA = logical.Column("data", logical.Type("jsonb"))
 
 
@@ -76,9 +78,16 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
             "SQ2410",
             "sources from files require a FORMAT",
             statement.kind_span,
-            hint="Add FORMAT JSON or FORMAT CSV WITH HEADER.",
+            hint="Add FORMAT JSON, FORMAT CSV WITH HEADER or FORMAT PARQUET.",
         )
     format_ = planning.format(statement.format)
+    if format_.name in STORED and options.compression not in ("AUTO", "NONE"):
+        raise SinkqlError(
+            "SQ2336",
+            f"COMPRESSION is not for {format_.name} files, which are compressed within",
+            option_span(statement.options, "COMPRESSION", statement.kind_span),
+            hint="Leave out COMPRESSION; the files are read in any case.",
+        )
     planned = format_.plan(statement, statement.format)
     columns = planned.columns if planned.columns is not None else _declared(statement)
     names = [column.name for column in columns]
@@ -117,7 +126,7 @@ def sample(statement: ast.CreateSource, planning: Planning) -> logical.Facts:
         statement.columns
         or format_ is None
         or format_.names
-        or not (format_.name == "JSON" or (format_.name, format_.header) == ("CSV", True))
+        or not (format_.name in ("JSON", *STORED) or (format_.name, format_.header) == ("CSV", True))
     ):
         return {}
     column = ast.ColumnDef(ast.Ident("column"), ast.TypeName("text"))
@@ -147,6 +156,18 @@ def plan_json(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
     """Plan FORMAT JSON: members by name, or without columns each object whole; with ARRAY the file is one array."""
     options = {"whole": not statement.columns} | ({"array": True} if format_.array else {})
     return FormatPlan(options, None if statement.columns else (_DATA,))
+
+
+def plan_stored(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
+    """Plan FORMAT PARQUET and FORMAT ORC: columns by name."""
+    if not statement.columns:
+        raise SinkqlError(
+            "SQ2413",
+            "no columns are declared, and none were found in files",
+            format_.span,
+            hint=f"Write CREATE SOURCE {statement.name.text} (id bigint, name text) FROM FILES ….",
+        )
+    return FormatPlan({})
 
 
 @dataclass(frozen=True, slots=True)

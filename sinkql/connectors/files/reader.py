@@ -26,6 +26,7 @@ from sinkql.connectors.files.compression import Compression, codec_of, plain
 from sinkql.connectors.files.content import (
     LONGEST_LINE,
     GoneError,
+    ListedFile,
     ListedStream,
     LongLineError,
     Part,
@@ -46,6 +47,7 @@ from sinkql.connectors.files.watch import Watch
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import (
     Context,
+    Decoded,
     Decoder,
     Decoding,
     Limit,
@@ -59,6 +61,7 @@ from sinkql.extension.stream import (
 )
 
 _SPLIT_BYTES = 64 << 20
+_MOST_SPLITS = 64
 _BLOCK_BYTES = 1 << 20
 _MOST_ERRORS = 20
 _GUESSED_ROW_BYTES = 20
@@ -190,7 +193,7 @@ class FilesReader(Reader):
             whole = file if known else self._measured(file)
             if whole is None:
                 raise _MovedError
-            return whole, whole.size, whole.size // _GUESSED_ROW_BYTES if self._codec(file) else whole.lines
+            return whole, whole.size, self._count(whole)
         parts: list[Part] = []
         to, count = begin, 0
         with nullcontext() if known else self._open(file) as stream:
@@ -215,6 +218,16 @@ class FilesReader(Reader):
             if stream is not None and seen_file(file.name, os.fstat(stream.fileno())).stamp != file.stamp:
                 raise _MovedError
         return msgspec.structs.replace(file, parts=tuple(parts)), to, count
+
+    def _count(self, file: SeenFile) -> int:
+        """Return how many rows a file has that is not divided, as far as it can be told without decoding it."""
+        if self.decoding.stored is not None:
+            try:
+                with open_file(self.folder.file(file.name)) as stream:
+                    return self.decoding.stored(self.format, ()).rows(stream)
+            except (UndecodableError, GoneError):
+                return 0  # which is said where it is read
+        return file.size // _GUESSED_ROW_BYTES if self._codec(file) else file.lines
 
     def _open(self, file: SeenFile) -> BinaryIO:
         try:
@@ -263,7 +276,7 @@ class FilesReader(Reader):
         return self.decoding.lines(self.format) and self._codec(file) is None
 
     def _codec(self, file: SeenFile) -> str | None:
-        return codec_of(file.name, self.compression)
+        return codec_of(file.name, self.compression) if self.decoding.stored is None else None
 
     def attachments(self, offsets: Offsets) -> tuple[str, ...]:
         """Return the log's segments, as paths below the sink's state folder."""
@@ -292,6 +305,9 @@ class FilesReader(Reader):
         ]
 
     def _ranges(self, file: SeenFile, begin: int) -> Iterator[Split]:
+        if self.decoding.stored is not None:
+            yield from self._stored_ranges(file)
+            return
         base = lines = 0
         parts: list[Part] = []
         name = msgspec.structs.replace(file, parts=()).data()
@@ -306,6 +322,17 @@ class FilesReader(Reader):
         if parts or not file.parts:
             yield {"file": name, "base": base, "from": max(begin, base), "lines": lines, "parts": parts}
 
+    def _stored_ranges(self, file: SeenFile) -> Iterator[Split]:
+        """Yield ranges of a file that is sought: each has all parts, since any of them may be asked for."""
+        name = msgspec.structs.replace(file, parts=()).data()
+        begin, least = 0, max(_SPLIT_BYTES, file.size // _MOST_SPLITS)
+        for end, _, _ in file.parts:
+            if end - begin >= least or end == file.size:
+                yield {"file": name, "base": 0, "from": begin, "to": end, "lines": 0, "parts": file.parts}
+                begin = end
+        if not file.parts:
+            yield {"file": name, "base": 0, "from": 0, "to": 0, "lines": 0, "parts": ()}
+
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, less those that do not decode; raises SQ3101 for the first one unless skipping.
 
@@ -314,6 +341,9 @@ class FilesReader(Reader):
         file = from_data(split["file"])
         path = self.folder.file(file.name)
         with open_file(path) as stream:
+            if self.decoding.stored is not None:
+                yield from self._read_stored(path, file, split, stream, tally)
+                return
             chunks = listed(stream, path, file, split["base"], split["parts"])
             if self._divisible(file):
                 yield from self._read_lines(file, split, chunks, tally)
@@ -358,11 +388,31 @@ class FilesReader(Reader):
                 raise source.error from error
             raise undecodable(path, self.format["name"], error, then=_THEN) from error
 
+    def _read_stored(
+        self, path: Path, file: SeenFile, split: Split, stream: BinaryIO, tally: Tally
+    ) -> Iterator[pa.RecordBatch]:
+        assert self.decoding.stored is not None
+        source = ListedFile(stream, path, file, split["parts"])
+        decoder = self.decoding.stored(self.format, self.columns)
+        try:
+            with BufferedReader(source) as found:
+                yield from self._tallied(file, decoder.decode_range(found, split["from"], split["to"]), tally)
+        except UndecodableError as error:
+            if source.error is not None:
+                raise source.error from error
+            raise undecodable(path, self.format["name"], error, then=_THEN) from error
+        tally.bytes += split["to"] - split["from"]
+
     def _decoded(
         self, file: SeenFile, decoder: Decoder, stream: BinaryIO, tally: Tally, *, before: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a stream, before which the file has so many lines."""
-        for decoded in decoder.decode(stream):
+        yield from self._tallied(file, decoder.decode(stream), tally, before=before)
+
+    def _tallied(
+        self, file: SeenFile, parts: Iterator[Decoded], tally: Tally, *, before: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        for decoded in parts:
             tally.rows += decoded.records
             for failure in decoded.failures:
                 self._failed(f"{file.name}:{before + failure.line}", failure.message, failure.raw, tally)

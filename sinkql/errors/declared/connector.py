@@ -122,6 +122,10 @@ CODES = {
         ),
         "Leave out SNAPSHOT = false. The sink then begins with the rows that are there, and its counts have them all.",
     ),
+    "SQ2336": _code(
+        "COMPRESSION is given for files that are compressed within, column by column.",
+        "Leave out COMPRESSION.",
+    ),
     "SQ2340": _code(
         "The option only has an effect when the sink is created.",
         "Drop the sink and create it again, into a new table.",
@@ -159,7 +163,10 @@ CODES = {
         "Use a single other character, as in DELIMITED BY ';'.",
     ),
     "SQ2413": _code(
-        "CSV files do not say what types their fields have, so the source must list its columns.",
+        (
+            "The source lists no columns, and they are not found in files: there is no file yet, INFER is false, or "
+            "the files are CSV without a header."
+        ),
         "Write the columns with their types after the name of the source.",
     ),
     "SQ2414": _code(

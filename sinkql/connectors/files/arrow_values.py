@@ -1,0 +1,190 @@
+"""A column as Arrow reads it of a file → an array of the declared type, and the rows whose values do not fit.
+
+A column is read as another type only where that has room for all of its values, and says the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinkql.connectors.files.convert import Failures, from_text
+from sinkql.extension.types import arrow_type, parse_type
+
+_TYPES: Mapping[str, str] = {
+    "bool": "boolean", "int8": "smallint", "int16": "smallint", "uint8": "smallint", "int32": "integer",
+    "uint16": "integer", "int64": "bigint", "uint32": "bigint", "uint64": "numeric(20,0)", "halffloat": "real",
+    "float": "real", "double": "double precision", "string": "text", "large_string": "text", "string_view": "text",
+    "binary": "bytea", "large_binary": "bytea", "binary_view": "bytea", "date32[day]": "date", "date64[ms]": "date",
+    "time32[s]": "time", "time32[ms]": "time", "time64[us]": "time", "time64[ns]": "time",
+}  # fmt: skip
+_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
+"""How many digits the values of a type may have."""
+_WIDER = {
+    "smallint": ("integer", "bigint"), "integer": ("bigint",), "real": ("double precision",), "text": ("uuid", "jsonb"),
+}  # fmt: skip
+
+
+def type_of(type_: pa.DataType) -> str:
+    """Return the SQL type of a column; what has no other is read as text."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return {"arrow.uuid": "uuid", "arrow.json": "jsonb"}.get(type_.extension_name, type_of(type_.storage_type))
+    if pa.types.is_dictionary(type_):
+        return type_of(type_.value_type)
+    if pa.types.is_timestamp(type_):
+        return "timestamp" if type_.tz is None else "timestamptz"
+    if pa.types.is_decimal(type_) and type_.precision <= 38 and 0 <= type_.scale <= type_.precision:
+        return f"numeric({type_.precision},{type_.scale})"
+    if pa.types.is_fixed_size_binary(type_):
+        return "bytea"
+    return _TYPES.get(str(type_), "jsonb" if pa.types.is_nested(type_) else "text")
+
+
+def readable(type_: pa.DataType, declared: str) -> bool:
+    """Return whether a column of a file is read as a declared type."""
+    own, wanted = parse_type(type_of(type_)), parse_type(declared)
+    if wanted.name != "numeric":
+        fixed = pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16
+        return own.name == wanted.name or wanted.name in _WIDER.get(own.name, ()) or (fixed and wanted.name == "uuid")
+    room = arrow_type(declared)
+    if own.name == "numeric":
+        has = arrow_type(str(own))
+        return bool(has.scale <= room.scale and has.precision - has.scale <= room.precision - room.scale)
+    return own.name in _DIGITS and bool(_DIGITS[own.name] <= room.precision - room.scale)
+
+
+def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
+    """Return the values in a type that they are readable as; one that does not fit is NULL, and noted."""
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    name, type_ = parse_type(declared).name, arrow_type(declared)
+    if name == "uuid" and pa.types.is_fixed_size_binary(values.type):
+        return _each(values, type_, failures, lambda value: str(UUID(bytes=value)))
+    if name in ("text", "uuid", "jsonb"):
+        return _text(values, declared, failures)
+    try:
+        found = values.cast(type_)
+    except pa.ArrowInvalid:
+        return _by_one(values, type_, failures)
+    if name not in ("date", "timestamp", "timestamptz"):
+        return found
+    outside = _outside(found)
+    return found if outside is None else _without(found, outside, "it is outside of the years 1 to 9999", failures)
+
+
+def _text(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
+    if pa.types.is_nested(values.type):
+        texts = _each(values, pa.string(), failures, _json)
+    elif pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or str(values.type) == "string_view":
+        raw = values.cast(pa.binary())
+        try:
+            texts = raw.cast(pa.string())  # which looks whether it is UTF-8, as a reader of files does not
+        except pa.ArrowInvalid:
+            texts = _each(raw, pa.string(), failures, bytes.decode)
+    else:
+        texts = _each(values, pa.string(), failures, str)
+    own: Failures = {}
+    found = from_text(texts, declared, own)
+    for row, why in own.items():
+        failures.setdefault(row, why)
+    return found
+
+
+def _each(values: pa.Array, type_: pa.DataType, failures: Failures, convert: Callable[[Any], Any]) -> pa.Array:
+    found: list[Any] = []
+    for row, value in enumerate(values):
+        try:
+            plain = value.as_py(maps_as_pydicts="strict") if value.is_valid else None
+            found.append(None if plain is None else convert(plain))
+        except (ValueError, KeyError, OverflowError) as error:
+            found.append(None)
+            failures[row] = str(error) or "it cannot be read"
+    return pa.array(found, type_)
+
+
+def _by_one(values: pa.Array, type_: pa.DataType, failures: Failures) -> pa.Array:
+    """Cast the values of which at least one does not fit."""
+    if len(values) == 1:
+        failures[0] = f"{_shown(values)} does not fit"
+        return pa.nulls(1, type_)
+    middle = len(values) // 2
+    parts = []
+    for first, part in ((0, values[:middle]), (middle, values[middle:])):
+        own: Failures = {}
+        try:
+            parts.append(part.cast(type_))
+        except pa.ArrowInvalid:
+            parts.append(_by_one(part, type_, own))
+        failures |= {first + row: why for row, why in own.items()}
+    return pa.concat_arrays(parts)
+
+
+def _shown(values: pa.Array) -> str:
+    """Return the one value as its file has it."""
+    try:
+        return str(values.cast(pa.string())[0].as_py())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return "the value"
+
+
+_FIRST, _LAST = (int(np.datetime64(day, "us").astype(int)) for day in ("0001-01-01", "10000-01-01"))
+
+
+def _outside(values: pa.Array) -> np.ndarray | None:
+    """Return which values are of years that no date has, None where all are."""
+    if pa.types.is_date32(values.type):
+        numbers, day = values.cast(pa.int32()), 86_400_000_000
+        first, last = _FIRST // day, _LAST // day
+    else:
+        numbers, first, last = values.cast(pa.int64()), _FIRST, _LAST
+    least = pc.min_max(numbers).as_py()
+    if least["min"] is None or (least["min"] >= first and least["max"] < last):
+        return None
+    outside = pc.or_(pc.less(numbers, first), pc.greater_equal(numbers, last))
+    found: np.ndarray = pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _without(values: pa.Array, rows: np.ndarray, why: str, failures: Failures) -> pa.Array:
+    for row in np.flatnonzero(rows).tolist():
+        failures[row] = why
+    return pc.if_else(pa.array(rows), pa.scalar(None, values.type), values)
+
+
+def _json(value: Any) -> str:
+    return _ENCODER.encode(_plain(value)).decode()
+
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+def _plain(value: Any) -> Any:
+    """Return a nested value as JSON has it; raises ValueError for a number that it has not."""
+    match value:
+        case dict():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case float() if not math.isfinite(value):
+            raise ValueError(f"JSON has no {value}")
+        case None | bool() | int() | float() | str() | Decimal():
+            return value
+        case bytes():
+            return f"\\x{value.hex()}"
+        case datetime():
+            return value.astimezone(UTC).isoformat() if value.tzinfo is not None else value.isoformat()
+        case date():
+            return value.isoformat()
+        case _:
+            return str(value)

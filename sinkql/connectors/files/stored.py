@@ -1,0 +1,158 @@
+"""Files that hold columns in types of their own, Parquet and ORC → Arrow rows of declared columns.
+
+Columns go by name, and others in the file are left out. A row is named by its number in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.orc as po
+import pyarrow.parquet as pq
+
+from sinkql import physical
+from sinkql.connectors.files.arrow_values import column_of, readable, type_of
+from sinkql.connectors.files.convert import Failures
+from sinkql.connectors.files.json_lines import without
+from sinkql.extension.stream import Decoded, Failure, UndecodableError
+
+_BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Rows that are stored together: where they begin in the file, how many there are, and how to read them."""
+
+    begin: int
+    rows: int
+    read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    schema: pa.Schema
+    rows: int
+    pieces: Iterator[_Piece]
+
+
+class StoredRows:
+    """Decode whole files of one kind, or what begins in a range of a file's bytes."""
+
+    def __init__(self, columns: Sequence[physical.Column], opened: Callable[[BinaryIO], _Stored]) -> None:
+        self._columns = columns
+        self._open = opened
+
+    def columns(self, stream: BinaryIO) -> list[tuple[str, str]]:
+        """Return the names and types of a file's columns; raises UndecodableError."""
+        with _undecodable():
+            return [(field.name, type_of(field.type)) for field in self._open(stream).schema]
+
+    def rows(self, stream: BinaryIO) -> int:
+        """Return how many rows a file says that it has; raises UndecodableError."""
+        with _undecodable():
+            return self._open(stream).rows
+
+    def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
+        """Yield the rows of a file; raises UndecodableError where it lacks columns, or has others of their names."""
+        yield from self.decode_range(stream, 0, stream.seek(0, 2))
+
+    def decode_range(self, stream: BinaryIO, begin: int, end: int) -> Iterator[Decoded]:
+        """Yield the rows that are stored from a byte on and before another one; raises as `decode` does."""
+        with _undecodable():
+            file = self._open(stream)
+            self._check(file.schema)
+            first = 1
+            for piece in file.pieces:
+                if begin <= piece.begin < end:
+                    number = first
+                    for batch in piece.read([column.name for column in self._columns]):
+                        yield self._decoded(batch, number)
+                        number += batch.num_rows
+                first += piece.rows
+
+    def _check(self, schema: pa.Schema) -> None:
+        for column in self._columns:
+            count = schema.names.count(column.name)
+            if count == 0:
+                raise UndecodableError(f"it has no column {column.name}; it has {', '.join(schema.names)}")
+            if count > 1:
+                raise UndecodableError(f"it has {column.name} more than once")
+            type_ = schema.field(column.name).type
+            if not readable(type_, column.type):
+                raise UndecodableError(f'column "{column.name}" is {type_of(type_)} in it, and not {column.type}')
+
+    def _decoded(self, batch: pa.RecordBatch, first: int) -> Decoded:
+        failures: Failures = {}
+        arrays = []
+        for column in self._columns:
+            values, found = batch.column(batch.schema.get_field_index(column.name)), Failures()
+            arrays.append(column_of(values, column.type, found))
+            for row, message in found.items():
+                failures.setdefault(row, f'column "{column.name}": {message}')
+            if not column.nullable and values.null_count:
+                for row in np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist():
+                    failures.setdefault(row, f'null value in column "{column.name}", which is NOT NULL')
+        rows = pa.record_batch(arrays, names=[column.name for column in self._columns])
+        failed = [Failure(first + row, failures[row], _raw(batch, row)) for row in sorted(failures)]
+        return Decoded(without(rows, failures), batch.num_rows, failed)
+
+
+def parquet_rows(columns: Sequence[physical.Column]) -> StoredRows:
+    """Return the decoder of Parquet; its pieces are row groups."""
+    return StoredRows(columns, _parquet)
+
+
+def orc_rows(columns: Sequence[physical.Column]) -> StoredRows:
+    """Return the decoder of ORC, of whose stripes is not known where they begin: they count as one piece."""
+    return StoredRows(columns, _orc)
+
+
+def _parquet(stream: BinaryIO) -> _Stored:
+    file = pq.ParquetFile(stream)
+    groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+
+    def piece(place: int, group: pq.RowGroupMetaData) -> _Piece:
+        column = group.column(0) if group.num_columns else None
+        offsets = (column.dictionary_page_offset, column.data_page_offset) if column is not None else ()
+        begin = min((each for each in offsets if each), default=0)
+        return _Piece(begin, group.num_rows, lambda names: _row_group(file, place, names))
+
+    pieces = (piece(place, group) for place, group in enumerate(groups))
+    return _Stored(file.schema_arrow, file.metadata.num_rows, pieces)
+
+
+def _row_group(file: pq.ParquetFile, place: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    yield from file.iter_batches(_BATCH_ROWS, row_groups=[place], columns=names, use_threads=False)
+
+
+def _orc(stream: BinaryIO) -> _Stored:
+    file = po.ORCFile(stream)
+
+    def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for stripe in range(file.nstripes):
+            batch = file.read_stripe(stripe, columns=list(names))
+            for first in range(0, batch.num_rows, _BATCH_ROWS):
+                yield batch.slice(first, _BATCH_ROWS)
+
+    return _Stored(file.schema, file.nrows, iter((_Piece(0, file.nrows, read),)))
+
+
+@contextmanager
+def _undecodable() -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise UndecodableError(str(error)) from error
+
+
+def _raw(batch: pa.RecordBatch, row: int) -> bytes:
+    """Return a row as text, for messages."""
+    try:
+        return str(batch.slice(row, 1).to_pylist()[0]).encode()
+    except (ValueError, OverflowError):  # of a text that is not UTF-8, or a year that Python has not
+        return b"it cannot be shown"

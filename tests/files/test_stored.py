@@ -1,0 +1,199 @@
+"""Parquet and ORC files → rows of declared columns, split by split, or an error that names the file and the column."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import duckdb
+import pyarrow as pa
+import pyarrow.orc as po
+import pyarrow.parquet as pq
+import pytest
+
+from files.test_files_reader import _ALL, _drain, _put, _reader, _rows
+from sinkql import compile as compile_sql
+from sinkql.connectors.files import content, reader
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Limit, Tally
+from sinkql.physical import Column
+
+_PARQUET, _ORC = {"name": "PARQUET"}, {"name": "ORC"}
+_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {"PARQUET": pq.write_table, "ORC": po.write_table}
+
+
+def _write(tmp_path: Path, name: str, columns: dict[str, Any], format_: str = "PARQUET", **options: Any) -> Path:
+    path = _put(tmp_path, name, b"")
+    table = pa.table(
+        {each: values if isinstance(values, pa.Array) else pa.array(values) for each, values in columns.items()}
+    )
+    _WRITERS[format_](table, path, **options)
+    return _put(tmp_path, name, path.read_bytes())
+
+
+def _read(tmp_path: Path, types: dict[str, str], format_: str = "PARQUET", **changes: Any) -> tuple[list[Any], Tally]:
+    columns = tuple(
+        Column(name, type_.removesuffix(" not null"), not type_.endswith(" not null")) for name, type_ in types.items()
+    )
+    found = _reader(tmp_path, format={"name": format_}, columns=columns, **changes)
+    start, tally = found.initial(at_end=False), Tally()
+    return [tuple(row.values()) for row in _rows(found, start, found.latest(start, _ALL), tally)], tally
+
+
+_DAY, _AT = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 1, 2, 3, 4)
+_VALUES: list[tuple[pa.Array, str, Any]] = [
+    (pa.array([True, None]), "boolean", True),
+    (pa.array([-5, None], pa.int8()), "smallint", -5),
+    (pa.array([-5, None], pa.int8()), "bigint", -5),
+    (pa.array([7, None], pa.int32()), "numeric(12,2)", Decimal("7.00")),
+    (pa.array([2**64 - 1, None], pa.uint64()), "numeric(20,0)", Decimal(2**64 - 1)),
+    (pa.array([1.5, None], pa.float32()), "double precision", 1.5),
+    (pa.array([Decimal("1.50"), None], pa.decimal128(5, 2)), "numeric(38,10)", Decimal("1.5000000000")),
+    (pa.array([_DAY, None]), "date", _DAY),
+    (pa.array([_AT, None], pa.timestamp("ns")), "timestamp", _AT),
+    (pa.array([_AT, None], pa.timestamp("us", "Europe/Berlin")), "timestamptz", _AT.replace(tzinfo=dt.UTC)),
+    (pa.array([dt.time(1, 2, 3, 4), None], pa.time64("ns")), "time", dt.time(1, 2, 3, 4)),
+    (pa.array(["é", None]).dictionary_encode(), "text", "é"),
+    (pa.array(["A0EEBC999C0B4EF8BB6D6BB9BD380A11", None]), "uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+    (pa.array([UUID(int=1).bytes, None], pa.uuid()), "uuid", str(UUID(int=1))),
+    (pa.array(['{"b":1,"a":2}', None]), "jsonb", '{"a": 2, "b": 1}'),
+    (pa.array([b"\0\xff", None]), "bytea", b"\0\xff"),
+    (pa.array([{"bb": [Decimal("1.10"), None], "a": _DAY}, None]), "jsonb", '{"a": "2024-02-29", "bb": [1.10, null]}'),
+    (pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int8())), "jsonb", '{"k": 1}'),
+]  # fmt: skip
+
+
+def test_a_column_is_read_as_its_own_type_or_one_with_room_for_it(tmp_path: Path) -> None:
+    _write(
+        tmp_path, "a.parquet", {f"c{place}": values for place, (values, _, _) in enumerate(_VALUES)} | {"more": [1, 2]}
+    )
+    rows, _ = _read(tmp_path, {f"c{place}": type_ for place, (_, type_, _) in enumerate(_VALUES)})
+    assert rows == [tuple(value for _, _, value in _VALUES), (None,) * len(_VALUES)]
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        (pa.array(["1"]), "bigint"), (pa.array([1], pa.int64()), "integer"), (pa.array([1]), "numeric(10,0)"),
+        (pa.array([1.5]), "real"), (pa.array([1.5]), "numeric(10,2)"), (pa.array([_DAY]), "timestamp"),
+        (pa.array([_AT]), "timestamptz"), (pa.array([Decimal("1.25")], pa.decimal128(10, 2)), "numeric(9,2)"),
+        (pa.array([Decimal("1.25")], pa.decimal128(10, 2)), "numeric(20,1)"), (pa.array([b"x"]), "text"),
+        (pa.array([[1]]), "text"), (pa.array([True]), "integer"),
+    ],
+)  # fmt: skip
+def test_a_column_of_another_type_is_an_error_that_names_both(tmp_path: Path, values: pa.Array, type_: str) -> None:
+    path = _write(tmp_path, "a.parquet", {"id": [1], "c": values})
+    with pytest.raises(SinkqlError) as error:
+        _read(tmp_path, {"id": "bigint", "c": type_}, skip_errors=True)
+    assert error.value.code == "SQ3102"
+    assert f'file "{path}" cannot be read as PARQUET: column "c" is ' in error.value.message
+    assert f"and not {type_}" in error.value.message
+
+
+@pytest.mark.parametrize("columns", [{"other": [1]}, {"ID": [1]}])
+def test_a_file_without_a_column_is_an_error(tmp_path: Path, columns: dict[str, Any]) -> None:
+    _write(tmp_path, "a.parquet", columns)
+    with pytest.raises(SinkqlError, match="it has no column id; it has ") as error:
+        _read(tmp_path, {"id": "bigint"})
+    assert error.value.code == "SQ3102"
+
+
+def test_values_that_do_not_fit_are_invalid_rows(tmp_path: Path) -> None:
+    ends = b"".join(end.to_bytes(4, "little") for end in range(9))
+    texts = pa.Array.from_buffers(pa.string(), 8, [None, pa.py_buffer(ends), pa.py_buffer(b"a\xffc\0efgh")])
+    base = 1_700_000_000_000_000_000
+    at = pa.array([base, base, base, base, base + 1, None, base, base], pa.int64()).view(pa.timestamp("ns"))
+    day = pa.array([0, 0, 0, 0, 0, 0, 3_000_000, -800_000], pa.int32()).view(pa.date32())
+    _write(tmp_path, "a.parquet", {"n": pa.array(range(8)), "t": texts, "at": at, "d": day}, row_group_size=3)
+    types = {"n": "bigint", "t": "text", "at": "timestamp not null", "d": "date"}
+    rows, tally = _read(tmp_path, types, skip_errors=True)
+    assert [row[:2] for row in rows] == [(0, "a"), (2, "c")]
+    assert (tally.rows, tally.failed) == (8, 6)
+    assert [each.position for each in tally.errors] == [f"a.parquet:{row}" for row in (2, 4, 5, 6, 7, 8)]
+    with pytest.raises(SinkqlError, match=r'a\.parquet:2: column "t": ') as error:
+        _read(tmp_path, types)
+    assert error.value.code == "SQ3101"
+
+
+@pytest.mark.parametrize("format_", ["PARQUET", "ORC"])
+def test_splits_of_a_file_give_each_row_once_in_any_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+) -> None:
+    monkeypatch.setattr(content, "PART_BYTES", 1000)
+    monkeypatch.setattr(reader, "_SPLIT_BYTES", 5000)
+    seed = random.Random(1)
+    names = [seed.randbytes(5).hex() for _ in range(5000)]
+    options = {"row_group_size": 300} if format_ == "PARQUET" else {}
+    for number in range(2):
+        _write(tmp_path, f"{number}.x", {"id": range(5000), "name": names}, format_, **options)
+    found = _reader(tmp_path, format={"name": format_})
+    start = found.initial(at_end=False)
+    end = found.latest(start, Limit(6000))
+    splits = list(found.splits(start, end))
+    assert len(splits) > 10
+    seed.shuffle(splits)
+    tally = Tally()
+    rows = [row for split in splits for batch in found.read(split, tally) for row in batch.to_pylist()]
+    assert sorted(row["id"] for row in rows) == list(range(5000))
+    assert {row["name"] for row in rows} == set(names)
+    assert tally.bytes == (tmp_path / "in" / "0.x").stat().st_size
+    rest, _ = _drain(found, Limit(6000))
+    assert [len(batch) for batch in rest] == [5000, 5000]
+
+
+def test_a_file_rewritten_after_it_was_listed_gives_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "PART_BYTES", 1000)
+    path = _write(tmp_path, "a.parquet", {"id": range(1000), "name": ["x"] * 1000}, compression="none")
+    found = _reader(tmp_path, format=_PARQUET)
+    start = found.initial(at_end=False)
+    (split,) = found.splits(start, found.latest(start, _ALL))
+    data = bytearray(path.read_bytes())
+    data[3000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SinkqlError, match="changed after it was listed") as error:
+        list(found.read(split, Tally()))
+    assert error.value.code == "SQ3301"
+
+
+@pytest.mark.parametrize("format_", ["PARQUET", "ORC"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "text", "inside"])
+def test_a_damaged_file_is_an_error_and_its_rows_come_once_when_it_is_mended(
+    tmp_path: Path, format_: str, damage: str
+) -> None:
+    whole = _write(tmp_path, "a.x", {"id": range(1000), "name": ["x"] * 1000}, format_).read_bytes()
+    inside = whole[:40] + bytes(each ^ 0x55 for each in whole[40:300]) + whole[300:]
+    broken = {"cut": whole[:-20], "empty": b"", "text": b"id,name\n1,x\n" * 10, "inside": inside}[damage]
+    _put(tmp_path, "a.x", broken)
+    columns = {"id": "bigint", "name": "text"}
+    with pytest.raises(SinkqlError, match=f'a.x" cannot be read as {format_}: ') as error:
+        _read(tmp_path, columns, format_)
+    assert error.value.code == "SQ3102"
+    _put(tmp_path, "a.x", whole)
+    assert [row[0] for row in _read(tmp_path, columns, format_)[0]] == list(range(1000))
+
+
+@pytest.mark.parametrize("format_", ["PARQUET", "ORC"])
+def test_a_file_without_rows_gives_none(tmp_path: Path, format_: str) -> None:
+    _write(tmp_path, "a.x", {"id": pa.array([], pa.int64()), "name": pa.array([], pa.string())}, format_)
+    assert _read(tmp_path, {"id": "bigint", "name": "text"}, format_)[0] == []
+
+
+def test_columns_of_a_source_are_those_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    duckdb.sql(
+        "COPY (SELECT 1::int AS id, 'x' AS name, 1.5::decimal(9,2) AS amount, now() AS at, [1] AS tags, "
+        "uuid() AS key) TO 'in/a.parquet'"
+    )
+    (notice,) = compile_sql("CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT PARQUET;").notices
+    columns = "id integer, name text, amount numeric(9,2), at timestamptz, tags jsonb, key uuid"
+    assert notice.message.replace('"', "") == f"columns found in a sample: ({columns})"
+    _write(tmp_path, "b.parquet", {"id": ["x"]})
+    with pytest.raises(SinkqlError, match=r'in/b\.parquet" cannot be sampled: column "id" is not there as') as error:
+        compile_sql("CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT PARQUET;")
+    assert error.value.code == "SQ3102"
