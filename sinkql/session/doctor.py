@@ -100,7 +100,7 @@ def _extras() -> Iterator[Check]:
 _OPTIONAL = (
     ("keyring", "keyring", "secrets in the system's keyring"),
     ("vault", "hvac", "secrets in a Vault server"),
-    ("aws", "boto3", "secrets in AWS Secrets Manager"),
+    ("aws", "boto3", "secrets in AWS Secrets Manager, roles, and catalogs of AWS"),
 )
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,6 +17,7 @@ import pytest
 from sinkql import physical
 from sinkql.connectors.aws.store import Role, now, open_store
 from sinkql.connectors.iceberg.table import rest
+from sinkql.connectors.iceberg.table.reading import lines
 from sinkql.errors import SinkqlError
 from sinkql.extension.store import ObjectStore
 from support.lake import Lake, Sink
@@ -89,6 +94,16 @@ def test_keys_that_run_out_between_writing_and_committing_are_renewed(roles: tup
     assert lake.rows(name) == [(1, "a")]
 
 
+def test_a_table_is_read_on_when_its_keys_have_run_out(roles: tuple[RoleLake, Rule], name: str) -> None:
+    lake, rule = roles
+    sink = Sink(lake, name)
+    sink.start()
+    table = sink.writer._load()
+    before = table.io.new_input(table.metadata_location).open().read()
+    run_out(rule, lake)
+    assert table.io.new_input(table.metadata_location).open().read() == before
+
+
 def test_a_batch_whose_keys_ran_out_is_written_again(roles: tuple[RoleLake, Rule], name: str) -> None:
     lake, rule = roles
     sink = Sink(lake, name)
@@ -162,9 +177,13 @@ def test_given_keys_are_asked_for_again_before_they_run_out(
 
 
 def test_named_keys_are_not_replaced_by_given_ones(tmp_path: Path, server: Seaweed, name: str) -> None:
-    sink = Sink(Lake(tmp_path, server), name)
-    sink.start()
-    table = sink.writer._load()
+    with proxy(server.rest) as (port, rule):
+        sink = Sink(Lake(tmp_path, server, port), name)
+        sink.start()
+        assert rule.delegations == {None}
+        Sink(VendedLake(tmp_path, server, port), f"{name}v").start()
+        assert rule.delegations == {None, "vended-credentials"}
+        table = sink.writer._load()
     assert table.io.new_input(table.metadata_location).exists()
     assert table.io.properties["s3.access-key-id"] == server.user
 
@@ -247,3 +266,17 @@ def test_s3_tables_are_written_with_signed_requests(tmp_path: Path, server: Seaw
         sink.put((1, "c"))
         assert lake.rows(name) == [(1, "c"), (2, "b")]
         assert set(rule.keys) == {server.user}
+
+
+def test_the_printed_line_reads_s3_tables(tmp_path: Path, server: Seaweed, name: str) -> None:
+    sink = Sink(S3TablesLake(tmp_path, server), name)
+    sink.start()
+    sink.put((1, "a"))
+    printed = dict(line.split(":", 1) for line in lines(sink.planned, sink.context))
+    assert list(printed) == ["Set first", "PyIceberg"]
+    keys = {"AWS_ACCESS_KEY_ID": server.user, "AWS_SECRET_ACCESS_KEY": server.secret}
+    assert printed["Set first"].strip() == f"{', '.join(keys)} in the environment"
+    assert SECRET not in str(printed)
+    command = [sys.executable, "-W", "ignore", "-c", printed["PyIceberg"].strip()]
+    done = subprocess.run(command, env=os.environ | keys, capture_output=True, text=True, check=True)
+    assert ast.literal_eval(done.stdout) == [{"id": 1, "name": "a"}]

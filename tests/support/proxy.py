@@ -31,6 +31,8 @@ class Rule:
     """What the next requests are answered with, whatever they are, except those for tokens; none is applied."""
     expired: set[str] = field(default_factory=set)
     """Keys of AWS whose requests are refused as S3 does when they have run out."""
+    delegations: set[str | None] = field(default_factory=set)
+    """How requests ask a catalog for keys to its files; None where one does not."""
     keys: list[str] = field(default_factory=list)
     """The keys that requests were signed with, in their order."""
     between: Callable[[], None] | None = None
@@ -99,6 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuses(self) -> bool:
         """Answer a request that is not to go through."""
+        self.rule.delegations.add(self.headers.get("x-iceberg-access-delegation"))
         signed = _SIGNED.search(self.headers.get("authorization") or "")
         if signed:
             self.rule.keys.append(signed[1])

@@ -29,8 +29,6 @@ _WRONG_KEYS = ("signature", "access key", "security token", *_WRONG_CODES)
 
 def transient(error: Exception) -> bool:
     """Tell whether the same request may succeed a little later."""
-    if isinstance(error, SinkqlError):
-        return error.retryable
     if isinstance(error, requests.exceptions.SSLError):
         return False
     if isinstance(error, requests.RequestException | OperationalError):

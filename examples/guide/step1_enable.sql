@@ -1,0 +1,1 @@
+ALTER SYSTEM SET enable_iceberg_sink = true;

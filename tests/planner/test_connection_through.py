@@ -1,0 +1,35 @@
+"""A catalog connection that goes through an AWS connection: what a job carries of both."""
+
+from __future__ import annotations
+
+import json
+
+import sinkql
+from sinkql.physical import decode, encode
+
+_SCRIPT = """
+CREATE SECRET key AS env_var('KEY');
+CREATE CONNECTION aws TO AWS (ACCESS KEY ID = 'AK', SECRET ACCESS KEY = SECRET key, REGION = 'eu-west-1');
+CREATE CONNECTION tables TO ICEBERG CATALOG (
+  CATALOG TYPE = 's3tablesrest', URL = 'https://s3tables.eu-west-1.amazonaws.com', WAREHOUSE = 'b', AWS CONNECTION = aws
+);
+CREATE SOURCE n FROM LOAD GENERATOR COUNTER;
+CREATE SINK s FROM n INTO ICEBERG CATALOG CONNECTION tables (NAMESPACE 'a', TABLE 't')
+  MODE APPEND WITH (COMMIT INTERVAL = '1s');
+"""
+
+
+def test_a_job_carries_the_connection_that_its_catalog_goes_through() -> None:
+    (job,) = sinkql.compile(_SCRIPT).jobs
+    connection = job.write.connection
+    assert connection.options["aws_connection"] == {"connection": "materialize.public.aws"}
+    assert connection.through["materialize.public.aws"].options["region"] == "eu-west-1"
+    assert job.secrets() == {"materialize.public.key"}
+    assert decode(encode(job)) == job
+
+
+def test_a_connection_that_goes_through_none_says_nothing_of_it() -> None:
+    script = _SCRIPT.replace("INTO ICEBERG CATALOG CONNECTION tables", "INTO ICEBERG CATALOG CONNECTION plain")
+    plain = "CREATE CONNECTION plain TO ICEBERG CATALOG (CATALOG TYPE = 'memory');"
+    (job,) = sinkql.compile(plain + script).jobs
+    assert "through" not in json.loads(encode(job))["write"]["connection"]
