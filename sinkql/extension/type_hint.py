@@ -21,6 +21,8 @@ _LATER = (
     (r"interval( .*)?", "Use bigint, for a count of seconds, or text."),
     ("(int4|int8|num|ts|tstz|date)(multi)?range", "Use two columns, one for each end."),
     (r"(time|timetz)( ?\(.*\))?( with(out)? time zone)?", "Use text, or a timestamp."),
+    (r"timestamptz ?\(.*\)|timestamp ?\(.*\) with time zone", "Use timestamptz."),
+    (r"timestamp ?\(.*\)( without time zone)?", "Use timestamp."),
     ("regclass|regproc|regtype|mz_aclitem|aclitem|int2vector", "Use text."),
 )
 """Types of the dialect that columns cannot have yet, and what to use instead."""

@@ -35,8 +35,13 @@ def damaged(draw: st.DrawFn) -> str:
     if random.random() < 0.3:
         text += random.choice((";\n", "\n", " ")) + random.choice(scripts())
     for _ in range(random.randint(1, 4)):
-        text = random.choice((_of_words, _of_words, _of_words, _of_characters, _cut, _spliced))(text, random)
+        text = hurt(text, random)
     return text
+
+
+def hurt(text: str, random: Random) -> str:
+    """Return a text with one kind of damage."""
+    return random.choice((_of_words, _of_words, _of_words, _of_characters, _cut, _spliced))(text, random)
 
 
 def _of_words(text: str, random: Random) -> str:

@@ -73,7 +73,11 @@ def _terminal(name: str) -> bool:
 def sentences(draw: st.DrawFn) -> tuple[str, frozenset[str]]:
     """Return a statement, and the names of the rules that it is made of."""
     # one number for all choices: each rule then has the same share, and a sentence is quickly made
-    random = Random(draw(st.integers(0, 2**64 - 1)))
+    return sentence(Random(draw(st.integers(0, 2**64 - 1))))
+
+
+def sentence(random: Random) -> tuple[str, frozenset[str]]:
+    """Return a statement, and the names of the rules that it is made of."""
     wanted = random.choice(sorted(reached()))
     used: set[str] = set()
     tokens: list[str] = []

@@ -1,7 +1,9 @@
-"""Every form of the dialect through a session: it runs, or gets an error that calls it neither broken nor unknown."""
+"""Every form of the dialect through a session that has what it names: it runs, or is not supported yet."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 from sinkql.errors import SinkqlError
@@ -9,20 +11,72 @@ from sinkql.parser import parse
 from sinkql.session import Session
 from support.words import WORDS
 
-_FORMS = Path(__file__).with_name("dialect.sql").read_text()
+_FORMS = Path(__file__).with_name("dialect.sql").read_text("utf-8")
+_MADE = {
+    "cluster": "CREATE CLUSTER {} (SIZE = 'local[1]')",
+    "connection": "CREATE CONNECTION {} TO ICEBERG CATALOG (CATALOG TYPE = 'memory')",
+    "database": "CREATE DATABASE {}",
+    "schema": "CREATE SCHEMA {}",
+    "secret": "CREATE SECRET {} AS 'x'",
+    "source": "CREATE SOURCE {} (a bigint, b bigint, c text) FROM FILES (PATH = 'in') FORMAT JSON",
+    "table": "CREATE TABLE {} (a bigint, b bigint, id bigint)",
+    "relation": "CREATE TABLE {} (a bigint, b bigint, c bigint, id bigint, mode text, key text, table text,"
+    " namespace text, user text, sink text)",
+    "view": "CREATE VIEW {} AS SELECT counter AS a FROM counting",
+    "materialized view": "CREATE MATERIALIZED VIEW {} AS SELECT counter AS a FROM counting",
+    "index": "CREATE DEFAULT INDEX {} ON counting",
+    "sink": "CREATE SINK {} FROM counting INTO ICEBERG CATALOG CONNECTION memory (NAMESPACE = 'n', TABLE = 't')"
+    " MODE APPEND WITH (COMMIT INTERVAL = '10s')",
+}
+"""What makes a thing of a kind that a form names and that is not there."""
+_BEFORE = (
+    "CREATE SOURCE counting FROM LOAD GENERATOR COUNTER; "
+    "CREATE CONNECTION memory TO ICEBERG CATALOG (CATALOG TYPE = 'memory');"
+)
+_MISSING = re.compile(r'([a-z ]+) "([^"]+)" does not exist')
+_MOST = 20
+_OF_EXAMPLES = frozenset((
+    "SQ2001", "SQ2630",  # a function, type, role, network policy or setting that nothing makes
+    "SQ2006", "SQ2460", "SQ2464", "SQ2341", "SQ2340", "SQ2602",  # what is made is not as the form wants it
+    "SQ2101", "SQ2103", "SQ2104", "SQ2510", "SQ2514", "SQ2519", "SQ2604", "SQ2605", "SQ2614", "SQ2636",  # options
+    "SQ2301", "SQ2306", "SQ2413", "SQ2423", "SQ2426",  # no name, no key, no columns
+))  # fmt: skip
+"""What the examples of the forms have wrong: their values are placeholders, and their options are not all there."""
 
 
-def test_no_form_of_the_dialect_gets_a_syntax_error_when_it_runs(tmp_path: Path) -> None:
+def test_every_form_of_the_dialect_runs_or_is_not_supported_yet(tmp_path: Path) -> None:
     wrong: list[tuple[str, str]] = []
-    ran = 0
-    for statement in parse(_FORMS, WORDS):
+    outcomes: Counter[str] = Counter()
+    for number, statement in enumerate(parse(_FORMS, WORDS)):
         text = _FORMS[statement.span.start : statement.span.end]
-        with Session(tmp_path / "catalog.db") as session:
-            try:
-                session.execute(f"{text};")
-                ran += 1
-            except SinkqlError as error:
-                if error.code.startswith("SQ1") or error.code == "SQ2201":
-                    wrong.append((text, str(error)))
+        error = _run(text, tmp_path / f"{number}.db")
+        outcomes["runs" if error is None else error.code] += 1
+        if error is not None and not error.code.startswith("SQ29") and error.code not in _OF_EXAMPLES:
+            wrong.append((text, str(error)))
     assert wrong == []
-    assert ran > 60
+    assert outcomes["runs"] > 150, outcomes
+    assert sum(outcomes[code] for code in _OF_EXAMPLES) < 60, outcomes
+
+
+def _run(text: str, path: Path) -> SinkqlError | None:
+    """Run a form, and make what it names until nothing is missing; return what is wrong with it then."""
+    with Session(path) as session:
+        waiting, prepared = [text], False
+        for _ in range(_MOST):
+            try:
+                session.execute(f"{waiting[-1]};")
+                waiting.pop()
+                if not waiting:
+                    return None
+            except SinkqlError as error:
+                missing = _MISSING.match(error.message)
+                made = _MADE.get(missing[1]) if missing is not None else None
+                if missing is None or made is None:
+                    return error
+                if not prepared:
+                    session.execute(_BEFORE)
+                    prepared = True
+                database = re.search(rf"(\w+)\.{missing[2]}\b", text) if missing[1] == "schema" else None
+                name = f"{database[1]}.{missing[2]}" if database is not None else missing[2]
+                waiting.append(made.format(".".join(f'"{part}"' for part in name.split("."))))
+    raise AssertionError(text)

@@ -14,6 +14,7 @@ _TYPES = (
     "uint2", "uint4", "uint8", "interval", "interval day to second", "int4range", "int8range", "numrange", "tsrange",
     "tstzrange", "daterange", "map[text=>int]", "map[text=>int list]", "int list", "text list list", "int[]",
     "numeric(5, 2)[]", "record", "mz_timestamp", "oid", "regclass",
+    "timestamp(3)", "timestamp (3) with time zone", "timestamptz(0)",
 )  # fmt: skip
 _FORMS = (
     "CREATE TABLE t (a {});",
@@ -31,7 +32,9 @@ def test_a_type_of_the_dialect_is_not_supported_yet_and_what_its_hint_names_is(
             session.execute(form.format(type_))
         assert refused.value.code == "SQ2935"
         assert refused.value.hint is not None
-        instead = re.match(r"Use (jsonb|integer|bigint|numeric\(20, 0\)|text|two columns)", refused.value.hint)
+        instead = re.match(
+            r"Use (jsonb|integer|bigint|timestamptz|timestamp|numeric\(20, 0\)|text|two columns)", refused.value.hint
+        )
         assert instead is not None
         session.execute(form.format("integer" if instead[1] == "two columns" else instead[1]))
 
