@@ -41,8 +41,10 @@ CODES = {
             "shows the row."
         ),
         (
-            "Guard the expression with NULLIF or CASE and create the view and the sink again, or correct the row: once "
-            "a row of a table has been changed or deleted, the sink continues when it is started again."
+            "Guard the expression with NULLIF or CASE, as in CASE WHEN x ~ '^[0-9]{1,9}$' THEN x::integer END, and "
+            "create the view and the sink again, or correct the row: once a row of a table has been changed or "
+            "deleted, the sink continues when it is started again. Such rows cannot be skipped (ON ERROR is an option "
+            "of sources only): without them the table would not be what the view says."
         ),
         of_rows=True,
     ),

@@ -10,10 +10,9 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.evaluate import RefusedError, UnsureError, conversion, function_of
 from sinkql.evaluate.failure import Row, Value
-from sinkql.extension.jsonb import jsonb
 from sinkql.planner import types
 from sinkql.planner.expression.cast import cast
-from sinkql.planner.expression.literal import literal
+from sinkql.planner.expression.literal import document, literal
 from sinkql.planner.expression.typed import Typed, cast_to, settled
 
 
@@ -53,10 +52,7 @@ def _literal(value: Typed, target: logical.Type) -> Any:
         return None
     text = str(value.constant)
     if target == types.JSONB:
-        try:
-            return jsonb(text)
-        except (ValueError, RecursionError):
-            raise SinkqlError("SQ2212", f"invalid input syntax for type jsonb: '{text}'", value.span) from None
+        return document(text, value.span)
     found = literal(text, target, value.span).tree
     assert isinstance(found, logical.Literal)
     return found.value

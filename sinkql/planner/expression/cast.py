@@ -6,7 +6,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Type
 from sinkql.logical.function import CASTS
 from sinkql.planner import types
-from sinkql.planner.expression.literal import coerced, literal
+from sinkql.planner.expression.literal import coerced, document, literal
 from sinkql.planner.expression.typed import Typed, call, cast_to, constant, exact, null_of
 
 _REFUSED = {
@@ -34,6 +34,7 @@ def cast(value: Typed, target: Type, span: Span, length: int | None = None) -> T
 
 def _of_literal(value: Typed, target: Type) -> Typed:
     if target == types.JSONB:
+        document(str(value.constant), value.span)
         return cast_to(coerced(value, types.TEXT), target)
     return literal(str(value.constant), target, value.span)
 

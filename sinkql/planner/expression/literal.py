@@ -9,6 +9,7 @@ from decimal import Context, Decimal, InvalidOperation
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
+from sinkql.extension.jsonb import jsonb
 from sinkql.logical import NUMERIC, Type, moment
 from sinkql.logical.expression import single, text_of
 from sinkql.planner import types
@@ -92,6 +93,14 @@ def literal(text: str, target: Type, span: Span) -> Typed:
     if value is None:
         raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=_hint(target))
     return constant(value, target, span)
+
+
+def document(text: str, span: Span) -> str:
+    """Return a string literal as a jsonb has it; raises SinkqlError (SQ2212) where it has not."""
+    try:
+        return jsonb(text)
+    except (ValueError, RecursionError):
+        raise SinkqlError("SQ2212", f"invalid input syntax for type jsonb: '{text}'", span) from None
 
 
 def _integer(text: str, target: Type) -> int | None:

@@ -73,8 +73,17 @@ def _check_clauses(statement: ast.CreateSink, kind: SinkKind) -> None:
         raise _no_clause(kind, f"FORMAT {statement.format.name}", statement.format.span, hint)
     if statement.headers is not None:
         raise _no_clause(kind, "HEADERS", statement.headers.span, "Leave it out.")
+    for option in statement.with_options:
+        if option.name == "ON ERROR":
+            raise _no_clause(kind, "ON ERROR", option.name_span, _NO_ON_ERROR)
     if statement.partition_by and not kind.partitions:
         raise _no_clause(kind, "PARTITION BY", statement.partition_by[0].span, "Leave it out.")
+
+
+_NO_ON_ERROR = (
+    "Without a row that fails, the table would not be what the view says, so the sink stops there. Guard the "
+    "expression in the view, as in CASE WHEN x ~ '^[0-9]{1,9}$' THEN x::integer END."
+)
 
 
 def _no_clause(kind: SinkKind, clause: str, span: Span, hint: str) -> SinkqlError:
