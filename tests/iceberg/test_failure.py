@@ -11,6 +11,8 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+from pyiceberg.exceptions import ForbiddenError, OAuthError
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
@@ -228,3 +230,26 @@ def test_what_cannot_get_better_is_not_tried_again() -> None:
     assert not transient(PermissionError(13, "no"))
     assert not transient(ValueError("no"))
     assert transient(ConnectionError("no"))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "option"),
+    [
+        (OAuthError("invalid_scope: PRINCIPAL_ROLE:NONE"), "SQ4202", "SCOPE"),
+        (OAuthError("invalid_client"), "SQ4202", "CREDENTIAL"),
+        (ForbiddenError("AccessDeniedException: not allowed"), "SQ4203", "CREDENTIAL"),
+        (ForbiddenError("The security token included in the request is invalid."), "SQ4211", "AWS CONNECTION"),
+        (ClientError({"Error": {"Code": "UnrecognizedClientException"}}, "GetDatabases"), "SQ4211", "AWS CONNECTION"),
+        (ClientError({"Error": {"Code": "InvalidSignatureException"}}, "GetDatabases"), "SQ4211", "AWS CONNECTION"),
+        (ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetDatabases"), "SQ4203", "CREDENTIAL"),
+        (EndpointConnectionError(endpoint_url="https://glue.nowhere"), "SQ4201", "URL"),
+    ],
+)
+def test_an_error_names_the_option_that_causes_it(error: Exception, code: str, option: str) -> None:
+    found = explain(error, "lake")
+    assert (found.code, found.option) == (code, option)
+
+
+def test_messages_of_aws_are_not_shown() -> None:
+    answer = {"Error": {"Code": "InvalidSignatureException", "Message": "x-amz-security-token:TOKEN"}}
+    assert "TOKEN" not in str(explain(ClientError(answer, "GetTable"), "lake"))

@@ -222,6 +222,31 @@ def test_a_catalog_that_goes_on_refusing_is_one_error(
     assert sink.lake.rows(name) == [(1, "a")]
 
 
+@dataclass
+class TokenLake(Lake):
+    """A catalog whose tokens come from another server."""
+
+    tokens: int = 0
+
+    @property
+    def connection(self) -> physical.Connection:
+        found = super().connection
+        url = f"http://127.0.0.1:{self.tokens}/v1/oauth/tokens"
+        return physical.Connection(found.name, found.kind, {**found.options, "oauth2_server_url": url})
+
+
+def test_tokens_come_from_the_server_that_is_named(tmp_path: Path, server: Seaweed, name: str) -> None:
+    with proxy(server.rest) as (port, asked), proxy(server.rest) as (catalog, rule):
+        sink = Sink(TokenLake(tmp_path, server, catalog, port), name)
+        sink.start()
+        first = len(asked.paths)
+        rule.statuses = [401]
+        sink.put((1, "a"))
+        assert set(asked.paths) == {"/v1/oauth/tokens"}
+        assert len(asked.paths) == first + 1
+        assert "/v1/oauth/tokens" not in rule.paths
+
+
 # --- S3 Tables ---------------------------------------------------------------------------------------------------
 
 

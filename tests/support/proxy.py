@@ -31,6 +31,7 @@ class Rule:
     """What the next requests are answered with, whatever they are, except those for tokens; none is applied."""
     expired: set[str] = field(default_factory=set)
     """Keys of AWS whose requests are refused as S3 does when they have run out."""
+    paths: list[str] = field(default_factory=list)
     delegations: set[str | None] = field(default_factory=set)
     """How requests ask a catalog for keys to its files; None where one does not."""
     keys: list[str] = field(default_factory=list)
@@ -101,6 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuses(self) -> bool:
         """Answer a request that is not to go through."""
+        self.rule.paths.append(self.path)
         self.rule.delegations.add(self.headers.get("x-iceberg-access-delegation"))
         signed = _SIGNED.search(self.headers.get("authorization") or "")
         if signed:
