@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,16 +15,22 @@ from pyiceberg.transforms import IdentityTransform
 from sinkql import logical
 from sinkql.connectors.iceberg.table.types import table_schema
 from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
 from sinkql.physical import Column
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import Deployment, plan_deployment
 from sinkql.session.deploy.script_catalog import Script
+from support.running import MemoryControl, drain
 
 from .test_random_pairs import _items
 
 _PAIRS = 72
 _GROUPS = 6
+_LAKES = 12
+_GROUPED = "counter % 3 AS counter, count(*) AS n FROM n GROUP BY counter % 3"
 _OUTPUTS = ("counter", "counter", "counter + 1 AS counter", "counter, counter AS more", "counter::text AS counter")
 
 
@@ -41,7 +48,8 @@ def _script(chance: random.Random) -> str:
             "CREATE CONNECTION away TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'nope://h/d', WAREHOUSE = 'w');"
         )
     for name in chance.sample(["v1", "v2"], chance.randint(1, 2)):
-        statements.append(f"CREATE MATERIALIZED VIEW {name} AS SELECT {chance.choice(_OUTPUTS)} FROM n;")
+        query = _GROUPED if chance.random() < 0.2 else f"{chance.choice(_OUTPUTS)} FROM n"
+        statements.append(f"CREATE MATERIALIZED VIEW {name} AS SELECT {query};")
         for sink in chance.sample(["k1", "k2"], chance.randint(0, 1)):
             table = chance.choice(["t1", "t2", "t3"])
             mode = chance.choice(["MODE APPEND", "MODE APPEND", "KEY (counter) NOT ENFORCED MODE UPSERT"])
@@ -80,6 +88,8 @@ def _live(session: Session, chance: random.Random) -> None:
             lake.create_namespace("x")
         if chance.random() < 0.15 and lake.table_exists(identifier):
             lake.drop_table(identifier)
+        elif chance.random() < 0.1 and lake.table_exists(identifier):
+            lake.rename_table(identifier, ("x", f"moved_{chance.randrange(10**9)}"))
         if not lake.table_exists(identifier):
             schema = _schema(chance, sink)
             by = (PartitionField(1, 1000, IdentityTransform(), "p"),) if chance.random() < 0.1 else ()
@@ -119,3 +129,50 @@ def test_apply_is_refused_where_planning_says_so(group: int, session: Session) -
             assert refused == []
             assert plan_deployment(script, session).steps == ()
     assert all(outcomes.values())
+
+
+def _run(session: Session) -> dict[str, SinkqlError | None]:
+    """Start the sinks as a process would and let them commit all there is; return how each fared."""
+    found: dict[str, SinkqlError | None] = {}
+    for job in session.jobs():
+        if any(read.connector == "FILES" for read in job.reads()):
+            continue  # whose folder is absent
+        context, registry = session.context(job), discover()
+        readers = {read.source: registry.reader(read, context) for read in job.reads()}
+        writer = registry.sinks[job.write.connector].writer(job.write, context)
+        loop = BatchLoop(job, readers, writer, LocalEngine(1), context.folder, MemoryControl())
+        try:
+            loop.start(epoch=1, once=True)
+            drain(loop)
+        except SinkqlError as error:
+            found[job.sink] = error
+        else:
+            found[job.sink] = None
+    return found
+
+
+def test_a_sink_that_was_not_refused_starts_and_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What plan and apply let through, the first start of the sinks does not refuse, unless planning said so."""
+    started = 0
+    for lake in range(_LAKES):
+        (tmp_path / str(lake)).mkdir()
+        monkeypatch.chdir(tmp_path / str(lake))
+        with Session() as session:
+            for pair in range(3):
+                started += _started(session, random.Random(10 * lake + pair))
+    assert started > _LAKES
+
+
+def _started(session: Session, chance: random.Random) -> int:
+    """Deploy once, and run the sinks; return how many committed."""
+    if chance.random() < 0.3:
+        _live(session, chance)
+    deployment = plan_deployment([Script("pipeline.sql", _script(chance))], session)
+    made = {step.name for step in deployment.steps if step.action in ("create", "replace")}
+    if _applied(deployment, session) is not None:
+        return 0
+    found = _run(session)
+    said = {step.name for step in deployment.steps if "does not run" in step.effect}
+    failed = {name: str(error) for name, error in found.items() if error is not None and name in made - said}
+    assert failed == {}, "\n".join(f"{step.name} {step.action}: {step.effect}" for step in deployment.steps)
+    return sum(error is None for error in found.values())

@@ -48,12 +48,12 @@ def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: Count
         return "; ".join(part for part in (gone, made) if part)
     match step.kind, step.action:
         case "SINK", "create":
-            return _created(step.name, after, count)
+            return f"{_created(step.name, after, count)}{_beside(step.name, after)}"
         case "SINK", "drop":
             return f"it stops; {_kept(step.name, before, count)}"
         case "SINK", "replace":
             clash = _clash(step.name, before, after, count)
-            return f"{_sources(step.name, after)}; {_kept(step.name, before, count)}{clash}"
+            return f"{_sources(step.name, after)}; {_kept(step.name, before, count)}{clash}{_beside(step.name, after)}"
         case "SINK", "alter":
             return _altered(step.name, before, after)
         case "TABLE", ("drop" | "replace"):
@@ -108,6 +108,22 @@ def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountR
         return f", and {other}, to which new rows are added" if other else ", and new rows are added to them"
     refused = f"the new sink is refused while it has them: {destination.refused}"
     return f", and {other}: {refused}" if other else f", and {refused}"
+
+
+def _beside(name: str, after: MemoryCatalog) -> str:
+    """Say that another sink writes other columns to the same destination, which has one set of them."""
+    here, place = _columns(name, after), _place(name, after)
+    for other in after.names("SINK"):
+        if other != name and _place(other, after) == place and _columns(other, after) != here:
+            return f'; sink "{short_name(other)}" writes other columns there: the one that starts second does not run'
+    return ""
+
+
+def _columns(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
+    sink = catalog.item(name)
+    assert isinstance(sink, logical.Sink)
+    types = sorted((column.name, column.type.name, column.type.scale or 0) for column in sink.shape.columns)
+    return sink.changelog, *types
 
 
 def _destination(name: str, catalog: MemoryCatalog) -> Destination | None:
