@@ -25,21 +25,24 @@ class Allowance:
     last: Callable[[], bool] = _never
     clock: Callable[[], float] = time.monotonic
     _saved: float = field(default=_FIRST, init=False)
-    _ended_at: float | None = field(default=None, init=False)
+    _counted_at: float | None = field(default=None, init=False)
+    _step_at: float | None = field(default=None, init=False)
 
     @contextmanager
     def spent(self) -> Iterator[Callable[[bool], bool]]:
-        """Count the block's time, and tell in it whether to go on, given whether something was begun."""
-        began = self.clock()
-        if self._ended_at is not None:
-            self._saved = min(_MOST, self._saved + self.share * (began - self._ended_at))
-        try:
-            yield lambda begun: self._goes_on(began, begun=begun)
-        finally:
-            self._ended_at = self.clock()
-            self._saved -= self._ended_at - began
+        """Tell in the block whether to go on, given whether something was begun.
 
-    def _goes_on(self, began: float, *, begun: bool) -> bool:
-        if self.stops():
-            return False
-        return self.clock() - began < self._saved or (begun and self.last())
+        What is counted is the time between two such questions: a step.
+        """
+        now = self.clock()
+        if self._counted_at is not None:
+            self._saved = min(_MOST, self._saved + self.share * (now - self._counted_at))
+        self._counted_at, self._step_at = now, None
+        yield self._goes_on
+
+    def _goes_on(self, begun: bool) -> bool:
+        now = self.clock()
+        if self._step_at is not None:
+            self._saved -= now - self._step_at
+        self._step_at = now
+        return not self.stops() and (self._saved > 0 or (begun and self.last()))
