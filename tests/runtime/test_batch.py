@@ -15,8 +15,9 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Committed, RedoBatchError, Writer
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
-from sinkql.runtime.batch.progress import Event, SinkCommitted
+from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkCompacted
 from sinkql.runtime.local.engine import LocalEngine
+from support.eager import compact_eagerly
 from support.fault import armed
 from support.running import MemoryControl, contexts, counter, csv_files, drain, job, output, rows
 
@@ -96,6 +97,35 @@ def test_offsets_that_moved_are_committed_without_rows(tmp_path: Path) -> None:
     assert [(event.rows, event.read) for event in events if isinstance(event, SinkCommitted)] == [(0, 25)]
     assert loop.caught_up()
     assert rows(tmp_path) == []
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_compactions_are_told_and_a_sink_that_is_to_stop_begins_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stops: bool
+) -> None:
+    compact_eagerly(monkeypatch)
+    events: list[Event] = []
+    loop = open_loop(job(counter(up_to=25), tmp_path, max_rows=5), tmp_path, events)
+    loop.allowance.stops = lambda: stops
+    loop.start(epoch=1, once=True)
+    drain(loop)
+    told = [event.compacted for event in events if isinstance(event, SinkCompacted)]
+    assert bool(told) is not stops
+    assert all(each.problem is None and each.files_after < each.files_before for each in told)
+    assert [(number,) for number in range(1, 26)] == rows(tmp_path)
+
+
+def test_compaction_that_fails_is_told_and_the_sink_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compact_eagerly(monkeypatch)
+    for name, value in armed("compaction-read=fail").items():
+        monkeypatch.setenv(name, value)
+    events: list[Event] = []
+    loop = open_loop(job(counter(up_to=25), tmp_path, max_rows=5), tmp_path, events)
+    loop.start(epoch=1, once=True)
+    drain(loop)
+    told = [event.compacted.problem for event in events if isinstance(event, SinkCompacted)]
+    assert told[0] == "fault at compaction-read"
+    assert [(number,) for number in range(1, 26)] == rows(tmp_path)
 
 
 def test_an_endless_source_is_refused_before_its_table_is_touched(tmp_path: Path) -> None:
