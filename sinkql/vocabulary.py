@@ -175,6 +175,11 @@ LANGUAGE = Vocabulary()
 
 
 @cache
+def quoted(name: str) -> str:
+    """Return a name in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def most_words(known: frozenset[str]) -> int:
     """Return how many words the longest of some names has."""
     return max((each.count(" ") + 1 for each in known), default=0)

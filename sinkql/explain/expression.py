@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sinkql.logical import Call, Case, Cast, Expression, Interval, Literal, Reference, Type
 from sinkql.logical.type import DAY, SECOND
-from sinkql.vocabulary import QUOTED
+from sinkql.vocabulary import QUOTED, quoted
 
 # how strongly SQL binds a text; an operand that binds more weakly stands in parentheses
 _OR, _AND, _NOT, _PREDICATE, _OTHER, _SUM, _PRODUCT, _SIGN, _ATOM = range(9)
@@ -41,7 +41,7 @@ def name(text: str) -> str:
     """Return a column's name, in quotes where SQL wants them; names of SinkQL's own, which begin with $, have none."""
     if re.fullmatch(r"\$?[a-z_0-9]*|[a-z_][a-z_0-9]*", text) and text.upper() not in QUOTED:
         return text
-    return '"' + text.replace('"', '""') + '"'
+    return quoted(text)
 
 
 def _text(expression: Expression) -> _Text:

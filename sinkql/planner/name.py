@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
+from sinkql.vocabulary import quoted
 
 DATABASE = "materialize"
 SCHEMA = "public"
@@ -17,7 +18,7 @@ _PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
 
 def join_name(*parts: str) -> str:
     """Return the full name of these parts; one with a dot or a quote in it stands in quotes."""
-    return ".".join(part if re.fullmatch(r'[^".]+', part) else '"' + part.replace('"', '""') + '"' for part in parts)
+    return ".".join(part if re.fullmatch(r'[^".]+', part) else quoted(part) for part in parts)
 
 
 def split_name(full_name: str) -> tuple[str, ...]:

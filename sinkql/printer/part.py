@@ -72,7 +72,7 @@ def ident(given: ast.Ident, taken: frozenset[str] = frozenset()) -> str:
     plain = _PLAIN.fullmatch(found) and found == found.lower() and found.upper() not in vocabulary.QUOTED | taken
     if plain:
         return found
-    return '"' + found.replace('"', '""') + '"'
+    return vocabulary.quoted(found)
 
 
 def text(given: str) -> str:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sinkql import vocabulary
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.parser.read import lexical
 
@@ -91,7 +92,7 @@ def _use(colon: lexical.Lexeme, lexeme: lexical.Lexeme, values: Mapping[str, str
         case "STRING" if lexeme.text[0] == "'" and _NAME.match(quoted):
             return _Use(span, "'" + _value(quoted, span, values).replace("'", "''") + "'")
         case "QUOTED" if _NAME.match(quoted):
-            return _Use(span, '"' + _value(quoted, span, values).replace('"', '""') + '"')
+            return _Use(span, vocabulary.quoted(_value(quoted, span, values)))
         case _:
             return None
 

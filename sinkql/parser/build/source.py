@@ -12,7 +12,7 @@ from sinkql.errors import SinkqlError
 from sinkql.parser.build import value
 from sinkql.parser.read import tree
 from sinkql.parser.read.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
-from sinkql.vocabulary import RESERVED
+from sinkql.vocabulary import RESERVED, quoted
 
 _STRATEGIES = {"strategy_id": "ID", "strategy_latest": "LATEST", "strategy_inline": "INLINE"}
 _PLAIN = re.compile(r"[a-z_\u0080-\U0010ffff][a-z0-9_$\u0080-\U0010ffff]*")
@@ -121,7 +121,7 @@ def _type_text(node: Node) -> str:
 def _type_part(name: Token) -> str:
     """Return a type's name, in quotes if it would read as something else."""
     plain = _PLAIN.fullmatch(name) and name == name.lower() and name.upper() not in RESERVED | {"MAP"}
-    return str(name) if plain else '"' + name.replace('"', '""') + '"'
+    return str(name) if plain else quoted(name)
 
 
 def formats(node: Node) -> tuple[ast.Format | None, ast.Format | None]:

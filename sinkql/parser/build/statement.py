@@ -204,7 +204,7 @@ def _output(node: Node) -> ast.Expression:
 
 def _quoted(name: str) -> str:
     plain = name.isascii() and name.isidentifier() and name.islower() and name.upper() not in vocabulary.QUOTED
-    return name if plain else '"' + name.replace('"', '""') + '"'
+    return name if plain else vocabulary.quoted(name)
 
 
 def _transaction(node: Node) -> ast.Transaction:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sinkql import ast
 from sinkql.errors import Notice, SinkqlError, Span, nearest
 from sinkql.planner.name import DATABASE, SCHEMA
+from sinkql.vocabulary import quoted
 
 _MISSPELT = 0.85
 FIXED = {
@@ -103,8 +104,11 @@ def _list(value: ast.Value) -> str | None:
     each = [_text(item) for item in (value.items if isinstance(value, ast.Sequence) else (value,))]
     texts = [text for text in each if text is not None]
     plain = re.compile(r'[^",\s]+')
-    quoted = [text if plain.fullmatch(text) else '"' + text.replace('"', '""') + '"' for text in texts]
-    return ", ".join(quoted) if len(texts) == len(each) else None
+    return (
+        ", ".join(text if plain.fullmatch(text) else quoted(text) for text in texts)
+        if len(texts) == len(each)
+        else None
+    )
 
 
 def _text(value: ast.Value) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
+from sinkql.vocabulary import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,6 @@ def with_names(query: ast.Query, files: Sequence[NamedFile]) -> ast.Query:
         edits.append(ast.Edit(file.start, file.end, len(name)))
         at = file.end
     return replace(query, text="".join([*pieces, query.text[at:]]), edits=(*query.edits, *edits))
-
-
-def quoted(name: str) -> str:
-    """Return a name in quotes."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _found(query: ast.Query, tokens: Sequence[Any], functions: Collection[str]) -> Iterator[NamedFile]:

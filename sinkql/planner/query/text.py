@@ -14,6 +14,7 @@ from sinkql.errors import Span
 from sinkql.planner.name import join_name, split_name
 from sinkql.planner.query.scope import identifier
 from sinkql.planner.query.syntax import KEYWORDS, Syntax, parse
+from sinkql.vocabulary import quoted
 
 Resolve = Callable[[ast.Name], str]
 _Edit = tuple[int, int, tuple[str, ...]]  # from, to, the parts of the name that goes there
@@ -137,4 +138,4 @@ def _place(identifiers: list[Any]) -> tuple[int, int]:
 
 def _quoted(part: str) -> str:
     plain = re.fullmatch(r"[a-z_][a-z0-9_]*", part) and part.upper() not in KEYWORDS
-    return part if plain else '"' + part.replace('"', '""') + '"'
+    return part if plain else quoted(part)

@@ -14,7 +14,8 @@ from sinkql.extension.registry import Registry
 from sinkql.extension.types import arrow_type
 from sinkql.parser import parse
 from sinkql.planner.item.statement import item_name
-from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files, quoted, with_names
+from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files, with_names
+from sinkql.vocabulary import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
