@@ -4,6 +4,7 @@ This is the judge of what is a query: sqlglot takes much that is none, and reads
 that of Postgres with what the dialect adds; `account`, beside it, holds sqlglot's tree against the forms.
 
 * `word`: words and signs one after the other, and which words are no names where.
-* `expression`: expressions, by the order of precedence of their operators.
+* `type`, `window`, `special`: names of types, orders and windows, and expressions that have words of their own.
+* `expression`: expressions, by the `precedence` of their operators.
 * `select`: queries and their clauses.
 """

@@ -2,76 +2,69 @@
 
 from __future__ import annotations
 
-from sinkql.planner.query.grammar.word import OPERATORS, RESERVED, ForeignError, Words
+from sinkql.planner.query.grammar import precedence
+from sinkql.planner.query.grammar.special import ARGUMENTS, EXPRESSION, WORDS, Specials
+from sinkql.planner.query.grammar.type import TIMES
+from sinkql.planner.query.grammar.word import OPERATORS, RESERVED, ForeignError
 
-_OR, _AND, _NOT, _IS, _COMPARED, _RANGE, _OTHER, _SUM, _PRODUCT, _POWER, _AT, _COLLATE, _SIGNED = range(1, 14)
 _LEVELS = {
-    **dict.fromkeys(("<", ">", "=", "<=", ">=", "<>", "!="), _COMPARED),
-    **dict.fromkeys("+-", _SUM),
-    **dict.fromkeys("*/%", _PRODUCT),
-    "^": _POWER,
+    **dict.fromkeys(("<", ">", "=", "<=", ">=", "<>", "!="), precedence.COMPARED),
+    **dict.fromkeys("+-", precedence.SUM),
+    **dict.fromkeys("*/%", precedence.PRODUCT),
+    "^": precedence.POWER,
 }
-_ALONE = (_RANGE, _IS)
+_ALONE = (precedence.RANGE, precedence.IS)
 """Operators that stand beside another one of their level only in parentheses; of comparisons the planner says it."""
 _SAME = {"!=": "<>", "~~": "LIKE", "!~~": "LIKE", "~~*": "ILIKE", "!~~*": "ILIKE", "!~": "~", "!~*": "~*"}
 """What operators are, but for a negation."""
 _MEANT = {"==": "=", "<=>": "IS NOT DISTINCT FROM", "**": "power(a, b)", "=~": "~", "!==": "<>", "^=": "<>", "//": "/"}
 _SIGNS = frozenset("~!@#%^&|`?+-*/<>=")
 _NAMES_OF_CALLS = ("LEFT", "RIGHT", "ISNULL", "NOTNULL", "LIKE", "ILIKE")
-_CLOCKS = ("CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP")
-_TIMES = ("TIME", "TIMESTAMP")
-_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
-_QUERY = ("SELECT", "VALUES", "WITH", "TABLE")
 _TESTED = ("NULL", "TRUE", "FALSE", "UNKNOWN")
 _TYPES_ALONE = frozenset((
     "BIGINT", "BIT", "BOOLEAN", "CHAR", "CHARACTER", "DEC", "DECIMAL", "FLOAT", "INT", "INTEGER", "INTERVAL", "NUMERIC",
     "REAL", "SMALLINT", "TIME", "TIMESTAMP", "VARCHAR",
 ))  # fmt: skip
 """Types whose names are no names of functions."""
-_EXPRESSION = "an expression"
 
 
-class Expressions(Words):
+class Expressions(Specials):
     """Go past expressions, and note their forms."""
 
-    def query(self) -> None:
-        """Go past a query."""
-        raise NotImplementedError
-
-    def expression(self, least: int = _OR) -> None:
+    def expression(self, least: int = precedence.OR) -> None:
         """Go past an expression whose operators bind at least so closely."""
         start = self.next.start
         self._operand()
-        most = _SIGNED
+        most = precedence.SIGNED
         while True:
             level, kind = self._operator()
             if not least <= level <= most:
                 return
-            most = level - (level in _ALONE) if self._rest(level, kind) else _SIGNED
+            most = level - (level in _ALONE) if self._rest(level, kind) else precedence.SIGNED
             self.form(kind, start)
             if self.at("ESCAPE") and self.ahead().kind in ("STRING", "NULL"):
                 self._escape(level, start)
 
     def _escape(self, level: int, start: int) -> None:
-        if level != _RANGE:
+        if level != precedence.RANGE:
             raise self.foreign("SQ2215", "ESCAPE is only allowed after LIKE")
         self.place += 1
-        self.expression(_RANGE + 1)
+        self.expression(precedence.RANGE + 1)
         self.form("ESCAPE", start)
 
     def _operand(self) -> None:
         """Go past what an operator stands before, and that operator."""
         start = self.next.start
         if self.take("NOT"):
-            self.expression(_NOT + 1)
+            self.expression(precedence.NOT + 1)
             self.form("NOT", start)
         elif self.at_any("+", "-"):
             kind = self.next.kind
             self.place += 1
-            self.expression(_SIGNED)
+            self.expression(precedence.SIGNED)
             self.form(f"{kind}…", start)
         elif self.take("~"):
-            self.expression(_OTHER + 1)
+            self.expression(precedence.OTHER + 1)
             self.form("~…", start)
         else:
             opened = self.at("(")
@@ -110,24 +103,24 @@ class Expressions(Words):
             behind = self.ahead()
             if sign in "=*" and behind.start == self.next.end and behind.kind[0] in _SIGNS - {"+", "-"}:
                 raise self._no_operator(sign + behind.kind)
-            return _LEVELS.get(sign, _OTHER), _SAME.get(sign, sign)
+            return _LEVELS.get(sign, precedence.OTHER), _SAME.get(sign, sign)
         word = self.next.keyword
         negated = word == "NOT"
         match self.ahead().keyword if negated else word:
             case "OR" | "AND" as found if not negated:
-                return (_OR if found == "OR" else _AND), found
+                return (precedence.OR if found == "OR" else precedence.AND), found
             case "IS" | "ISNULL" | "NOTNULL" if not negated:
-                return _IS, "IS"
+                return precedence.IS, "IS"
             case "BETWEEN" | "IN" | "LIKE" | "ILIKE" | "SIMILAR" as found:
-                return _RANGE, found
+                return precedence.RANGE, found
             case "OVERLAPS" if not negated:
-                return _RANGE, "OVERLAPS"
+                return precedence.RANGE, "OVERLAPS"
             case "OPERATOR" if not negated and self.ahead().kind == "(":
-                return _OTHER, "OPERATOR"
+                return precedence.OTHER, "OPERATOR"
             case "AT" if not negated and self.ahead().keyword in ("TIME", "LOCAL"):
-                return _AT, "AT"
+                return precedence.AT, "AT"
             case "COLLATE" if not negated:
-                return _COLLATE, "COLLATE"
+                return precedence.COLLATE, "COLLATE"
         return 0, ""
 
     def _no_operator(self, sign: str) -> ForeignError:
@@ -147,9 +140,9 @@ class Expressions(Words):
         match kind:
             case "BETWEEN":
                 self.take_any("SYMMETRIC", "ASYMMETRIC")
-                self.expression(_RANGE + 1)
+                self.expression(precedence.RANGE + 1)
                 self.expect("AND")
-                self.expression(_RANGE + 1)
+                self.expression(precedence.RANGE + 1)
             case "IN":
                 self.expect("(")
                 if self.at(")"):
@@ -160,12 +153,12 @@ class Expressions(Words):
             case "LIKE" | "ILIKE" | "SIMILAR" if self.lexemes[self.place - 1].kind == "WORD":
                 if kind == "SIMILAR":
                     self.expect("TO")
-                return self._compared(_RANGE)
+                return self._compared(precedence.RANGE)
             case "AT":
                 if self.take("LOCAL"):
                     return False
                 self.expect("TIME", "ZONE")
-                self.expression(_AT + 1)
+                self.expression(precedence.AT + 1)
             case "COLLATE":
                 self.path()
                 return False
@@ -180,7 +173,7 @@ class Expressions(Words):
         self.take("NOT")
         if self.take("DISTINCT"):
             self.expect("FROM")
-            self.expression(_IS + 1)
+            self.expression(precedence.IS + 1)
             return True
         if self.take("JSON"):
             self.take_any("VALUE", "ARRAY", "OBJECT", "SCALAR")
@@ -201,7 +194,7 @@ class Expressions(Words):
 
     def _compared(self, level: int) -> bool:
         """Go past the right side of an operator; tell whether it is an expression, and not ANY or ALL of many."""
-        if level >= _SUM or not self.at_any("ANY", "SOME", "ALL") or self.ahead().kind != "(":
+        if level >= precedence.SUM or not self.at_any("ANY", "SOME", "ALL") or self.ahead().kind != "(":
             self.expression(level + 1)
             return True
         self.place += 2
@@ -253,14 +246,14 @@ class Expressions(Words):
                 self._parenthesis()
             case "QUOTED":
                 self._named(start)
-            case "WORD" if word in _WORDS:
-                _WORDS[word](self, start)
+            case "WORD" if word in WORDS:
+                WORDS[word](self, start)
             case "WORD" if word in _NAMES_OF_CALLS and self.ahead().kind == "(":
                 self._named(start)
             case "WORD" if word not in RESERVED:
                 self._named(start)
             case _:
-                raise self.mistake(_EXPRESSION)
+                raise self.mistake(EXPRESSION)
 
     def _parenthesis(self) -> None:
         self.expect("(")
@@ -286,7 +279,7 @@ class Expressions(Words):
         if self.at("("):
             if first in _TYPES_ALONE:
                 raise self.mistake()
-            special = _ARGUMENTS.get(first)
+            special = ARGUMENTS.get(first)
             self.place += 1
             if special is not None:
                 special(self)
@@ -312,7 +305,7 @@ class Expressions(Words):
         if self.next.kind == "WORD" and self.next.keyword not in RESERVED:
             self.place += 1
             first = self.lexemes[begun].keyword
-            if first in _TIMES:
+            if first in TIMES:
                 if self.at("(") and self.ahead().kind == "NUMBER" and self.ahead(2).kind == ")":
                     self.place += 3
                 self.take("WITH", "TIME", "ZONE") or self.take("WITHOUT", "TIME", "ZONE")
@@ -363,267 +356,3 @@ class Expressions(Words):
             else:
                 self.name()
             self.form("OVER", start)
-
-    def window(self) -> None:
-        """Go past the definition of a window."""
-        self.expect("(")
-        if self.named() and self.next.keyword not in ("PARTITION", "RANGE", "ROWS", "GROUPS"):
-            self.place += 1
-        if self.take("PARTITION", "BY"):
-            self.list_of(self.expression)
-        if self.at("ORDER"):
-            self.order()
-        if self.take_any("RANGE", "ROWS", "GROUPS"):
-            if self.take("BETWEEN"):
-                self._bound()
-                self.expect("AND")
-            self._bound()
-            if self.take("EXCLUDE") and not self._excluded():
-                raise self.mistake()
-        self.expect(")")
-
-    def _excluded(self) -> bool:
-        return self.take("CURRENT", "ROW") or self.take("NO", "OTHERS") or self.take_any("GROUP", "TIES") is not None
-
-    def _bound(self) -> None:
-        if self.take("CURRENT", "ROW"):
-            return
-        if not self.take("UNBOUNDED"):
-            self.expression()
-        if not self.take_any("PRECEDING", "FOLLOWING"):
-            raise self.mistake("PRECEDING or FOLLOWING")
-
-    def order(self) -> None:
-        """Go past ORDER BY."""
-        self.expect("ORDER", "BY")
-        self.list_of(self._term)
-
-    def _term(self) -> None:
-        self.expression()
-        if self.take("USING"):
-            self.place += 1
-        else:
-            self.take_any("ASC", "DESC")
-        if self.take("NULLS") and not self.take_any("FIRST", "LAST"):
-            raise self.mistake("FIRST or LAST")
-
-    def type_name(self) -> None:
-        """Go past a type's name."""
-        self.take("SETOF")
-        if self.next.kind not in ("WORD", "QUOTED") or self.next.keyword in RESERVED:
-            raise self.mistake("a type")
-        word = self.next.keyword
-        self.place += 1
-        if word == "MAP" and self.take("["):
-            self.type_name()
-            self.expect("=>")
-            self.type_name()
-            self.expect("]")
-        while self.take("."):
-            self.any_name()
-        if (word == "DOUBLE" and self.take("PRECISION")) or word in ("CHARACTER", "BIT", "CHAR"):
-            self.take("VARYING")
-        elif word == "INTERVAL" and self._unit() and self.take("TO") and not self._unit():
-            raise self.mistake("a unit")
-        if self.take("("):
-            self.list_of(self._modifier)
-            self.expect(")")
-        if word in _TIMES and self.take_any("WITH", "WITHOUT"):
-            self.expect("TIME", "ZONE")
-        while self.at("[") or self.at_any("ARRAY", "LIST"):
-            if self.take_any("ARRAY", "LIST") and not self.at("["):
-                continue
-            self.expect("[")
-            self.place += self.next.kind == "NUMBER"
-            self.expect("]")
-
-    def _modifier(self) -> None:
-        self.take("-")
-        if self.next.kind not in ("NUMBER", "STRING") and not self.named():
-            raise self.mistake("a number")
-        self.place += 1
-
-    def _unit(self) -> bool:
-        return self.take_any(*_UNITS, *(f"{each}S" for each in _UNITS)) is not None
-
-    def _interval(self, start: int) -> None:
-        """Go past an interval, or a name that is called so."""
-        if self.ahead().kind == "(" and self.ahead(2).kind == "NUMBER" and self.ahead(3).kind == ")":
-            self.place += 4
-        elif self.ahead().kind == "STRING":
-            self.place += 1
-        else:
-            self._named(start)
-            return
-        if self.next.kind != "STRING":
-            raise self.mistake("a string")
-        string = self.next.start
-        self.place += 1
-        self.form("STRING", string)
-        if self._unit() and self.take("TO") and not self._unit():
-            raise self.mistake("a unit")
-        if self.take("("):
-            self._modifier()
-            self.expect(")")
-        self.form("interval", start)
-
-    def _case(self, start: int) -> None:
-        self.expect("CASE")
-        if not self.at("WHEN"):
-            self.expression()
-        self.expect("WHEN")
-        while True:
-            self.expression()
-            self.expect("THEN")
-            self.expression()
-            if not self.take("WHEN"):
-                break
-        if self.take("ELSE"):
-            self.expression()
-        self.expect("END")
-        self.form("case", start)
-
-    def _cast(self, start: int) -> None:
-        self.expect("CAST", "(")
-        self.expression()
-        self.expect("AS")
-        self.type_name()
-        if self.at("FORMAT"):
-            raise self.foreign("SQ2215", "this expression is not supported: cast with format")
-        self.expect(")")
-        self.form("cast", start)
-
-    def _exists(self, start: int) -> None:
-        if self.ahead().kind != "(":
-            self._named(start)
-            return
-        self.expect("EXISTS", "(")
-        self.query()
-        self.expect(")")
-
-    def _array(self, start: int) -> None:
-        """Go past ARRAY[…], LIST[…] and MAP[…], and their forms over a query."""
-        if self.next.keyword != "ARRAY" and self.ahead().kind not in ("[", "("):
-            self._named(start)
-            return
-        if self.next.keyword != "ARRAY" and self.ahead().kind == "(" and self.ahead(2).keyword not in _QUERY:
-            self._named(start)
-            return
-        self.place += 1
-        if self.take("("):
-            self.query()
-            self.expect(")")
-        elif self.at("["):
-            self._elements()
-        else:
-            raise self.mistake('"["')
-
-    def _elements(self) -> None:
-        self.expect("[")
-        if not self.at("]"):
-            self.list_of(self._element)
-        self.expect("]")
-
-    def _element(self) -> None:
-        if self.at("["):
-            self._elements()
-            return
-        self.expression()
-        if self.take("=>"):
-            self.expression()
-
-    def _row(self, start: int) -> None:
-        if self.ahead().kind != "(":
-            self._named(start)
-            return
-        self.expect("ROW", "(")
-        if not self.at(")"):
-            self.list_of(self.expression)
-        self.expect(")")
-        self.form("call", start)
-
-    def _constant(self, _start: int) -> None:
-        self.place += 1
-
-    def _clock(self, _start: int) -> None:
-        self.place += 1
-        if self.at("("):
-            self.expect("(")
-            if not self.at(")"):
-                self._modifier()
-            self.expect(")")
-
-    def _extracted(self) -> None:
-        if self.next.kind != "STRING" and not self.named():
-            raise self.mistake("a field")
-        self.place += 1
-        self.expect("FROM")
-        self.expression()
-
-    def _overlaid(self) -> None:
-        self.expression()
-        if self.take("PLACING"):
-            self.expression()
-            self.expect("FROM")
-            self.expression()
-            if self.take("FOR"):
-                self.expression()
-        else:
-            self._more()
-
-    def _position(self) -> None:
-        self.expression(_RANGE + 1)
-        if not self.take("IN"):
-            self._more()
-            return
-        if self.at("NOT"):
-            raise self.mistake(_EXPRESSION)
-        self.expression(_RANGE + 1)
-
-    def _part(self) -> None:
-        if self.at(")"):
-            return
-        self.expression(_RANGE + 1)
-        if self.take("SIMILAR"):
-            self.expression(_RANGE + 1)
-            self.expect("ESCAPE")
-            self.expression()
-        elif self.at_any("FROM", "FOR"):
-            first = self.take_any("FROM", "FOR")
-            self.expression()
-            if self.take("FOR" if first == "FROM" else "FROM"):
-                self.expression()
-        else:
-            self._more()
-
-    def _trimmed(self) -> None:
-        self.take_any("BOTH", "LEADING", "TRAILING")
-        if not self.take("FROM"):
-            self.expression()
-            if not self.take("FROM"):
-                self._more()
-                return
-        self.list_of(self.expression)
-
-    def _more(self) -> None:
-        while self.take(","):
-            self.expression()
-
-
-_WORDS = {
-    **dict.fromkeys(("NULL", "TRUE", "FALSE"), Expressions._constant),
-    **dict.fromkeys(_CLOCKS, Expressions._clock),
-    **dict.fromkeys(("ARRAY", "LIST", "MAP"), Expressions._array),
-    "CASE": Expressions._case,
-    "CAST": Expressions._cast,
-    "EXISTS": Expressions._exists,
-    "INTERVAL": Expressions._interval,
-    "ROW": Expressions._row,
-}
-_ARGUMENTS = {
-    "EXTRACT": Expressions._extracted,
-    "OVERLAY": Expressions._overlaid,
-    "POSITION": Expressions._position,
-    "SUBSTRING": Expressions._part,
-    "TRIM": Expressions._trimmed,
-}
