@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest_plugins = ["pytester"]
+_REPOSITORY = Path(__file__).parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,6 +64,18 @@ def no_spark_left() -> Iterator[None]:
     found = sys.modules.get("pyspark")
     context = None if found is None else found.SparkContext._active_spark_context
     assert context is None or context.appName == "sinkql", f"{context.appName} is left running"
+
+
+@pytest.fixture(autouse=True)
+def no_file_left() -> Iterator[None]:
+    """Fail a test that leaves a file in the repository: what it makes goes into its own folder."""
+    before = _files()
+    yield
+    assert _files() == before
+
+
+def _files() -> list[str]:
+    return sorted(name for name in os.listdir(_REPOSITORY) if not name.startswith("."))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

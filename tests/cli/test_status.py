@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sinkql.session import Session
 from support.command import start
 
@@ -15,7 +17,8 @@ CREATE SINK s FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
 """
 
 
-def test_watch_tells_what_changes_until_ctrl_c(tmp_path: Path) -> None:
+def test_watch_tells_what_changes_until_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / ".sinkql" / "catalog.db"
     with Session(path) as session:
         session.execute(_ITEMS)
