@@ -6,6 +6,7 @@ The parser, the printer and the masks know no connector. What they must know of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -189,3 +190,16 @@ def longest(run: Iterable[str], known: frozenset[str]) -> int:
     """Return how many words the longest known name takes that a run of words begins with; 0 for none."""
     words = tuple(islice(run, most_words(known)))
     return max((count for count in range(1, len(words) + 1) if " ".join(words[:count]) in known), default=0)
+
+
+_SECRET_SETTING = re.compile(
+    r"spark\..*(?:(?:password|passwd|passphrase|secret|token)"
+    r"|(?:secret|private|encryption|account)[._-]?key(?:\.[^ ]*\.core\.windows\.net)?"
+    r"|client\.secret\..*|fs\.azure\.sas\..*)",
+    re.IGNORECASE,
+)
+
+
+def secret_setting(key: str) -> bool:
+    """Tell whether a setting of Spark is a secret: a password, a key or a token of Hadoop's file systems or its own."""
+    return _SECRET_SETTING.fullmatch(key) is not None

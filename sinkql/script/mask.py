@@ -15,7 +15,7 @@ from sinkql import ast
 from sinkql.errors import SinkqlError, Span, nearest, url
 from sinkql.parser.read import lexical
 from sinkql.parser.read.lexical import Lexeme
-from sinkql.vocabulary import SECRET_FUNCTIONS, Role, Vocabulary, longest, most_words
+from sinkql.vocabulary import SECRET_FUNCTIONS, Role, Vocabulary, longest, most_words, secret_setting
 
 _COVERED = re.compile(r"[^\n]")
 REDACTED = "<redacted>"
@@ -125,9 +125,21 @@ def _in_statement(statement: Sequence[Lexeme], words: Vocabulary) -> Iterator[Li
     if _is_of_secret(statement):
         for lexeme in _of_secret(statement):
             yield Literal(_inside(lexeme), of_secret=True)
-    elif not any(lexeme.keyword == "SELECT" for lexeme in statement):
+        return
+    yield from _in_settings(statement)
+    if not any(lexeme.keyword == "SELECT" for lexeme in statement):
         for option, hiding in _options(statement, words):
             yield from (Literal(_inside(lexeme), of_secret=False) for lexeme in _value(option, hiding))
+
+
+def _in_settings(statement: Sequence[Lexeme]) -> Iterator[Literal]:
+    """Yield the values of Spark's settings that are secrets, as in MAP['spark.authenticate.secret' => 'x']."""
+    for place, lexeme in enumerate(statement):
+        if lexeme.kind == "STRING" and secret_setting(lexeme.value):
+            behind = statement[place + 1 : place + 3]
+            value = next((each for each in behind if each.kind not in ("=>", "=", ",", ")", "]")), None)
+            if value is not None and value.kind in _WRITTEN:
+                yield Literal(_inside(value), of_secret=True)
 
 
 def _of_secret(statement: Sequence[Lexeme]) -> Iterator[Lexeme]:

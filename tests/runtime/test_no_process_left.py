@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from sinkql.runtime.process.supervisor import _signals
+from sinkql.runtime.process.supervisor import Stopping, _signals
 from sinkql.runtime.spark.jvm import Jvm
 from support.leftover import left, marked
 
@@ -46,7 +45,7 @@ def test_a_jvm_that_does_not_end_is_killed_with_what_it_started() -> None:
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with _signals(threading.Event(), []):
+        with _signals(Stopping(), []):
             assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from support.leftover import left, marked
+from support.patience import PATIENCE_S
 from support.running import rows
+from support.silent import silent
 
 pytestmark = pytest.mark.slow
 
@@ -88,9 +90,27 @@ def test_a_signal_while_spark_starts_ends_it_then(
     if number == signal.SIGHUP:
         process.send_signal(number)  # a terminal that goes may say so twice
     rest = list(told)
-    assert process.wait() == 0
+    assert process.wait() == 128 + number
     assert rest[-1] == "['stopped', 'stopped']"
     assert not any(line.startswith(("SparkStarted", "SinkCommitted")) for line in rest)
+    assert left(mark) == []
+
+
+@pytest.mark.parametrize("clusters", [["one"], ["one", "two"]])
+def test_a_signal_while_a_catalog_does_not_answer_ends_it_then(
+    processes: list[subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clusters: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mark = marked()
+    with silent() as (url, asked):
+        process = start(processes, url, "on", *clusters, mark=mark)
+        told = lines(process)
+        for _ in clusters:
+            asked.get(timeout=PATIENCE_S)
+        process.send_signal(signal.SIGINT)
+        rest = list(told)
+        assert process.wait() == 130
+    assert rest[-1] == str(["stopped" for _ in clusters])
     assert left(mark) == []
 
 

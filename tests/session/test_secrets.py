@@ -58,6 +58,9 @@ def test_literal_is_not_shown(session: Session) -> None:
         f"CREATE SECRET there AS '{_CANARY}';",
         f"CREATE SECRET a AS '{_CANARY}'; SHOW nope;",
         f"SHOW SINKS; CREATE SECRET bad.name AS '{_CANARY}';",
+        f"CREATE CLUSTER c (SIZE = 'local[2]', CONF = MAP['spark.hadoop.fs.s3a.secret.key' => '{_CANARY}']);",
+        f"CREATE CLUSTER c (SIZE = 'local[2]', CONF = MAP['spark.ssl.keyPassword' = '{_CANARY}']);",
+        f"ALTER CLUSTER quickstart SET (CONF = MAP['spark.authenticate.secret' => '{_CANARY}']);",
     ],
 )
 def test_errors_do_not_show_the_literal(session: Session, text: str) -> None:

@@ -1,4 +1,4 @@
-"""A process of its own that runs counters into the catalog of a folder: python supervised.py FOLDER once|on CLUSTER…"""
+"""A process of its own that runs counters into tables: python supervised.py FOLDER|URL once|on CLUSTER…"""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import sys
 import threading
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from sinkql import physical
 from sinkql.extension.registry import discover
 from sinkql.runtime.batch.progress import Event
 from sinkql.runtime.process import supervisor
@@ -14,8 +17,13 @@ from sinkql.runtime.process.application import Workload
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 
-def main(folder: Path, *, once: bool, clusters: list[str]) -> int:
-    """Run a sink a cluster, into the table of its name; print events' names, return the last exit code."""
+def main(place: str, *, once: bool, clusters: list[str]) -> int:
+    """Run a sink a cluster, into the table of its name; print events' names, return the last exit code.
+
+    Without a folder the tables are those of a REST catalog, and all else is in the working folder.
+    """
+    url = place if place.startswith("http") else None
+    folder = Path.cwd() if url is not None else Path(place)
 
     telling = threading.Lock()
 
@@ -28,6 +36,10 @@ def main(folder: Path, *, once: bool, clusters: list[str]) -> int:
         job(counter(up_to=up_to, rows_per_second=pace), folder, table=cluster, cluster=cluster, master="local[1]")
         for cluster in clusters
     ]
+    if url is not None:
+        options = {"catalog_type": "rest", "url": url, "warehouse": "lake"}
+        connection = physical.Connection("lake", "ICEBERG CATALOG", options)
+        jobs = [replace(each, write=replace(each.write, connection=connection)) for each in jobs]
     outcomes = supervisor.run(
         Workload(
             FixedRoster(jobs),
@@ -45,4 +57,4 @@ def main(folder: Path, *, once: bool, clusters: list[str]) -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who runs the tests may ignore it, as nohup does
-    sys.exit(main(Path(sys.argv[1]), once=sys.argv[2] == "once", clusters=sys.argv[3:]))
+    sys.exit(main(sys.argv[1], once=sys.argv[2] == "once", clusters=sys.argv[3:]))

@@ -121,4 +121,8 @@ CODES = {
         "A URL holds a password, a token or a signature, which would be stored and shown in clear.",
         "Leave it out of the URL, and create a secret of it for the option that the hint names.",
     ),
+    "SQ2107": _code(
+        "CONF sets a Spark setting that is a password, a key or a token, which would be stored and shown in clear.",
+        "Keep it where Spark looks for it: in a Hadoop credential store, or in a file, whose setting CONF names.",
+    ),
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.extension.options import bind, described, option_span
+from sinkql.vocabulary import secret_setting
 
 _LATER = (
     "AUTO SCALING STRATEGY", "AVAILABILITY ZONES", "DISK", "EXPERIMENTAL ARRANGEMENT COMPRESSION",
@@ -155,4 +156,15 @@ def _conf(statement: ast.CreateCluster, options: ClusterOptions, *, local: bool)
                 option_span(statement.options, "CONF", statement.name.span),
                 hint="Names of Spark settings begin with spark., as in MAP['spark.ui.enabled' => 'true'].",
             )
+        if secret_setting(key):
+            raise _in_clear(key, option_span(statement.options, "CONF", statement.name.span))
     return conf | options.conf
+
+
+def _in_clear(key: str, span: Span) -> SinkqlError:
+    hint = (
+        "Use 'spark.authenticate.secret.file'."
+        if key.lower() == "spark.authenticate.secret"
+        else "Keep it in a Hadoop credential store: 'spark.hadoop.hadoop.security.credential.provider.path' => 'jceks://…'."
+    )
+    return SinkqlError("SQ2107", f'Spark setting "{key}" is a secret, which CONF would keep in clear', span, hint=hint)

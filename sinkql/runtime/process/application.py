@@ -6,8 +6,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent import futures
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +24,7 @@ from sinkql.runtime.sink.roster import Roster, Work
 from sinkql.runtime.sink.runner import SinkRunner
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark.folder import Folder
+from sinkql.runtime.spark.jvm import PATIENCE_SECONDS as JVM_PATIENCE_SECONDS
 
 Contexts = Callable[[physical.Job], Context]
 
@@ -29,7 +32,9 @@ _LOOK_SECONDS = 0.2
 _ROSTER_SECONDS = 0.5
 _LINGER_SECONDS = 30.0
 _MOST_OF_NAME = 100  # a cluster's name may be longer than that of a file
-_MOST_THREADS = 10_000  # they are made as they are needed
+_PATIENCE_SECONDS = 1.0
+"""How long what runs no batch may take to stop: a table's catalog, or a file system, may not answer for minutes."""
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,7 @@ def run_here(name: str, workload: Workload, stopping: threading.Event) -> list[S
     if not works:
         return []
     application = _Application(workload, stopping, _Spark(works[0].job, workload, stopping), works)
-    with ThreadPoolExecutor(_MOST_THREADS, "sinkql") as threads:
-        application.run(threads)
+    application.run()
     return [outcome for _, outcome in application.ended.values()]
 
 
@@ -98,11 +102,11 @@ class _Spark:
                 if self._stopping.is_set():
                     self._starting.cancel()
 
-    def end(self) -> None:
-        """Stop it and delete its files but the log."""
+    def end(self, patience: float) -> None:
+        """Stop it, by force after `patience` seconds, and delete its files but the log."""
         if not self._starting.begun:
             return
-        self._starting.end()
+        self._starting.end(patience)
         self._folder.leave()
 
 
@@ -118,15 +122,17 @@ class _Application:
     ended: dict[str, tuple[Work, SinkOutcome]] = field(default_factory=dict)
     _looked_at: float = 0.0
     _busy_at: float = 0.0
+    _stopped_at: float | None = None
 
-    def run(self, threads: ThreadPoolExecutor) -> None:
+    def run(self) -> None:
         ended = threading.Event()
         host = self._host()
-        threads.submit(self._renew, ended)
+        renewing = _in_thread(lambda: self._renew(ended))
+        patience = JVM_PATIENCE_SECONDS
         try:
             for work in self.first:
                 if not self.workload.stay or self.workload.takeover or self._startable(work):
-                    self._begin(work, host, threads)
+                    self._begin(work, host)
             self._looked_at = self._busy_at = time.monotonic()
             while self._goes_on():
                 time.sleep(_LOOK_SECONDS)
@@ -134,11 +140,33 @@ class _Application:
                 if self.stopping.is_set():
                     for run, _ in self.running.values():
                         run.wake.set()
+                    if self._stuck():
+                        patience = _PATIENCE_SECONDS
+                        self._leave()
                 elif self.workload.stay and time.monotonic() > self._looked_at + _ROSTER_SECONDS:
-                    self._look(host, threads)
+                    self._look(host)
         finally:
             ended.set()
-            self.spark.end()
+            self.spark.end(patience)
+        futures.wait([renewing], _PATIENCE_SECONDS)
+
+    def _stuck(self) -> bool:
+        """Tell whether what is to stop takes too long, and no batch is the reason."""
+        now = time.monotonic()
+        if self._stopped_at is None:
+            self._stopped_at = now
+        return now > self._stopped_at + _PATIENCE_SECONDS and not any(run.busy for run, _ in self.running.values())
+
+    def _leave(self) -> None:
+        """End without the sinks that do not answer: their threads end with the process."""
+        for sink_id, (run, _) in self.running.items():
+            self.ended[sink_id] = (run.work, self._told(run, run.leave()))
+        self.running.clear()
+
+    def _told(self, run: SinkRunner, outcome: SinkOutcome) -> SinkOutcome:
+        """Say of a sink that was stopped whether it had run."""
+        early = outcome.ending == "stopped" and not run.ran and self.stopping.is_set()
+        return replace(outcome, early=True) if early else outcome
 
     def _host(self) -> Host:
         workload = self.workload
@@ -155,11 +183,11 @@ class _Application:
             stopping=self.stopping,
         )
 
-    def _begin(self, work: Work, host: Host, threads: ThreadPoolExecutor) -> None:
+    def _begin(self, work: Work, host: Host) -> None:
         # Who was taken over himself does not take over again: two would do so for ever.
         takeover = self.workload.takeover and work.job.sink_id not in self.ended
         run = SinkRunner(host, work, takeover=takeover)
-        self.running[work.job.sink_id] = (run, threads.submit(run.run))
+        self.running[work.job.sink_id] = (run, _in_thread(run.run))
 
     def _goes_on(self) -> bool:
         if self.running:
@@ -170,9 +198,9 @@ class _Application:
         for sink_id, (run, future) in list(self.running.items()):
             if future.done():
                 del self.running[sink_id]
-                self.ended[sink_id] = (run.work, future.result())
+                self.ended[sink_id] = (run.work, self._told(run, future.result()))
 
-    def _look(self, host: Host, threads: ThreadPoolExecutor) -> None:
+    def _look(self, host: Host) -> None:
         """Begin what has come to be in the roster."""
         self._looked_at = time.monotonic()
         try:
@@ -181,7 +209,7 @@ class _Application:
                 self._busy_at = self._looked_at
             for work in works:
                 if work.job.sink_id not in self.running and self._startable(work):
-                    self._begin(work, host, threads)
+                    self._begin(work, host)
         except SinkqlError:
             return  # a catalog that cannot be read now is asked again
 
@@ -206,6 +234,20 @@ class _Application:
                 except SinkqlError:
                     # A catalog that cannot be written now may be at the next turn, before the lease has run out.
                     continue
+
+
+def _in_thread(function: Callable[[], _T]) -> Future[_T]:
+    """Call a function in a thread that keeps no process from ending."""
+    future: Future[_T] = Future()
+
+    def call() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=call, name="sinkql", daemon=True).start()
+    return future
 
 
 def _waits(outcome: SinkOutcome) -> bool:

@@ -33,16 +33,19 @@ def run(workload: Workload) -> list[SinkOutcome]:
     check_java()
     works = workload.roster.now()
     first, *others = _by_cluster(works).items()
-    stopping = threading.Event()
-    children = [Child.start(each, workload) for _, each in others]
+    stopping, children = Stopping(), list[Child]()
     with _signals(stopping, children):
+        for _, each in others:
+            if not stopping.is_set():
+                children.append(Child.start(each, workload))
         outcomes = run_here(first[0], workload, stopping)
         while any(child.alive() for child in children):
             time.sleep(_LOOK_SECONDS)
     for child in children:
         outcomes += child.outcomes()
-    found = {outcome.sink: outcome for outcome in outcomes}
-    return [found[work.job.sink] for work in works]
+    found = {outcome.sink: replace(outcome, signal=stopping.number) for outcome in outcomes}
+    unbegun = (SinkOutcome(work.job.sink, "stopped", early=True, signal=stopping.number) for work in works)
+    return [found.get(outcome.sink, outcome) for outcome in unbegun]
 
 
 def up(workload: Workload) -> list[SinkOutcome]:
@@ -53,7 +56,7 @@ def up(workload: Workload) -> list[SinkOutcome]:
     """
     check_java()
     fleet = _Fleet(replace(workload, stay=not workload.once))
-    stopping = threading.Event()
+    stopping = Stopping()
     with _signals(stopping, fleet.children):
         fleet.look()
         while fleet.children or not (stopping.is_set() or workload.once):
@@ -63,7 +66,13 @@ def up(workload: Workload) -> list[SinkOutcome]:
                 fleet.stop()
             elif not workload.once:
                 fleet.look()
-    return list(fleet.outcomes.values())
+    return [replace(outcome, signal=stopping.number) for outcome in fleet.outcomes.values()]
+
+
+class Stopping(threading.Event):
+    """Whether all is to stop; `number` is the signal that said so."""
+
+    number: int | None = None
 
 
 def _by_cluster(works: Sequence[Work]) -> dict[str, list[Work]]:
@@ -129,7 +138,7 @@ class _Fleet:
 
 
 @contextmanager
-def _signals(stopping: threading.Event, children: Collection[Child]) -> Iterator[None]:
+def _signals(stopping: Stopping, children: Collection[Child]) -> Iterator[None]:
     """Stop at the first SIGINT, SIGTERM or SIGHUP, end all processes at the second; only a main thread can.
 
     A SIGHUP that is ignored, as nohup has it, stays ignored; it is never the second: several come of one hang-up.
@@ -145,6 +154,7 @@ def _signals(stopping: threading.Event, children: Collection[Child]) -> Iterator
             for child in children:
                 child.kill()
             os._exit(128 + number)
+        stopping.number = number
         stopping.set()
         for child in children:
             child.stop()

@@ -20,16 +20,23 @@ from sinkql.runtime.sink.roster import Roster
 
 @dataclass(frozen=True, slots=True)
 class SinkOutcome:
-    """How a sink ended: why, and with which error where it failed, was fenced, or lost its lease."""
+    """How a sink ended: why, and with which error where it failed, was fenced, or lost its lease.
+
+    `early` tells of one that was to stop before it ran; `signal` is then the one by which its process was stopped.
+    """
 
     sink: str
     ending: Ending
     error: SinkqlError | None = None
+    early: bool = False
+    signal: int | None = None
 
     @property
     def exit_code(self) -> int:
         """Return the exit code of a process that ran this sink alone."""
-        return self.error.exit_code if self.error is not None else 0
+        if self.error is not None:
+            return self.error.exit_code
+        return 128 + self.signal if self.early and self.signal is not None else 0
 
 
 @dataclass(slots=True)

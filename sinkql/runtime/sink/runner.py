@@ -49,7 +49,7 @@ class _StoppedError(Exception):
 class SinkRunner:
     """Run one sink in the calling thread, following what the roster says of it.
 
-    `lost` is set, by who renews the lease, when somebody else has it.
+    `lost` is set, by who renews the lease, when somebody else has it; `ran` once its query has run.
     """
 
     host: Host
@@ -58,12 +58,14 @@ class SinkRunner:
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     leased: bool = False
     lost: SinkqlError | None = None
+    ran: bool = False
     wake: threading.Event = field(default_factory=threading.Event)
     _batch: threading.Lock = field(default_factory=threading.Lock)
     _ran: bool = False
     _failures: int = 0
     _conflicts: int = 0
     _stop_asked: bool = False
+    _left: bool = False
     _told: str | None = None
     _following: Following = field(init=False)
 
@@ -90,6 +92,21 @@ class SinkRunner:
         """Return the sink's id, which no change of its job changes."""
         return self.first.job.sink_id
 
+    @property
+    def busy(self) -> bool:
+        """Tell whether a batch runs, or is waited for; at any other time nothing is lost where the process ends."""
+        return self._batch.locked()
+
+    def leave(self) -> SinkOutcome:
+        """Say of a sink that does not answer, and whose process ends, that it is stopped; others may take it."""
+        outcome = SinkOutcome(self.job.sink, "stopped")
+        with suppress(SinkqlError):
+            self._note(outcome)
+            self.host.control.release(self.sink_id, owner=self.owner)
+        self._end(outcome)
+        self._left = True
+        return outcome
+
     def run(self) -> SinkOutcome:
         """Run the sink until it is to stop, has caught up (`once`), or cannot go on; never raises a SinkqlError."""
         control = self.host.control
@@ -114,7 +131,8 @@ class SinkRunner:
         return self._end(outcome)
 
     def _end(self, outcome: SinkOutcome) -> SinkOutcome:
-        self.host.progress(SinkStopped(outcome.sink, outcome.ending, outcome.error))
+        if not self._left:
+            self.host.progress(SinkStopped(outcome.sink, outcome.ending, outcome.error))
         return outcome
 
     def _run(self, epoch: int) -> SinkOutcome:
@@ -207,6 +225,7 @@ class SinkRunner:
                 launch.start(orders, self._stops)
             if launch.ended():
                 raise launch.reason()
+            self.ran = True
             self.host.progress(SinkStarted(self.job.sink, loop.marker.epoch, orders.begin))
             self._status("running")
             return self._watch(loop, launch)

@@ -24,7 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 _LOOK_SECONDS = 0.05
-_PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 30.0
 
 
 class JvmEndedError(Exception):
@@ -78,7 +78,7 @@ class Jvm:
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     @contextmanager
-    def ending(self, *, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
+    def ending(self, *, patience: float = PATIENCE_SECONDS) -> Iterator[None]:
         """Let the block ask it to end, and see to it that it has: what takes longer than `patience` seconds is killed.
 
         A JVM that is dead or does not answer is no error here: there is nothing in it that anybody needs.

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from sinkql import durable
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.java import check_java
-from sinkql.runtime.spark.jvm import Jvm
+from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
 from sinkql.runtime.spark.source import SplitSource
 
 _SILENT = logging.CRITICAL + 1
@@ -114,13 +114,13 @@ class Starting:
         if not self._session.done():
             self._jvm.kill()
 
-    def end(self) -> None:
-        """Stop Spark where it is up, and cancel its start where it is not."""
+    def end(self, patience: float = PATIENCE_SECONDS) -> None:
+        """Stop Spark where it is up, by force after `patience` seconds, and cancel its start where it is not."""
         if not self._begun:
             return
         self.cancel()
         with suppress(SinkqlError, CancelledError):
-            stop(self._session.result())
+            stop(self._session.result(), patience)
 
     def _run(self, then: Callable[[], object]) -> None:
         try:
@@ -165,11 +165,11 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     return session
 
 
-def stop(session: SparkSession) -> None:
+def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:
     """Stop Spark and its JVM, so that another may be started in this process; one that does not end is killed."""
     gateway = SparkContext._gateway
     if gateway is not None:
-        with gateway.proc.ending(), warnings.catch_warnings():
+        with gateway.proc.ending(patience=patience), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # it is said of a JVM that died before
             session.stop()
             gateway.shutdown()

@@ -66,7 +66,7 @@ def _wanted(
 
 def _exit_code(outcomes: Sequence[SinkOutcome]) -> int:
     codes = {outcome.exit_code for outcome in outcomes}
-    return next((code for code in _WORST_FIRST if code in codes), 0)
+    return next((code for code in _WORST_FIRST if code in codes), max(codes, default=0))
 
 
 def status(catalog: Catalog, sinks: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
