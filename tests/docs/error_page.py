@@ -23,7 +23,7 @@ An error is `path:line:col: error[SQ2204]: message`, the line with a caret, some
 |---|---|---|
 """
 _TAIL = """
-Other exit codes: 0 success, 64 wrong command line, 130 and 143 stopped at once by a signal.
+Other exit codes: 0 success, 64 wrong command line, 130 and 143 stopped by a signal, at once or before a sink ran.
 
 A running sink tries again by itself after an error that is marked *retryable*; any other error stops it. In messages, …
 stands for what changes.
