@@ -171,7 +171,8 @@ class IcebergWriter(Writer):
         table, kept = self._known
         done: Sequence[Compacted] = ()
         if self._compacting is not None and self._write.options.get("maintenance") is not False:
-            table, kept, done = self._compacting.run(table, kept, go_on=go_on)
+            with storing(self._name):
+                table, kept, done = self._compacting.run(table, kept, go_on=go_on)
             self._table, self._kept = table, kept
         gone = expired(table, self._write.options)
         with storing(self._name):
