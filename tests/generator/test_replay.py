@@ -56,7 +56,7 @@ def digest() -> str:
     found = hashlib.sha256()
     for name, reader in sorted(made.readers().items()):
         rows = made.table(reader)
-        found.update(f"{name} {rows.take(range(0, len(rows), 1 + len(rows) // 100)).to_pylist()}".encode())
+        found.update(f"{name} {rows.take(list(range(0, len(rows), 1 + len(rows) // 100))).to_pylist()}".encode())
     return found.hexdigest()
 
 
