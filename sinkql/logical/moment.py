@@ -1,7 +1,8 @@
-"""The texts of dates and timestamps, as Postgres reads them: those that say one thing in every setting.
+"""The texts of dates and timestamps, as Postgres reads them with its own DateStyle, ISO, MDY.
 
-A date is `2024-02-29`, `2024/02/29`, `20240229`, `Feb 29 2024`, `February 29, 2024`, `29 Feb 2024` or `29-Feb-2024`. A
-time may follow, and a zone: `Z`, `UTC` or hours from UTC. Blanks around it do not count, nor does case.
+A date is `2024-02-29`, `2024/02/29`, `20240229`, `2/29/2024`, `2-29-2024`, `Feb 29 2024`, `February 29, 2024`,
+`29 Feb 2024`, `29-Feb-2024` or `2024-Feb-29`. A time may follow, and a zone: `Z`, `UTC` or hours from UTC. Blanks
+around it do not count, nor does case.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ YEAR = "(?!0000)[0-9]{4}"
 DASHES = f"({YEAR})-([0-9]{{1,2}})-([0-9]{{1,2}})"
 SLASHES = f"({YEAR})/([0-9]{{1,2}})/([0-9]{{1,2}})"
 DIGITS = f"({YEAR})([0-9]{{2}})([0-9]{{2}})"
+AMERICAN = f"([0-9]{{1,2}})/([0-9]{{1,2}})/({YEAR})"
+AMERICAN_DASHES = f"([0-9]{{1,2}})-([0-9]{{1,2}})-({YEAR})"
 MONTH_FIRST = f"({MONTH_NAME})[ -]([0-9]{{1,2}})(?:, ?|[ -])({YEAR})"
 DAY_FIRST = f"([0-9]{{1,2}})[ -]({MONTH_NAME})[ -]({YEAR})"
+YEAR_FIRST = f"({YEAR})-({MONTH_NAME})-([0-9]{{1,2}})"
 """A date's forms: both Python and Java read these expressions, without regard to case."""
 CLOCK = rf"(?:T|{BLANK}+)([01]?[0-9]|2[0-4]):([0-5]?[0-9])(?::([0-5]?[0-9])(\.[0-9]{{1,6}})?)?"
 ZONE = f"(?:{BLANK}*(?:Z|UTC|([+-])(0?[0-9]|1[0-5])(?::?([0-5][0-9]))?))?"
@@ -28,6 +32,9 @@ FORMS = (
     (DIGITS, "YMD", f"(?:{CLOCK}{ZONE})?"),
     (MONTH_FIRST, "MDY", f"(?:{CLOCK}{ZONE})?"),
     (DAY_FIRST, "DMY", f"(?:{CLOCK}{ZONE})?"),
+    (YEAR_FIRST, "YMD", f"(?:{CLOCK}{ZONE})?"),
+    (AMERICAN, "MDY", f"(?:{CLOCK}{ZONE})?"),
+    (AMERICAN_DASHES, "MDY", f"(?:{CLOCK}{ZONE})?"),
 )
 """Each form with the order of its parts and with what may follow it: a zone after most of them only with a time."""
 _FORMS = tuple((re.compile(form + tail, re.IGNORECASE | re.ASCII), order) for form, order, tail in FORMS)

@@ -47,7 +47,7 @@ _WITHOUT = {
     "to_jsonb(boolean)", "jsonb_build_object(any…)", "jsonb_build_array()", "jsonb_build_array(any…)",
     "to_date(text,text)", "to_timestamp(text,text)",
 }  # fmt: skip
-_NARROWER = ("cast-s060", "cast-s061", "cast-s062")
+_NARROWER = ("cast-s060", "cast-s061", "cast-s062", "cast-s300", "cast-s301", "cast-s302")
 """Texts of dates and times: DuckDB's form reads ISO's, and fails for the others."""
 
 

@@ -15,7 +15,7 @@ _SUPPORTED = {
     "aggregates": 31,
     "arithmetic": 51,
     "arrays": 0,
-    "casts": 44,
+    "casts": 47,
     "comparison, NULL, logic": 42,
     "date and time": 113,
     "jsonb": 34,

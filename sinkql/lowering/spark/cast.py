@@ -26,17 +26,17 @@ _WITH_SECONDS = f"regexp_replace($text, r'{_NO_SECONDS}', '$1:00')"  # Spark rea
 _CANONICAL = f"{_WITH_SECONDS}, r'(?i)^({_READ}){_BLANK}((?:Z|UTC|[+-].*)?)$'"
 
 
-def _by_month(form: str, *, month: int, day: int) -> str:
+def _by_month(form: str, *, month: int, day: int, year: int = 3) -> str:
     """Return a text with the date at its head written in digits."""
     head = f"r'(?i){_HEAD}{form}'"
     name = f"lower(left(regexp_extract(@0, {head}, {month}), 3))"
     number = f"CAST((instr('{moment.MONTHS}', {name}) + 3) div 4 AS STRING)"
-    parts = f"regexp_extract(@0, {head}, 3), '-', {number}, '-', regexp_extract(@0, {head}, {day})"
+    parts = f"regexp_extract(@0, {head}, {year}), '-', {number}, '-', regexp_extract(@0, {head}, {day})"
     return f"concat({parts}, regexp_replace(@0, {head}, ''))"
 
 
-def _by_digits(form: str) -> str:
-    return f"regexp_replace(@0, r'{_HEAD}{form}', '$1-$2-$3')"
+def _by_digits(form: str, parts: str = "$1-$2-$3") -> str:
+    return f"regexp_replace(@0, r'{_HEAD}{form}', '{parts}')"
 
 
 _DATES = {
@@ -45,6 +45,9 @@ _DATES = {
     moment.DIGITS: _by_digits(moment.DIGITS),
     moment.MONTH_FIRST: _by_month(moment.MONTH_FIRST, month=1, day=2),
     moment.DAY_FIRST: _by_month(moment.DAY_FIRST, month=2, day=1),
+    moment.YEAR_FIRST: _by_month(moment.YEAR_FIRST, month=2, day=3, year=1),
+    moment.AMERICAN: _by_digits(moment.AMERICAN, "$3-$1-$2"),
+    moment.AMERICAN_DASHES: _by_digits(moment.AMERICAN_DASHES, "$3-$1-$2"),
 }
 
 
