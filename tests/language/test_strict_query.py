@@ -97,3 +97,12 @@ def test_what_the_dialect_has_is_no_syntax_error(text: str, code: str) -> None:
 
 def test_units_of_intervals_may_be_plural() -> None:
     assert accepted("SELECT at + INTERVAL '30' DAYS AS x FROM t")
+
+
+@pytest.mark.parametrize("text", ["ALTER (", "DROP IF EXISTS x)", "CREATE TABLE ANALYZE HINTS FOR INDEX i AS SQL)"])
+def test_what_begins_as_another_statement_is_an_error_and_nothing_is_logged(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(SinkqlError):
+        syntax.parse(ast.Query(text, Span(0, len(text))))
+    assert caplog.records == []

@@ -160,7 +160,7 @@ def _csv(node: Node) -> ast.Format:
         names=tree.idents(names) if names is not None else (),
         column_count=_count(the_token(count, "NUMBER")) if count is not None else None,
         delimiter=_delimiter(the_token(delimiter, "STRING")) if delimiter is not None else None,
-        options=value.options(child(node, "options")),
+        options=value.options(child(node, "csv_options")),
         span=span(node),
     )
 

@@ -95,6 +95,9 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
         # what was expected is missing where the parser is; sqlglot names the token before
         raise _MistakeError(message, self._curr if message.startswith("Expect") else token or self._curr)
 
+    def _warn_unsupported(self) -> None:
+        pass  # of what begins as another statement than a query the error says so, and no log beside it
+
     def _parse_csv(self, parse_method: Callable[[], Any], sep: Any = TokenType.COMMA) -> list[Any]:
         first = parse_method()
         items = [] if first is None else [first]
