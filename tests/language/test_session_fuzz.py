@@ -19,5 +19,5 @@ def test_a_statement_runs_or_gets_a_coded_error_within_its_text(
     monkeypatch.chdir(tmp_path)
     fuzz = Fuzz(11, tmp_path)
     assert next(fuzz.failures(_COUNT), None) is None
-    assert fuzz.outcomes["right"] > 0.1 * _COUNT
-    assert len(fuzz.outcomes) > 100, fuzz.outcomes
+    assert fuzz.outcomes["right"] > 0.05 * _COUNT
+    assert len(fuzz.outcomes) > 80, fuzz.outcomes
