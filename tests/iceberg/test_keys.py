@@ -176,6 +176,20 @@ def test_given_keys_are_asked_for_again_before_they_run_out(
     assert table.io.properties["s3.access-key-id"] != key
 
 
+def test_a_catalog_that_gives_no_keys_is_an_error_at_the_option(tmp_path: Path, server: Seaweed, name: str) -> None:
+    with proxy(server.rest) as (port, rule):
+        sink = Sink(VendedLake(tmp_path, server, port), name)
+        sink.start()
+        rule.deaf = True
+        with pytest.raises(SinkqlError) as caught:
+            sink.put((1, "a"))
+        assert (caught.value.code, caught.value.option) == ("SQ4210", "ACCESS DELEGATION")
+        assert caught.value.retryable
+        rule.deaf = False
+        sink.put((1, "a"))
+    assert sink.lake.rows(name) == [(1, "a")]
+
+
 def test_named_keys_are_not_replaced_by_given_ones(tmp_path: Path, server: Seaweed, name: str) -> None:
     with proxy(server.rest) as (port, rule):
         sink = Sink(Lake(tmp_path, server, port), name)

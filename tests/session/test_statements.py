@@ -80,7 +80,7 @@ def test_mistakes_in_the_text_come_before_the_network(session: Session) -> None:
     reached = fails(session, text.replace(", BAD = 1", ""))
     assert reached.span is not None
     assert reached.code.startswith("SQ42")
-    assert text[reached.span.start : reached.span.end] == "ICEBERG CATALOG"
+    assert text[reached.span.start : reached.span.end] == "URL = 'http://127.0.0.1:1'"
 
 
 def test_validation_can_be_left_out(session: Session) -> None:

@@ -149,9 +149,9 @@ def test_what_cannot_be_used_yet_is_not_offered(tmp_path: Path) -> None:
         lake, aws = OptionPlace("CONNECTION", "ICEBERG CATALOG"), OptionPlace("CONNECTION", "AWS")
         offered = [label for place in (lake, aws) for label, _ in option.labels(place, session)]
         types = [text for text, _ in option.values(lake, "CATALOG TYPE", session, "'")]
-    assert {"CREDENTIAL = ", "ACCESS KEY ID = "} <= set(offered)
-    assert not {"GCP CONNECTION = ", "AWS CONNECTION = ", "ACCESS DELEGATION = ", "ASSUME ROLE ARN = "} & set(offered)
-    assert types == ["'memory'", "'rest'", "'sql'"]
+    assert {"CREDENTIAL = ", "ACCESS KEY ID = ", "ASSUME ROLE ARN = "} <= set(offered)
+    assert "GCP CONNECTION = " not in offered
+    assert types == ["'glue'", "'memory'", "'rest'", "'s3tablesrest'", "'sql'"]
 
 
 @pytest.mark.parametrize(

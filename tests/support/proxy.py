@@ -34,6 +34,8 @@ class Rule:
     paths: list[str] = field(default_factory=list)
     delegations: set[str | None] = field(default_factory=set)
     """How requests ask a catalog for keys to its files; None where one does not."""
+    deaf: bool = False
+    """Whether the catalog does not hear that it is asked for keys."""
     keys: list[str] = field(default_factory=list)
     """The keys that requests were signed with, in their order."""
     between: Callable[[], None] | None = None
@@ -122,6 +124,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Return this request, to be sent when called: by then the handler may be at the connection's next one."""
         method, path, port = self.command, self.path, self.upstream
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
+        if self.rule.deaf:
+            del headers["X-Iceberg-Access-Delegation"]
 
         def send() -> Reply:
             connection = http.client.HTTPConnection("127.0.0.1", port)

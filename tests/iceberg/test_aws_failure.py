@@ -1,0 +1,49 @@
+"""What AWS refuses is one error with its cause, at the option of the connection; no message of AWS is shown."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from sinkql.connectors.aws.failure import failure
+from sinkql.connectors.aws.session import client
+from sinkql.errors import SinkqlError
+
+_ROLE = "arn:aws:iam::123456789012:role/lake"
+
+
+@pytest.mark.parametrize(
+    ("answer", "role", "code", "option"),
+    [
+        ("ExpiredToken", None, "SQ4221", "SESSION TOKEN"),
+        ("InvalidAccessKeyId", None, "SQ4220", "ACCESS KEY ID"),
+        ("InvalidClientTokenId", _ROLE, "SQ4220", "ASSUME ROLE ARN"),
+        ("AccessDenied", _ROLE, "SQ4222", "ASSUME ROLE ARN"),
+        ("InternalFailure", _ROLE, "SQ4226", None),
+        ("AccessDenied", None, "SQ4226", None),
+    ],
+)
+def test_an_answer_of_aws_has_its_code(answer: str, role: str | None, code: str, option: str | None) -> None:
+    error = failure(ClientError({"Error": {"Code": answer, "Message": "token=abcd"}}, "AssumeRole"), role=role)
+    assert (error.code, error.option, error.detail) == (code, option, answer)
+    assert "abcd" not in str(error)
+
+
+def test_an_address_that_nobody_answers_at_is_the_endpoint() -> None:
+    error = failure(EndpointConnectionError(endpoint_url="http://127.0.0.1:1"))
+    assert (error.code, error.option) == ("SQ4223", "ENDPOINT")
+
+
+def test_what_is_no_failure_of_aws_stays_as_it_is() -> None:
+    error = SinkqlError("SQ4222", "refused")
+    assert failure(error) is error
+
+
+def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(SinkqlError) as caught:
+        client("sts", {})
+    assert caught.value.code == "SQ4228"
+    assert "sinkql[aws]" in str(caught.value)
