@@ -32,8 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests of the shared Spark session on one worker, and those that start whole processes on one."""
+    """Keep tests of the shared Spark session on one worker, and those that start whole processes on one.
+
+    Long ones run without the coverage's tracer, which would make them three times as long.
+    """
     for item in items:
+        if item.get_closest_marker("long") is not None:
+            item.add_marker(pytest.mark.no_cover)
         for mark, group in (("spark", "spark"), ("slow", "process")):
             if item.get_closest_marker(mark) is not None:
                 item.add_marker(pytest.mark.xdist_group(group))

@@ -132,7 +132,7 @@ def test_too_long_query_is_refused(tmp_path: Path) -> None:
         compile_text(VIEW.replace("FROM n", "FROM n WHERE " + many).format("1"))
     assert raised.value.code == "SQ1029"
     with pytest.raises(SinkqlError, match="the query has more than") as raised:
-        Session(tmp_path / "catalog.db").execute(f"SELECT name FROM mz_sinks WHERE {many[:60_000]}")
+        Session(tmp_path / "catalog.db").execute(f"SELECT name FROM mz_sinks WHERE {many}")
     assert raised.value.code == "SQ1029"
 
 
