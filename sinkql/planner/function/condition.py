@@ -9,6 +9,13 @@ from sinkql.planner.expression.operator import alike, settled
 from sinkql.planner.expression.typed import Typed, call, exact, null_of
 from sinkql.planner.function.argument import arity
 
+_COMPARED_AS_THEY_ARE = (
+    {"smallint", "integer", "bigint"},
+    {"real", "double precision"},
+    {"date", "timestamp", "timestamptz"},
+)
+"""Types that Postgres compares with each other without a cast; NULLIF then has the type of its first argument."""
+
 
 def _coalesce(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 1, 99)
@@ -29,7 +36,9 @@ def _nullif(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     left, right = alike(arguments, span, "=")
     if left.raw == right.raw and arguments[0].type in (left.type, types.UNKNOWN):
         return Typed(call("nullif(any,any)", (left, right), span, type_=left.raw).tree, left.type)
-    first = exact(arguments[0])
+    names = {each.type.name for each in arguments}
+    kept = len(names) == 1 or any(names <= family for family in _COMPARED_AS_THEY_ARE)
+    first = exact(arguments[0] if kept else left)
     same = call("=(any,any)", (left, right), span)
     return Typed(Case((Branch(same.tree, null_of(first.type, span).tree),), first.tree, first.type, span), first.type)
 

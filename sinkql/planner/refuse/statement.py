@@ -24,7 +24,7 @@ def later(statement: Later) -> SinkqlError:
         case ast.CreateIndex():
             return _not_yet("SQ2967", "CREATE INDEX", statement, "Leave it out: nothing here needs it.")
         case ast.OptimizeSink():
-            hint = "Compact the table with another Iceberg writer."
+            hint = "Leave it out: a running sink compacts its table by itself."
             return _not_yet("SQ2968", "OPTIMIZE SINK", statement, hint)
         case ast.ReplayErrors():
             hint = "Correct the rows in a new file; the source reads it."
