@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 from sinkql.runtime.spark.folder import Folder
@@ -47,3 +48,20 @@ def test_what_killed_processes_left_goes_at_the_next_start_but_the_last_logs(tmp
     assert sorted(each.name for each in living.path.iterdir()) == ["lock"]
     own.leave(log=False)
     assert not own.path.exists()
+
+
+def test_threads_that_take_a_folder_at_once_have_it_together(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "c")
+    together = threading.Barrier(8)
+
+    def take() -> None:
+        together.wait()
+        folder.take()
+
+    threads = [threading.Thread(target=take, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert folder.path.is_dir()

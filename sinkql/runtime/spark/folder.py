@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,18 +21,20 @@ class Folder:
     def __init__(self, place: Path, name: str) -> None:
         self.path = place / f"{name}-{os.getpid()}"
         self._held: int | None = None
+        self._taking = threading.Lock()
 
     def take(self) -> None:
-        """Make it, and delete those of processes that have ended, but the last few logs."""
-        if self._held is not None:
-            return
-        place = self.path.parent
-        place.mkdir(parents=True, mode=0o700, exist_ok=True)
-        with _alone(place):
-            _sweep(place)
-            self.path.mkdir(mode=0o700, exist_ok=True)
-            self._held = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-            fcntl.flock(self._held, fcntl.LOCK_EX)
+        """Make it, once for all threads, and delete those of processes that have ended, but the last few logs."""
+        with self._taking:
+            if self._held is not None:
+                return
+            place = self.path.parent
+            place.mkdir(parents=True, mode=0o700, exist_ok=True)
+            with _alone(place):
+                _sweep(place)
+                self.path.mkdir(mode=0o700, exist_ok=True)
+                self._held = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+                fcntl.flock(self._held, fcntl.LOCK_EX)
 
     def leave(self, *, log: bool = True) -> None:
         """Give it back; what is in it, but the `log`, is deleted."""
