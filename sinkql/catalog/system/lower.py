@@ -43,7 +43,7 @@ _ORDERED = ("text", "boolean", "smallint", "integer", "bigint", "date", "timesta
 """Types whose values SQLite orders, and takes for equal, as Postgres does."""
 _RANKS = ("row_number", "rank", "dense_rank")
 _CONSTANTS = (exp.Literal, exp.Null, exp.Boolean)
-_NAMES = ("name", "char", '"char"', "cstring")
+_NAMES = ("name", "cstring")
 _TYPES = frozenset((*types.TYPE_NAMES.values(), types.UNKNOWN))
 _Output = tuple[str, Type]
 

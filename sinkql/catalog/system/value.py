@@ -68,6 +68,8 @@ def _given(value: Any, type_: Type) -> Any:
             return f"{value:%Y-%m-%d %H:%M:%S.%f}"
         case "date":
             return f"{value:%Y-%m-%d}"
+        case "real" | "double precision" if value != value:  # SQLite makes NULL of NaN
+            raise evaluate.UnsureError
         case _:
             return value
 
