@@ -9,5 +9,5 @@
 * `verify`: what is wrong in a file.
 * `system`: the relations `mz_*`, `pg_*` and `information_schema`, and SELECT over them.
 
-Nothing is imported here: `memory` loads without SQLAlchemy.
+Nothing is imported here: `memory` loads without sqlite3.
 """

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.errors import SinkqlError, Span, nearest, one_of
 from sinkql.errors.url import secrets
 
 T = TypeVar("T")
@@ -253,7 +253,7 @@ def _choice(option: ast.Option, choices: tuple[str, ...]) -> str:
         found = {choice.casefold(): choice for choice in choices}.get(_text(option.value).casefold())
         if found is not None:
             return found
-    raise _wrong(option, " or ".join(f"'{choice}'" for choice in choices), f"'{choices[0]}'")
+    raise _wrong(option, one_of([f"'{choice}'" for choice in choices]), f"'{choices[0]}'")
 
 
 def _texts(option: ast.Option) -> tuple[str, ...]:

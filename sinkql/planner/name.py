@@ -216,7 +216,7 @@ def missing(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> Miss
 
 def _choices(catalog: logical.CatalogReader, kinds: tuple[str, ...]) -> str:
     known = sorted(short_name(full, catalog) for kind in kinds for full in catalog.names(kind))
-    words = " or ".join(f"CREATE {kind}" for kind in kinds)
+    words = one_of([f"CREATE {kind}" for kind in kinds])
     if not known:
         return f"Create one with {words}."
     listed = one_of([*(f'"{each}"' for each in known[:5]), *(["…"] if len(known) > 5 else [])])

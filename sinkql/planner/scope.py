@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, takewhile
 
 from sinkql import ast, logical
-from sinkql.errors import Notice, SinkqlError, nearest
+from sinkql.errors import Notice, SinkqlError, nearest, one_of
 from sinkql.extension.plan import FormatKind
 from sinkql.extension.registry import Registry
 from sinkql.planner.name import find
@@ -47,7 +47,7 @@ class Scope:
         known = self.registry.formats
         if given.name in known:
             return known[given.name]
-        formats = " or ".join(f"FORMAT {name}" for name in sorted(known))
+        formats = one_of([f"FORMAT {name}" for name in sorted(known)])
         if ("FORMAT", given.name) in self.registry.later:
             message = f"FORMAT {given.name} is not supported yet"
             raise SinkqlError("SQ2973", message, given.span, hint=f"Use {formats}.")

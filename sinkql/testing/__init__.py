@@ -1,4 +1,4 @@
-"""A pipeline in a test: rows in, rows out, without Spark, servers or files of its own.
+"""A pipeline in a test: rows in, rows out, without Spark or servers.
 
 * `load`, `loads`: scripts → a `Pipeline`, whose jobs are those that run.
 * `pipeline`: `Pipeline`: rows that come and go, batches, the rows of sinks, views and tables.
@@ -22,7 +22,8 @@ __all__ = ["Pipeline", "assert_rows", "load", "loads"]
 def load(path: str | Path, *, variables: Mapping[str, str] | None = None) -> Pipeline:
     """Return the pipeline of a script, or of all scripts of a folder in any order; raises SinkqlError.
 
-    Nothing that it names outside is reached: connections, secrets and files need not be there.
+    No connection or secret that it names is reached, and no file stays. A source of files without columns has those of
+    its files, where there are any.
     """
     found = Path(path)
     return described(found, variables or {}) if found.is_dir() else compiled(found, variables or {})

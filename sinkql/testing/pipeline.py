@@ -292,5 +292,5 @@ def _check_keys(rows: Iterable[Row], table: TableTarget | None) -> None:
         for row in there:
             values = alike(tuple(row[place] for place in places))
             if None not in values and values in seen:
-                raise duplicate(table, places, row)
+                raise duplicate(table, places, row, hint="Use upsert, which replaces the row that is there.")
             seen.add(values)

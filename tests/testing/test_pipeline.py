@@ -1,4 +1,4 @@
-"""Pipelines in tests: what goes in, what comes out, and what is refused; without Spark, servers and files."""
+"""Pipelines in tests: what goes in, what comes out, and what is refused; without Spark and servers."""
 
 from __future__ import annotations
 
@@ -119,6 +119,15 @@ def test_what_no_source_would_give_is_refused_and_nothing_has_come(
         pipeline.insert(relation, row)
     assert raised.value.code == code
     assert pipeline.rows("orders") == pipeline.rows("rates") == []
+
+
+def test_a_row_whose_key_is_there_is_told_of_upsert_which_takes_it(pipeline: Pipeline) -> None:
+    pipeline.insert("rates", {"country": "de", "name": "a"})
+    with pytest.raises(SinkqlError) as raised:
+        pipeline.insert("rates", {"country": "de", "name": "b"})
+    assert (raised.value.code, raised.value.hint) == ("SQ2420", "Use upsert, which replaces the row that is there.")
+    pipeline.upsert("rates", {"country": "de", "name": "b"})
+    assert [row["name"] for row in pipeline.rows("rates")] == ["b"]
 
 
 def test_a_table_s_rows_come_go_and_take_each_other_s_place(pipeline: Pipeline) -> None:

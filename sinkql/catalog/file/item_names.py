@@ -1,6 +1,6 @@
 """A catalog file → names of its items, at once: read as they stand there, nothing is planned or checked.
 
-For what must answer while a user types in another program: it imports no SQLAlchemy.
+For what must answer while a user types in another program: it imports nothing that parses or plans.
 """
 
 from __future__ import annotations

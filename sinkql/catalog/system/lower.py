@@ -20,7 +20,7 @@ from sinkql.catalog.system.form import FORMS
 from sinkql.catalog.system.relation import Relation
 from sinkql.catalog.system.sqlite_function import CLIENT
 from sinkql.catalog.system.value import Functions, stored_type
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import SinkqlError, Span, one_of
 from sinkql.logical import Type
 from sinkql.logical.expression import children, walk, with_children
 from sinkql.planner import types
@@ -427,7 +427,7 @@ class _Select:
         name = str(node.this).lower()
         counts, result = CLIENT[name]
         if len(node.expressions) not in counts:
-            shown = " or ".join(map(str, counts))
+            shown = one_of([*map(str, counts)])
             message = f"{name}() takes {shown} argument{'' if shown == '1' else 's'}, found {len(node.expressions)}"
             raise SinkqlError("SQ2211", message, span)
         values = [self.sql(settled(self._typed(translate(each)))) for each in node.expressions]
@@ -567,7 +567,7 @@ def _ranked(select: _Select, node: Any, translator: Translator) -> Typed:
         or node.args.get("spec") is not None
         or node.args.get("alias") is not None
     ):
-        raise select.all.refused("this window function", node, f"Use {', '.join(_RANKS)}.")
+        raise select.all.refused("this window function", node, f"Use {one_of(_RANKS)}.")
     copied = exp.Window(this=exp.Anonymous(this=name))
     partition = []
     for each in node.args.get("partition_by") or ():

@@ -145,9 +145,9 @@ def _unknown_relation(table: exp.Table, syntax: Syntax) -> SinkqlError:
     shown = name or table.sql(_DIALECT)
     return SinkqlError(
         "SQ2980",
-        f'SELECT over "{shown}" is not supported yet',
+        f'a query over both "{shown}" and system relations is not supported yet',
         span,
-        hint="Select from system relations such as mz_sinks; read a sink's table with DuckDB, Spark or PyIceberg.",
+        hint="Query the system catalog by itself.",
     )
 
 

@@ -91,8 +91,8 @@ type in the file, or one whose values all fit into it, such as `integer` for a `
 Without columns, those of all formats but CSV without a header are found in a sample of the files when the source
 is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where there is no file yet, a JSON
 object is one column `data` of type `jsonb`.
-Types: `boolean`, `smallint`, `integer`, `bigint`, `real`, `double precision`, `numeric(p, s)`, `date`, `timestamp`,
-`timestamptz`, `text`, `bytea`, `uuid`, `jsonb`."""
+Types: `boolean`, `smallint`, `integer`, `bigint`, `real`, `double precision`, `numeric(p, s)`, `date`, `time`,
+`timestamp`, `timestamptz`, `text`, `bytea`, `uuid`, `jsonb`."""
 
 connector = Connector(
     "files",

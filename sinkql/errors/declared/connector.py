@@ -303,7 +303,7 @@ CODES = {
     ),
     "SQ2519": _code(
         "An Iceberg catalog connection does not say what kind of catalog it leads to.",
-        "Add CATALOG TYPE = 'rest' or 'sql'.",
+        "Add CATALOG TYPE = 'sql', 'rest', 's3tablesrest' or 'glue'.",
     ),
     "SQ2520": _code(
         "The catalog type does not exist.",

@@ -39,7 +39,7 @@ CODES = {
     ),
     "SQ2913": _code(
         "The dialect has this catalog type, but this version of SinkQL cannot use it.",
-        "Use CATALOG TYPE = 'rest' or 'sql'.",
+        "Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest' or 'glue'.",
     ),
     "SQ2914": _code(
         "The sink asks for a table of Iceberg's format version 3.",
@@ -177,7 +177,7 @@ CODES = {
         "Use secrets, connections, clusters, sources, tables, views, materialized views and sinks.",
     ),
     "SQ2968": _code(
-        "The dialect has this statement for sinks, but this version of SinkQL does not run it.",
+        "The dialect has this statement, but this version of SinkQL does not run it.",
         "Follow the hint.",
     ),
     "SQ2969": _code(
@@ -217,8 +217,8 @@ CODES = {
         "Write a string, decode(…) or a reference such as env_var('NAME'), joined with ||.",
     ),
     "SQ2980": _code(
-        "The query selects from an item whose rows this statement cannot read.",
-        "Select from system relations; read the table of a sink with DuckDB, Spark or PyIceberg.",
+        "A query over the system catalog also names another relation.",
+        "Query the system catalog and the relation one after the other.",
     ),
     "SQ2981": _code(
         (

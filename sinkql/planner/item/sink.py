@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import SinkqlError, Span, one_of
 from sinkql.extension.plan import SinkKind
 from sinkql.extension.sink import check_pace
 from sinkql.planner.item.rule import (
@@ -62,14 +62,15 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
 
 def _check_clauses(statement: ast.CreateSink, kind: SinkKind) -> None:
     """Refuse clauses that sinks of the kind do not take (SQ2332)."""
-    mode, formats = statement.mode, " or ".join(f"FORMAT {each}" for each in kind.formats)
+    mode = statement.mode
     if mode is not None and mode.mode not in kind.modes:
-        written = " or ".join(f"MODE {each.upper()}" for each in kind.modes)
+        written = one_of([f"MODE {each.upper()}" for each in kind.modes])
         raise _no_clause(kind, f"ENVELOPE {mode.mode.upper()}", mode.span, f"Write {written}.")
     if statement.key_format is not None:
         raise _no_clause(kind, "KEY FORMAT", statement.key_format.span, "Leave it out.")
     if statement.format is not None and statement.format.name not in kind.formats:
-        hint = f"Write {formats}, or leave it out." if formats else "Leave it out."
+        formats = [f"FORMAT {each}" for each in kind.formats]
+        hint = f"Write {one_of(formats)}, or leave it out." if formats else "Leave it out."
         raise _no_clause(kind, f"FORMAT {statement.format.name}", statement.format.span, hint)
     if statement.headers is not None:
         raise _no_clause(kind, "HEADERS", statement.headers.span, "Leave it out.")

@@ -86,7 +86,8 @@ def check_table_from(statement: ast.CreateTableFrom) -> None:
     for what, spans in parts:
         for span in spans:
             message = f"a table of this source cannot have {what}"
-            raise SinkqlError("SQ2464", message, span, hint=f"Leave out {what}: the source has the table's columns.")
+            hint = f"Leave out {what}: the source says how its tables are read."
+            raise SinkqlError("SQ2464", message, span, hint=hint)
 
 
 def _check_formats(key: ast.Format | None) -> None:

@@ -248,10 +248,12 @@ class _changing:  # noqa: N801  # a context manager, used as a function
         try:
             return self._statement.__exit__(*raised)
         except DuplicateError as error:
-            raise duplicate(self._target, self._file.keys[error.rule], error.row, self._span) from None
+            hint = f"Use UPDATE {short_name(self._target.item.name)} SET … to change the row that is there."
+            key = self._file.keys[error.rule]
+            raise duplicate(self._target, key, error.row, span=self._span, hint=hint) from None
 
 
-def duplicate(target: Target, key: Sequence[int], row: Row, span: Span | None = None) -> SinkqlError:
+def duplicate(target: Target, key: Sequence[int], row: Row, *, span: Span | None = None, hint: str) -> SinkqlError:
     """Return the error for a row whose key is in the table already."""
     name = short_name(target.item.name)
     names = ", ".join(target.columns[place].name for place in key)
@@ -261,7 +263,7 @@ def duplicate(target: Target, key: Sequence[int], row: Row, span: Span | None = 
         f'duplicate key value in table "{name}"',
         span,
         detail=f"key ({names}) = ({values}) already exists",
-        hint=f"Use UPDATE {name} SET … to change the row that is there.",
+        hint=hint,
     )
 
 

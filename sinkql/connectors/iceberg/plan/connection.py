@@ -111,7 +111,7 @@ def _check_type(statement: ast.CreateConnection) -> None:
     """Refuse another type than those that are supported, before its options."""
     written = next((option for option in statement.options if option.name == "CATALOG TYPE"), None)
     if written is None:
-        hint = "Add CATALOG TYPE = 'sql', or 'rest'."
+        hint = "Add CATALOG TYPE = 'sql', 'rest', 's3tablesrest' or 'glue'."
         raise SinkqlError("SQ2519", f"{OWNER} require the option CATALOG TYPE", statement.kind_span, hint=hint)
     match written.value:
         case ast.Text(value=type_, span=span) | ast.Word(name=ast.Name(parts=(ast.Ident(value=type_),)), span=span):
@@ -126,7 +126,7 @@ def _check_type(statement: ast.CreateConnection) -> None:
             f"catalog type {known} is not supported yet",
             span,
             detail=_INSTEAD[known],
-            hint="Use CATALOG TYPE = 'sql' or 'rest'.",
+            hint="Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest' or 'glue'.",
         )
     near = nearest(known, SUPPORTED)
     raise SinkqlError(
@@ -224,7 +224,7 @@ def _warehouse(checked: _Checked) -> str | None:
             "SQ2531",
             f'warehouse "{warehouse}" is not a local folder',
             "WAREHOUSE",
-            "Write WAREHOUSE = 'lake'; tables in S3 need CATALOG TYPE = 'rest'.",
+            "Write WAREHOUSE = 'lake'; tables in S3 need CATALOG TYPE = 'rest', 's3tablesrest' or 'glue'.",
         )
     return folder
 
