@@ -175,12 +175,12 @@ LANGUAGE = Vocabulary()
 """No connector: enough for what was printed from a statement."""
 
 
-@cache
 def quoted(name: str) -> str:
     """Return a name in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
+@cache
 def most_words(known: frozenset[str]) -> int:
     """Return how many words the longest of some names has."""
     return max((each.count(" ") + 1 for each in known), default=0)
@@ -193,8 +193,8 @@ def longest(run: Iterable[str], known: frozenset[str]) -> int:
 
 
 _SECRET_SETTING = re.compile(
-    r"spark\..*(?:(?:password|passwd|passphrase|secret|token)"
-    r"|(?:secret|private|encryption|account)[._-]?key(?:\.[^ ]*\.core\.windows\.net)?"
+    r"spark\..*(?:(?:password|passwd|passphrase|secret|token|credential)"
+    r"|(?:secret(?:[._-]access)?|private|encryption|account)[._-]?key(?:\.[^ ]*\.core\.windows\.net)?"
     r"|client\.secret\..*|fs\.azure\.sas\..*)",
     re.IGNORECASE,
 )

@@ -8,8 +8,9 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -284,3 +285,27 @@ def _files(folder: Path) -> int:
     """Return how many times this process has files of a folder open."""
     opened = (Path("/proc/self/fd") / each for each in os.listdir("/proc/self/fd"))
     return sum(path.exists() and path.resolve().is_relative_to(folder) for path in opened)
+
+
+@pytest.mark.parametrize("statement", ["BEGIN IMMEDIATE", "BEGIN", "PRAGMA query_only = ON"])
+def test_an_interrupt_right_after_a_statement_leaves_no_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    database = _open(tmp_path / "catalog.db")
+    execute = Connection.execute
+
+    def interrupted(self: Connection, sql: str, *values: Any) -> sqlite3.Cursor:
+        done = execute(self, sql, *values)
+        if sql == statement:
+            raise KeyboardInterrupt
+        return done
+
+    for open_ in (database.read, database.write):
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(Connection, "execute", interrupted)
+            with open_():
+                pass
+    with database.write() as connection:
+        connection.put("settings", "name", {"name": "a", "value": "b"})
+    with database.read() as connection:
+        assert connection.scalar("SELECT value FROM settings WHERE name = 'a'") == "b"

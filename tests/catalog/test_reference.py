@@ -382,8 +382,8 @@ def test_debug_messages_of_the_sdk_hold_no_secret(
     caplog.set_level("DEBUG")
     for name in ("botocore", "botocore.parsers", "botocore.auth", "boto3"):
         caplog.set_level("DEBUG", name)
+    assert manager.secrets().get_secret_value(SecretId="logged")["SecretString"] == _CANARY
+    assert _CANARY in caplog.text
     caplog.clear()
     assert resolve("s", "aws_secret", ("logged",)) == _CANARY
     assert [each for each in (*_HIDDEN, "session-token-31") if each in caplog.text] == []
-    assert manager.secrets().get_secret_value(SecretId="logged")["SecretString"] == _CANARY
-    assert _CANARY in caplog.text

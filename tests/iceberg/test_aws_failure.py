@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from sinkql import logical
+from sinkql.connectors.aws.check import validate
 from sinkql.connectors.aws.failure import failure
-from sinkql.connectors.aws.session import client
 from sinkql.errors import SinkqlError
+from support.access import Access
 
 _ROLE = "arn:aws:iam::123456789012:role/lake"
+_PART = {"secret_text": [{"secret": "s"}]}
+_KEYS = {"access_key_id": _PART, "secret_access_key": _PART}
 
 
 @pytest.mark.parametrize(
     ("answer", "role", "code", "option"),
     [
         ("ExpiredToken", None, "SQ4221", "SESSION TOKEN"),
+        ("ExpiredToken", _ROLE, "SQ4220", "ASSUME ROLE ARN"),
         ("InvalidAccessKeyId", None, "SQ4220", "ACCESS KEY ID"),
         ("InvalidClientTokenId", _ROLE, "SQ4220", "ASSUME ROLE ARN"),
         ("AccessDenied", _ROLE, "SQ4222", "ASSUME ROLE ARN"),
@@ -41,9 +47,11 @@ def test_what_is_no_failure_of_aws_stays_as_it_is() -> None:
     assert failure(error) is error
 
 
-def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "boto3", None)
+@pytest.mark.parametrize("options", [_KEYS, {"assume_role_arn": _ROLE}, {**_KEYS, "endpoint": "http://127.0.0.1:1"}])
+def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    for name in ("boto3", "botocore", "botocore.config", "botocore.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SinkqlError) as caught:
-        client("sts", {})
+        validate(logical.Connection("c", "AWS", options), Access())
     assert caught.value.code == "SQ4228"
     assert "sinkql[aws]" in str(caught.value)

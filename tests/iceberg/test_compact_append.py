@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -45,6 +47,8 @@ from sinkql.connectors.iceberg.compact.choose import due
 from sinkql.connectors.iceberg.compact.job import Compaction, Steps
 from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
 from sinkql.connectors.iceberg.file.delete import live_files, write_position_deletes
+from sinkql.connectors.iceberg.file.read import read_rows
+from sinkql.connectors.iceberg.table.target import TargetTable
 from support import strangers
 from support.lake import Lake, Sink
 
@@ -288,3 +292,50 @@ def test_a_sink_that_lost_the_table_does_not_compact_it(lake: Lake, name: str) -
 
 def _start(sink: Sink) -> None:
     sink.start(epoch=2)
+
+
+@pytest.mark.parametrize("error", [CommitFailedException("crowded"), BadRequestError("no such update")])
+def test_a_compaction_that_the_catalog_always_refuses_ends_no_sink(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    sink = Sink(lake, name, options={"retain_snapshots": 2})
+    sink.start()
+    for batch in range(30):
+        sink.put(*numbers(batch))
+    before = {each.snapshot_id for each in lake.table(name).metadata.snapshots}
+
+    post = TargetTable.post
+
+    def refuse(self: TargetTable, table: Table, requirements: Any, updates: Any) -> Table:
+        if any(isinstance(each, AddSnapshotUpdate) for each in updates):
+            raise error
+        return post(self, table, requirements, updates)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TargetTable, "post", refuse)
+        (told,) = sink.writer.maintain()
+        assert told.problem
+        assert list(sink.writer.maintain()) == []
+    assert {each.snapshot_id for each in lake.table(name).metadata.snapshots} == before  # it may still arrive
+    for batch in range(30, 50):
+        sink.put(*numbers(batch))
+        sink.writer.maintain()
+    assert len(paths(lake, name)) <= 24
+    assert len(lake.table(name).metadata.snapshots) < len(before)
+    assert lake.rows(name) == [row for batch in range(50) for row in numbers(batch)]
+
+
+def test_a_file_without_ids_is_read_by_the_name_mapping_of_its_table(tmp_path: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/lake")
+    catalog.create_namespace("n")
+    columns = [NestedField(1, "old", LongType()), NestedField(2, "other", StringType())]
+    table = catalog.create_table("n.t", Schema(*columns))
+    path = f"{tmp_path}/foreign.parquet"
+    pq.write_table(pa.table({"old": [1, None, 3], "other": ["a", "b", None]}), path)
+    table.add_files([path])
+    with table.update_schema() as change:
+        change.rename_column("old", "new")
+    table = catalog.load_table("n.t")
+    (rows,) = read_rows(for_tasks(table), path)
+    assert rows.to_pydict() == {"new": [1, None, 3], "other": ["a", "b", None]}
+    assert rows.to_pydict() == table.scan().to_arrow().to_pydict()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
-from pyiceberg.exceptions import ForbiddenError, OAuthError
+from pyiceberg.exceptions import ForbiddenError, OAuthError, RESTError, ServerError
 from pyiceberg.table import Table
 from sqlalchemy.exc import OperationalError
 
@@ -24,24 +24,9 @@ from sinkql.connectors.iceberg.table.catalog import open_catalog, validate
 from sinkql.connectors.iceberg.table.failure import explain, transient
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
+from support.access import Access
 from support.lake import Lake, Sink
 from support.seaweed import SECRET, Seaweed
-
-
-class Access:
-    """Know one secret, and no connection."""
-
-    def __init__(self, secret: str = SECRET) -> None:
-        self._secret = secret
-
-    def secret(self, full_name: str) -> str:
-        return self._secret
-
-    def connection(self, full_name: str) -> logical.Connection:
-        raise KeyError(full_name)
-
-    def store(self, full_name: str) -> Any:
-        raise KeyError(full_name)
 
 
 def refusal(options: dict[str, Any], access: Access | None = None) -> SinkqlError:
@@ -139,7 +124,8 @@ def test_wrong_storage_key(server: Seaweed, tmp_path: Path, name: str) -> None:
     assert explain(caught.value, "lake").code == "SQ4302"
 
 
-def test_url_without_meaning() -> None:
+def test_url_without_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert refusal({"catalog_type": "sql", "url": "nonsense", "warehouse": "w"}).code == "SQ4206"
     assert refusal({"catalog_type": "sql", "url": "oracle9://x", "warehouse": "w"}).code == "SQ4206"
 
@@ -243,11 +229,38 @@ def test_what_cannot_get_better_is_not_tried_again() -> None:
         (ClientError({"Error": {"Code": "InvalidSignatureException"}}, "GetDatabases"), "SQ4211", "AWS CONNECTION"),
         (ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetDatabases"), "SQ4203", "CREDENTIAL"),
         (EndpointConnectionError(endpoint_url="https://glue.nowhere"), "SQ4201", "URL"),
+        (ForbiddenError('Could not decode json payload: {"message": "signature"}'), "SQ4211", "AWS CONNECTION"),
+        (ServerError("Received unexpected JSON Payload: <html>502 Bad Gateway"), "SQ4201", "URL"),
+        (RESTError("Received unexpected JSON Payload: <html>hello"), "SQ4206", "URL"),
     ],
 )
 def test_an_error_names_the_option_that_causes_it(error: Exception, code: str, option: str) -> None:
     found = explain(error, "lake")
     assert (found.code, found.option) == (code, option)
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (
+            "When reading 'lake/region/301-403.parquet': AWS Error NETWORK_CONNECTION during GetObject",
+            "SQ4304",
+        ),
+        ("When reading 'lake/t/a.parquet': AWS Error ACCESS_DENIED during HeadObject operation", "SQ4302"),
+        ("When reading 'b/t': AWS Error UNKNOWN (HTTP status 403) during HeadObject operation", "SQ4302"),
+        ("When reading 'b/t': AWS Error UNKNOWN (HTTP status 301) during HeadObject operation", "SQ4303"),
+        ("When reading 'b/t': AWS Error UNKNOWN during PutObject: ExpiredToken", "SQ4308"),
+    ],
+)
+def test_words_of_a_path_say_nothing_about_a_failure_of_the_store(message: str, code: str) -> None:
+    assert explain(OSError(message), "lake").code == code
+
+
+def test_the_session_token_that_a_catalog_repeats_is_not_shown() -> None:
+    error = explain(ForbiddenError("SignatureDoesNotMatch: host:h\nx-amz-security-token:SECRET\n"), "lake")
+    assert error.code == "SQ4211"
+    assert "SECRET" not in str(error)
+    assert "x-amz-security-token:***" in str(error)
 
 
 def test_messages_of_aws_are_not_shown() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sinkql.script.mask import holds_secret, mask
+from sinkql.vocabulary import secret_setting
 from support.words import WORDS
 
 _WITH_SECRET = [
@@ -132,3 +133,22 @@ def test_statement_that_only_resembles_one_of_a_secret_stays_readable(text: str)
 def test_a_label_without_a_letter_hides_nothing(label: str) -> None:
     script = f"CREATE CONNECTION c TO AWS ({label} 'x' y);"
     assert len(mask(script, WORDS).text) == len(script)
+
+
+@pytest.mark.parametrize(
+    ("key", "secret"),
+    [
+        ("spark.hadoop.fs.s3a.secret.key", True),
+        ("spark.hadoop.fs.s3a.session.token", True),
+        ("spark.executorEnv.AWS_SECRET_ACCESS_KEY", True),
+        ("spark.sql.catalog.x.s3.secret-access-key", True),
+        ("spark.sql.catalog.x.credential", True),
+        ("spark.ssl.keyStorePassword", True),
+        ("spark.hadoop.fs.azure.account.key.x.dfs.core.windows.net", True),
+        ("spark.hadoop.fs.s3a.access.key", False),
+        ("spark.sql.shuffle.partitions", False),
+        ("spark.hadoop.fs.s3a.aws.credentials.provider", False),
+    ],
+)
+def test_a_setting_of_spark_is_a_secret_by_its_name(key: str, *, secret: bool) -> None:
+    assert secret_setting(key) == secret

@@ -46,8 +46,8 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """Open a read-only transaction, which sees one state of the file."""
         with self._coded(), self._connected() as connection:
-            connection.execute("PRAGMA query_only = ON")
             try:
+                connection.execute("PRAGMA query_only = ON")
                 with _transaction(connection, "BEGIN"):
                     yield connection
             finally:
@@ -144,8 +144,8 @@ class Empty(Database):
 
 @contextmanager
 def _transaction(connection: Connection, begin: str) -> Iterator[None]:
-    connection.execute(begin)
     try:
+        connection.execute(begin)  # an interrupt may come right after it
         yield
         connection.commit()
     except BaseException:

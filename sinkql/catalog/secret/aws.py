@@ -6,18 +6,15 @@ Keys, region and endpoint come from where all AWS programs have them: the enviro
 from __future__ import annotations
 
 import json
-import logging
 import os
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from sinkql.errors import SinkqlError
+from sinkql.extension.boto import hush
 
 _PATIENCE_S = 5.0
 _REFUSED = ("denied", "unrecognizedclient", "invalidclient", "signature", "expired", "notauthorized")
-_lock = threading.Lock()
 
 
 def from_aws(name: str, id_: str, field: str | None = None) -> str:
@@ -30,9 +27,9 @@ def from_aws(name: str, id_: str, field: str | None = None) -> str:
         connect_timeout=_PATIENCE_S, read_timeout=_PATIENCE_S, retries={"total_max_attempts": 2, "mode": "standard"}
     )
     try:
-        with _quiet():
-            client = boto3.session.Session().client("secretsmanager", region_name=_region(id_), config=patience)
-            answer = client.get_secret_value(SecretId=id_)
+        hush()
+        client = boto3.session.Session().client("secretsmanager", region_name=_region(id_), config=patience)
+        answer = client.get_secret_value(SecretId=id_)
     except exceptions.NoRegionError:
         raise SinkqlError(
             "SQ4141",
@@ -63,22 +60,6 @@ def _region(id_: str) -> str | None:
     """Return the region that an ARN names, else that of AWS_REGION; None leaves it to boto3."""
     parts = id_.split(":")
     return parts[3] if parts[0] == "arn" and len(parts) > 3 else os.environ.get("AWS_REGION")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep botocore's debug messages back: they print keys' signatures, session tokens and the answer itself."""
-    with _lock:
-        every = [logging.getLogger(each) for each in (*logging.root.manager.loggerDict, "botocore")]
-        loggers = [each for each in every if each.name.partition(".")[0] in ("boto3", "botocore", "urllib3")]
-        before = [(each, each.level) for each in loggers]
-        for each in loggers:
-            each.setLevel(max(each.level, logging.INFO))
-        try:
-            yield
-        finally:
-            for each, level in before:
-                each.setLevel(level)
 
 
 def _answered(name: str, id_: str, answer: Mapping[str, Any]) -> SinkqlError:

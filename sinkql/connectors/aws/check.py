@@ -27,10 +27,11 @@ def validate(connection: logical.Connection, access: Access) -> None:
 
 def _ask_store(options: Options, keys: Mapping[str, str]) -> None:
     """List buckets: any S3 has that. Who may not is known all the same."""
-    from botocore.exceptions import ClientError
+    asked = client("s3", options, keys)
+    from botocore.exceptions import ClientError  # there, since the client is
 
     try:
-        client("s3", options, keys).list_buckets()
+        asked.list_buckets()
     except ClientError as error:
         if error.response.get("Error", {}).get("Code") != "AccessDenied":
             raise

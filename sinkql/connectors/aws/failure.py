@@ -22,10 +22,10 @@ def failure(error: Exception, *, role: str | None = None) -> SinkqlError:
 
     Messages of AWS stay out: that of a wrong signature has the request's session token in it.
     """
-    from botocore import exceptions
-
     if isinstance(error, SinkqlError):
         return error
+    from botocore import exceptions
+
     match error:
         case exceptions.ClientError():
             code: str = error.response.get("Error", {}).get("Code", "")
@@ -71,6 +71,14 @@ def failure(error: Exception, *, role: str | None = None) -> SinkqlError:
 
 
 def _answered(code: str, role: str | None) -> SinkqlError:
+    if code in _EXPIRED and role is not None:
+        return SinkqlError(
+            "SQ4220",
+            "the AWS session of this machine has expired",
+            detail=code,
+            hint="Log in again, or set AWS_SESSION_TOKEN anew.",
+            option="ASSUME ROLE ARN",
+        )
     if code in _EXPIRED:
         return SinkqlError(
             "SQ4221",

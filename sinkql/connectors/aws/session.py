@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from sinkql.errors import SinkqlError
+from sinkql.extension.boto import hush
 from sinkql.extension.store import Options
 
 ANY_REGION = "us-east-1"
@@ -39,10 +39,3 @@ def client(service: str, options: Options, keys: Mapping[str, str] | None = None
     retries = {"mode": "standard", "total_max_attempts": _TRIES}
     patience = Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries=retries)
     return session.client(service, endpoint_url=options.get("endpoint"), config=patience)
-
-
-def hush() -> None:
-    """Keep botocore's debug messages back: they show session tokens, signatures and the answers of STS."""
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in ("boto3", "botocore")]
-    for logger in map(logging.getLogger, {*names, "boto3", "botocore"}):
-        logger.setLevel(max(logger.level, logging.INFO))

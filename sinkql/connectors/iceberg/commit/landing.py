@@ -31,7 +31,7 @@ class Proposal(Protocol):
         """Raise where the attempt may not be tried again on `now`, having been made for `base`."""
 
 
-def land(target: TargetTable, table: Table, proposal: Proposal) -> Table:
+def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflicts: int = _CONFLICTS) -> Table:
     """Commit the attempt exactly once, and return the table after it.
 
     After every exception, whatever its kind, the outcome is unknown: a reply may be lost, and a request that was
@@ -51,7 +51,7 @@ def land(target: TargetTable, table: Table, proposal: Proposal) -> Table:
         proposal.check(table, now)
         if isinstance(error, CommitFailedException):
             conflicts += 1
-            if conflicts >= _CONFLICTS:
+            if conflicts >= most_conflicts:
                 raise _crowded(target, error) from error
         else:
             failures += 1

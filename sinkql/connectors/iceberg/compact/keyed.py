@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -147,8 +148,18 @@ class Rewriting:
     def run(self, choice: Choice) -> tuple[Compaction, Index]:
         """Write the files, runs and the index's manifest; return what is to be committed, and the index after it.
 
-        Raises ValueError where the files do not hold what the index says.
+        Raises ValueError where the files do not hold what the index says; then nothing written stays in the table's
+        folder.
         """
+        try:
+            return self._run(choice)
+        except BaseException:
+            for entry in self._written:
+                with suppress(OSError):
+                    self._table.io.delete(entry.path)
+            raise
+
+    def _run(self, choice: Choice) -> tuple[Compaction, Index]:
         faults.point("compaction-read")
         notes: dict[int, FileNote] = {}
         runs: list[Run] = []

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import TableProperties
+from pyiceberg.table.name_mapping import parse_mapping_from_json
 
 from sinkql.connectors.iceberg.file.data import TaskTable
 
-_ROWS = 1 << 16
+_ROWS, _BYTES = 1 << 16, 64 << 20
+"""What is read at once, at most, if rows are about alike."""
 
 
 def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
@@ -21,9 +24,9 @@ def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
     schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
     with table.io().new_input(path).open() as stream:
         parquet = pq.ParquetFile(stream)
-        names = names_by_id(parquet.schema_arrow, {field_id(field): field.name for field in schema})
-        wanted = list(names.values())
-        for batch in parquet.iter_batches(_ROWS, columns=wanted):
+        wanted = {field_id(field): field.name for field in schema}
+        names = names_by_id(parquet.schema_arrow, wanted, table.properties)
+        for batch in parquet.iter_batches(_at_once(parquet.metadata), columns=list(names.values())):
             columns = [
                 _plain(batch.column(names[field.name]), field.type)
                 if field.name in names
@@ -33,12 +36,29 @@ def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
             yield pa.Table.from_arrays(columns, names=schema.names)
 
 
-def names_by_id(file: pa.Schema, wanted: dict[int, str]) -> dict[str, str]:
-    """Return a file's name of each wanted column that it has, by the wanted name: by name in a file without ids."""
+def names_by_id(file: pa.Schema, wanted: Mapping[int, str], properties: Mapping[str, str]) -> dict[str, str]:
+    """Return a file's name of each wanted column that it has, by the wanted name.
+
+    In a file without ids, the names are those of the table's name mapping, if its properties have one.
+    """
     ids = {field_id(field): field.name for field in file}
     if set(ids) == {-1}:
-        return {name: name for name in wanted.values() if name in file.names}
+        ids = _mapped(file.names, wanted, properties.get(TableProperties.DEFAULT_NAME_MAPPING))
     return {name: ids[id_] for id_, name in wanted.items() if id_ in ids}
+
+
+def _mapped(names: Collection[str], wanted: Mapping[int, str], mapping: str | None) -> dict[int, str]:
+    if mapping is None:
+        return {id_: name for id_, name in wanted.items() if name in names}
+    fields = [(field.field_id, field.names) for field in parse_mapping_from_json(mapping).root]
+    return {id_: name for id_, known in fields for name in known if id_ is not None and name in names}
+
+
+def _at_once(file: pq.FileMetaData) -> int:
+    """Return how many rows to read at once."""
+    size: int = sum(file.row_group(number).total_byte_size for number in range(file.num_row_groups))
+    mean: int = max(1, size // max(1, file.num_rows))
+    return max(1, min(_ROWS, _BYTES // mean))
 
 
 def field_id(field: pa.Field) -> int:

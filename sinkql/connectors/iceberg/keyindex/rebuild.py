@@ -196,6 +196,7 @@ class _Keys:
 
     def __init__(self, table: Table, key: tuple[KeyColumn, ...], files: Mapping[int, FileNote]) -> None:
         self._io: FileIO = table.io
+        self._properties: Mapping[str, str] = table.properties
         self._table, self._key, self._files = ".".join(table.name()), key, files
         schema = schema_to_pyarrow(key_schema(table.schema(), tuple(column.name for column in key)))
         self._types = {field.name: field.type for field in schema}
@@ -244,10 +245,10 @@ class _Keys:
         """Yield a file's key columns in the key's order and the table's types, found by field id."""
         with self._io.new_input(path).open() as stream:
             parquet = pq.ParquetFile(stream)
-            found = names_by_id(parquet.schema_arrow, {column.id: column.name for column in self._key})
+            wanted = {column.id: column.name for column in self._key}
+            found = names_by_id(parquet.schema_arrow, wanted, self._properties)
             names = [found.get(column.name) for column in self._key]
-            wanted = list(found.values())
-            for batch in parquet.iter_batches(_BATCH, columns=wanted):
+            for batch in parquet.iter_batches(_BATCH, columns=list(found.values())):
                 columns = [
                     pa.nulls(batch.num_rows, self._types[column.name])
                     if name is None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sinkql.errors import SinkqlError
 
 _EXPIRED = ("expiredtoken", "token has expired", "requestexpired", "token is expired")
-_OTHER_REGION = ("301", "redirect", "region", "authorizationheadermalformed")
+_DENIED = re.compile(r"access[_ ]denied|forbidden|invalid_access_key|signature|\bhttp (?:status )?403\b")
+_OTHER_REGION = re.compile(r"\bhttp (?:status )?301\b|permanentredirect|configured region|authorizationheadermalformed")
 _STORAGE_WORDS = ("aws error", "s3", "bucket", "curl")
 
 
@@ -28,28 +30,27 @@ def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
     """Return the error to show for what a storage raised; `what` names it."""
     text = cause.lower()
     remote = any(word in text for word in _STORAGE_WORDS)
-    if remote and any(word in text for word in _EXPIRED):
+    said = text.partition("aws error")[2] or text  # without the paths before it, which may have any word in them
+    if remote and any(word in said for word in _EXPIRED):
         return SinkqlError(
             "SQ4308",
             f"the keys to {what} have expired",
             detail=cause,
             hint="A role, or keys that the catalog gives, are renewed by themselves; a SESSION TOKEN is not.",
         )
-    if remote and any(word in text for word in _OTHER_REGION):
-        return SinkqlError(
-            "SQ4303",
-            f"{what} is in another region",
-            detail=cause,
-            hint="Set REGION, or ENDPOINT, in CREATE CONNECTION … TO AWS.",
-        )
-    if remote and any(
-        word in text for word in ("access_denied", "forbidden", "invalid_access_key", "signature", "403")
-    ):
+    if remote and _DENIED.search(said):
         return SinkqlError(
             "SQ4302",
             f"{what} denies access",
             detail=cause,
             hint="Add USING AWS CONNECTION to CREATE SINK, with keys or a role that may read and write the bucket.",
+        )
+    if remote and _OTHER_REGION.search(said):
+        return SinkqlError(
+            "SQ4303",
+            f"{what} is in another region",
+            detail=cause,
+            hint="Set REGION, or ENDPOINT, in CREATE CONNECTION … TO AWS.",
         )
     if isinstance(error, PermissionError) or error.errno in (13, 30):
         return closed(what, cause)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sinkql.errors import SinkqlError
+from sinkql.extension.boto import hush
 from sinkql.extension.store import ObjectStore
 
 
@@ -15,6 +16,7 @@ def signing_session(store: ObjectStore, region: str) -> Any:  # botocore has no 
         from botocore.session import Session
     except ModuleNotFoundError:
         raise no_boto3() from None
+    hush()
 
     class Asked(Credentials):  # type: ignore[misc]  # it has no types
         def get_frozen_credentials(self) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import requests
 from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
@@ -24,6 +26,8 @@ _REFUSED = (iceberg.UnauthorizedError, iceberg.OAuthError, iceberg.Authorization
 _WRONG_ADDRESS = (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, ArgumentError, NoSuchModuleError)
 _NO_CATALOG = ("Could not decode json payload", "Received unexpected JSON Payload")
 _WRONG_CODES = ("unrecognizedclient", "invalidaccesskeyid", "invalidclienttokenid", "expiredtoken", "invalidtoken")
+_TOKEN = re.compile(r"(?i)(x-amz-security-token:)[^\s\\\"']+")
+"""What AWS repeats of a request whose signature is wrong: its session token."""
 _WRONG_KEYS = ("signature", "access key", "security token", *_WRONG_CODES)
 
 
@@ -42,12 +46,12 @@ def explain(error: Exception, name: str) -> SinkqlError:
     """Return the error to show for what the catalog of connection `name`, or its storage, raised."""
     if isinstance(error, SinkqlError):
         return error
-    cause = f"{type(error).__name__}: {error}"
+    cause = _TOKEN.sub(r"\1***", f"{type(error).__name__}: {error}")
     if (full := no_room(error)) is not None:
         return full
     if type(error).__module__.startswith("botocore"):
         return _of_aws(error, name)
-    if isinstance(error, (*_WRONG_ADDRESS, ValidationError)) or any(word in cause for word in _NO_CATALOG):
+    if isinstance(error, (*_WRONG_ADDRESS, ValidationError)) or _from_no_catalog(error, cause):
         return SinkqlError(
             "SQ4206",
             f'the URL of connection "{name}" does not lead to a catalog',
@@ -103,6 +107,12 @@ def explain(error: Exception, name: str) -> SinkqlError:
             option="URL",
         )
     return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=cause)
+
+
+def _from_no_catalog(error: Exception, cause: str) -> bool:
+    """Tell whether an answer is not a catalog's; what refuses, or is down for a while, may answer in its own way."""
+    told = isinstance(error, (*_UNREACHABLE, *_REFUSED, iceberg.ForbiddenError))
+    return not told and any(word in cause for word in _NO_CATALOG)
 
 
 def _forbidden(name: str, cause: str) -> SinkqlError:

@@ -97,8 +97,10 @@ def _of_aws(url: str) -> bool:
 def account(session: Any) -> tuple[str, str]:  # botocore has no types
     """Return the partition and the number of the account that keys belong to; every one may ask that."""
     import boto3
+    from botocore.config import Config
 
-    caller = boto3.session.Session(botocore_session=session).client("sts").get_caller_identity()
+    patience = Config(connect_timeout=_TIMEOUT[0], read_timeout=_TIMEOUT[1])
+    caller = boto3.session.Session(botocore_session=session).client("sts", config=patience).get_caller_identity()
     return caller["Arn"].split(":")[1], caller["Account"]
 
 
@@ -147,7 +149,7 @@ class _RestCatalog(AskingFiles, RestCatalog):
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         table = super()._response_to_table(identifier_tuple, table_response)
-        if not self._delegated:
+        if self._files is not None and not self._delegated:
             return table
         location = table_response.metadata_location
         given = {
@@ -155,6 +157,8 @@ class _RestCatalog(AskingFiles, RestCatalog):
             **self._resolve_storage_credentials(table_response.storage_credentials, location),
         }
         if KEYS[0] not in given:
+            if not self._delegated:
+                return table
             raise SinkqlError(
                 "SQ4210",
                 f'the Iceberg catalog of connection "{self._connection}" gives no keys to the files of '

@@ -17,11 +17,13 @@ from sinkql.connectors.iceberg.compact.job import Compaction, Steps
 from sinkql.connectors.iceberg.table.table import Expected
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.mode import WriteMode
-from sinkql.errors import SinkqlError
+from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import Compacted, RedoBatchError
 
 _REST, _LONGEST_REST = 4, 256
 """Commits to wait after a compaction that failed, twice as many each time."""
+_CONFLICTS = 4
+"""A table that others change all the time is compacted later."""
 
 
 class Compacting:
@@ -33,13 +35,22 @@ class Compacting:
         self._id = ""
         self._waiting = 0
         self._rest = _REST
+        self._unknown_at: int | None = None
+
+    def unknown(self, table: Table) -> bool:
+        """Tell whether a commit that failed may still arrive, since nothing has come after the table it was made for.
+
+        Until then nothing that it wrote may be removed.
+        """
+        return self._unknown_at is not None and self._unknown_at == table.metadata.current_snapshot_id
 
     def run(
         self, table: Table, kept: markers.Kept, *, go_on: Callable[[bool], bool]
     ) -> tuple[Table, markers.Kept, list[Compacted]]:
         """Do what is due while there is time; return the table and its marker after it, and what came to an end.
 
-        Raises SinkqlError where the sink cannot go on either: fenced, other columns, a catalog that does not answer.
+        Raises SinkqlError where the sink is fenced, or the catalog does not answer. What else may keep a batch from its
+        commit too is the next batch's to tell.
         """
         done: list[Compacted] = []
         if self._waiting:
@@ -58,7 +69,9 @@ class Compacting:
                     done.append(_told(found))
             except Exception as error:
                 self._give_up()
-                if committing and isinstance(error, SinkqlError):
+                if committing and not isinstance(error, RedoBatchError):
+                    self._unknown_at = table.metadata.current_snapshot_id
+                if committing and _ends_sink(error):
                     raise
                 # A file may be gone, or unreadable, or a disk full: no reason to stop a sink that can write its rows.
                 done.append(Compacted(problem=str(error) or type(error).__name__))
@@ -83,7 +96,7 @@ class Compacting:
         proposal = CompactionCommit(self._id, done.change, done.deletes, marker, kept.timestamp, self._expected)
         faults.point("compaction")
         try:
-            after = land(self._target, table, proposal)
+            after = land(self._target, table, proposal, most_conflicts=_CONFLICTS)
         except RedoBatchError:  # no attempt can arrive any more: main has moved on
             for entry in done.change.add:
                 with suppress(OSError):
@@ -101,6 +114,11 @@ class Compacting:
         self._steps = None
         self._mode.given_up()
         self._waiting, self._rest = self._rest, min(2 * self._rest, _LONGEST_REST)
+
+
+def _ends_sink(error: Exception) -> bool:
+    """Tell whether a compaction's commit failed so that no batch would get through either, or that is not known."""
+    return isinstance(error, FencedError) or (isinstance(error, SinkqlError) and error.retryable)
 
 
 def _told(done: Compaction) -> Compacted:

@@ -174,6 +174,8 @@ class IcebergWriter(Writer):
             with storing(self._name):
                 table, kept, done = self._compacting.run(table, kept, go_on=go_on)
             self._table, self._kept = table, kept
+            if self._compacting.unknown(table):
+                return done
         gone = expired(table, self._write.options)
         with storing(self._name):
             if gone:

@@ -1,0 +1,24 @@
+"""What connectors ask while a statement is planned, without a catalog."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sinkql import logical
+from support.seaweed import SECRET
+
+
+class Access:
+    """Know one secret, and no connection."""
+
+    def __init__(self, secret: str = SECRET) -> None:
+        self._secret = secret
+
+    def secret(self, full_name: str) -> str:
+        return self._secret
+
+    def connection(self, full_name: str) -> logical.Connection:
+        raise KeyError(full_name)
+
+    def store(self, full_name: str) -> Any:
+        raise KeyError(full_name)
