@@ -25,8 +25,14 @@ _NAMED = [*NAMES, *_HALVES]
 _SPELLED = [
     *(word for part in (*WIDTHS, *_NAMED) for word in (part, part.lower())), *(part.capitalize() for part in NAMES),
 ]  # fmt: skip
+_COMMA = "(?i:Y,YYY)"
+"""A part of Postgres's own, not a Y, a comma and YYY."""
 _PART = "|".join(map(re.escape, sorted(_SPELLED, key=len, reverse=True)))
-_TOKEN = re.compile(rf'(?P<fill>FM|fm)?(?P<part>{_PART})|"(?P<quoted>[^"\\]*)"|(?P<plain>[^A-Za-z0-9"\\]+)')
+_TOKEN = re.compile(
+    rf'(?!FM{_COMMA}|{_COMMA})(?P<fill>FM|fm)?(?P<part>{_PART})|"(?P<quoted>[^"\\]*)"|(?P<plain>[^A-Za-z"\\]+)'
+)
+_READ_TOKEN = re.compile(_TOKEN.pattern.replace('[^A-Za-z"', '[^A-Za-z0-9"'))
+"""A digit of a pattern is written as it is; where a time is read, it would stand for any character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +60,16 @@ class TimePart:
 
 def read_to_char(pattern: str) -> list[TimePart | str]:
     """Return a pattern's parts, and the texts between them; raises PatternError for what has no exact form."""
-    return _parts(pattern, "to_char() pattern '{}' is not supported", None)
+    return _parts(pattern, _TOKEN, "to_char() pattern '{}' is not supported", None)
 
 
-def _parts(pattern: str, message: str, hint: str | None) -> list[TimePart | str]:
+def _parts(pattern: str, token: re.Pattern[str], message: str, hint: str | None) -> list[TimePart | str]:
     found: list[TimePart | str] = []
     position = 0
     while position < len(pattern):
-        match = _TOKEN.match(pattern, position)
+        match = token.match(pattern, position)
         if match is None:
-            word = re.match(r"[A-Za-z0-9]+", pattern[position:])
+            word = re.match(rf"(?:FM)?{_COMMA}|[A-Za-z0-9]+", pattern[position:])
             raise PatternError(message.format(word[0] if word else pattern[position]), hint)
         position = match.end()
         if match["part"]:
@@ -113,7 +119,7 @@ _EXCLUSIVE = (("YYYY", "YY"), ("MM", "MON", "DDD"), ("DD", "DDD"), ("HH24", "HH1
 def read_time_form(pattern: str) -> TimeForm:
     """Return the form that a pattern of to_date() and to_timestamp() says; raises PatternError."""
     message = "pattern '{}' is not supported for reading a time"
-    parts = _parts(pattern, message, _READ_HINT)
+    parts = _parts(pattern, _READ_TOKEN, message, _READ_HINT)
     groups: dict[str, int] = {}
     expression = ""
     for number, part in enumerate(parts):

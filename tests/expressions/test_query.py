@@ -250,6 +250,11 @@ def test_at_signs_in_patterns_and_keys_are_themselves() -> None:
     assert r"\u00400" in spark_sql(relation.outputs[2].expression)
 
 
+@pytest.mark.parametrize("pattern", ["Y,YYY", "DD y,yyy", "FMY,YYY"])
+def test_a_year_with_a_comma_is_a_part_of_its_own(pattern: str) -> None:
+    assert _error(f"SELECT to_char(at, '{pattern}') FROM orders").code == "SQ2214"
+
+
 @pytest.mark.parametrize("item", ["-fine", "fine + 1", "sum(fine)", "avg(fine)", "0.12345678901", "coalesce(fine, 1)"])
 def test_digits_that_plain_numeric_cannot_keep_are_not_rounded_off(item: str) -> None:
     tables = vectors.table({"fine": "numeric(20,15)"})
