@@ -58,10 +58,10 @@ def test_the_tests_pass_and_would_fail_for_another_view(folder: Path, pytester: 
     (text,) = python_blocks("docs/embedding.md", "A test of a pipeline")
     (pytester.path / "pipeline.sql").write_text((folder / "pipeline.sql").read_text())
     pytester.makepyfile(text)
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
     (pytester.path / "pipeline.sql").write_text(
         (folder / "pipeline.sql").read_text().replace("sum(amount)", "max(amount)")
     )
-    ran = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    ran = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     ran.assert_outcomes(passed=1, failed=1)
     ran.stdout.fnmatch_lines(["E*1 row missing (-), 1 row not expected (+), 0 as expected"])

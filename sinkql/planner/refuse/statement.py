@@ -80,7 +80,7 @@ def check_table_from(statement: ast.CreateTableFrom) -> None:
         ("constraints", [each.span for each in statement.constraints]),
         ("FORMAT", [each.span for each in (statement.key_format, statement.format) if each is not None]),
         ("INCLUDE", [each.span for each in statement.include]),
-        ("ENVELOPE", [statement.span] if enveloped else []),
+        (f"ENVELOPE {statement.envelope}", [statement.span] if enveloped else []),
         ("WITH", [each.span for each in statement.with_options]),
     )
     for what, spans in parts:
