@@ -57,10 +57,10 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
     def arrange(deed: Callable[[], Any]) -> None:
         left = [deed]
 
-        def late(*arguments: Any) -> Table:
+        def late(*arguments: Any, **limits: Any) -> Table:
             if left:
                 left.pop()()
-            return land(*arguments)
+            return land(*arguments, **limits)
 
         monkeypatch.setattr("sinkql.connectors.iceberg.write.compacting.land", late)
 

@@ -229,7 +229,7 @@ def test_what_cannot_get_better_is_not_tried_again() -> None:
         (ClientError({"Error": {"Code": "InvalidSignatureException"}}, "GetDatabases"), "SQ4211", "AWS CONNECTION"),
         (ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetDatabases"), "SQ4203", "CREDENTIAL"),
         (EndpointConnectionError(endpoint_url="https://glue.nowhere"), "SQ4201", "URL"),
-        (ForbiddenError('Could not decode json payload: {"message": "signature"}'), "SQ4211", "AWS CONNECTION"),
+        (ForbiddenError('Received unexpected JSON Payload: {"message": "signature"}'), "SQ4211", "AWS CONNECTION"),
         (ServerError("Received unexpected JSON Payload: <html>502 Bad Gateway"), "SQ4201", "URL"),
         (RESTError("Received unexpected JSON Payload: <html>hello"), "SQ4206", "URL"),
     ],

@@ -111,8 +111,11 @@ def explain(error: Exception, name: str) -> SinkqlError:
 
 def _from_no_catalog(error: Exception, cause: str) -> bool:
     """Tell whether an answer is not a catalog's; what refuses, or is down for a while, may answer in its own way."""
-    told = isinstance(error, (*_UNREACHABLE, *_REFUSED, iceberg.ForbiddenError))
-    return not told and any(word in cause for word in _NO_CATALOG)
+    if isinstance(error, (*_UNREACHABLE, *_REFUSED)):
+        return False
+    if isinstance(error, iceberg.ForbiddenError) and "<?xml" not in cause and "<html" not in cause.lower():
+        return False  # AWS refuses in JSON of its own
+    return any(word in cause for word in _NO_CATALOG)
 
 
 def _forbidden(name: str, cause: str) -> SinkqlError:
