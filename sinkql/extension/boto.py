@@ -1,8 +1,10 @@
-"""Loggers of boto3 → silence below INFO, for whoever signs requests with keys of AWS."""
+"""boto3, for whoever signs requests with keys of AWS: its loggers → silence below INFO; the error without it."""
 
 from __future__ import annotations
 
 import logging
+
+from sinkql.errors import SinkqlError
 
 _LOGGERS = ("boto3", "botocore", "urllib3")
 
@@ -12,3 +14,12 @@ def hush() -> None:
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]
     for logger in map(logging.getLogger, {*names, *_LOGGERS}):
         logger.setLevel(max(logger.level, logging.INFO))
+
+
+def no_boto3(who: str) -> SinkqlError:
+    """Return the error for those that need boto3, where the extra is not installed."""
+    return SinkqlError(
+        "SQ4228",
+        f"{who} need the Python package boto3, which is not installed",
+        hint="Run pip install 'sinkql[aws]'.",
+    )

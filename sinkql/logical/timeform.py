@@ -28,10 +28,9 @@ _SPELLED = [
 _COMMA = "(?i:Y,YYY)"
 """A part of Postgres's own, not a Y, a comma and YYY."""
 _PART = "|".join(map(re.escape, sorted(_SPELLED, key=len, reverse=True)))
-_TOKEN = re.compile(
-    rf'(?!FM{_COMMA}|{_COMMA})(?P<fill>FM|fm)?(?P<part>{_PART})|"(?P<quoted>[^"\\]*)"|(?P<plain>[^A-Za-z"\\]+)'
-)
-_READ_TOKEN = re.compile(_TOKEN.pattern.replace('[^A-Za-z"', '[^A-Za-z0-9"'))
+_KNOWN = rf'(?!(?:FM)?{_COMMA})(?P<fill>FM|fm)?(?P<part>{_PART})|"(?P<quoted>[^"\\]*)"'
+_TOKEN = re.compile(_KNOWN + r'|(?P<plain>[^A-Za-z"\\]+)')
+_READ_TOKEN = re.compile(_KNOWN + r'|(?P<plain>[^A-Za-z0-9"\\]+)')
 """A digit of a pattern is written as it is; where a time is read, it would stand for any character."""
 
 

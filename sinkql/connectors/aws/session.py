@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sinkql.errors import SinkqlError
-from sinkql.extension.boto import hush
+from sinkql.extension.boto import hush, no_boto3
 from sinkql.extension.store import Options
 
 ANY_REGION = "us-east-1"
@@ -23,11 +22,7 @@ def client(service: str, options: Options, keys: Mapping[str, str] | None = None
         import boto3  # an extra
         from botocore.config import Config
     except ModuleNotFoundError:
-        raise SinkqlError(
-            "SQ4228",
-            "AWS connections need the Python package boto3, which is not installed",
-            hint="Run pip install 'sinkql[aws]'.",
-        ) from None
+        raise no_boto3("AWS connections") from None
     hush()
     given = keys or {}
     session = boto3.session.Session(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pyiceberg.table import Table
+
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
+from sinkql.connectors.iceberg.file.data import FileEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +38,10 @@ class Compaction:
 
 Steps: TypeAlias = Generator[None, None, Compaction | None]
 """A compaction in steps, each of which takes a moment, with batches in between; None if there is nothing to do."""
+
+
+def remove(table: Table, files: Iterable[FileEntry]) -> None:
+    """Delete what a compaction wrote that nothing will commit any more, as far as the storage lets it."""
+    for entry in files:
+        with suppress(OSError):
+            table.io.delete(entry.path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit.conflict import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.choose import FAN, due, target_size
-from sinkql.connectors.iceberg.compact.job import Compaction, Footprint
+from sinkql.connectors.iceberg.compact.job import Compaction, Footprint, remove
 from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, TaskTable, cast, for_tasks, target_schema
 from sinkql.connectors.iceberg.file.delete import read_position_deletes, write_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
@@ -154,9 +153,7 @@ class Rewriting:
         try:
             return self._run(choice)
         except BaseException:
-            for entry in self._written:
-                with suppress(OSError):
-                    self._table.io.delete(entry.path)
+            remove(self._table, self._written)
             raise
 
     def _run(self, choice: Choice) -> tuple[Compaction, Index]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sinkql.errors import SinkqlError
-from sinkql.extension.boto import hush
+from sinkql.extension.boto import hush, no_boto3
 from sinkql.extension.store import ObjectStore
+
+CATALOGS = "catalogs of AWS"
 
 
 def signing_session(store: ObjectStore, region: str) -> Any:  # botocore has no types
@@ -15,7 +16,7 @@ def signing_session(store: ObjectStore, region: str) -> Any:  # botocore has no 
         from botocore.credentials import CredentialProvider, CredentialResolver, Credentials, ReadOnlyCredentials
         from botocore.session import Session
     except ModuleNotFoundError:
-        raise no_boto3() from None
+        raise no_boto3(CATALOGS) from None
     hush()
 
     class Asked(Credentials):  # type: ignore[misc]  # it has no types
@@ -35,12 +36,3 @@ def signing_session(store: ObjectStore, region: str) -> Any:  # botocore has no 
     session.set_config_variable("region", region)
     session.lazy_register_component("credential_provider", lambda: CredentialResolver([Provider()]))
     return session
-
-
-def no_boto3() -> SinkqlError:
-    """Return the error for catalogs of AWS without the extra that they need."""
-    return SinkqlError(
-        "SQ4228",
-        "catalogs of AWS need the Python package boto3, which is not installed",
-        hint="Run pip install 'sinkql[aws]'.",
-    )

@@ -18,10 +18,11 @@ from sqlalchemy.pool import NullPool
 
 from sinkql import logical
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, Stores, stores_of
-from sinkql.connectors.iceberg.storage.signing import no_boto3
+from sinkql.connectors.iceberg.storage.signing import CATALOGS
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.rest import open_rest
 from sinkql.errors import SinkqlError
+from sinkql.extension.boto import no_boto3
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
 
@@ -79,7 +80,7 @@ def _open_glue(options: Mapping[str, Any], stores: Stores) -> Catalog:
     try:
         from sinkql.connectors.iceberg.table.glue import open_glue  # it needs an extra
     except ModuleNotFoundError:
-        raise no_boto3() from None
+        raise no_boto3(CATALOGS) from None
     return open_glue(options, stores)
 
 

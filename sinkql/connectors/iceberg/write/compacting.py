@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from uuid import uuid4
 
@@ -13,7 +12,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit import marker as markers
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.proposal import CompactionCommit
-from sinkql.connectors.iceberg.compact.job import Compaction, Steps
+from sinkql.connectors.iceberg.compact.job import Compaction, Steps, remove
 from sinkql.connectors.iceberg.table.table import Expected
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.mode import WriteMode
@@ -98,9 +97,7 @@ class Compacting:
         try:
             after = land(self._target, table, proposal, most_conflicts=_CONFLICTS)
         except RedoBatchError:  # no attempt can arrive any more: main has moved on
-            for entry in done.change.add:
-                with suppress(OSError):
-                    table.io.delete(entry.path)
+            remove(table, done.change.add)
             raise
         faults.point("compacted")
         found = markers.compacted(after, marker.sink, self._id)
