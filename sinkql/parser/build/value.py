@@ -8,7 +8,7 @@ from dataclasses import replace
 from lark import Tree
 
 from sinkql import ast, vocabulary
-from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.errors import SinkqlError, Span, nearest, one_of
 from sinkql.parser.read import tree
 from sinkql.parser.read.tree import Node, child, children, only, span, the_name, the_token, token, words
 
@@ -184,7 +184,7 @@ def _secret_call(node: Node) -> ast.Call:
     names = vocabulary.SECRET_FUNCTIONS[function]
     counts = (1, 2) if function == "aws_secret" else (len(names),)
     if len(arguments) not in counts:
-        wanted = "one string" if counts == (1,) else f"{' or '.join(str(count) for count in counts)} strings"
+        wanted = "one string" if counts == (1,) else f"{one_of([str(count) for count in counts])} strings"
         shown = ", ".join(f"'{name}'" for name in names)
         raise SinkqlError(
             "SQ1025",

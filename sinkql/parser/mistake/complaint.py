@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sinkql import vocabulary
-from sinkql.errors import SinkqlError, Span, UnexpectedWordError, line_and_column, nearest
+from sinkql.errors import SinkqlError, Span, UnexpectedWordError, line_and_column, nearest, one_of
 from sinkql.parser.mistake.habit import statement_habit
 from sinkql.parser.mistake.repair import STATEMENT_STARTS, Repair, advice, find_repair
 from sinkql.parser.read import grammar
@@ -151,8 +151,8 @@ def _listed(expected: frozenset[str]) -> str:
     if "$END" in rest:
         described.append('";"')
     if len(described) > _LIMIT:
-        return ", ".join(described[:_LIMIT]) + ", …"
-    return " or ".join([", ".join(described[:-1]), described[-1]] if len(described) > 1 else described)
+        described = [*described[:_LIMIT], "…"]
+    return one_of(described) if described else ""
 
 
 def _found(lexeme: Lexeme) -> str:
