@@ -15,8 +15,10 @@ from sinkql.session import Session
 def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
     """Run a script's statements, print what they answer, and return the full names of the sinks that it names."""
     sinks = []
-    shown = mask(text, session.catalog.registry.vocabulary).text
+    shown: str | None = None
     for result in session.stream(text, path):
+        if shown is None and result.notices:
+            shown = mask(text, session.catalog.registry.vocabulary).text
         for notice in result.notices:
             output.notice(notice, path=path, text=shown)
         if result.columns:

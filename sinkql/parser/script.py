@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from sinkql import ast
 from sinkql.errors import SinkqlError
 from sinkql.parser.build import statement as build
-from sinkql.parser.mistake import unclosed
-from sinkql.parser.mistake.complaint import complaint
 from sinkql.parser.read import lexical, reader
 from sinkql.parser.read.lexical import Lexeme
 from sinkql.parser.read.reader import StuckError
@@ -22,7 +20,7 @@ def parse(text: str, words: Vocabulary = LANGUAGE) -> tuple[ast.Statement, ...]:
     try:
         return tuple(_statement(lexemes, text, words) for lexemes in _split(text))
     except SinkqlError as error:
-        raise unclosed.blamed(error, text) from None
+        raise _blamed(error, text) from None
 
 
 def parse_each(text: str, words: Vocabulary = LANGUAGE) -> Iterator[ast.Statement | SinkqlError]:
@@ -33,9 +31,9 @@ def parse_each(text: str, words: Vocabulary = LANGUAGE) -> Iterator[ast.Statemen
             try:
                 yield _statement(lexemes, text, words)
             except SinkqlError as error:
-                yield unclosed.blamed(error, text)
+                yield _blamed(error, text)
     except SinkqlError as error:
-        yield unclosed.blamed(error, text)
+        yield _blamed(error, text)
 
 
 def _split(text: str) -> Iterator[list[Lexeme]]:
@@ -53,5 +51,13 @@ def _statement(lexemes: list[Lexeme], text: str, words: Vocabulary) -> ast.State
     try:
         tree = reader.read(lexemes, text, words)
     except StuckError as stuck:
+        from sinkql.parser.mistake.complaint import complaint  # all that mistakes need loads where there is one
+
         raise complaint(stuck) from None
     return build.statement(only(tree))
+
+
+def _blamed(error: SinkqlError, text: str) -> SinkqlError:
+    from sinkql.parser.mistake import unclosed  # as above
+
+    return unclosed.blamed(error, text)

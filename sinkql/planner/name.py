@@ -18,7 +18,7 @@ _PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
 
 def join_name(*parts: str) -> str:
     """Return the full name of these parts; one with a dot or a quote in it stands in quotes."""
-    return ".".join(part if re.fullmatch(r'[^".]+', part) else quoted(part) for part in parts)
+    return ".".join(quoted(part) if not part or '"' in part or "." in part else part for part in parts)
 
 
 def split_name(full_name: str) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
   MODE APPEND WITH (COMMIT INTERVAL = '1s');
 """
 _NEVER = {"sqlalchemy", "alembic", "numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "py4j", "boto3", "asyncio"}
-_FOR_QUERIES, _FOR_STATEMENTS, _FOR_TABLES = {"sqlglot"}, {"lark"}, {"rich"}
+_FOR_QUERIES, _FOR_STATEMENTS, _FOR_TABLES = {"sqlglot"}, {"sinkql.parser.script"}, {"rich"}
+_FOR_MISTAKES = {"lark", "tomllib", "sinkql.parser.mistake.complaint"}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("status", _FOR_QUERIES | _FOR_STATEMENTS),
         ("stop s", _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
         ("start s", _FOR_QUERIES | _FOR_STATEMENTS | _FOR_TABLES),
-        ("--output json exec show.sql", _FOR_QUERIES | _FOR_TABLES),
+        ("--output json exec show.sql", _FOR_QUERIES | _FOR_TABLES | _FOR_MISTAKES),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )

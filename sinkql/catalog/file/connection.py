@@ -30,7 +30,10 @@ class Connection(sqlite3.Connection):
 
     def all(self, query: str, *values: object) -> list[Row]:
         """Return the rows of a query."""
-        return self.execute(query, values).fetchall()
+        cursor = self.execute(query, values)
+        cursor.row_factory = None  # one type fits all of them
+        rows = cursor.fetchall()
+        return [*map(_row_type(_names(cursor)), rows)] if rows else []
 
     def first(self, query: str, *values: object) -> Row:
         """Return the first row of a query, None where there is none."""
@@ -66,7 +69,11 @@ class Connection(sqlite3.Connection):
 
 
 def _named(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:
-    return _row_type(tuple(column[0] for column in cursor.description))(values)
+    return _row_type(_names(cursor))(values)
+
+
+def _names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
+    return tuple(column[0] for column in cursor.description)
 
 
 @lru_cache(maxsize=256)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from lark import Tree
-
 from sinkql import ast
 from sinkql.parser.build import value
 from sinkql.parser.build.source import reference
@@ -16,7 +14,7 @@ _HEAD = ("if_exists", "name")
 
 def alter(node: Node) -> ast.Alter:
     """Return the statement of an `alter_<kind>` node."""
-    action = next(each for each in node.children if isinstance(each, Tree) and each.data not in _HEAD)
+    action = next(each for each in node.children if isinstance(each, Node) and each.data not in _HEAD)
     return ast.Alter(
         kind=str(node.data).removeprefix("alter_").replace("_", " ").upper(),
         name=the_name(node),

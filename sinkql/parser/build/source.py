@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from lark import Token, Tree
-
 from sinkql import ast
 from sinkql.errors import SinkqlError
 from sinkql.parser.build import value
 from sinkql.parser.read import tree
-from sinkql.parser.read.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
+from sinkql.parser.read.tree import Node, Token, child, children, ident, only, span, the_name, the_token, token, words
 from sinkql.vocabulary import RESERVED, quoted
 
 _STRATEGIES = {"strategy_id": "ID", "strategy_latest": "LATEST", "strategy_inline": "INLINE"}
@@ -105,13 +103,13 @@ def _type_text(node: Node) -> str:
         match part:
             case Token():
                 text += f" {part}"
-            case Tree(data="type_name"):
+            case Node(data="type_name"):
                 text += ".".join(_type_part(each) for each in tree.tokens(part, "NAME"))
-            case Tree(data="type_map"):
+            case Node(data="type_map"):
                 text += f"map[{'=>'.join(_type_text(each) for each in children(part, 'type'))}]"
-            case Tree(data="type_arguments"):
+            case Node(data="type_arguments"):
                 text += "(" + ",".join(str(each) for each in part.children) + ")"
-            case Tree(data="type_zone"):
+            case Node(data="type_zone"):
                 text += " with time zone"
             case _:
                 text += "[]"
@@ -129,7 +127,7 @@ def formats(node: Node) -> tuple[ast.Format | None, ast.Format | None]:
     found = child(node, "formats")
     if found is None:
         return None, None
-    given = [format_(each) for each in found.children if isinstance(each, Tree)]
+    given = [format_(each) for each in found.children if isinstance(each, Node)]
     if len(given) > 1:
         return given[0], given[1]
     return None, replace(given[0], span=span(found))
@@ -234,7 +232,7 @@ def _strategy(node: Node | None) -> ast.Phrase | None:
     if node is None:
         return None
     found = only(node)
-    inner = next((each for each in found.children if isinstance(each, Tree)), None)
+    inner = next((each for each in found.children if isinstance(each, Node)), None)
     return ast.Phrase(_STRATEGIES[found.data], value.value(inner) if inner is not None else None, span=span(found))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from lark import Token, Tree
-
 from sinkql import ast, vocabulary
 from sinkql.errors import SinkqlError
 from sinkql.parser.build import value
@@ -13,7 +11,7 @@ from sinkql.parser.build.source import source
 from sinkql.parser.build.table import database, delete, index, insert, schema, subsource, table, table_from, update
 from sinkql.parser.build.value import secret_value
 from sinkql.parser.read import tree
-from sinkql.parser.read.tree import Node, child, children, ident, only, span, the_name, the_token, token, words
+from sinkql.parser.read.tree import Node, Token, child, children, ident, only, span, the_name, the_token, token, words
 
 _SPECIAL = {"SCHEMA": "search_path", "TIME ZONE": "timezone", "NAMES": "client_encoding"}
 _STAGES = {"PLAN": "PHYSICAL", "PLAN INSIGHTS": "INSIGHTS"}
@@ -259,7 +257,7 @@ def _analysis(node: Node) -> str:
 
 def _flag(node: Node) -> ast.Option:
     label = the_token(node, "OPTION_NAME")
-    found = next((value.value(each) for each in node.children if isinstance(each, Tree)), None)
+    found = next((value.value(each) for each in node.children if isinstance(each, Node)), None)
     return ast.Option(str(label), found, span(node), span(label))
 
 

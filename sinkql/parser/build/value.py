@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from lark import Tree
-
 from sinkql import ast, vocabulary
 from sinkql.errors import SinkqlError, Span, nearest, one_of
 from sinkql.parser.read import tree
@@ -70,7 +68,7 @@ def _not_validate(message: str, place: Span) -> SinkqlError:
 def option(node: Node) -> ast.Option:
     """Return the option that a node is."""
     label = the_token(node, "LABEL")
-    found = next((value(each) for each in node.children if isinstance(each, Tree)), None)
+    found = next((value(each) for each in node.children if isinstance(each, Node)), None)
     if label == _LOWER_CASE and isinstance(found, ast.Text):
         # its words mean the same in any case; one spelling makes equal statements equal
         found = replace(found, value=found.value.lower())
@@ -102,7 +100,7 @@ def value(node: Node) -> ast.Value:
             found = the_token(node, "HEX")
             return ast.Hex(str(found)[2:-1], span(node))
         case "sequence":
-            return ast.Sequence(tuple(value(each) for each in node.children if isinstance(each, Tree)), span(node))
+            return ast.Sequence(tuple(value(each) for each in node.children if isinstance(each, Node)), span(node))
         case "map":
             return ast.Map(tuple(_entry(each) for each in children(node, "entry")), span(node))
     return phrase(node)
@@ -110,7 +108,7 @@ def value(node: Node) -> ast.Value:
 
 def phrase(node: Node) -> ast.Phrase:
     """Return the phrase that a node of the grammar's `phrase` or `through` is."""
-    parts = [each for each in node.children if isinstance(each, Tree) and each.data not in _NO_VALUES]
+    parts = [each for each in node.children if isinstance(each, Node) and each.data not in _NO_VALUES]
     written = next((_phrase_value(each) for each in parts), None)
     expression = token(node, "EXPRESSION")
     then = next(iter(children(node, "through", "aligned")), None)
@@ -141,7 +139,7 @@ def number(node: Node) -> ast.Number:
 
 def concat(node: Node) -> ast.Concat:
     """Return the strings and secrets that a `concat` node joins."""
-    parts = tuple(value(each) for each in node.children if isinstance(each, Tree))
+    parts = tuple(value(each) for each in node.children if isinstance(each, Node))
     return ast.Concat(tuple(part for part in parts if isinstance(part, ast.Text | ast.SecretRef)), span(node))
 
 

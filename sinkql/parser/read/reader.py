@@ -6,14 +6,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from lark import Token, Tree
-
 from sinkql import vocabulary
-from sinkql.errors import nearest
+from sinkql.errors import Span, nearest
 from sinkql.parser.read import grammar
 from sinkql.parser.read.automaton import END, Ahead
 from sinkql.parser.read.lexical import Lexeme, too_long
 from sinkql.parser.read.lookahead import expression_length, follows, query_starts, symbol, text_length
+from sinkql.parser.read.tree import Node, Token
 from sinkql.vocabulary import Vocabulary, longest
 
 _LITERALS = frozenset({"STRING", "NUMBER", "HEX", "-"})
@@ -50,7 +49,7 @@ class StuckError(Exception):
         self.reading = reading
 
 
-def read(lexemes: Sequence[Lexeme], text: str, words: Vocabulary) -> Tree[Token]:
+def read(lexemes: Sequence[Lexeme], text: str, words: Vocabulary) -> Node:
     """Return the tree of a statement, whose last lexeme is an END or a semicolon. Raises StuckError."""
     parser = grammar.start(words)
     place = 0
@@ -62,9 +61,8 @@ def read(lexemes: Sequence[Lexeme], text: str, words: Vocabulary) -> Tree[Token]
             raise StuckError(lexemes, place, text, Reading(terminals, places, words))
         if len(terminals) == MAX_TOKENS:
             raise too_long(lexemes[place].span, MAX_TOKENS)
-        first, last = lexemes[place], lexemes[place + count - 1]
-        token = Token(terminal, _token_text(terminal, lexemes[place : place + count], text))
-        token.start_pos, token.end_pos = first.start, last.end
+        where = Span(lexemes[place].start, lexemes[place + count - 1].end)
+        token = Token.of(terminal, _token_text(terminal, lexemes[place : place + count], text), where)
         result = parser.feed(token)
         if result is not None:
             return result

@@ -1,14 +1,42 @@
-"""Lark's tree → its parts by name: children, tokens, spans."""
+"""The tree of a statement, and its parts by name: children, tokens, spans."""
 
 from __future__ import annotations
 
-from lark import Token, Tree
+from dataclasses import dataclass
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
 
-Node = Tree[Token]
 _MOST_PARTS = 3
+
+
+class Token(str):
+    """What stands for a terminal: its text or its value, and its place."""
+
+    __slots__ = ("span", "type")
+
+    type: str
+    span: Span
+
+    @classmethod
+    def of(cls, type_: str, text: str, place: Span) -> Token:
+        """Return the token of a terminal."""
+        made = cls(text)
+        made.type, made.span = type_, place
+        return made
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """What a rule of the grammar was read as; `whole` is its place with brackets that are no part of it.
+
+    Both places are None of what stands for no text.
+    """
+
+    data: str
+    children: list[Node | Token]
+    place: Span | None = None
+    whole: Span | None = None
 
 
 def child(node: Node, name: str) -> Node | None:
@@ -18,12 +46,12 @@ def child(node: Node, name: str) -> Node | None:
 
 def children(node: Node, *names: str) -> list[Node]:
     """Return the children of these names, in order."""
-    return [each for each in node.children if isinstance(each, Tree) and each.data in names]
+    return [each for each in node.children if isinstance(each, Node) and each.data in names]
 
 
 def only(node: Node) -> Node:
     """Return the first child that is not a token."""
-    return next(each for each in node.children if isinstance(each, Tree))
+    return next(each for each in node.children if isinstance(each, Node))
 
 
 def token(node: Node, terminal: str) -> Token | None:
@@ -48,10 +76,9 @@ def words(node: Node) -> str:
 
 def span(node: Node | Token) -> Span:
     """Return where a node stands, from its first to its last token."""
-    place = node if isinstance(node, Token) else node.meta
-    assert place.start_pos is not None
-    assert place.end_pos is not None
-    return Span(place.start_pos, place.end_pos)
+    place = node.span if isinstance(node, Token) else node.place
+    assert place is not None
+    return place
 
 
 def query(found: Token) -> ast.Query:

@@ -1,0 +1,93 @@
+"""Lark's tables of a grammar → plain data, which the next process reads without Lark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Row = Mapping[str, int]
+"""What may stand in a state: the state behind a symbol, or `~n` where rule n ends before it."""
+
+
+class Rule(NamedTuple):
+    """One expansion of a rule: what it is made of, and what of that is in its node.
+
+    `kept` has the places of its symbols that are, and whether the node's children stand there in place of itself. A
+    rule that may vanish leaves no node of its own around a single child.
+    """
+
+    origin: str
+    expansion: Sequence[str]
+    data: str
+    may_vanish: bool
+    kept: Sequence[tuple[int, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The states of the parser; `terminals` has the text of each."""
+
+    states: tuple[Row, ...]
+    rules: tuple[Rule, ...]
+    terminals: Mapping[str, str]
+    start: int
+    end: int
+
+    def to_json(self) -> bytes:
+        return json.dumps([self.states, self.rules, self.terminals, self.start, self.end]).encode()
+
+
+def from_json(data: bytes) -> Tables:
+    """Return the tables that `to_json` wrote. Raises ValueError for anything else."""
+    states, rules, terminals, start, end = json.loads(data)
+    return Tables(tuple(states), tuple(map(Rule._make, rules)), terminals, start, end)
+
+
+def make(text: str) -> Tables:
+    """Return the tables of a grammar; this takes a second or two."""
+    from lark import Lark  # only where no process of this user has made them yet
+    from lark.lexer import Lexer
+    from lark.parsers.lalr_analysis import Shift
+
+    class Unused(Lexer):
+        """Stand where Lark wants a lexer: the tokens come from outside, one at a time."""
+
+        def __init__(self, lexer_conf: Any) -> None:  # Lark's own class, which it does not export
+            pass
+
+        def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Any]:
+            return iter(())
+
+    whole = Lark(text, parser="lalr", lexer=Unused, maybe_placeholders=False)
+    conf = whole.parse_interactive().parser_state.parse_conf
+    numbers = {rule: number for number, rule in enumerate(whole.rules)}
+    for row in conf.states.values():
+        for action, to in row.values():
+            if action is not Shift:
+                numbers.setdefault(to, len(numbers))
+    order = {state: place for place, state in enumerate(conf.states)}
+    states = tuple(
+        {
+            str(symbol): order[to] if action is Shift else ~numbers[to]
+            for symbol, (action, to) in row.items()
+            if action is not Shift or to in order
+        }
+        for row in conf.states.values()
+    )
+    terminals = {each.name: each.pattern.value for each in whole.terminals}
+    return Tables(states, tuple(map(_rule, numbers)), terminals, order[conf.start_state], order[conf.end_state])
+
+
+def _rule(rule: Any) -> Rule:
+    """Return a rule of Lark's; which parts of it are in the tree is as in Lark's own."""
+    options = rule.options
+    kept = tuple(
+        (place, not symbol.is_term and symbol.name.startswith("_"))
+        for place, symbol in enumerate(rule.expansion)
+        if options.keep_all_tokens or not (symbol.is_term and symbol.filter_out)
+    )
+    name = rule.alias or options.template_source or rule.origin.name
+    symbols = tuple(str(symbol.name) for symbol in rule.expansion)
+    return Rule(str(rule.origin.name), symbols, str(name), bool(options.expand1 and not rule.alias), kept)
