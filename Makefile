@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 LOCK := constraints.txt
 WORKERS ?= 2
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --durations 10
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 
 .PHONY: help demo test quick lint types contracts pytest test-lowest test-latest lock hooks clean
 

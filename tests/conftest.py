@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["pytester"]
 _REPOSITORY = Path(__file__).parents[1]
+_KINDS = ("spark", "slow", "long", "")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,18 +32,46 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests of the shared Spark session on one worker, and those that start whole processes on one.
-
-    Long ones run without the coverage's tracer, which would make them three times as long.
-    """
+@pytest.hookimpl(trylast=True)  # after -k and -m
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order tests for the workers, and run long ones without coverage, which would treble their time."""
     for item in items:
         if item.get_closest_marker("long") is not None:
             item.add_marker(pytest.mark.no_cover)
-        for mark, group in (("spark", "spark"), ("slow", "process")):
-            if item.get_closest_marker(mark) is not None:
-                item.add_marker(pytest.mark.xdist_group(group))
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = [item for share in _shares(items, workers) for item in share]
+
+
+def _shares(items: list[pytest.Item], workers: int) -> list[list[pytest.Item]]:
+    """Order tests as `--dist worksteal` hands them out: a worker has one of equal shares, then takes of another's end.
+
+    The first begins with all tests of the shared Spark session, the last with all that start Spark processes, so that
+    there are never two of either; after them come long ones, and each file's tests stay together.
+    """
+    kinds = {item: _kind(item) for item in items}
+    shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    ordered = sorted(items, key=lambda item: _KINDS.index(kinds[item]))
+    for (kind, _), group in itertools.groupby(ordered, key=lambda item: (kinds[item], item.path)):
+        match kind:
+            case "spark":
+                share = shares[0]
+            case "slow":
+                share = shares[-1]
+            case _:
+                share = min(shares, key=len)
+        share.extend(group)
+    sizes = [(len(items) + number) // workers for number in range(workers)]
+    spare = [item for share, size in zip(shares, sizes, strict=True) for item in share[size:]]
+    filled = []
+    for share, size in zip(shares, sizes, strict=True):
+        room = max(size - len(share), 0)
+        filled.append(share[:size] + spare[:room])
+        del spare[:room]
+    return filled
+
+
+def _kind(item: pytest.Item) -> str:
+    return next((kind for kind in _KINDS if item.get_closest_marker(kind) is not None), "")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
