@@ -1,44 +1,66 @@
-"""The texts of dates and timestamps, as Postgres reads them with its own DateStyle, ISO, MDY.
+"""The texts of dates and times, as Postgres reads them with its own DateStyle, ISO, MDY.
 
-A date is `2024-02-29`, `2024/02/29`, `20240229`, `2/29/2024`, `2-29-2024`, `Feb 29 2024`, `February 29, 2024`,
-`29 Feb 2024`, `29-Feb-2024` or `2024-Feb-29`. A time may follow, and a zone: `Z`, `UTC` or hours from UTC. Blanks
-around it do not count, nor does case.
+A date is `2024-02-29`, `2/29/2024`, `20240229`, `Feb 29 2024`, `29 Feb 2024` or `2024-Feb-29`; `-`, `/` or `.` stands
+between its digits. A year that does not come first may have two digits: those of a year from 1970 to 2069.
+A day of the week may stand before a date with a name. A time may follow, with AM or PM, and a zone: `Z`, `UTC`, `GMT`
+or hours from UTC. Blanks around it do not count, nor does case.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
 
 BLANK = r"[ \t\n\r\f\x0B]"
 MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
 LONG_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
-MONTH_NAME = f"{LONG_MONTHS}|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec"
-YEAR = "(?!0000)[0-9]{4}"
-DASHES = f"({YEAR})-([0-9]{{1,2}})-([0-9]{{1,2}})"
-SLASHES = f"({YEAR})/([0-9]{{1,2}})/([0-9]{{1,2}})"
-DIGITS = f"({YEAR})([0-9]{{2}})([0-9]{{2}})"
-AMERICAN = f"([0-9]{{1,2}})/([0-9]{{1,2}})/({YEAR})"
-AMERICAN_DASHES = f"([0-9]{{1,2}})-([0-9]{{1,2}})-({YEAR})"
-MONTH_FIRST = f"({MONTH_NAME})[ -]([0-9]{{1,2}})(?:, ?|[ -])({YEAR})"
-DAY_FIRST = f"([0-9]{{1,2}})[ -]({MONTH_NAME})[ -]({YEAR})"
-YEAR_FIRST = f"({YEAR})-({MONTH_NAME})-([0-9]{{1,2}})"
-"""A date's forms: both Python and Java read these expressions, without regard to case."""
-CLOCK = rf"(?:T|{BLANK}+)([01]?[0-9]|2[0-4]):([0-5]?[0-9])(?::([0-5]?[0-9])(\.[0-9]{{1,6}})?)?"
-ZONE = f"(?:{BLANK}*(?:Z|UTC|([+-])(0?[0-9]|1[0-5])(?::?([0-5][0-9]))?))?"
-FORMS = (
-    (DASHES, "YMD", f"(?:{CLOCK})?{ZONE}"),
-    (SLASHES, "YMD", f"(?:{CLOCK}{ZONE})?"),
-    (DIGITS, "YMD", f"(?:{CLOCK}{ZONE})?"),
-    (MONTH_FIRST, "MDY", f"(?:{CLOCK}{ZONE})?"),
-    (DAY_FIRST, "DMY", f"(?:{CLOCK}{ZONE})?"),
-    (YEAR_FIRST, "YMD", f"(?:{CLOCK}{ZONE})?"),
-    (AMERICAN, "MDY", f"(?:{CLOCK}{ZONE})?"),
-    (AMERICAN_DASHES, "MDY", f"(?:{CLOCK}{ZONE})?"),
+_MONTH_NAME = f"{LONG_MONTHS}|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec"
+_DAYS = "sunday|sun|monday|mon|tuesday|tues|tue|wednesday|weds|wed|thursday|thurs|thur|thu|friday|fri|saturday|sat"
+_WEEKDAY = rf"(?:(?:{_DAYS})(?:, *| +)(?![a-z0-9]+[-/]))?"
+_MORE = "(?:(?<= ) +)?"
+_YEAR = "(?!0000)[0-9]{4}"
+_SHORT_YEAR = f"{_YEAR}|[0-9]{{2}}"
+_DASHES = f"({_YEAR})-([0-9]{{1,2}})-([0-9]{{1,2}})"
+_SLASHES = rf"({_YEAR})([/.])([0-9]{{1,2}})\2([0-9]{{1,2}})"
+_DIGITS = f"({_SHORT_YEAR})([0-9]{{2}})([0-9]{{2}})"
+_MONTH_FIRST = rf"{_WEEKDAY}({_MONTH_NAME})([-/](?=[0-9]+[-/])| ){_MORE}([0-9]{{1,2}})(?:\2|, ?){_MORE}({_SHORT_YEAR})"
+_DAY_FIRST = rf"{_WEEKDAY}([0-9]{{1,2}})([-/ ]){_MORE}({_MONTH_NAME})\2{_MORE}({_SHORT_YEAR})"
+_YEAR_FIRST = rf"({_YEAR})([-/ ]){_MORE}({_MONTH_NAME})\2{_MORE}([0-9]{{1,2}})"
+_AMERICAN = rf"([0-9]{{1,2}})([-/.])([0-9]{{1,2}})\2({_SHORT_YEAR})"
+_MIDNIGHT = r"24(?=:0?0(?::0?0(?:\.0+)?)?(?![0-9.:]))"
+_HALF = f"(?:{BLANK}*([AP]M)(?![A-Z-]))?"
+_OF_DAY = (
+    rf"(?!(?:1[3-9]|2[0-4])[0-9:.]*{BLANK}*[AP]M)([01]?[0-9]|2[0-3]|{_MIDNIGHT})"
+    rf":([0-5]?[0-9])(?::([0-5]?[0-9])(\.[0-9]{{1,6}})?)?{_HALF}"
 )
-"""Each form with the order of its parts and with what may follow it: a zone after most of them only with a time."""
-_FORMS = tuple((re.compile(form + tail, re.IGNORECASE | re.ASCII), order) for form, order, tail in FORMS)
-_BEYOND = re.compile(rf"[+-]?infinity|[0-9]{{5,}}-[0-9]{{1,2}}-[0-9]{{1,2}}.*|{DASHES}.* BC", re.IGNORECASE | re.ASCII)
+_CLOCK = rf"(?:T|{BLANK}+){_OF_DAY}"
+_DIGITS_OF_DAY = rf"(?:T|{BLANK}+)([01][0-9]|2[0-3])([0-5][0-9])([0-5][0-9])(\.[0-9]{{1,6}})?()(?!-)"
+_HOURS_AHEAD = r"([+-])(?![0-9]{3}(?![0-9]))(0?[0-9]|1[0-5])(?::?([0-5][0-9]))?"
+_ZONE = rf"({BLANK}*(?:Z|UTC|GMT|{_HOURS_AHEAD}))?"
+_LATE_YEAR = rf"{_WEEKDAY}({_MONTH_NAME}) +([0-9]{{1,2}}){BLANK}+{_OF_DAY}{_ZONE} +({_YEAR})"
+"""As Unix writes dates, the year after the time."""
+_TIMED = f"(?:{_CLOCK}{_ZONE})?"
+_SPACED = f"(?:(?:{BLANK}+|(?<=/[0-9]{{4}}):){_OF_DAY}{_ZONE})?"
+_OF_TIME = "hmsfpz+HO"
+FORMS = (
+    (f"{_DASHES}(?:{_CLOCK}|(?!{BLANK}*-)){_ZONE}", f"YMD{_OF_TIME}"),
+    (_SLASHES + _TIMED, f"Y/MD{_OF_TIME}"),
+    (_DIGITS + _TIMED, f"YMD{_OF_TIME}"),
+    (_DIGITS + _DIGITS_OF_DAY + _ZONE, f"YMD{_OF_TIME}"),
+    (_MONTH_FIRST + _SPACED, f"M/DY{_OF_TIME}"),
+    (_DAY_FIRST + _SPACED, f"D/MY{_OF_TIME}"),
+    (_YEAR_FIRST + _SPACED, f"Y/MD{_OF_TIME}"),
+    (_AMERICAN + _TIMED, f"M/DY{_OF_TIME}"),
+    (_LATE_YEAR, f"MD{_OF_TIME}Y"),
+)
+"""What all of a text matches, without regard to case, in Python and in Java, and what its groups are: Y, M, D, h, m, s,
+f (a fraction), p (half of a day), z (the whole zone) and its +, H and O. A zone stands after most dates only with a
+time.
+"""
+_FORMS = tuple((re.compile(form, re.IGNORECASE | re.ASCII), order) for form, order in FORMS)
+_TIME = re.compile(f"T?{_OF_DAY}{_ZONE}", re.IGNORECASE | re.ASCII)
+_BEYOND = re.compile(rf"[+-]?infinity|[0-9]{{5,}}-[0-9]{{1,2}}-[0-9]{{1,2}}.*|{_DASHES}.* BC", re.IGNORECASE | re.ASCII)
 
 
 class BeyondError(ValueError):
@@ -47,19 +69,33 @@ class BeyondError(ValueError):
 
 def read_date(text: str) -> date:
     """Return the date that a text says; raises ValueError, and BeyondError for one of another year."""
-    return _read(text)[0]
+    return _date(_parts(text))
+
+
+def read_time(text: str) -> time:
+    """Return the time of day that a text without a date says; raises ValueError, for 24:00 too."""
+    match = _TIME.fullmatch(_trimmed(text))
+    since = _clock(_named(match, _OF_TIME)) if match is not None else timedelta(days=1)
+    if since >= timedelta(days=1):
+        raise ValueError
+    return (datetime.min + since).time()
 
 
 def read_timestamp(text: str) -> datetime:
     """Return what a text says without a look at its zone; raises as `read_date` does."""
-    day, clock, _ = _read(text)
-    return _within(datetime(day.year, day.month, day.day), clock)
+    parts = _parts(text)
+    return _within(datetime.combine(_date(parts), time()), _clock(parts))
 
 
-def read_instant(text: str) -> datetime:
-    """Return the instant that a text says, in UTC where it has no zone; raises as `read_date` does."""
-    day, clock, ahead = _read(text)
-    return _within(datetime(day.year, day.month, day.day, tzinfo=UTC), clock - ahead)
+def read_instant(text: str, *, zoned: bool = False) -> datetime:
+    """Return the instant that a text says, in UTC where it has no zone; raises as `read_date` does.
+
+    With `zoned` a text without a zone is a ValueError.
+    """
+    parts = _parts(text)
+    if zoned and not parts["z"]:
+        raise ValueError
+    return _within(datetime.combine(_date(parts), time(), UTC), _clock(parts) - _ahead(parts))
 
 
 def day_of_year(year: int, number: int) -> tuple[str, str]:
@@ -70,39 +106,57 @@ def day_of_year(year: int, number: int) -> tuple[str, str]:
     return str(found.month), str(found.day)
 
 
-def _within(start: datetime, later: timedelta) -> datetime:
-    try:
-        return start + later
-    except OverflowError:
-        raise BeyondError from None
-
-
-def _read(text: str) -> tuple[date, timedelta, timedelta]:
-    flat = text.strip(" \t\n\r\f\v")
-    if flat.lower() == "epoch":
-        return date(1970, 1, 1), timedelta(), timedelta()
-    for form, order in _FORMS:
-        match = form.fullmatch(flat)
-        if match is not None:
-            parts = dict(zip(order, match.groups()[:3], strict=True))
-            day = date(int(parts["Y"]), month(parts["M"]), int(parts["D"]))
-            return day, _clock(*match.groups()[3:7]), _ahead(*match.groups()[7:])
-    raise BeyondError if _BEYOND.fullmatch(flat) else ValueError
-
-
 def month(text: str) -> int:
     """Return the number of a month, which its name begins with or is."""
     return int(text) if text.isdigit() else MONTHS.index(text[:3].lower()) // 4 + 1
 
 
-def _clock(hours: str | None, minutes: str | None, seconds: str | None, fraction: str | None) -> timedelta:
-    micros = int((fraction or ".")[1:].ljust(6, "0"))
-    found = timedelta(hours=int(hours or 0), minutes=int(minutes or 0), seconds=int(seconds or 0), microseconds=micros)
-    if found > timedelta(days=1):
-        raise ValueError(hours)
-    return found
+# --- the parts of a text -------------------------------------------------------------------------------------------
+
+_Parts = Mapping[str, str]
+"""By the letters of FORMS."""
 
 
-def _ahead(sign: str | None, hours: str | None, minutes: str | None) -> timedelta:
-    found = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    return -found if sign == "-" else found
+def _trimmed(text: str) -> str:
+    return text.strip(" \t\n\r\f\v")
+
+
+def _parts(text: str) -> _Parts:
+    flat = _trimmed(text)
+    if flat.lower() == "epoch":
+        flat = "1970-01-01Z"
+    for form, order in _FORMS:
+        match = form.fullmatch(flat)
+        if match is not None:
+            return _named(match, order)
+    raise BeyondError if _BEYOND.fullmatch(flat) else ValueError
+
+
+def _named(match: re.Match[str], order: str) -> _Parts:
+    return dict(zip(order, (group or "" for group in match.groups()), strict=True))
+
+
+def _date(parts: _Parts) -> date:
+    year = parts["Y"]
+    century = "" if len(year) > 2 else "20" if year < "70" else "19"
+    return date(int(century + year), month(parts["M"]), int(parts["D"]))
+
+
+def _clock(parts: _Parts) -> timedelta:
+    micros = int(parts["f"][1:].ljust(6, "0"))
+    hours = int(parts["h"] or 0)
+    if parts["p"]:
+        hours = hours % 12 + 12 * (parts["p"][0] in "pP")
+    return timedelta(hours=hours, minutes=int(parts["m"] or 0), seconds=int(parts["s"] or 0), microseconds=micros)
+
+
+def _ahead(parts: _Parts) -> timedelta:
+    found = timedelta(hours=int(parts["H"] or 0), minutes=int(parts["O"] or 0))
+    return -found if parts["+"] == "-" else found
+
+
+def _within(start: datetime, later: timedelta) -> datetime:
+    try:
+        return start + later
+    except OverflowError:
+        raise BeyondError from None

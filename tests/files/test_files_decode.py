@@ -51,7 +51,7 @@ def test_blocks_and_lines_decode_alike(type_: str, text: str) -> None:
         ("real", "0.1", 0.10000000149011612),
         ("double precision", "0x10", None),
         ("date", "2024-02-29", date(2024, 2, 29)),
-        ("date", "2024-2-9", None),
+        ("date", "2024-2-9", date(2024, 2, 9)), ("date", "2024-2", None),
         ("timestamp", "2024-01-02 03:04:05.000006", datetime(2024, 1, 2, 3, 4, 5, 6)),
         ("timestamp", "2024-01-02 03:04:05.0000067", None),
         ("timestamptz", "2024-01-02T03:04:05Z", datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)),

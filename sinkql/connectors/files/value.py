@@ -1,7 +1,7 @@
 """One text → the value that Postgres's input of the type gives, as a Python value; ValueError for the rest.
 
-Some of what Postgres takes is refused, never read otherwise: dates not of the form 2024-02-29, timestamps with more
-than six fraction digits, digits that a numeric has no room for, NaN in a numeric, a timestamptz without a zone.
+Some of what Postgres takes is refused, never read otherwise: rare forms of dates and times, more than six digits of a
+second's fraction, digits that a numeric has no room for, NaN in a numeric, a timestamptz without a zone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from sinkql.extension.jsonb import jsonb
 from sinkql.extension.types import arrow_type, parse_type
+from sinkql.logical import moment
 
 _WANTED = {
     "boolean": "a boolean", "smallint": "a smallint", "integer": "an integer", "bigint": "a bigint",
@@ -106,48 +106,6 @@ def _boolean(text: str, _type: pa.DataType) -> bool:
 TRUE = ("true", "t", "1", "yes", "y", "on", "tr", "tru", "ye")
 FALSE = ("false", "f", "0", "no", "n", "off", "of", "fa", "fal", "fals")
 
-_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
-_TIME = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?")
-_ZONE = re.compile(r"Z|([+-])([0-9]{2})(?::?([0-9]{2}))?")
-_MOST_HOURS = 15
-
-
-def _date(text: str, _type: pa.DataType) -> date:
-    match = _DATE.fullmatch(text.strip(BLANK))
-    if match is None:
-        raise ValueError
-    return date(int(match[1]), int(match[2]), int(match[3]))
-
-
-def _time(text: str, _type: pa.DataType) -> time:
-    match = _TIME.fullmatch(text.strip(BLANK))
-    if match is None:
-        raise ValueError
-    return time(int(match[1]), int(match[2]), int(match[3] or 0), int((match[4] or "").ljust(6, "0")))
-
-
-def _timestamp(text: str, type_: pa.DataType) -> datetime:
-    found = text.strip(BLANK)
-    if len(found) == 10:
-        return datetime.combine(_date(found, type_), time())
-    if found[10:11] not in (" ", "T"):
-        raise ValueError
-    return datetime.combine(_date(found[:10], type_), _time(found[11:], type_))
-
-
-def _timestamptz(text: str, type_: pa.DataType) -> datetime:
-    found = text.strip(BLANK)
-    match = _ZONE.search(found, 16)
-    if match is None or match.end() != len(found) or int(match[2] or 0) > _MOST_HOURS or int(match[3] or 0) > 59:
-        raise ValueError
-    ahead = timedelta(hours=int(match[2] or 0), minutes=int(match[3] or 0))
-    zone = timezone(-ahead if match[1] == "-" else ahead)
-    try:
-        return _timestamp(found[: match.start()], type_).replace(tzinfo=zone).astimezone(UTC)
-    except OverflowError:
-        raise ValueError from None
-
-
 _UUID = re.compile(r"(\{)?(?:[0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}(?(1)\})")
 _NO_DIGITS = str.maketrans("", "", "{}-")
 
@@ -182,7 +140,10 @@ def _text(text: str, _type: pa.DataType) -> str:
 
 _READERS: dict[str, Callable[[str, pa.DataType], Any]] = {
     "boolean": _boolean, "smallint": _whole, "integer": _whole, "bigint": _whole, "real": _floating,
-    "double precision": _floating, "numeric": _exact, "date": _date, "time": _time, "timestamp": _timestamp,
-    "timestamptz": _timestamptz, "uuid": _uuid, "jsonb": lambda text, _type: jsonb(text), "bytea": _bytea,
-    "text": _text,
+    "double precision": _floating, "numeric": _exact, "uuid": _uuid, "bytea": _bytea, "text": _text,
+    "date": lambda text, _type: moment.read_date(text),
+    "time": lambda text, _type: moment.read_time(text),
+    "timestamp": lambda text, _type: moment.read_timestamp(text),
+    "timestamptz": lambda text, _type: moment.read_instant(text, zoned=True),
+    "jsonb": lambda text, _type: jsonb(text),
 }  # fmt: skip

@@ -18,7 +18,7 @@ _CHR = (
     f"ELSE {raised('character number', 'STRING')} END"
 )
 _FROM_HEX = (
-    "CASE WHEN @0 IS NULL OR @0 RLIKE '^([0-9a-fA-F]{2})*$' THEN unhex(@0) "
+    "CASE WHEN @0 IS NULL OR @0 RLIKE r'^([0-9a-fA-F]{2})*\\z' THEN unhex(@0) "
     f"ELSE {raised('invalid hexadecimal data', 'BINARY')} END"
 )
 _OVERLAY = (

@@ -126,7 +126,7 @@ def _positive(argument: Expression) -> bool:
 def _read(name: str, spark: str, zone: str = "") -> Callable[[Call], Form]:
     def form(call: Call) -> Form:
         read = read_time_form(constant_text(call.arguments[1]))
-        expression = text_literal(f"^{read.expression}$")
+        expression = text_literal(rf"^{read.expression}\z")
         failed = f"CAST(raise_error(concat('the text does not have the form of {name}(): ', @0)) AS {spark})"
         if read.canonical is None:
             made = f"CAST({_composed(read, expression, zone)} AS {spark})"
