@@ -22,6 +22,7 @@ _LOOKING = {
     "SHOW SINKS": ["exec", "sinks.sql"],
     "SHOW OBJECTS": ["exec", "objects.sql"],
     "SHOW CREATE of a view": ["exec", "create.sql"],
+    "a shell that opens": ["shell", "-c", "SHOW SINKS"],
 }
 _SCRIPTS = {"sinks": "SHOW SINKS;", "objects": "SHOW OBJECTS;", "create": "SHOW CREATE MATERIALIZED VIEW v7;"}
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from sinkql import logical
+from sinkql import __version__, logical
 from sinkql.catalog.file.connection import Connection, Row
 from sinkql.catalog.file.control import Control
 from sinkql.catalog.file.database import Database
@@ -18,8 +18,10 @@ from sinkql.catalog.row import (
     Sealing,
     Stamp,
     Stored,
+    doubtful,
     facts_of,
     generation_of,
+    note_planned,
     opened,
     opened_sql,
     parsed,
@@ -34,6 +36,7 @@ from sinkql.catalog.secret.value import SecretValue
 from sinkql.catalog.system import LAYOUT
 from sinkql.extension.registry import Registry
 from sinkql.planner.name import inside, split_name
+from sinkql.planner.order import reached
 
 _T = TypeVar("_T")
 Operation = Callable[["Catalog", Connection], _T]
@@ -134,7 +137,7 @@ class Catalog:
     @property
     def sealing(self) -> Sealing:
         """Return what encrypts the literals of secrets in the text of items."""
-        return Sealing(self.registry.vocabulary, self.cipher)
+        return Sealing(self.registry.vocabulary, self.cipher, self._planner)
 
     def reader(self) -> WithBroken:
         """Return the catalog as DROP sees it: with the items that can no longer be planned."""
@@ -151,9 +154,27 @@ class Catalog:
 
     @property
     def broken(self) -> Mapping[str, Broken]:
-        """Return the items that can no longer be planned; all are planned to find out."""
-        self.plans.plan_all()
+        """Return the items that can no longer be planned; of all that may be among them it is tried."""
+        planner = self._planner
+        with self.database.read() as connection:
+            changed, sealed = doubtful(connection, planner)
+        roots = [*changed, *(name for name in sealed if self.plans.entry(name) is None)]
+        tried = reached(roots, self.plans.dependents)
+        fine = [name for name in tried if self.plans.has(name) and self.plans.entry(name) is not None]
+        if fine:
+            self._note_planned(fine, planner)
         return self.plans.broken
+
+    @property
+    def _planner(self) -> str:
+        """Return what tells whether a stored item plans as it did: versions, and settings that decide it."""
+        return "\0".join([__version__, self.registry.versions, *(self.plans.setting(name) for name in _DECIDING)])
+
+    def _note_planned(self, names: Iterable[str], planner: str) -> None:
+        """Write down that items can be planned, unless somebody changed the catalog meanwhile."""
+        with self.database.write() as connection:
+            if generation_of(connection) == self._generation:
+                note_planned(connection, names, planner)
 
     def stored(self, full_name: str) -> Stored | None:
         """Return an item as it is stored; None for the built-in ones."""

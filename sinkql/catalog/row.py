@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -44,10 +45,13 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """What encrypts the literals of secrets in a statement's text: the vocabulary that finds them, and the cipher."""
+    """What a statement's text is stored with: the vocabulary that finds literals of secrets, the cipher for them, and
+    what plans it: the programs' versions and the settings that plans depend on.
+    """
 
     words: Vocabulary
     cipher: Cipher
+    planner: str
 
 
 def insert_item(
@@ -67,7 +71,9 @@ def insert_item(
         "created_at": now(),
         "owner": OWNER,
     }
-    values |= {**_named(planned.item.name), **_content(item_id, statement, facts, sealing)}
+    content = _content(item_id, statement, facts, sealing)
+    values |= {**_named(planned.item.name), **content}
+    values["planned_for"] = planned_for(planned.item.name, content["create_sql"], content["facts"], sealing.planner)
     connection.insert("items", values)
     _depend(connection, item_id, statement, planned, known)
 
@@ -83,7 +89,7 @@ def update_items(connection: Connection, replanned: Sequence[Replanned], sealing
         write(entry.id, full_name=f"\0{entry.id}")  # names may go round in a circle
     for entry in entries:
         content = _content(entry.id, entry.statement, entry.facts, sealing)
-        write(entry.id, kind=entry.kind, **_named(entry.name), **content)
+        write(entry.id, kind=entry.kind, **_named(entry.name), **content, planned_for="")
     known = _ids(connection)
     for each in replanned:
         new, planned = each.replacement.new, each.planned
@@ -91,7 +97,9 @@ def update_items(connection: Connection, replanned: Sequence[Replanned], sealing
             continue
         shown = details(planned.item, new.statement, new.facts, known)
         _move_comments(connection, new.id, [column["name"] for column in shown.get("columns", ())])
-        write(new.id, details=json.dumps(shown))
+        row = connection.first("SELECT * FROM items WHERE id = ?", new.id)
+        known_for = planned_for(row.full_name, row.create_sql, row.facts, sealing.planner)
+        write(new.id, details=json.dumps(shown), planned_for=known_for)
         connection.execute("DELETE FROM dependencies WHERE item_id = ?", (new.id,))
         _depend(connection, new.id, new.statement, planned, known)
 
@@ -131,6 +139,35 @@ def stamps(connection: Connection, ids: Sequence[str]) -> dict[str, Stamp]:
     """Return the stamps of items by their ids."""
     query = "SELECT * FROM items WHERE id IN (SELECT value FROM json_each(?))"
     return {row.id: stamp(row) for row in connection.all(query, json.dumps(ids))}
+
+
+def planned_for(full_name: str, create_sql: str, facts: str, planner: str) -> str:
+    """Return the hash of all that tells whether an item, as it is stored, can be planned, but for what it uses."""
+    told = "\0".join((planner, full_name, create_sql, facts))
+    return hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
+
+
+def doubtful(connection: Connection, planner: str) -> tuple[list[str], list[str]]:
+    """Return the full names of the items of which nobody knows whether they can be planned.
+
+    The first were last planned otherwise, by another version or with other text; the others hold what a key opens.
+    """
+    changed, sealed = [], []
+    for row in connection.all("SELECT full_name, create_sql, facts, planned_for FROM items ORDER BY number"):
+        if row.planned_for != planned_for(row.full_name, row.create_sql, row.facts, planner):
+            changed.append(row.full_name)
+        elif MARK in row.create_sql:
+            sealed.append(row.full_name)
+    return changed, sealed
+
+
+def note_planned(connection: Connection, names: Iterable[str], planner: str) -> None:
+    """Write down that these items can be planned as they are stored."""
+    for name in names:
+        row = connection.first("SELECT * FROM items WHERE full_name = ?", name)
+        known_for = planned_for(name, row.create_sql, row.facts, planner)
+        if row.planned_for != known_for:
+            connection.update("items", {"planned_for": known_for}, "id = ?", row.id)
 
 
 def rows_in_order(connection: Connection) -> tuple[list[Row], dict[str, list[str]]]:

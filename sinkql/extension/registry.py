@@ -36,6 +36,8 @@ class Registry:
     later: dict[tuple[Role, str], Later] = field(default_factory=dict)
     scans: dict[str, ScanKind] = field(default_factory=dict)
     tasks: list[str] = field(default_factory=list)
+    versions: str = ""
+    """Those of the packages that connectors come from."""
 
     def reader(self, read: physical.Read, context: Context) -> Reader:
         """Return the reader of what a job reads."""
@@ -79,9 +81,9 @@ class Registry:
             yield "FORMAT", name, option_words(format_.options)
 
 
-def register(connectors: Iterable[Connector]) -> Registry:
+def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry:
     """Return the registry of these connectors; a later one of the same word wins."""
-    registry = Registry()
+    registry = Registry(versions=versions)
     for connector in connectors:
         registry.connections.update({kind.name: kind for kind in connector.connections})
         registry.sources.update({kind.name: kind for kind in connector.sources})
@@ -97,8 +99,10 @@ def discover() -> Registry:
     """Return all connectors that are installed, each module of which names its own `connector`; and tables."""
     package = import_module(GROUP)
     found = [import_module(f"{GROUP}.{module.name}").connector for module in iter_modules(package.__path__)]
-    found.extend(entry.load() for entry in entry_points(group=GROUP))
-    registry = register(found)
+    entries = entry_points(group=GROUP)
+    found.extend(entry.load() for entry in entries)
+    packages = {f"{entry.dist.name} {entry.dist.version}" for entry in entries if entry.dist is not None}
+    registry = register(found, versions=", ".join(sorted(packages)))
     tables = import_module(TABLES)
     registry.readers[tables.KIND] = tables.open_reader
     return registry

@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,6 +19,7 @@ from sinkql.planner.item.statement import own_name, plan
 from sinkql.session import Session
 
 _REGISTRY = discover()
+_NEEDS_THE_KEY = ["materialize.public.s", "materialize.public.aws"]
 _BUILT_IN = ("quickstart", "materialize.", "materialize.public.")
 
 
@@ -86,6 +88,31 @@ def test_looking_at_a_catalog_plans_nothing(file: Path) -> None:
         session.status()
         session.stop()
     assert planned == []
+    with _plans() as planned, Session(file) as session:
+        assert session.notices == ()
+    assert planned == _NEEDS_THE_KEY
+
+
+def test_what_cannot_be_planned_any_more_is_found_by_trying_what_may_be(file: Path) -> None:
+    newer = replace(_REGISTRY, versions="2.0")
+    with _plans() as planned:
+        assert Catalog(file, newer).broken == {}
+    assert len(planned) > 30
+    with _plans() as planned:
+        assert Catalog(file, newer).broken == {}
+    assert planned == _NEEDS_THE_KEY
+    session = Session(file, registry=newer)
+    session.execute("CREATE VIEW w AS SELECT counter FROM n; CREATE VIEW x AS SELECT counter FROM w;")
+    session.execute("ALTER SYSTEM SET enable_iceberg_sink = false")
+    with session.catalog.database.write() as connection:
+        connection.execute("UPDATE items SET create_sql = replace(create_sql, 'counter', 'nope') WHERE name = 'w'")
+    with _plans() as planned:
+        broken = Catalog(file, newer).broken
+    assert {"materialize.public.w", "materialize.public.x"} < set(broken)
+    assert "SINK" in {each.entry.kind for each in broken.values()}
+    session.execute("ALTER SYSTEM RESET enable_iceberg_sink")
+    with _plans() as planned:
+        assert set(Catalog(file, newer).broken) == {"materialize.public.w", "materialize.public.x"}
 
 
 def test_what_is_asked_for_is_planned_with_what_it_uses(file: Path) -> None:
@@ -135,7 +162,7 @@ def test_changes_by_another_process_reach_what_waits(file: Path, seed: int) -> N
             other.execute(change)
             lazy.refresh()
     assert sorted(map(str, _content(lazy))) == sorted(map(str, _content(Catalog(file, _REGISTRY))))
-    assert lazy.broken == {}
+    assert lazy.plans.broken == {}
 
 
 def test_what_waits_for_an_item_outlives_it(file: Path) -> None:

@@ -13,6 +13,7 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import adding, redefining
 from sinkql.catalog.replan import Definitions, redefine
+from sinkql.catalog.verify import problems
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.parser import parse
@@ -134,7 +135,8 @@ def test_renamed_items_read_again_are_those_in_memory(tmp_path: Path, renamed: s
     _redefine(catalog, _named(catalog.plans, old, "New.Name"))
     redefine(memory, _named(memory, old, "New.Name"))
     again = Catalog(tmp_path / "catalog.db", discover())
-    assert again.broken == {}
+    again.plans.plan_all()
+    assert again.plans.broken == {}
     assert _items(again.plans) == _items(catalog.plans) == _items(memory)
     for entry in again.plans.entries()[3:]:
         assert set(again.dependents(entry.name)) == set(again.plans.dependents(entry.name))
@@ -164,7 +166,8 @@ def test_item_may_come_to_use_a_younger_one(tmp_path: Path) -> None:
     catalog = _stored(tmp_path / "catalog.db")
     _redefine(catalog, _changed(catalog.plans, "CREATE VIEW plain AS SELECT orders.id FROM twice AS orders;"))
     again = Catalog(tmp_path / "catalog.db", discover())
-    assert again.broken == {}
+    again.plans.plan_all()
+    assert again.plans.broken == {}
     assert _full("plain") in again.dependents(_full("twice"))
     assert _full("plain") not in again.dependents(_full("orders"))
 
@@ -220,7 +223,7 @@ def test_item_that_plans_no_more_is_rewritten_and_tried_again(tmp_path: Path) ->
     right = "CREATE SOURCE purchases (id bigint NOT NULL, price numeric(10, 2)) FROM FILES (PATH = 'o') FORMAT JSON;"
     _redefine(catalog, _changed(catalog.plans, right))
     assert catalog.broken == {}
-    assert Catalog(path, discover()).broken == {}
+    assert [*problems(Catalog(path, discover()))] == []
     with catalog.database.read() as connection:
         facts = connection.scalar("SELECT facts FROM items WHERE name = 'purchases'")
     assert json.loads(str(facts)) == {}

@@ -13,6 +13,7 @@ TABLES = (
       detailed_for TEXT NOT NULL
     )
     """,
+    # `planned_for` says with what an item was planned last, and that it could be; it is empty where it could not.
     """
     CREATE TABLE items (
       number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
@@ -26,6 +27,7 @@ TABLES = (
       redacted_sql TEXT NOT NULL,
       facts TEXT NOT NULL,
       details TEXT NOT NULL,
+      planned_for TEXT NOT NULL,
       created_at TEXT NOT NULL,
       owner TEXT NOT NULL
     )
