@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.connectors.iceberg.keyindex import fold
 from sinkql.connectors.iceberg.keyindex.index import Index
 from support import strangers
 from support.eager import compact_eagerly
@@ -128,11 +129,54 @@ def test_restart_after_a_compaction_goes_on_with_its_index(lake: Lake, name: str
 def test_index_that_says_otherwise_than_the_files_compacts_nothing(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fold, "_SLACK", 1 << 16)
     sink = Sink(lake, name, upsert=True)
     sink.start()
     for batch in range(BATCHES):
         sink.put(*churn(batch))
-    monkeypatch.setattr(Index, "probed", lambda self, bucket, **_: self.runs[:1])
-    sink.writer.maintain()
+    with monkeypatch.context() as patch:
+        patch.setattr(Index, "probed", lambda self, bucket, **_: self.runs[:1])
+        (told,) = sink.writer.maintain()
+    assert told.problem
     assert replaced(lake.table(name)) == 0
     assert lake.rows(name) == sorted(after(BATCHES).items())
+    assert not made_anew(sink)
+    for batch in range(BATCHES, BATCHES + 6):
+        sink.put(*churn(batch))
+        sink.writer.maintain()
+    assert made_anew(sink)
+    assert replaced(lake.table(name)) >= 1
+    assert lake.rows(name) == sorted(after(BATCHES + 6).items())
+
+
+def made_anew(sink: Sink) -> list[str]:
+    """Return the runs of indexes made from the table."""
+    return [path.name for path in (sink.context.folder / "index").iterdir() if path.name.startswith("base-")]
+
+
+@pytest.mark.parametrize("lost", ["compaction", "batch"])
+def test_a_commit_of_which_no_reply_came_brings_its_index(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    def unheard(*arguments: Any, **limits: Any) -> Table:
+        land(*arguments, **limits)
+        raise OSError("no reply")
+
+    monkeypatch.setattr(fold, "_SLACK", 1 << 16)
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    for batch in range(BATCHES):
+        sink.put(*churn(batch))
+    with monkeypatch.context() as patch:
+        if lost == "compaction":
+            patch.setattr("sinkql.connectors.iceberg.write.compacting.land", unheard)
+            (told,) = sink.writer.maintain()
+            assert told.problem == "no reply"
+            assert replaced(lake.table(name)) == 1
+        else:
+            patch.setattr("sinkql.connectors.iceberg.write.writer.land", unheard)
+            with pytest.raises(OSError, match="no reply"):
+                sink.put(*churn(BATCHES))
+    sink.put(*churn(BATCHES))
+    assert not made_anew(sink)
+    assert lake.rows(name) == sorted(after(BATCHES + 1).items())

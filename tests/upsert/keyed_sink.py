@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import duckdb
@@ -18,6 +18,7 @@ from pyiceberg.types import IcebergType, NestedField
 
 from sinkql import physical
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
+from sinkql.connectors.iceberg.compact.job import Attempt
 from sinkql.connectors.iceberg.compact.keyed import Rewriting, choose
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange
 from sinkql.connectors.iceberg.keyindex.key import key_columns
@@ -26,6 +27,7 @@ from sinkql.connectors.iceberg.write.upsert import UpsertTask
 from sinkql.extension.stream import WriteResult
 from support.index import live_entries
 
+T = TypeVar("T")
 NAME = "5b1c6c1e-1f62-4f0e-9f3d-0c8f6c1a7b11"
 
 
@@ -36,6 +38,17 @@ def create_table(folder: Path, columns: Mapping[str, IcebergType], properties: d
     return catalog.create_table(
         "shop.orders", Schema(*fields), properties={"format-version": "2", **(properties or {})}
     )
+
+
+def whole(steps: Generator[bool, None, T], between: Callable[[], None]) -> T:
+    """Return what steps lead to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        between()
 
 
 def changes(results: Iterable[WriteResult]) -> list[IndexChange]:
@@ -91,14 +104,18 @@ class Sink:
         task = self.task()
         self.commit(task, self.run(task, batch))
 
-    def compact(self) -> bool:
-        """Write again what is due; tell whether anything was."""
-        choice = choose(self.index, self.table.properties)
-        if choice is None:
+    def compact(self, between: Callable[[], None] = lambda: None) -> bool:
+        """Write again what is due, with a deed between steps; tell whether anything was."""
+        parts = choose(self.index, self.table.properties)
+        if parts is None:
             return False
-        self.index.save(self.folder)
-        rewriting = Rewriting(self.index, self.folder, self.table, epoch=self.epoch, attempt=uuid4().hex)
-        done, index = rewriting.run(choice)
+        key = tuple(column.name for column in self.key)
+        attempt = Attempt(uuid4().hex, lambda: self.table)
+        rewriting = Rewriting(lambda: self.index, self.folder, attempt, sink=NAME, key=key, epoch=self.epoch)
+        found = whole(rewriting.run(parts), between)
+        if found is None:
+            return False
+        done, index = found
         prepared = prepare(self.table, done.change, lambda snapshot, sequence: Notes({}, {}))
         self.table.catalog.commit_table(self.table, prepared.requirements, prepared.updates)
         self.table.refresh()

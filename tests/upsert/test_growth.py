@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from msgspec import structs
 from pyiceberg.types import LongType, StringType
 
 from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.connectors.iceberg.keyindex import fold
+from sinkql.connectors.iceberg.keyindex.fold import folded
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, sweep
 from sinkql.connectors.iceberg.keyindex.layer import DeleteNote, FileNote, Layer, delete_of, file_of, merged
-from sinkql.connectors.iceberg.keyindex.run import Entries, write_run
+from sinkql.connectors.iceberg.keyindex.run import TOMBSTONE, Entries, write_run
+from sinkql.runs import Tiers
+from support.index import live_entries
 from upsert.keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows
 
 TYPES = {"id": pa.int64(), "note": pa.string(), "$seq": pa.int64()}
@@ -143,7 +149,7 @@ def test_manifest_says_what_its_commit_changed(tmp_path: Path) -> None:
 def test_folder_holds_what_is_alive(tmp_path: Path) -> None:
     files = _Files(tmp_path)
     sizes = []
-    for number in range(400):
+    for number in range(150):
         gone = number - 10
         dead = {gone: 7} if gone >= 0 else {}
         half = {number - 3: 3} if number >= 3 else {}
@@ -195,3 +201,37 @@ def test_layers_merged_anyhow_say_the_same() -> None:
                 assert (after and structs.replace(after, again=False)) == (
                     whole and structs.replace(whole, again=False)
                 )
+
+
+def test_runs_that_each_look_up_asks_stay_few_without_writing_all_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold, "_TIERS", Tiers(fan=2, small=64))
+    rng = random.Random(1)
+    index = Index(NAME, 1, "c", ())
+    entries: dict[int, tuple[int, int]] = {}
+    written = 0
+    for step in range(150):
+        keys = sorted(rng.sample(range(1_500), 40)) if step else list(range(1_500))
+        gone = {key for key in keys if step and rng.random() < 0.1}
+        entries.update({key: (int(TOMBSTONE) if key in gone else step, key) for key in keys})
+        files, places = zip(*(entries[key] for key in keys), strict=True)
+        home = (step % 3, 3, "old" if step < 80 else "new") if step % 5 and step else ()
+        run = Run(f"{step}.run", len(keys), *home)
+        ids = np.array(keys, np.uint64)
+        write_run(
+            tmp_path / run.name, len(keys), [Entries(ids, ids, np.array(files, np.uint32), np.array(places, np.uint32))]
+        )
+        live = sum(file != TOMBSTONE for file, _ in entries.values())
+        index = replace(index, runs=(run, *index.runs), layers=(Layer({0: FileNote("f", live)}),))
+        before = set(index.runs)
+        index = folded(index, tmp_path, f"fold-{step}")
+        written += sum(each.rows for each in index.runs if each not in before)
+        mixed = [each for each in index.runs if each.mixed or each.bucketing != ("old" if step < 80 else "new")]
+        assert len(mixed) < 30
+    found = live_entries(index, tmp_path)
+    expected = {key: place for key, place in entries.items() if place[0] != TOMBSTONE}
+    assert expected == dict(
+        zip(found.h1.tolist(), zip(found.file.tolist(), found.pos.tolist(), strict=True), strict=True)
+    )
+    assert written < 150 * 40 * 8

@@ -1,9 +1,10 @@
 """Random batches against a dict: the table holds what the dict holds, whatever happens to buckets and index.
 
-Between batches the sink compacts, and others add rows.
+Between batches the sink compacts, in steps between which batches come too, and others add rows.
 """
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DecimalType, LongType, StringType
 
 from sinkql.connectors.iceberg.compact import keyed
+from sinkql.connectors.iceberg.file import read
 from sinkql.connectors.iceberg.file.delete import live_files, read_position_deletes
 from sinkql.connectors.iceberg.keyindex import fold
 from sinkql.connectors.iceberg.keyindex.run import TIERS
@@ -84,11 +86,13 @@ def test_table_holds_what_a_dict_holds(
     monkeypatch.setattr(keyed, "_FILES", replace(keyed._FILES, fan=5))
     monkeypatch.setattr(keyed, "_DELETES", replace(keyed._DELETES, fan=6))
     monkeypatch.setattr(fold, "_SLACK", 100)
+    monkeypatch.setattr(read, "_ROWS", 30)
+    monkeypatch.setattr(read, "_AT_ONCE", 10)
     rng = random.Random(f"{change} {granularity}")
     table = create_table(tmp_path, COLUMNS, {"write.delete.granularity": granularity})
     sink = Sink(table, ("name", "number"), tmp_path / "index", change=change)
     model: dict[Key, Row] = {}
-    lost = compacted = folded = 0
+    lost = compacted = folded = meanwhile = 0
     for number in range(36):
         size = rng.choice([0, 1, 30, 200])
         sink.apply(_changes(rng, model, size) if change == "retract" else _writes(rng, model, size))
@@ -116,14 +120,32 @@ def test_table_holds_what_a_dict_holds(
         _check_files(sink)
         if number % 8 == 4:
             _append(sink, model, f"theirs {number}")
-        if sink.compact():
+
+        deeds = iter(rng.choices(["batch", "rebuild", "append", ""], weights=[6, 1, 1, 12], k=3))
+
+        def between(deeds: Iterator[str] = deeds, name: str = f"between {number}") -> None:
+            nonlocal meanwhile
+            match next(deeds, ""):
+                case "batch":
+                    some = rng.choice([1, 30, 200])
+                    sink.apply(_changes(rng, model, some) if change == "retract" else _writes(rng, model, some))
+                case "rebuild":
+                    sink.rebuild()
+                case "append":
+                    _append(sink, model, f"{name} {len(model)}")
+                case _:
+                    return
+            meanwhile += 1
+
+        if sink.compact(between):
             compacted += 1
-            folded += sink.index.runs[0].name.startswith("base-")
+            folded += any(run.name.startswith("base-") for run in sink.index.runs)
             _check_files(sink)
             assert sorted(sink.places()) == sorted(_rebuilt(sink).places())
     assert compacted > 3
     assert folded > 0
-    assert sink.merged > 5
+    assert meanwhile > 5
+    assert sink.merged > 0
     assert lost > 0
     assert len(model) == sum(file.rows - file.dead for file in sink.index.files.values())
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Container, Generator, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
@@ -15,7 +15,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit.conflict import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.choose import due, target_size
-from sinkql.connectors.iceberg.compact.job import Compaction, Footprint, Steps
+from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Footprint, Steps, readable
 from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, for_tasks
 from sinkql.connectors.iceberg.file.delete import read_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
@@ -36,17 +36,17 @@ class OwnFile:
 class OwnFiles:
     """A sink's files of which no row is deleted, in the order of their commits; true of these delete manifests."""
 
-    files: list[OwnFile]
-    deletes: frozenset[str]
+    files: list[OwnFile] = field(default_factory=list)
+    deletes: frozenset[str] = frozenset()
 
 
-def own_files(table: Table, sink: str) -> OwnFiles:
-    """Return the sink's files of the current snapshot."""
+def own_files(table: Table, sink: str, into: OwnFiles) -> Generator[bool, None, None]:
+    """Put the sink's files of the current snapshot before those that are there; a manifest or delete file a step."""
     head = table.current_snapshot()
-    manifests = head.manifests(table.io) if head is not None else []
+    into.deletes = delete_manifests(table)
     found: list[tuple[int, OwnFile]] = []
     deletes: list[DataFile] = []
-    for manifest in manifests:
+    for manifest in head.manifests(table.io) if head is not None else []:
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
             file = entry.data_file
             if manifest.content == ManifestContent.DELETES:
@@ -55,11 +55,14 @@ def own_files(table: Table, sink: str) -> OwnFiles:
                 partition = tuple(file.partition[place] for place in range(len(file.partition)))
                 own = OwnFile(file.file_path, file.file_size_in_bytes, file.spec_id, partition)
                 found.append((entry.sequence_number or 0, own))
+        yield True
     if any(file.content == DataFileContent.EQUALITY_DELETES for file in deletes):
-        return OwnFiles([], frozenset())  # which may mean rows of any file
-    named = read_position_deletes(table.io, [file.file_path for file in deletes])
-    whole = [file for _, file in sorted(found, key=lambda each: each[0]) if file.path not in named]
-    return OwnFiles(whole, delete_manifests(table))
+        return  # which may mean rows of any file
+    named: set[str] = set()
+    for file in deletes:
+        named |= read_position_deletes(table.io, [file.file_path]).keys()
+        yield True
+    into.files[:0] = [file for _, file in sorted(found, key=lambda each: each[0]) if file.path not in named]
 
 
 def own_entries(entries: Iterable[FileEntry]) -> list[OwnFile]:
@@ -67,11 +70,12 @@ def own_entries(entries: Iterable[FileEntry]) -> list[OwnFile]:
     return [OwnFile(entry.path, entry.size, entry.spec_id, entry.partition) for entry in entries]
 
 
-def chosen(files: Iterable[OwnFile], table: Table) -> list[OwnFile]:
-    """Return the files of one partition that are due, in the order given."""
+def chosen(files: Iterable[OwnFile], table: Table, failed: Container[str] = ()) -> list[OwnFile]:
+    """Return the files of one partition that are due, in the order given, without those on which others failed."""
     groups: dict[tuple[int, tuple[Any, ...]], list[OwnFile]] = defaultdict(list)
     for file in files:
-        groups[file.spec_id, file.partition].append(file)
+        if file.path not in failed:
+            groups[file.spec_id, file.partition].append(file)
     target = target_size(table.properties)
     for group in groups.values():
         wanted = set(due(group, lambda file: file.size, target=target))
@@ -80,18 +84,21 @@ def chosen(files: Iterable[OwnFile], table: Table) -> list[OwnFile]:
     return []
 
 
-def rewrite(
-    files: list[OwnFile], table: Table, deletes: frozenset[str], *, sink: str, epoch: int, attempt: str
-) -> Steps:
-    """Write the rows of the files into a new one, a part a step."""
-    task_table = for_tasks(table)
-    writer = DataFileWriter(task_table, rewritten_name(sink, epoch, attempt, 0))
+def rewrite(files: list[OwnFile], attempt: Attempt, deletes: frozenset[str], *, sink: str, epoch: int) -> Steps:
+    """Write the rows of the files into a new one, a part a step; those of the first files where it takes too long."""
+    table = attempt.table()
+    writer = DataFileWriter(for_tasks(table), rewritten_name(sink, epoch, attempt.id, 0))
+    read: list[OwnFile] = []
     try:
         for file in files:
+            if len(read) > 1 and attempt.late():
+                break
             faults.point("compaction-read")
-            for rows in read_rows(task_table, file.path):
+            for rows in readable(file.path, read_rows(for_tasks(table), file.path)):
                 writer.write(rows)
-                yield
+                if not attempt.late():
+                    yield True
+            read.append(file)
         written = writer.close()
         faults.point("compaction-file")
     except BaseException:  # the end of a sink is one
@@ -99,9 +106,9 @@ def rewrite(
         raise
     entries = () if written is None else (_placed(written, files[0]),)
     return Compaction(
-        FileChange(entries, frozenset(file.path for file in files), Operation.REPLACE),
+        FileChange(entries, frozenset(file.path for file in read), Operation.REPLACE),
         deletes,
-        before=Footprint(len(files), sum(file.size for file in files)),
+        before=Footprint(len(read), sum(file.size for file in read)),
         after=Footprint(len(entries), sum(entry.size for entry in entries)),
     )
 

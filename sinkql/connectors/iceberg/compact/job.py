@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.file.data import FileEntry
+
+_TRIES = 2
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,63 @@ class Compaction:
     index: str | None = None
 
 
-Steps: TypeAlias = Generator[None, None, Compaction | None]
-"""A compaction in steps, each of which takes a moment, with batches in between; None if there is nothing to do."""
+Steps: TypeAlias = Generator[bool, None, Compaction | None]
+"""A compaction in steps, each of which takes a moment, with batches in between; None if there is nothing to do.
+
+A step that yields False has nothing to do before the next batch.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at a compaction.
+
+    `table` gives the table as it is now. `late` tells that the attempt takes so long that it should come to its end:
+    a file that is written stays open under the keys that it was opened with.
+    """
+
+    id: str
+    table: Callable[[], Table]
+    late: Callable[[], bool] = lambda: False
+
+
+class UnreadableFileError(Exception):
+    """A file of the table cannot be read, or has other rows than its manifest says."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+
+
+class WrongIndexError(Exception):
+    """The key index says of a file what is not so."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+
+
+class Failures:
+    """Remember the files on which compactions failed: one that fails again is left as it is."""
+
+    def __init__(self) -> None:
+        self._failed: Counter[object] = Counter()
+
+    def note(self, error: Exception | None) -> None:
+        """Take note of why a compaction was given up."""
+        if isinstance(error, UnreadableFileError | WrongIndexError):
+            self._failed[error.path] += 1
+
+    def __contains__(self, path: object) -> bool:
+        return self._failed[path] >= _TRIES
+
+
+def readable(path: str, parts: Iterator[T]) -> Iterator[T]:
+    """Yield what is read of a file; raises UnreadableFileError where that fails."""
+    try:
+        yield from parts
+    except Exception as error:
+        raise UnreadableFileError(path, str(error) or type(error).__name__) from error
 
 
 def remove(table: Table, files: Iterable[FileEntry]) -> None:

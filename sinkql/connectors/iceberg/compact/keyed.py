@@ -2,30 +2,41 @@
 
 Which rows live is the key index's to say: each row's key is looked up, and the row lives if the index names its place.
 Delete files are never asked. They leave the table with the last file that they name; many small ones become one.
+
+Rows are copied a part at a time, with batches in between. What batches meanwhile did to rows that were copied is found
+in the end, by looking the keys up again: such a row is dead in the new file from its beginning.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from sinkql import faults
 from sinkql.connectors.iceberg.commit.conflict import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.choose import FAN, due, target_size
-from sinkql.connectors.iceberg.compact.job import Compaction, Footprint, remove
-from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, TaskTable, cast, for_tasks, target_schema
-from sinkql.connectors.iceberg.file.delete import read_position_deletes, write_position_deletes
+from sinkql.connectors.iceberg.compact.job import (
+    Attempt,
+    Compaction,
+    Footprint,
+    UnreadableFileError,
+    WrongIndexError,
+    readable,
+    remove,
+)
+from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, cast, for_tasks, target_schema
+from sinkql.connectors.iceberg.file.delete import Positions, read_position_deletes, write_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
 from sinkql.connectors.iceberg.file.read import read_rows
-from sinkql.connectors.iceberg.keyindex.fold import fold, fold_due
+from sinkql.connectors.iceberg.keyindex.fold import folded
 from sinkql.connectors.iceberg.keyindex.index import Index, MergedDeletes, Rewrite, Run
 from sinkql.connectors.iceberg.keyindex.key import key_schema
 from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
@@ -38,11 +49,12 @@ _DELETES = Tiers(fan=FAN, small=1 << 12)
 """Delete files are merged by their rows."""
 _AS_WELL = 4
 """Files of like size that are enough once a compaction is due anyhow."""
+_LEFT = replace(_DELETES, fan=_AS_WELL)
 _DEAD_SHARE = 5
 _DEAD_ROWS = 1 << 12
 """A file is written again where one row in five is dead, and so many in all that it is worth a commit."""
 _ROWS = 1 << 20
-"""Rows in one compaction, unless a single file has more: it takes about a second, and no batch begins meanwhile."""
+"""Rows in one compaction, unless a single file has more: where they are then is written in one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +66,17 @@ class Part:
     foreign: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What is to be written again: data files in parts, and pools of delete files, each to become one or one a file."""
+def choose(index: Index, properties: Mapping[str, str], failed: Container[str] = ()) -> list[Part] | None:
+    """Return the data files to write again, if any files are due, and what then goes along; None where none are.
 
-    parts: Sequence[Part]
-    pools: Sequence[Sequence[int]]
-
-
-def choose(index: Index, properties: Mapping[str, str]) -> Choice | None:
-    """Return what is due, and what then goes along; None where nothing is."""
+    No part where only delete files are due. Files on which others `failed` stay as they are.
+    """
     groups: dict[tuple[bool, Home | None], dict[int, FileNote]] = defaultdict(dict)
     for number, note in index.files.items():
-        groups[not has_rows_of(note.path, index.sink), note.home][number] = note
+        if note.path not in failed:
+            groups[not has_rows_of(note.path, index.sink), note.home][number] = note
     target = target_size(properties)
-    by_file = properties.get("write.delete.granularity") == "file"
-    pools = _pools(index, frozenset(), by_file=by_file)
-    now = any(_due_deletes(index, pool, _DELETES) for pool in pools)
+    now = any(_due_deletes(index, pool, _DELETES) for pool in _pools(index, frozenset(), properties))
     if not now and not any(_due_files(files, target, _FILES) or _many_dead(files) for files in groups.values()):
         return None
     parts: list[Part] = []
@@ -81,11 +87,7 @@ def choose(index: Index, properties: Mapping[str, str]) -> Choice | None:
             if not parts or rows + size <= _ROWS:
                 parts.append(Part({number: files[number] for number in each}, home, foreign))
                 rows += size
-    removed = frozenset(number for part in parts for number in part.files)
-    tiers = replace(_DELETES, fan=_AS_WELL)
-    left = (_due_deletes(index, pool, tiers) for pool in _pools(index, removed, by_file=by_file))
-    chosen = Choice(parts, [pool for pool in left if pool])
-    return chosen if chosen.parts or chosen.pools else None
+    return parts
 
 
 def _parts(files: Mapping[int, FileNote], target: int) -> Iterator[list[int]]:
@@ -95,10 +97,10 @@ def _parts(files: Mapping[int, FileNote], target: int) -> Iterator[list[int]]:
     yield from ([number] for number in large)
     small = {*_due_files(files, target, replace(_FILES, fan=_AS_WELL)), *dirty.difference(large)}
     chosen: list[int] = []
-    rows = 0
+    rows = size = 0
     for number in sorted(small, key=lambda number: files[number].rows):
-        rows += files[number].rows
-        if chosen and rows > _ROWS:
+        rows, size = rows + files[number].rows, size + files[number].size
+        if chosen and (rows > _ROWS or size > target):
             break
         chosen.append(number)
     if len(chosen) > 1 or dirty.intersection(chosen):
@@ -118,13 +120,13 @@ def _many_dead(files: Mapping[int, FileNote]) -> bool:
     return sum(note.dead for note in files.values() if note.dead * _DEAD_SHARE > note.rows) >= _DEAD_ROWS
 
 
-def _pools(index: Index, removed: frozenset[int], *, by_file: bool) -> Iterable[list[int]]:
+def _pools(index: Index, removed: frozenset[int], properties: Mapping[str, str]) -> Iterable[list[int]]:
     """Return delete files that may become one: all that name a file that stays, or those of each file."""
     naming: dict[int, list[int]] = defaultdict(list)
     for number, note in index.files.items():
         if number not in removed:
             naming[number] += note.deletes
-    if by_file:
+    if properties.get("write.delete.granularity") == "file":
         return [[each for each in numbers if index.deletes[each].targets == 1] for numbers in naming.values()]
     return [sorted({each for numbers in naming.values() for each in numbers})]
 
@@ -133,106 +135,176 @@ def _due_deletes(index: Index, pool: list[int], tiers: Tiers) -> list[int]:
     return due(pool, lambda number: index.deletes[number].rows, target=1 << 62, tiers=tiers)
 
 
-class Rewriting:
-    """One compaction of a table that the index is true of."""
+@dataclass(slots=True)
+class _Copy:
+    """A part's live rows in a new file, in order: their keys, and where each was (`file` and `pos`)."""
 
-    def __init__(self, index: Index, folder: Path, table: Table, *, epoch: int, attempt: str) -> None:
-        self._index, self._folder, self._table = index, folder, table
-        self._epoch, self._attempt = epoch, attempt
-        self._files: TaskTable = for_tasks(table)
-        self._key = tuple(column.name for column in index.key)
-        self._next_id = index.next_file_id
+    part: Part
+    number: int
+    entries: list[Entries] = field(default_factory=list)
+    written: FileEntry | None = None
+
+    def whole(self) -> Entries:
+        """Return all entries as one."""
+        return Entries._make(np.concatenate(columns) for columns in zip(Entries.none(), *self.entries, strict=True))
+
+
+class Rewriting:
+    """One compaction of a table. `index` gives the key index as it is now, None while it is not true of the table."""
+
+    def __init__(
+        self, index: Callable[[], Index | None], folder: Path, attempt: Attempt, *, sink: str, key: tuple[str, ...],
+        epoch: int,
+    ) -> None:  # fmt: skip
+        self._now, self._folder, self._attempt = index, folder, attempt
+        self._sink, self._key, self._epoch = sink, key, epoch
+        self._table = attempt.table()
         self._written: list[FileEntry] = []
 
-    def run(self, choice: Choice) -> tuple[Compaction, Index]:
+    def run(self, parts: Sequence[Part]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
         """Write the files, runs and the index's manifest; return what is to be committed, and the index after it.
 
-        Raises ValueError where the files do not hold what the index says; then nothing written stays in the table's
-        folder.
+        Raises WrongIndexError where the files do not hold what the index says, UnreadableFileError where they cannot be
+        read; then nothing written stays in the table's folder.
         """
         try:
-            return self._run(choice)
-        except BaseException:
+            return (yield from self._run(parts))
+        except BaseException:  # the end of a sink is one
             remove(self._table, self._written)
             raise
 
-    def _run(self, choice: Choice) -> tuple[Compaction, Index]:
+    def _run(self, parts: Sequence[Part]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
         faults.point("compaction-read")
-        notes: dict[int, FileNote] = {}
-        runs: list[Run] = []
-        for part in choice.parts:
-            self._rewrite(part, notes, runs)
+        copies: list[_Copy] = []
+        for number, part in enumerate(parts):
+            copies.append((yield from self._copy(part, number)))
         faults.point("compaction-file")
-        removed = frozenset(number for part in choice.parts for number in part.files)
-        merged = frozenset(number for pool in choice.pools for number in pool)
-        deletes = [each for pool in choice.pools for each in self._merge(pool, removed)]
-        rewrite = Rewrite(removed, notes, tuple(runs), merged, tuple(deletes))
-        index = self._index.rewritten(rewrite, epoch=self._epoch, commit=self._attempt)
-        if fold_due(index):
-            index = replace(index, runs=fold(index, self._folder, f"base-{index.sink}-{self._epoch}-{self._attempt}"))
-        faults.point("compaction-run")
-        change = FileChange(tuple(self._written), index.leaving, Operation.REPLACE)
-        gone = [note for part in choice.parts for note in part.files.values()]
-        before = Footprint(len(gone) + len(merged), sum(note.size for note in gone))
-        after = Footprint(len(self._written), sum(each.size for each in self._written if each.content == "data"))
-        return Compaction(change, delete_manifests(self._table), before, after, index.save(self._folder)), index
+        while (index := self._now()) is None:
+            yield False
+        return self._finish(copies, index)
 
-    def _rewrite(self, part: Part, notes: dict[int, FileNote], runs: list[Run]) -> None:
-        id_, place = self._next_id, len(notes)
-        name = rewritten_name(self._index.sink, self._epoch, self._attempt, place, foreign=part.foreign)
-        writer = DataFileWriter(self._files, name)
+    def _copy(self, part: Part, number: int) -> Generator[bool, None, _Copy]:
+        name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=part.foreign)
+        writer = DataFileWriter(for_tasks(self._table), name)
+        copy = _Copy(part, number)
         try:
-            entries = list(self._live(part, writer, id_))
-            file = writer.close()
+            for file, note in part.files.items():
+                start = 0
+                for rows in readable(note.path, read_rows(for_tasks(self._table), note.path)):
+                    while (index := self._now()) is None:
+                        yield False
+                    h1, h2 = self._hashes(rows)
+                    at = np.arange(start, start + rows.num_rows, dtype=np.uint32)
+                    entries = Entries(h1, h2, np.full(rows.num_rows, file, np.uint32), at)
+                    live = self._lives(index, part, entries)
+                    copy.entries.append(entries.take(live))
+                    writer.write(rows if live.all() else rows.filter(pa.array(live)))
+                    start += rows.num_rows
+                    if not self._attempt.late():
+                        yield True
+                if start != note.rows:
+                    raise UnreadableFileError(note.path, f"it has {start} rows, its manifest says {note.rows}")
+            copy.written = writer.close()
         except BaseException:
             writer.discard()
             raise
+        if copy.written is not None:
+            self._written.append(copy.written)
+        return copy
+
+    def _finish(self, copies: Sequence[_Copy], index: Index) -> tuple[Compaction, Index] | None:
+        index.save(self._folder)
+        table = self._attempt.table()
+        notes: dict[int, FileNote] = {}
+        runs: list[Run] = []
+        deletes: list[MergedDeletes] = []
+        removed = frozenset(number for copy in copies for number in _there(copy.part, index))
+        for copy in copies:
+            self._place(copy, index, notes, runs, deletes)
+        pools = [
+            pool for each in _pools(index, removed, table.properties) if (pool := _due_deletes(index, each, _LEFT))
+        ]
+        merged = frozenset(number for pool in pools for number in pool)
+        if not removed and not merged:
+            remove(table, self._written)
+            return None
+        deletes += [each for pool in pools for each in self._merge(index, pool, removed)]
+        rewrite = Rewrite(removed, notes, tuple(runs), merged, tuple(deletes))
+        after = index.rewritten(rewrite, epoch=self._epoch, commit=self._attempt.id)
+        try:
+            after = folded(after, self._folder, f"base-{self._sink}-{self._epoch}-{self._attempt.id}")
+        except ValueError as error:
+            raise WrongIndexError(index.name, str(error)) from error
+        faults.point("compaction-run")
+        change = FileChange(tuple(self._written), after.leaving, Operation.REPLACE)
+        gone = [index.file(number) for number in removed]
+        before = Footprint(len(gone) + len(merged), sum(note.size for note in gone))
+        told = Footprint(len(self._written), sum(each.size for each in self._written if each.content == "data"))
+        return Compaction(change, delete_manifests(table), before, told, after.save(self._folder)), after
+
+    def _place(
+        self, copy: _Copy, index: Index, notes: dict[int, FileNote], runs: list[Run], deletes: list[MergedDeletes]
+    ) -> None:
+        """Note where a copy's rows are that live by now; delete the others in the new file."""
+        entries, file = copy.whole(), copy.written
+        live = self._lives(index, copy.part, entries)
+        for number, note in _there(copy.part, index).items():
+            alive = int(np.count_nonzero(live & (entries.file == number)))
+            if alive != note.rows - note.dead:
+                raise WrongIndexError(note.path, f"it has {alive} live rows of {note.rows}, the index says {note}")
         if file is None:
             return
-        self._next_id += 1
-        self._written.append(file)
-        notes[id_] = FileNote(file.path, file.rows, size=file.size, home=part.home)
-        whole = Entries._make(np.concatenate(columns) for columns in zip(*entries, strict=True))
-        run = f"c{place}-{self._index.sink}-{self._epoch}-{self._attempt}.run"
-        write_run(self._folder / run, whole.rows, [whole.take(sort_places(whole.h1, whole.h2))])
-        home = (part.home.bucket, part.home.buckets, part.home.bucketing) if part.home else ()
-        runs.append(Run(run, whole.rows, *home))
+        if not live.any():
+            self._written.remove(file)
+            remove(self._table, [file])
+            return
+        id_ = index.next_file_id + copy.number
+        dead = np.flatnonzero(~live)
+        home = copy.part.home
+        notes[id_] = FileNote(file.path, file.rows, len(dead), size=file.size, home=home)
+        if len(dead):
+            deletes.append(self._delete({file.path: dead}, {file.path: id_}))
+        places = np.arange(entries.rows, dtype=np.uint32)
+        moved = Entries(entries.h1, entries.h2, np.full(entries.rows, id_, np.uint32), places).take(live)
+        run = f"c{copy.number}-{self._sink}-{self._epoch}-{self._attempt.id}.run"
+        write_run(self._folder / run, moved.rows, [moved.take(sort_places(moved.h1, moved.h2))])
+        runs.append(Run(run, moved.rows, *((home.bucket, home.buckets, home.bucketing) if home else ())))
 
-    def _live(self, part: Part, writer: DataFileWriter, id_: int) -> Iterator[Entries]:
-        """Write the live rows of a part's files, and yield where they are then."""
-        asked = [open_run(self._folder / run.name) for run in self._probed(part.home)]
-        position = 0
-        for number, note in part.files.items():
-            start = alive = 0
-            for rows in read_rows(self._files, note.path):
-                h1, h2 = self._hashes(rows)
-                files, places = probe(asked, h1, h2)
-                live = (files == number) & (places == np.arange(start, start + rows.num_rows, dtype=np.uint32))
-                count = int(np.count_nonzero(live))
-                writer.write(rows if count == rows.num_rows else rows.filter(pa.array(live)))
-                to = np.arange(position, position + count, dtype=np.uint32)
-                yield Entries(h1[live], h2[live], np.full(count, id_, np.uint32), to)
-                start, alive, position = start + rows.num_rows, alive + count, position + count
-            if (start, alive) != (note.rows, note.rows - note.dead):
-                raise ValueError(f"{note.path} has {alive} live rows of {start}, the index says {note}")
-
-    def _probed(self, home: Home | None) -> Sequence[Run]:
-        if home is None:
-            return self._index.runs
-        return self._index.probed(home.bucket, buckets=home.buckets, bucketing=home.bucketing)
+    def _lives(self, index: Index, part: Part, entries: Entries) -> npt.NDArray[np.bool_]:
+        """Tell which rows live at their places."""
+        home = part.home
+        known = (
+            index.runs if home is None else index.probed(home.bucket, buckets=home.buckets, bucketing=home.bucketing)
+        )
+        files, places = probe([open_run(self._folder / run.name) for run in known], entries.h1, entries.h2)
+        there = np.isin(entries.file, np.fromiter(_there(part, index), np.uint32))
+        live: npt.NDArray[np.bool_] = there & (files == entries.file) & (places == entries.pos)
+        return live
 
     def _hashes(self, rows: pa.Table) -> tuple[Hashes, Hashes]:
         keys = cast(rows, target_schema(key_schema(self._table.schema(), self._key), rows.schema))
         return hash_keys([keys.column(name) for name in self._key])
 
-    def _merge(self, pool: Sequence[int], removed: frozenset[int]) -> Iterator[MergedDeletes]:
+    def _merge(self, index: Index, pool: Sequence[int], removed: frozenset[int]) -> Iterator[MergedDeletes]:
         """Write what a pool of delete files says of the files that stay."""
-        found = read_position_deletes(self._table.io, [self._index.deletes[number].path for number in pool])
-        named = {note.path: number for number, note in self._index.files.items() if number not in removed}
+        found: dict[str, Positions] = {}
+        for path in (index.deletes[number].path for number in pool):
+            for each in readable(path, iter([read_position_deletes(self._table.io, [path])])):
+                for target, positions in each.items():
+                    found[target] = np.union1d(found[target], positions) if target in found else positions
+        named = {note.path: number for number, note in index.files.items() if number not in removed}
         dead = {path: positions for path, positions in found.items() if path in named}
-        if not dead:
-            return
-        name = f"c{len(self._written)}-{self._index.sink}-{self._epoch}-{self._attempt}-deletes.parquet"
-        entry = write_position_deletes(self._files, name, dead)
+        if dead:
+            yield self._delete(dead, named)
+
+    def _delete(self, dead: Mapping[str, Positions], named: Mapping[str, int]) -> MergedDeletes:
+        name = f"c{len(self._written)}-{self._sink}-{self._epoch}-{self._attempt.id}-deletes.parquet"
+        entry = write_position_deletes(for_tasks(self._table), name, dead)
         self._written.append(entry)
-        yield MergedDeletes(entry.path, entry.rows, tuple(named[path] for path in sorted(dead)))
+        return MergedDeletes(entry.path, entry.rows, tuple(named[path] for path in sorted(dead)))
+
+
+def _there(part: Part, index: Index) -> dict[int, FileNote]:
+    """Return the files of a part that are in the table still, under the same numbers."""
+    known = ((number, index.files.get(number), note.path) for number, note in part.files.items())
+    return {number: found for number, found, path in known if found is not None and found.path == path}

@@ -13,7 +13,9 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from sinkql.connectors.iceberg.file.data import TaskTable
 
 _ROWS, _BYTES = 1 << 16, 64 << 20
-"""What is read at once, at most, if rows are about alike."""
+"""What comes in a part, at most."""
+_AT_ONCE = 1 << 12
+"""Rows decoded at once: what they need in memory is known only then, for a file says how large values are encoded."""
 
 
 def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
@@ -26,14 +28,29 @@ def read_rows(table: TaskTable, path: str) -> Iterator[pa.Table]:
         parquet = pq.ParquetFile(stream)
         wanted = {field_id(field): field.name for field in schema}
         names = names_by_id(parquet.schema_arrow, wanted, table.properties)
-        for batch in parquet.iter_batches(_at_once(parquet.metadata), columns=list(names.values())):
+        batches = parquet.iter_batches(_at_once(parquet.metadata), columns=list(names.values()))
+        for rows in _parts(batches):
             columns = [
-                _plain(batch.column(names[field.name]), field.type)
+                _plain(rows.column(names[field.name]), field.type)
                 if field.name in names
-                else pa.nulls(batch.num_rows, field.type)
+                else pa.nulls(rows.num_rows, field.type)
                 for field in schema
             ]
             yield pa.Table.from_arrays(columns, names=schema.names)
+
+
+def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Gather batches up to what comes in a part."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS or size >= _BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def names_by_id(file: pa.Schema, wanted: Mapping[int, str], properties: Mapping[str, str]) -> dict[str, str]:
@@ -58,7 +75,7 @@ def _at_once(file: pq.FileMetaData) -> int:
     """Return how many rows to read at once."""
     size: int = sum(file.row_group(number).total_byte_size for number in range(file.num_row_groups))
     mean: int = max(1, size // max(1, file.num_rows))
-    return max(1, min(_ROWS, _BYTES // mean))
+    return max(1, min(_AT_ONCE, _BYTES // mean))
 
 
 def field_id(field: pa.Field) -> int:
@@ -66,7 +83,7 @@ def field_id(field: pa.Field) -> int:
     return int((field.metadata or {}).get(b"PARQUET:field_id", -1))
 
 
-def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    if isinstance(type_, pa.UuidType) and not isinstance(column, pa.ExtensionArray):
-        return pa.ExtensionArray.from_storage(type_, column)
+def _plain(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    if isinstance(type_, pa.UuidType) and not isinstance(column.type, pa.BaseExtensionType):
+        return pa.chunked_array([pa.ExtensionArray.from_storage(type_, chunk) for chunk in column.chunks], type_)
     return column

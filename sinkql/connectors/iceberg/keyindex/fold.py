@@ -1,37 +1,70 @@
-"""All runs of an index → one that has each live key once: what old places and tombstones add up to is given back."""
+"""Runs of an index → fewer: what old places and tombstones add up to is given back, and no look-up asks many runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from sinkql.connectors.iceberg.keyindex.index import Index, Run
 from sinkql.connectors.iceberg.keyindex.run import Entries, map_run, merge, write_run
+from sinkql.runs import Tiers
 
 _SLACK = 1 << 16
 _PART = 1 << 20
 _MIXED = 4
+_TIERS = Tiers(fan=2, small=1 << 14)
+"""A run is merged with newer ones that together are as large, so that each entry is written a few times."""
 
 
-def fold_due(index: Index) -> bool:
-    """Tell whether most entries are of no use, or many runs hold keys of any bucket, which stops merging below them."""
-    live = sum(note.rows - note.dead for note in index.files.values())
-    return sum(run.rows for run in index.runs) > 2 * live + _SLACK or sum(run.mixed for run in index.runs) > _MIXED
+def folded(index: Index, folder: Path, name: str) -> Index:
+    """Return the index with runs merged into a new file where that is due; it is not saved.
+
+    Raises ValueError where all runs have not as many keys as the files have live rows.
+    """
+    due = fold_due(index)
+    return index if due is None else replace(index, runs=_fold(index, folder, f"{name}.run", due))
 
 
-def fold(index: Index, folder: Path, name: str) -> tuple[Run, ...]:
-    """Write one run in place of all; raises ValueError where it has not as many keys as the files have live rows."""
-    live = sum(note.rows - note.dead for note in index.files.values())
-    if not live:
-        return ()
-    run = Run(f"{name}.run", live)
-    write_run(folder / run.name, live, _merged([map_run(folder / each.name) for each in index.runs]))
-    return (run,)
+def fold_due(index: Index) -> slice | None:
+    """Return which neighbours among the runs to merge now.
+
+    All where most entries are of no use; else several that other buckets' keys may be in: each look-up asks them, and
+    merging stops below them.
+    """
+    rows = [run.rows for run in index.runs]
+    if sum(rows) > 2 * _live(index) + _SLACK:
+        return slice(0, len(rows))
+    current = next(((run.buckets, run.bucketing) for run in index.runs if not run.mixed), None)
+    mixed = [run.mixed or (run.buckets, run.bucketing) != current for run in index.runs]
+    for start in range(len(rows)):
+        length = _TIERS.due(rows[start:])
+        if sum(mixed[start : start + length]) > _MIXED:
+            return slice(start, start + length)
+    return None
 
 
-def _merged(runs: Sequence[Entries]) -> Iterator[Entries]:
+def _fold(index: Index, folder: Path, name: str, due: slice) -> tuple[Run, ...]:
+    """Write one run in place of neighbours; only the oldest of all may forget the keys that are gone."""
+    chosen, newer, older = index.runs[due], index.runs[: due.start], index.runs[due.stop :]
+    parts = [map_run(folder / each.name) for each in chosen]
+    if len(chosen) == len(index.runs):
+        rows = _live(index)
+    else:
+        rows = sum(part.rows for part in _merged(parts, keep_tombstones=bool(older)))
+    if not rows:
+        return newer + older
+    write_run(folder / name, rows, _merged(parts, keep_tombstones=bool(older)))
+    return (*newer, Run(name, rows), *older)
+
+
+def _live(index: Index) -> int:
+    return sum(note.rows - note.dead for note in index.files.values())
+
+
+def _merged(runs: Sequence[Entries], *, keep_tombstones: bool) -> Iterator[Entries]:
     """Merge runs, newest first, one range of hashes at a time."""
     ranges = -(-sum(run.rows for run in runs) // _PART)
     bounds = np.array([(number << 64) // ranges for number in range(1, ranges)], np.uint64)
@@ -41,4 +74,4 @@ def _merged(runs: Sequence[Entries]) -> Iterator[Entries]:
             Entries._make(column[cut[number] : cut[number + 1]] for column in run)
             for run, cut in zip(runs, cuts, strict=True)
         ]
-        yield merge(parts, keep_tombstones=False)
+        yield merge(parts, keep_tombstones=keep_tombstones)

@@ -14,7 +14,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit.marker import Kept
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, chosen, own_entries, own_files, rewrite
-from sinkql.connectors.iceberg.compact.job import Compaction, Steps
+from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps
 from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, TaskTable, for_tasks
 from sinkql.connectors.iceberg.table.types import DIFF_COLUMN, TIMESTAMP_COLUMN
 from sinkql.extension.stream import WriteResult, WriteTask
@@ -64,6 +64,8 @@ class AppendMode:
     def __init__(self, *, changelog: bool) -> None:
         self._changelog = changelog
         self._files: OwnFiles | None = None
+        self._listed = False
+        self._failed = Failures()
         self._staged: list[OwnFile] = []
 
     def refresh(self, table: Table, kept: Kept) -> None:
@@ -90,16 +92,17 @@ class AppendMode:
         if self._files is not None:
             self._files.files += self._staged
 
-    def compact(self, table: Table, kept: Kept, *, attempt: str) -> Steps:
+    def compact(self, attempt: Attempt, kept: Kept) -> Steps:
         """Put small files of this sink together."""
-        if self._files is None:
-            self._files = own_files(table, kept.marker.sink)
-            yield
-        files, deletes = chosen(self._files.files, table), self._files.deletes
+        marker = kept.marker
+        if self._files is None or not self._listed:
+            self._files, self._listed = OwnFiles(), False  # commits meanwhile add theirs
+            yield from own_files(attempt.table(), marker.sink, self._files)
+            self._listed = True
+        files = chosen(self._files.files, attempt.table(), self._failed)
         if not files:
             return None
-        marker = kept.marker
-        return (yield from rewrite(files, table, deletes, sink=marker.sink, epoch=marker.epoch, attempt=attempt))
+        return (yield from rewrite(files, attempt, self._files.deletes, sink=marker.sink, epoch=marker.epoch))
 
     def compacted(self, done: Compaction, snapshot: int) -> None:
         """Remember the new files in place of the old ones."""
@@ -107,9 +110,10 @@ class AppendMode:
             left = [file for file in self._files.files if file.path not in done.change.remove]
             self._files.files = left + own_entries(done.change.add)
 
-    def given_up(self) -> None:
+    def given_up(self, error: Exception) -> None:
         """Look at the table again next time: somebody else may have removed files."""
         self._files = None
+        self._failed.note(error)
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """There are no files outside the table."""

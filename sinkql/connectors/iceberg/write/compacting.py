@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from uuid import uuid4
@@ -12,7 +13,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit import marker as markers
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.proposal import CompactionCommit
-from sinkql.connectors.iceberg.compact.job import Compaction, Steps, remove
+from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Steps, remove
 from sinkql.connectors.iceberg.table.table import Expected
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.mode import WriteMode
@@ -23,14 +24,20 @@ _REST, _LONGEST_REST = 4, 256
 """Commits to wait after a compaction that failed, twice as many each time."""
 _CONFLICTS = 4
 """A table that others change all the time is compacted later."""
+_LONGEST = 240.0
+"""Seconds until a compaction comes to its end: the keys to the file that it writes hold longer than that."""
 
 
 class Compacting:
     """The compactions of one claim of a table, one after the other."""
 
-    def __init__(self, target: TargetTable, mode: WriteMode, expected: Expected) -> None:
+    def __init__(
+        self, target: TargetTable, mode: WriteMode, expected: Expected, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._target, self._mode, self._expected = target, mode, expected
+        self._clock = clock
         self._steps: Steps | None = None
+        self._table: Table | None = None
         self._id = ""
         self._waiting = 0
         self._rest = _REST
@@ -57,9 +64,10 @@ class Compacting:
             return table, kept, done
         while go_on(self._steps is not None):
             committing = False
+            self._table = table
             try:
-                found = self._step(table, kept)
-                if found is None:
+                found = self._step(kept)
+                if not found:
                     break
                 if isinstance(found, Compaction):
                     committing = True
@@ -67,7 +75,7 @@ class Compacting:
                     self._rest = _REST
                     done.append(_told(found))
             except Exception as error:
-                self._give_up()
+                self._give_up(error)
                 if committing and not isinstance(error, RedoBatchError):
                     self._unknown_at = table.metadata.current_snapshot_id
                 if committing and _ends_sink(error):
@@ -77,18 +85,22 @@ class Compacting:
                 break
         return table, kept, done
 
-    def _step(self, table: Table, kept: markers.Kept) -> Compaction | bool | None:
-        """Take one step; return what is to be committed, or else whether there is more to do, None for nothing."""
+    def _step(self, kept: markers.Kept) -> Compaction | bool | None:
+        """Take one step; return what is to be committed, or else whether there is more to do before the next batch."""
         if self._steps is None:
             self._id = uuid4().hex
-            self._steps = self._mode.compact(table, kept, attempt=self._id)
+            end = self._clock() + _LONGEST
+            self._steps = self._mode.compact(Attempt(self._id, self._now, lambda: self._clock() > end), kept)
         try:
-            next(self._steps)
-        except StopIteration as end:
+            return next(self._steps)
+        except StopIteration as ended:
             self._steps = None
-            done: Compaction | None = end.value
+            done: Compaction | None = ended.value
             return done
-        return True
+
+    def _now(self) -> Table:
+        assert self._table is not None, "not run"
+        return self._table
 
     def _commit(self, done: Compaction, table: Table, kept: markers.Kept) -> tuple[Table, markers.Kept]:
         marker = replace(kept.marker, index=done.index or kept.marker.index)
@@ -105,11 +117,11 @@ class Compacting:
         self._mode.compacted(done, now.snapshot)
         return after, now
 
-    def _give_up(self) -> None:
+    def _give_up(self, error: Exception) -> None:
         if self._steps is not None:
             self._steps.close()
         self._steps = None
-        self._mode.given_up()
+        self._mode.given_up(error)
         self._waiting, self._rest = self._rest, min(2 * self._rest, _LONGEST_REST)
 
 

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.commit.marker import Kept
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.job import Compaction, Steps
+from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Steps
 from sinkql.extension.stream import WriteResult, WriteTask
 
 
@@ -31,14 +31,14 @@ class WriteMode(Protocol):
     def settled(self, snapshot: int) -> None:
         """Take what was staged as true: the commit stands, as this snapshot."""
 
-    def compact(self, table: Table, kept: Kept, *, attempt: str) -> Steps:
+    def compact(self, attempt: Attempt, kept: Kept) -> Steps:
         """Write files anew, if some are due, in the steps of one compaction."""
 
     def compacted(self, done: Compaction, snapshot: int) -> None:
         """Take what a compaction did as true: it stands, as this snapshot."""
 
-    def given_up(self) -> None:
-        """Forget what a compaction began: it will not be committed, or nobody knows whether it was."""
+    def given_up(self, error: Exception) -> None:
+        """Forget what a compaction began, which failed so: it is not committed, or nobody knows whether it is."""
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """Delete own files outside the table that nothing reaches."""

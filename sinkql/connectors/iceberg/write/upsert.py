@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from sinkql import faults, physical
 from sinkql.connectors.iceberg.commit.marker import Kept, ancestry, own
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.job import Compaction, Steps
+from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps, WrongIndexError
 from sinkql.connectors.iceberg.compact.keyed import Rewriting, choose
 from sinkql.connectors.iceberg.file.data import (
     FileEntry,
@@ -256,6 +256,9 @@ class UpsertMode:
         self._staged: Index | None = None
         self._true_at: int | None = None
         self._rewritten: Index | None = None
+        self._named: str | None = None
+        self._wrong = False
+        self._failed = Failures()
         self._looked = self._there = 0
 
     def refresh(self, table: Table, kept: Kept) -> None:
@@ -267,10 +270,14 @@ class UpsertMode:
             self._index = self._load(table, kept)
         head = table.metadata.current_snapshot_id
         if head != self._true_at:
+            if kept.marker.index not in (None, self._named):  # a commit has landed of which no reply came
+                self._index = self._load(table, kept)
             self._index = catch_up(self._index, table, self._folder, epoch=kept.marker.epoch)
             self._true_at = head
-        if self._index.next_file_id > LAST_ID:  # numbers are never given twice, and those of a run have 32 bits
+        # numbers are never given twice, and those of a run have 32 bits
+        if self._wrong or self._index.next_file_id > LAST_ID:
             self._index = rebuild(table, self._index.key, self._folder, sink=kept.marker.sink, epoch=kept.marker.epoch)
+            self._wrong = False
         if self._index is not before:
             self._index.save(self._folder)
 
@@ -306,35 +313,45 @@ class UpsertMode:
         """Go on with the index as it was staged."""
         assert self._staged is not None, "nothing staged"
         self._index, self._staged = self._staged, None
-        self._true_at = snapshot
+        self._true_at, self._named = snapshot, self._index.name
 
-    def compact(self, table: Table, kept: Kept, *, attempt: str) -> Steps:
-        """Write files anew without dead rows, in one step: the index must stay true of the table meanwhile."""
-        yield from ()
-        index, self._rewritten = self._index, None
-        if index is None or self._true_at != table.metadata.current_snapshot_id:
+    def compact(self, attempt: Attempt, kept: Kept) -> Steps:
+        """Write files anew without dead rows."""
+        index, self._rewritten = self._now(attempt), None
+        if index is None:
             return None
         self._looked += 1
         if self._looked * _FILES_A_LOOK < self._there:
             return None
         self._looked, self._there = 0, len(index.files)
-        choice = choose(index, table.properties)
-        if choice is None:
+        parts = choose(index, attempt.table().properties, self._failed)
+        if parts is None:
             return None
-        index.save(self._folder)
-        rewriting = Rewriting(index, self._folder, table, epoch=kept.marker.epoch, attempt=attempt)
-        done, self._rewritten = rewriting.run(choice)
+        key = tuple(column.name for column in index.key)
+        rewriting = Rewriting(
+            lambda: self._now(attempt), self._folder, attempt, sink=index.sink, key=key, epoch=kept.marker.epoch
+        )
+        found = yield from rewriting.run(parts)
+        if found is None:
+            return None
+        done, self._rewritten = found
         return done
+
+    def _now(self, attempt: Attempt) -> Index | None:
+        """Return the index if it is true of the table as it is now."""
+        return self._index if self._true_at == attempt.table().metadata.current_snapshot_id else None
 
     def compacted(self, done: Compaction, snapshot: int) -> None:
         """Go on with the index that the compaction made."""
         assert self._rewritten is not None, "nothing rewritten"
         self._index, self._rewritten = self._rewritten, None
-        self._true_at = snapshot
+        self._true_at, self._named = snapshot, self._index.name
 
-    def given_up(self) -> None:
-        """Go on with the index as it was."""
+    def given_up(self, error: Exception) -> None:
+        """Go on with the index as it was, or with a new one if it is wrong."""
         self._rewritten = None
+        self._wrong |= isinstance(error, WrongIndexError)
+        self._failed.note(error)
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """Delete runs and manifests that neither the last two markers nor this index reach."""
@@ -349,6 +366,7 @@ class UpsertMode:
         key = key_columns(table, self._key)
         marker = kept.marker
         found = Index.load(self._folder, marker.index, key) if marker.index else None
+        self._named = marker.index
         if found is not None:
             return found
         index = rebuild(table, key, self._folder, sink=marker.sink, epoch=marker.epoch)
