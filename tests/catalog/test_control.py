@@ -17,6 +17,7 @@ from sinkql.catalog.file.database import Database
 from sinkql.catalog.system import LAYOUT
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.control import Control as ControlProtocol
+from support.patience import PATIENCE_S, ended
 
 _SPAWN = multiprocessing.get_context("spawn")
 
@@ -194,13 +195,14 @@ def test_killed_runners_lease_is_free_at_once(tmp_path: Path) -> None:
     here, there = _SPAWN.Pipe()
     runner = _SPAWN.Process(target=_hold, args=(path, there))
     runner.start()
+    assert here.poll(PATIENCE_S)
     assert here.recv() == "held"
     with pytest.raises(SinkqlError) as raised:
         control.acquire("s", owner="me", takeover=False)
     assert f"(pid {runner.pid} on " in raised.value.message
     assert runner.pid is not None
     os.kill(runner.pid, signal.SIGKILL)
-    runner.join()
+    assert ended(runner) == [-signal.SIGKILL]
     assert control.acquire("s", owner="me", takeover=False) == 2
 
 
@@ -217,14 +219,13 @@ def _race(path: Path, owner: str, start: multiprocessing.synchronize.Barrier, pi
 def test_of_runners_that_start_at_once_one_gets_the_lease(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     Control(Database(path, LAYOUT)).set_desired("s", "running")
-    barrier, pipes = _SPAWN.Barrier(4), [_SPAWN.Pipe() for _ in range(4)]
+    barrier, pipes = _SPAWN.Barrier(4, timeout=PATIENCE_S), [_SPAWN.Pipe() for _ in range(4)]
     racers = [
         _SPAWN.Process(target=_race, args=(path, str(number), barrier, there))
         for number, (_, there) in enumerate(pipes)
     ]
     for racer in racers:
         racer.start()
+    assert ended(*racers) == [0] * 4
     answers = [here.recv() for here, _ in pipes]
-    for racer in racers:
-        racer.join()
     assert sorted(answers, key=str) == [1, "SQ5201", "SQ5201", "SQ5201"]

@@ -20,6 +20,7 @@ from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.layout import APPLICATION_ID, UPGRADES, VERSION, Layout
 from sinkql.catalog.system import LAYOUT, RELATIONS
 from sinkql.errors import SinkqlError
+from support.patience import PATIENCE_S, ended
 
 _NEXT = VERSION + 1
 _SPAWN = multiprocessing.get_context("spawn")
@@ -199,13 +200,11 @@ def _commit_often(path: Path, start: multiprocessing.synchronize.Barrier) -> Non
 
 def test_processes_that_open_a_new_file_and_write_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
-    barrier = _SPAWN.Barrier(4)
+    barrier = _SPAWN.Barrier(4, timeout=PATIENCE_S)
     processes = [_SPAWN.Process(target=_commit_often, args=(path, barrier)) for _ in range(4)]
     for process in processes:
         process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
+    assert ended(*processes) == [0] * 4
     with _open(path).read() as connection:
         row = connection.first("SELECT * FROM progress")
         catalogs = connection.scalar("SELECT count(*) FROM identity")
@@ -249,8 +248,8 @@ def test_a_forked_process_opens_the_file_itself(tmp_path: Path) -> None:
     theirs = fork.SimpleQueue()
     process = fork.Process(target=lambda: theirs.put((_files(tmp_path), _connection_of(database), _files(tmp_path))))
     process.start()
+    assert ended(process) == [0]
     before, _, after = theirs.get()
-    process.join()
     assert after > before
     with database.write() as connection:
         connection.insert("settings", {"name": "cluster", "value": "c"})

@@ -10,6 +10,7 @@ import pytest
 
 from sinkql.catalog.verify import problems
 from sinkql.session import Session
+from support.patience import PATIENCE_S, ended
 
 pytestmark = pytest.mark.long
 
@@ -35,13 +36,11 @@ def test_eight_processes_of_thirty_transactions_all_succeed(tmp_path: Path) -> N
     session = Session(path)
     session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);")
     before = session.catalog.generation
-    start = _SPAWN.Barrier(_PROCESSES)
+    start = _SPAWN.Barrier(_PROCESSES, timeout=PATIENCE_S)
     workers = [_SPAWN.Process(target=_work, args=(path, number, start)) for number in range(_PROCESSES)]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0] * _PROCESSES
+    assert ended(*workers) == [0] * _PROCESSES
     session.catalog.refresh()
     assert session.catalog.generation - before == _PROCESSES * _ROUNDS * 5
     names = {f"x_{number}_{turn}" for number in range(_PROCESSES) for turn in range(_ROUNDS)}

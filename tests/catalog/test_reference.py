@@ -20,6 +20,7 @@ from sinkql.catalog.secret import vault as reference_vault
 from sinkql.catalog.secret.reference import resolve
 from sinkql.errors import SinkqlError
 from support.aws import KEYS, Aws, aws
+from support.patience import PATIENCE_S, joined
 from support.vault import ROOT, Vault, vault
 
 pytestmark = pytest.mark.server
@@ -108,7 +109,7 @@ class _Locked(KeyringBackend):
 
 class _Waiting(_Locked):
     def get_password(self, service: str, username: str) -> str | None:
-        threading.Event().wait()
+        threading.Event().wait(PATIENCE_S)
         return None
 
 
@@ -288,7 +289,7 @@ def test_answer_that_is_no_vaults_is_told(
         answering = threading.Thread(target=_answer, args=(listening, answer), daemon=True)
         answering.start()
         assert _refused("vault", "secret/app/db", "password").code == code
-        answering.join()
+        joined(answering)
 
 
 def _answer(listening: socket.socket, answer: bytes) -> None:

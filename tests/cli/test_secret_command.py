@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import select
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from sinkql.cli.group import run_command as run
 from sinkql.session import Session
+from support.patience import Deadline
 
 _CANARY = "canary-5e0b93aa"
 
@@ -87,13 +89,14 @@ def test_prompt_does_not_show_what_is_typed(folder: Path) -> None:
     child, terminal = pty.fork()
     if child == 0:
         os.execv(sys.executable, [sys.executable, "-m", "sinkql", "secret", "set", "token"])
-    seen = b""
-    for question in (b"Value of secret token: ", b"Once more: "):
-        while not seen.endswith(question):
+    seen, deadline = b"", Deadline()
+    for awaited in (b"Value of secret token: ", b"Once more: ", b"is created"):
+        while awaited not in seen:
+            readable, _, _ = select.select([terminal], [], [], deadline.left())
+            assert readable, f"{awaited!r} did not come\n{seen!r}"
             seen += os.read(terminal, 1024)
-        os.write(terminal, _CANARY.encode() + b"\n")
-    while b"is created" not in seen:
-        seen += os.read(terminal, 1024)
+        if awaited.endswith(b": "):
+            os.write(terminal, _CANARY.encode() + b"\n")
     os.waitpid(child, 0)
     os.close(terminal)
     assert _CANARY.encode() not in seen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ import pytest
 
 from crash import verify
 from crash.pipeline import Pipeline, write_input
+from support.patience import PATIENCE_S
 
 Again = Literal["never", "claim", "batch"]
 KILLED = -9
@@ -65,6 +67,8 @@ class Children:
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({**order, "told": str(told)}) + "\n")
         self.process.stdin.flush()
+        answers, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
+        assert answers, f"{order} did not end in {PATIENCE_S:.0f} seconds"
         status = json.loads(self.process.stdout.readline())
         log = Path(f"{told}.log")
         assert not log.exists(), log.read_text()

@@ -1,13 +1,12 @@
-"""A machine under eight times its load: a run takes its time, and commits everything."""
+"""A machine under six times its load: a run takes its time, gives nothing up, and commits everything."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from support.command import run
+from support.command import start
 from support.leftover import left, marked
 from support.overload import overloaded
 from support.readers import duckdb_folder
@@ -28,16 +27,21 @@ CREATE SINK odd_sink IN CLUSTER c FROM odd
 """
 
 
-def test_a_run_under_eight_times_the_load_commits_everything(tmp_path: Path) -> None:
+def test_sinks_under_six_times_the_load_commit_everything(tmp_path: Path) -> None:
     (tmp_path / "pipeline.sql").write_text(_PIPELINE)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(1000)))
     mark = marked()
-    with overloaded(mark, times=8):
-        ended = run("--output", "json", "exec", "--once", "pipeline.sql", folder=tmp_path, environment=mark)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    events = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert [event["why"] for event in events if event.get("event") == "stopped"] == ["caught up", "caught up"]
+    running = start("exec", "--once", "pipeline.sql", folder=tmp_path, environment=mark)
+    try:
+        # What is waited for with a limit, the Python processes of Spark, comes after its start, which takes its time.
+        running.wait_for(lambda event: event.get("event") == "spark started")
+        with overloaded(mark, times=6):
+            assert running.end() == 0
+    finally:
+        running.kill()
+    running.rest()
+    assert [event["why"] for event in running.events if event.get("event") == "stopped"] == ["caught up", "caught up"]
     assert duckdb_folder(tmp_path / "lake" / "n" / "raw") == [(n,) for n in range(1000)]
     assert duckdb_folder(tmp_path / "lake" / "n" / "odd") == [(n,) for n in range(1, 1000, 2)]
     assert left(mark) == []

@@ -113,6 +113,7 @@ def test_restart_after_a_compaction_goes_on_with_its_index(lake: Lake, name: str
     sink.start()
     batch = 0
     while not batch or not replaced(lake.table(name)):
+        assert batch < 100, "nothing was compacted"
         sink.put(*churn(batch))
         sink.writer.maintain()
         batch += 1

@@ -13,6 +13,7 @@ import pytest
 
 from support import sink_process
 from support.lake import Lake
+from support.patience import ended
 from support.sink_process import expected, main
 
 pytestmark = pytest.mark.long
@@ -56,9 +57,9 @@ def run(processes: ForkServerContext, lake: Lake, name: str) -> Run:
     def start(mode: str, faults: str) -> int:
         process = processes.Process(target=main, args=(lake.folder, name), kwargs={"mode": mode, "faults": faults})
         process.start()
-        process.join()
-        assert process.exitcode is not None
-        return process.exitcode
+        (code,) = ended(process)
+        assert code is not None
+        return code
 
     return start
 

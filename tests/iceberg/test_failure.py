@@ -26,6 +26,7 @@ from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
 from support.access import Access
 from support.lake import Lake, Sink
+from support.patience import joined
 from support.seaweed import SECRET, Seaweed
 
 
@@ -67,7 +68,7 @@ def silent() -> Iterator[int]:
         thread.start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        joined(thread)
         for each in held:
             each.close()
 

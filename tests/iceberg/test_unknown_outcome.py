@@ -10,6 +10,7 @@ import pytest
 
 from sinkql.errors import SinkqlError
 from support.lake import Lake, Sink
+from support.patience import joined
 from support.proxy import Rule, proxy
 from support.seaweed import Seaweed
 
@@ -178,11 +179,10 @@ def test_claims_at_once_end_with_one_holder(any_lake: Lake, name: str) -> None:
         except SinkqlError as error:
             outcomes.append(error.code)
 
-    threads = [Thread(target=claim, args=(sink,)) for sink in sinks]
+    threads = [Thread(target=claim, args=(sink,), daemon=True) for sink in sinks]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(*threads)
     assert set(outcomes) <= {"claimed", "SQ5101"}
     held = []
     for sink in sinks:

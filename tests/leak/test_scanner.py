@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from leak.scanner import Canary, canary, files_in, hits, objects_of, pages_of, processes_of, text_of
+from support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -132,7 +133,7 @@ def test_secret_of_a_process_is_found(arguments: list[str], environment: dict[st
     assert process.stdout is not None
     process.stdout.read(1)
     found = hits(processes_of(os.getpid()), [_CANARY])
-    process.communicate(b"\n")
+    process.communicate(b"\n", PATIENCE_S)
     assert len({where for where, _, _ in found}) == 2
 
 

@@ -18,6 +18,7 @@ from operators.pipeline import Pipeline, plain
 from sinkql.errors import SinkqlError
 from sinkql.runtime.state import manifest as state
 from support.fault import armed
+from support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -48,7 +49,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def run_child(folder: Path, faults: str) -> int:
     child = Path(__file__).with_name("crash_child.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(child.parents[1]), *sys.path])} | armed(faults)
-    return subprocess.run([sys.executable, str(child), str(folder)], env=environment, check=False).returncode
+    return subprocess.run(
+        [sys.executable, str(child), str(folder)], env=environment, timeout=PATIENCE_S, check=False
+    ).returncode
 
 
 @pytest.mark.parametrize(("point", "number"), KILLS)

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinkql.runtime.spark.adhoc import AdhocSpark
+from support.patience import joined
 
 pytestmark = pytest.mark.spark
 _SLOW = "SELECT count(*) AS n FROM range(2) WHERE java_method('java.lang.Thread', 'sleep', id * 0 + 3000L) IS NULL"
@@ -26,14 +27,14 @@ def test_ctrl_c_leaves_a_query_and_the_next_one_runs(
         if not over.is_set():
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    presser = threading.Thread(target=interrupt)
+    presser = threading.Thread(target=interrupt, daemon=True)
     presser.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             adhoc.query(_SLOW, {})
     finally:
         over.set()
-        presser.join()
+        joined(presser)
     assert caplog.records == []  # py4j logs a traceback where its socket was in use
     assert adhoc.query("SELECT 1 AS a", {}).to_pydict() == {"a": [1]}
     adhoc.close()

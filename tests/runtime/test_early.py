@@ -14,6 +14,7 @@ import pytest
 import sinkql.runtime.spark.early
 from sinkql.runtime.spark import session
 from sinkql.runtime.spark.session import SparkSettings
+from support.patience import PATIENCE_S, Deadline
 
 _SECRET = "s3cret"
 _RUNNER = """
@@ -49,6 +50,7 @@ def _said(folder: Path, runner: str, module: str = session._SOURCE) -> tuple[byt
             stderr=subprocess.DEVNULL,
         )
         connection = _accept(server, process)
+        connection.settimeout(PATIENCE_S)
         with connection, connection.makefile("rwb") as stream:
             secret = stream.read(struct.unpack("!i", stream.read(4))[0])
             stream.write(struct.pack("!i", 2) + b"ok")
@@ -56,15 +58,17 @@ def _said(folder: Path, runner: str, module: str = session._SOURCE) -> tuple[byt
             (pid,) = struct.unpack("!i", stream.read(4))
             rest = stream.read()
     assert pid == process.pid
-    return secret, pid, rest, process.wait()
+    return secret, pid, rest, process.wait(PATIENCE_S)
 
 
 def _accept(server: socket.socket, process: subprocess.Popen[bytes]) -> socket.socket:
+    deadline = Deadline()
     while True:
         try:
             return server.accept()[0]
         except TimeoutError:
             assert process.poll() is None, "it ended before it connected"
+            deadline.check("a connection")
 
 
 @pytest.mark.parametrize("module", [session._SOURCE, session._WORKER])

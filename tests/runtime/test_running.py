@@ -14,7 +14,7 @@ from sinkql import physical
 from sinkql.extension.registry import discover
 from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkStalled
 from sinkql.runtime.sink.roster import Roster
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, joined
 from support.running import FixedRoster, MemoryControl, contexts, counter, csv_files, job, output, rows
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def test_a_sink_that_was_taken_over_is_fenced_and_writes_nothing_after(spark: Sp
 
     def stop(event: Event) -> None:
         if isinstance(event, SinkCommitted):
-            older.join()
+            joined(older)
             control.wanted[each.sink_id] = "stopped"
 
     newer = run_sinks(spark, [each], tmp_path, control=control, once=False, takeover=True, tell=stop)

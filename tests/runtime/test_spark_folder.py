@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 from sinkql.runtime.spark.folder import Folder
+from support.patience import PATIENCE_S, joined
 
 
 def _killed(place: Path, number: int) -> Path:
@@ -52,7 +53,7 @@ def test_what_killed_processes_left_goes_at_the_next_start_but_the_last_logs(tmp
 
 def test_threads_that_take_a_folder_at_once_have_it_together(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "c")
-    together = threading.Barrier(8)
+    together = threading.Barrier(8, timeout=PATIENCE_S)
 
     def take() -> None:
         together.wait()
@@ -61,7 +62,5 @@ def test_threads_that_take_a_folder_at_once_have_it_together(tmp_path: Path) -> 
     threads = [threading.Thread(target=take, daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert not any(thread.is_alive() for thread in threads)
+    joined(*threads)
     assert folder.path.is_dir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sinkql.parser import parse
 from sinkql.session import Session
 from sinkql.session.item.drop import drop, sink_folder
 from support.fault import armed
+from support.patience import Deadline, ended, joined
 
 _SPAWN = multiprocessing.get_context("spawn")
 _DROP = "DROP SINK user_activity_iceberg;"
@@ -72,13 +74,15 @@ def test_dropped_sink_leaves_no_state_folder(piped: Session) -> None:
 def test_drop_of_a_running_sink_waits_for_its_runner(piped: Session) -> None:
     control, sink = piped.catalog.control, sink_id(piped)
     control.acquire(sink, owner="runner", takeover=False)
-    dropping = threading.Thread(target=piped.execute, args=(_DROP,))
+    dropping = threading.Thread(target=piped.execute, args=(_DROP,), daemon=True)
     dropping.start()
+    deadline = Deadline()
     while control.desired(sink) != "dropped":
         assert dropping.is_alive()
+        deadline.check("the wish to drop it")
     assert Session().sinks() == (NAME,)
     control.release(sink, owner="runner")
-    dropping.join()
+    joined(dropping)
     assert Session().sinks() == ()
 
 
@@ -104,8 +108,7 @@ def test_drop_of_a_killed_process_is_finished_by_the_next(piped: Session, folder
     state = sink_folder(piped.catalog, sink_id(piped))
     child = _SPAWN.Process(target=_killed_drop, args=(folder, point))
     child.start()
-    child.join()
-    assert child.exitcode == -9
+    assert ended(child) == [-signal.SIGKILL]
     assert state.exists()
     assert _open_journal(piped) == 1
     again = Session()
@@ -121,7 +124,7 @@ def test_drop_of_a_killed_process_waits_while_the_sink_runs(piped: Session, fold
     control.acquire(sink, owner="runner", takeover=False)
     child = _SPAWN.Process(target=_killed_drop, args=(folder, "drop-wished"))
     child.start()
-    child.join()
+    assert ended(child) == [-signal.SIGKILL]
     assert Session().sinks() == (NAME,)
     assert control.desired(sink) == "dropped"
     control.release(sink, owner="runner")

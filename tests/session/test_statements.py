@@ -18,6 +18,7 @@ from sinkql.extension.plan import Access
 from sinkql.extension.registry import discover
 from sinkql.session import Session
 from sinkql.session.session import catalog_file
+from support.patience import PATIENCE_S, ended
 
 _SPAWN = multiprocessing.get_context("spawn")
 
@@ -170,13 +171,11 @@ def _create_many(folder: Path, name: str, start: multiprocessing.synchronize.Bar
 
 
 def test_processes_that_create_at_once_lose_nothing(folder: Path) -> None:
-    barrier = _SPAWN.Barrier(4)
+    barrier = _SPAWN.Barrier(4, timeout=PATIENCE_S)
     processes = [_SPAWN.Process(target=_create_many, args=(folder, name, barrier)) for name in "abcd"]
     for process in processes:
         process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
+    assert ended(*processes) == [0] * 4
     ids = [row[0] for row in Session(folder).execute("SELECT id FROM mz_sources ORDER BY id")[0].rows]
     assert sorted(f"u{number}" for number in range(1, 22)) == ids
 

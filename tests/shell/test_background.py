@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sinkql.shell.background import Background, Notices
+from support.patience import PATIENCE_S
 
 _SAYS = """
 import sys
@@ -125,4 +126,4 @@ def test_nothing_is_left_when_the_terminal_goes_away(signal_name: str) -> None:
     number = signal.Signals[f"SIG{signal_name}"]
     os.kill(process.pid, number)
     assert process.stdout.read() == "asked to stop\n"
-    assert process.wait() == 128 + number
+    assert process.wait(PATIENCE_S) == 128 + number

@@ -72,13 +72,16 @@ class Terminal:
 
     def close(self) -> None:
         """End the terminal and what runs in it."""
-        subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, check=False)
+        subprocess.run(
+            ["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, timeout=PATIENCE_S, check=False
+        )
 
     def _tmux(self, *arguments: str) -> str:
         done = subprocess.run(
             ["tmux", "-S", str(self._socket), *arguments],
             capture_output=True,
             text=True,
+            timeout=PATIENCE_S,
             check=True,
             env=os.environ | {"LC_ALL": "C.UTF-8"},
         )

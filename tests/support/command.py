@@ -1,4 +1,4 @@
-"""The command line as a process of its own, and its JSON lines as they come."""
+"""The command line, or another program, as a process of its own, and its lines as they come; no wait is without end."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, Deadline
+
+_SHOWN = 50
+"""How many of the last lines a wait shows that was in vain."""
 
 
 @dataclass(slots=True)
 class Running:
-    """Hold a running command; `rows` and `commits` count what its sinks committed so far."""
+    """Hold a running program; `rows` and `commits` count what its sinks committed so far, in its JSON lines."""
 
     process: subprocess.Popen[str]
     lines: queue.Queue[str | None] = field(default_factory=queue.Queue)
@@ -30,32 +34,78 @@ class Running:
     printed: list[str] = field(default_factory=list)
 
     def wait_for(self, what: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Return the next event for which `what` holds; fails if the command ends, or nothing comes for long."""
-        while True:
-            try:
-                line = self.lines.get(timeout=PATIENCE_S)
-            except queue.Empty:
-                raise AssertionError(f"nothing came\n{''.join(self.errors)}\n{self.events}") from None
-            if line is None:
-                raise AssertionError(f"ended with {self.process.wait()}\n{''.join(self.errors)}\n{self.events}")
-            self.printed.append(line)
-            try:
-                event: dict[str, Any] = json.loads(line)
-            except ValueError:
-                continue
-            self._take(event)
-            if what(event):
-                return event
+        """Return the next event for which `what` holds; fails if the program ends, or it does not come for long."""
+
+        def found(line: str) -> bool:
+            event = _event(line)
+            return event is not None and what(event)
+
+        event: dict[str, Any] = json.loads(self.wait_for_line(found))
+        return event
+
+    def wait_for_line(self, what: Callable[[str], bool]) -> str:
+        """Return the next line for which `what` holds; fails as `wait_for` does."""
+        deadline = Deadline()
+        while (line := self._line(deadline)) is not None:
+            if what(line):
+                return line
+        raise self._failure(f"it ended with {self.end()}")
 
     def wait_for_rows(self, wanted: Mapping[str, int]) -> None:
         """Wait until the sinks have committed so many rows."""
-        while any(self.rows.get(sink, 0) < rows for sink, rows in wanted.items()):
-            self.wait_for(lambda event: event.get("event") == "committed")
+
+        def there(_: str = "") -> bool:
+            return all(self.rows.get(sink, 0) >= rows for sink, rows in wanted.items())
+
+        if not there():
+            self.wait_for_line(there)
 
     def wait_for_commit(self, sink: str, number: int) -> None:
         """Wait until the sink has made so many commits with rows."""
-        while self.commits.get(sink, 0) < number:
-            self.wait_for(lambda event: event.get("event") == "committed")
+
+        def there(_: str = "") -> bool:
+            return self.commits.get(sink, 0) >= number
+
+        if not there():
+            self.wait_for_line(there)
+
+    def rest(self) -> list[str]:
+        """Return the lines that come until its end."""
+        deadline, before = Deadline(), len(self.printed)
+        while self._line(deadline) is not None:
+            pass
+        return self.printed[before:]
+
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Ask the program to stop, as Ctrl-C does, and return its exit code."""
+        self.process.send_signal(number)
+        return self.end()
+
+    def end(self) -> int:
+        """Wait for the program's end and return its exit code."""
+        try:
+            return self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise self._failure("it did not end") from None
+
+    def kill(self) -> None:
+        """End the program and all that it started, at once."""
+        kill(self.process)
+
+    def _line(self, deadline: Deadline) -> str | None:
+        """Take in the next line; None is the end."""
+        try:
+            line = self.lines.get(timeout=deadline.left())
+        except queue.Empty:
+            raise self._failure(f"it did not come in {PATIENCE_S:.0f} seconds") from None
+        if line is None:
+            self.lines.put(None)  # the end stays the end
+            return None
+        self.printed.append(line)
+        event = _event(line)
+        if event is not None:
+            self._take(event)
+        return line
 
     def _take(self, event: dict[str, Any]) -> None:
         self.events.append(event)
@@ -63,34 +113,19 @@ class Running:
             self.rows[event["sink"]] = self.rows.get(event["sink"], 0) + event["rows"]
             self.commits[event["sink"]] = self.commits.get(event["sink"], 0) + 1
 
-    def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
-        """Ask the command to stop, as Ctrl-C does, and return its exit code."""
-        self.process.send_signal(number)
-        return self.end()
-
-    def end(self) -> int:
-        """Wait for the command's end and return its exit code."""
-        return self.process.wait(timeout=PATIENCE_S)
-
-    def kill(self) -> None:
-        """End the command and all that it started, at once."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+    def _failure(self, why: str) -> AssertionError:
+        return AssertionError(f"{why}\n{''.join(self.printed[-_SHOWN:])}\n{''.join(self.errors[-_SHOWN:])}")
 
 
 def start(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Running:
     """Start the command line with JSON output in a folder, in a process group of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sinkql", "--output", "json", *arguments],
-        cwd=folder,
-        env=os.environ | dict(environment or {}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    running = Running(process)
+    return launch("-m", "sinkql", "--output", "json", *arguments, folder=folder, environment=environment)
+
+
+def launch(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Running:
+    """Start Python with these arguments in a folder, in a process group of its own."""
+    running = Running(_popen([sys.executable, *arguments], folder, environment))
+    process = running.process
     for stream, take, at_end in (
         (process.stdout, running.lines.put, lambda: running.lines.put(None)),
         (process.stderr, running.errors.append, lambda: None),
@@ -99,23 +134,52 @@ def start(*arguments: str, folder: Path, environment: Mapping[str, str] | None =
     return running
 
 
-def _pump(stream: Any, take: Callable[[str], object], at_end: Callable[[], None]) -> None:
-    for line in stream:
-        take(line)
-    at_end()
-
-
 def run(
     *arguments: str, folder: Path, environment: Mapping[str, str] | None = None, text: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end, as a user would, and return its output and exit code."""
-    return subprocess.run(
-        [sys.executable, "-m", "sinkql", *arguments],
+    command = [sys.executable, "-m", "sinkql", *arguments]
+    process = _popen(command, folder, environment, stdin=None if text is None else subprocess.PIPE)
+    try:
+        told, errors = process.communicate(text, PATIENCE_S)
+    except subprocess.TimeoutExpired as late:
+        kill(process)
+        told, errors = process.communicate(timeout=PATIENCE_S)
+        raise AssertionError(f"{arguments} did not end\n{told}\n{errors}") from late
+    return subprocess.CompletedProcess(command, process.returncode, told, errors)
+
+
+def kill(process: subprocess.Popen[Any]) -> None:
+    """End a process that has a group of its own, and all that it started, at once."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(PATIENCE_S)
+
+
+def _popen(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None, *, stdin: int | None = None
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
         cwd=folder,
         env=os.environ | dict(environment or {}),
-        capture_output=True,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        input=text,
-        timeout=PATIENCE_S,
-        check=False,
+        start_new_session=True,
     )
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    with suppress(ValueError):
+        found = json.loads(line)
+        if isinstance(found, dict):
+            return found
+    return None
+
+
+def _pump(stream: Any, take: Callable[[str], object], at_end: Callable[[], None]) -> None:
+    for line in stream:
+        take(line)
+    at_end()

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from support.patience import PATIENCE_S
+
 _HOP = ("connection", "content-length", "transfer-encoding", "date")
 _SIGNED = re.compile(r"Credential=([^/]+)/")
 _EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
@@ -48,7 +50,7 @@ class Rule:
         """Let late requests through, and wait until the catalog has answered them."""
         self.gate.set()
         for thread in self.late:
-            thread.join()
+            thread.join(PATIENCE_S)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -141,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         send = self._request(body)
 
         def apply() -> None:
-            self.rule.gate.wait()
+            self.rule.gate.wait(PATIENCE_S)
             self.rule.late_status.append(send()[0])
 
         thread = threading.Thread(target=apply, daemon=True)

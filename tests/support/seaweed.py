@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, Deadline
 
 SECRET = "secretsecret"
 ROLE = "arn:aws:iam::123456789012:role/MaterializeIcebergRole"
@@ -62,7 +62,7 @@ def seaweed(folder: Path, *, user: str = "admin", secret: str = SECRET) -> Itera
                 return
         finally:
             process.kill()  # its data is thrown away with the folder
-            process.wait()
+            process.wait(PATIENCE_S)
     raise RuntimeError((folder / f"data{_ATTEMPTS - 1}.log").read_text())
 
 
@@ -114,7 +114,9 @@ def _policies(file: Path) -> Path:
 
 def _ready(process: subprocess.Popen[bytes], server: Seaweed) -> bool:
     """Wait for the warehouse to answer; false where the process ended, as on a port that was taken meanwhile."""
+    deadline = Deadline()
     while process.poll() is None:
+        deadline.check("an answer")
         try:
             _list_namespaces(server)
             return True

@@ -15,6 +15,8 @@ from typing import Any
 
 import hvac
 
+from support.patience import PATIENCE_S, Deadline
+
 ROOT = "root-token-5d1c"
 _ATTEMPTS = 4
 
@@ -55,7 +57,7 @@ def vault(folder: Path) -> Iterator[Vault]:
                 return
         finally:
             process.kill()  # all it has is in its memory
-            process.wait()
+            process.wait(PATIENCE_S)
     raise RuntimeError((folder / f"vault{_ATTEMPTS - 1}" / "log").read_text())
 
 
@@ -78,7 +80,9 @@ def _without_settings() -> Mapping[str, str]:
 
 def _ready(process: subprocess.Popen[bytes], server: Vault) -> bool:
     """Wait for the server's store to answer; false where the process ended, as on a port that was taken meanwhile."""
+    deadline = Deadline()
     while process.poll() is None:
+        deadline.check("an answer")
         try:
             server.put("ready", yes="1")
             return True

@@ -17,6 +17,7 @@ from sinkql.lowering.job import lower_relation
 from sinkql.session import Session
 from sinkql.table.reader import TableReader
 from support.fault import armed
+from support.patience import PATIENCE_S, ended
 
 pytestmark = pytest.mark.long
 
@@ -65,10 +66,8 @@ def test_four_processes_insert_each_key_once(session: Session) -> None:
     started = [_FORK.Process(target=insert_keys, args=(first, done)) for first in range(4)]
     for process in started:
         process.start()
-    kept = [key for _ in started for key in done.get()]
-    for process in started:
-        process.join()
-    assert [process.exitcode for process in started] == [0] * 4
+    kept = [key for _ in started for key in done.get(timeout=PATIENCE_S)]
+    assert ended(*started) == [0] * 4
     assert len(kept) == 100  # of each two that share a key one was first
     assert {key // 2 for key in kept} == set(range(100))
     found = rows(session, "SELECT id FROM t ORDER BY id")
@@ -87,9 +86,7 @@ def test_four_processes_count_every_update(session: Session) -> None:
     started = [_FORK.Process(target=count_up, args=(15,)) for _ in range(4)]
     for process in started:
         process.start()
-    for process in started:
-        process.join()
-    assert [process.exitcode for process in started] == [0] * 4
+    assert ended(*started) == [0] * 4
     assert rows(session, "SELECT n FROM t") == [(60,)]
 
 
@@ -114,8 +111,7 @@ def killed(statement: str, point: str) -> int | None:
     """Run a statement in a process that dies at a fault point; return how it ended."""
     process = _FORK.Process(target=run, args=(statement, point))
     process.start()
-    process.join()
-    return process.exitcode
+    return ended(process)[0]
 
 
 def run(statement: str, point: str) -> None:
