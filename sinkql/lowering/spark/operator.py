@@ -82,7 +82,7 @@ def _numeric_quotient(call: Call) -> Form:
     """Divide, and round once, to ten places.
 
     Spark rounds to 18 places itself. That is another number than rounding once gives only where eight digits of those
-    are 50000000, and the quotient has less. There its remainder tells, for which a divisor is less than 10^18.
+    are 50000000, and the quotient has less. There its remainder tells, for which a divisor is less than 10^26.
     """
     types = [each.type for each in call.arguments]
     left, right = (_wide(type_, f"@{place}") for place, type_ in enumerate(types))
@@ -91,7 +91,7 @@ def _numeric_quotient(call: Call) -> Form:
     if _short(*types):
         return Form(rounded)
     behind = f"({quotient}) % {_STEP}"
-    rest = f"{left} % {right} * 10000000000BD % {right}"
+    rest = f"{left} % {right}" + f" * 100BD % {right}" * 5  # times 10^10, two digits at a time
     # twice the rest is the divisor or more
     enough = f"transform(array(2 * ({rest})), `$r` -> `$r` % {right} <> `$r`)[0]"
     return Form(
