@@ -6,7 +6,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Type
 from sinkql.logical.function import CASTS
 from sinkql.planner import types
-from sinkql.planner.expression.literal import coerced, document, literal
+from sinkql.planner.expression.literal import literal
 from sinkql.planner.expression.typed import Typed, call, cast_to, constant, exact, null_of
 
 _REFUSED = {
@@ -21,7 +21,7 @@ _REFUSED = {
 def cast(value: Typed, target: Type, span: Span, length: int | None = None) -> Typed:
     """Convert explicitly; raises SinkqlError where there is no such cast (SQ2218) or no exact form of it (SQ2214)."""
     if value.type == types.UNKNOWN:
-        found = null_of(target, span) if value.null else _of_literal(value, target)
+        found = null_of(target, span) if value.null else literal(str(value.constant), target, value.span)
     elif value.type == target and target != NUMERIC:
         found = exact(value)
     else:
@@ -30,13 +30,6 @@ def cast(value: Typed, target: Type, span: Span, length: int | None = None) -> T
         bounds = (constant(number, types.INTEGER, span) for number in (1, length))
         found = call("substring(text,integer,integer)", (found, *bounds))
     return found.at(span)
-
-
-def _of_literal(value: Typed, target: Type) -> Typed:
-    if target == types.JSONB:
-        document(str(value.constant), value.span)
-        return cast_to(coerced(value, types.TEXT), target)
-    return literal(str(value.constant), target, value.span)
 
 
 def _converted(value: Typed, target: Type, span: Span) -> Typed:

@@ -85,6 +85,9 @@ def literal(text: str, target: Type, span: Span) -> Typed:
         return constant(text, types.TEXT, span)
     if target == types.INTERVAL:
         return constant(parse_interval(text, span), types.INTERVAL, span)
+    if target == types.JSONB:
+        document(text, span)
+        return cast_to(constant(text, types.TEXT, span), target)
     try:
         value = _READERS[target.name](text if target in (types.UUID, types.BYTEA) else text.strip(_BLANK), target)
     except moment.BeyondError:
@@ -173,7 +176,7 @@ _READERS: dict[str, Callable[[str, Type], logical.Value | None]] = {
     "smallint": _integer, "integer": _integer, "bigint": _integer, "numeric": _numeric, "real": _floating,
     "double precision": _floating, "boolean": _boolean, "date": _moment(moment.read_date),
     "timestamp": _moment(moment.read_timestamp), "timestamptz": _moment(moment.read_instant), "uuid": _uuid,
-    "bytea": _bytea, "jsonb": lambda text, target: None,
+    "bytea": _bytea,
 }  # fmt: skip
 _HINTS = {
     "date": "Write dates as DATE '2024-02-29'.",
