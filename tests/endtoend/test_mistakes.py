@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from support.command import run
-from support.readers import duckdb_folder
 
 pytestmark = pytest.mark.long
 
@@ -130,22 +129,6 @@ def test_a_missing_or_old_java_is_one_error(folder: Path, version: str | None, c
     assert exit_code == 4
     assert f"error[{code}]" in shown
     assert "Java 17" in shown.partition("hint: ")[2]
-
-
-@pytest.mark.slow
-def test_a_file_that_does_not_parse_at_row_17_stops_the_sink_until_it_is_mended(folder: Path) -> None:
-    lines = [f'{{"id": {i}, "name": "n{i}"}}' for i in range(30)]
-    good = "\n".join(lines)
-    lines[16] = '{"id": 16, "name": '
-    (folder / "in" / "b.json").write_text("\n".join(lines))
-    exit_code, shown = _exec(folder, _LAKE + _SOURCE + _SINK)
-    assert exit_code == 3
-    assert "error[SQ3101]" in shown
-    assert "b.json:17" in shown
-    (folder / "in" / "b.json").write_text(good)
-    assert _exec(folder, _LAKE + _SOURCE + _SINK)[0] == 0
-    expected = sorted([(1, "x"), *((i, f"n{i}") for i in range(30))])
-    assert expected == duckdb_folder(folder / "lake" / "n" / "t", "id, name")
 
 
 def test_no_home_is_needed(folder: Path) -> None:

@@ -6,21 +6,30 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
+from support.patience import PATIENCE_S
+from support.readers import connect, duckdb_folder
 
 pytestmark = pytest.mark.long
 
 _ROOT = Path(__file__).parents[2]
 _SCRIPT = "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');"
+_SUMMARY = """
+SELECT user_id, date_trunc('hour', event_timestamp) AS hour, count(*), count(DISTINCT session_id), max(event_timestamp)
+FROM read_json('{}/events/*.json', columns = {{user_id: 'BIGINT', session_id: 'VARCHAR', event_timestamp: 'TIMESTAMP'}})
+GROUP BY ALL ORDER BY ALL
+"""
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(_ROOT)]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
     (found,) = folder.glob("*.whl")
     return found
 
@@ -34,19 +43,28 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return os.environ | {"PYTHONPATH": str(folder)}
 
 
-def _sinkql(installed: dict[str, str], folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "sinkql", *arguments]
-    done = subprocess.run(command, env=installed, cwd=folder, capture_output=True, text=True, check=True)
+def _sinkql(installed: Mapping[str, str], folder: Path, *arguments: str) -> str:
+    return _python(installed, folder, "-m", "sinkql", *arguments)
+
+
+def _python(environment: Mapping[str, str], folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
     return done.stdout
 
 
 def test_the_wheel_compiles_sql_by_itself(installed: dict[str, str], tmp_path: Path) -> None:
     program = f"import sinkql; print(sinkql.__file__); print(sinkql.compile({_SCRIPT!r}).items[0].name)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=installed, cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    printed = _python(installed, tmp_path, "-c", program)
     package = Path(installed["PYTHONPATH"]) / "sinkql" / "__init__.py"
-    assert done.stdout.splitlines() == [str(package), "materialize.public.lake"]
+    assert printed.splitlines() == [str(package), "materialize.public.lake"]
 
 
 def test_the_shell_of_the_wheel_has_its_help(installed: dict[str, str], tmp_path: Path) -> None:
@@ -54,10 +72,24 @@ def test_the_shell_of_the_wheel_has_its_help(installed: dict[str, str], tmp_path
 
 
 @pytest.mark.slow
-def test_the_demo_of_the_wheel_shows_committed_rows(installed: dict[str, str], tmp_path: Path) -> None:
-    shown = _sinkql(installed, tmp_path, "demo", "--folder", "demo")
+def test_the_demo_of_the_wheel_gives_right_tables_and_lines_that_read_them(
+    installed: dict[str, str], tmp_path: Path
+) -> None:
+    shown = _sinkql(installed, tmp_path, "demo", "--folder", ".")
     assert "sink events committed 120 rows" in shown
-    assert (tmp_path / "demo" / "lake" / "analytics" / "events").is_dir()
+    expected = connect().execute(_SUMMARY.format(tmp_path)).fetchall()
+    tables = tmp_path / "lake" / "analytics"
+    assert expected == duckdb_folder(tables / "user_activity")
+    assert len(duckdb_folder(tables / "events")) == 120
+    assert all(str(value) in shown for value in expected[0])
+    lines = [line.partition(": ") for line in shown.splitlines() if line.startswith(("DuckDB:", "PyIceberg:"))]
+    assert sorted(reader for reader, _, _ in lines) == ["DuckDB", "DuckDB", "PyIceberg", "PyIceberg"]
+    for reader, _, line in lines:
+        if reader == "DuckDB":
+            assert len(connect().execute(line).fetchall()) == 10
+        else:
+            assert _python(os.environ, Path("/"), "-c", line).count("user_id") == 10
+    assert '"status": "stopped"' in _sinkql(installed, tmp_path, "--output", "json", "status")
 
 
 def test_the_wheel_has_the_example(wheel: Path) -> None:

@@ -1,4 +1,4 @@
-"""A process of its own that runs counters into tables: python supervised.py FOLDER|URL once|on CLUSTER…"""
+"""A process of its own that runs counters into tables: python supervised.py FOLDER|URL CLUSTER…"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sinkql.runtime.process.application import Workload
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 
-def main(place: str, *, once: bool, clusters: list[str]) -> int:
+def main(place: str, clusters: list[str]) -> int:
     """Run a sink a cluster, into the table of its name; print events' names, return the last exit code.
 
     Without a folder the tables are those of a REST catalog, and all else is in the working folder.
@@ -31,11 +31,7 @@ def main(place: str, *, once: bool, clusters: list[str]) -> int:
         with telling:  # events come from several threads
             print(type(event).__name__, getattr(event, "sink", ""), flush=True)
 
-    up_to, pace = (50, 1000) if once else (None, 1000)
-    jobs = [
-        job(counter(up_to=up_to, rows_per_second=pace), folder, table=cluster, cluster=cluster, master="local[1]")
-        for cluster in clusters
-    ]
+    jobs = [job(counter(), folder, table=cluster, cluster=cluster, master="local[1]") for cluster in clusters]
     if url is not None:
         options = {"catalog_type": "rest", "url": url, "warehouse": "lake"}
         connection = physical.Connection("lake", "ICEBERG CATALOG", options)
@@ -47,7 +43,7 @@ def main(place: str, *, once: bool, clusters: list[str]) -> int:
             discover(),
             MemoryControl(),
             tell,
-            once=once,
+            once=False,
             takeover=False,
         )
     )
@@ -57,4 +53,4 @@ def main(place: str, *, once: bool, clusters: list[str]) -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who runs the tests may ignore it, as nohup does
-    sys.exit(main(sys.argv[1], once=sys.argv[2] == "once", clusters=sys.argv[3:]))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
