@@ -13,6 +13,7 @@ DATABASE = "materialize"
 SCHEMA = "public"
 BUILT_IN_CLUSTER = "quickstart"
 SYSTEM_SCHEMAS = ("mz_catalog", "mz_internal", "pg_catalog", "information_schema")
+RELATION_KINDS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
 _PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
 
 

@@ -20,7 +20,7 @@ from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.system.listing import LISTINGS
 from sinkql.catalog.system.named import over_system
 from sinkql.catalog.system.query import select
-from sinkql.catalog.system.show import check_variable, conditions_of, listing_query
+from sinkql.catalog.system.show import check_variable, checked_query, conditions_of
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, too_deep
 from sinkql.extension.registry import Registry, discover
 from sinkql.lowering.explained import explained
@@ -140,7 +140,8 @@ class _Linter:
     def _show(self, statement: ast.Show) -> None:
         """Run the listing over nothing: its words, columns and functions are looked at all the same."""
         listing = LISTINGS[statement.kind]
-        query = listing_query(statement, listing, list(conditions_of(statement, listing, self._compiler.catalog)))
+        plans = self._compiler.catalog
+        query = checked_query(statement, listing, list(conditions_of(statement, listing, plans)), plans)
         if statement.where is not None:
             select(query, self._empty, within=statement.where.span)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from sinkql import ast, logical
 from sinkql.catalog.system import ON_PATH, RELATIONS
 from sinkql.errors import SinkqlError
-from sinkql.planner.name import SYSTEM_SCHEMAS
+from sinkql.planner.name import RELATION_KINDS, SYSTEM_SCHEMAS, find
 
 _CLIENT = re.compile(
     r"\b(current_(database|catalog|schema|user)|session_user|(mz_)?version|format_type|(sh)?obj_description|"
@@ -32,6 +33,7 @@ def over_system(query: ast.Query, plans: logical.CatalogReader) -> bool:
         return _CLIENT.search(query.text) is not None
     system = [name for name in names if _system_name(name, plans)]
     if system and len(system) < len(names):
+        check_items(names, plans)
         raise SinkqlError(
             "SQ2640",
             f'a query over both "{system[0].text}" and other relations is not supported yet',
@@ -39,6 +41,13 @@ def over_system(query: ast.Query, plans: logical.CatalogReader) -> bool:
             hint="Query the system catalog by itself.",
         )
     return bool(system)
+
+
+def check_items(names: Iterable[ast.Name], plans: logical.CatalogReader) -> None:
+    """Raise SQ2001 or SQ2003 for the first name that neither a system relation nor one of the user's has."""
+    for name in names:
+        if not _system_name(name, plans):
+            find(plans, name, *RELATION_KINDS)
 
 
 def _system_name(name: ast.Name, plans: logical.CatalogReader) -> bool:

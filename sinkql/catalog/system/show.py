@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sinkql import ast, logical
 from sinkql.catalog.system import ON_PATH, RELATIONS, relation_id
 from sinkql.catalog.system.listing import LISTINGS, Listing
+from sinkql.catalog.system.named import check_items
 from sinkql.catalog.system.namespace import SYSTEM_SCHEMAS
 from sinkql.catalog.system.relation import literal
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
@@ -31,6 +32,20 @@ def listing_query(statement: ast.Show, listing: Listing, conditions: list[str]) 
     text = f"{before}{statement.where.text}) ORDER BY place"
     start = statement.where.span.start - len(before)
     return ast.Query(text, Span(start, start + len(text)))
+
+
+def checked_query(
+    statement: ast.Show, listing: Listing, conditions: list[str], plans: logical.CatalogReader
+) -> ast.Query:
+    """Return the listing's query; raises SQ2201 and SQ2001 at what is wrong with the user's condition by itself."""
+    query = listing_query(statement, listing, conditions)
+    if statement.where is not None:
+        from sinkql.planner.query.scalar import expression  # sqlglot loads only where there is something to read
+        from sinkql.planner.query.text import relations
+
+        expression(ast.Expression(statement.where.text, statement.where.span))  # it has to be closed in itself
+        check_items(relations(query), plans)
+    return query
 
 
 def conditions_of(statement: ast.Show, listing: Listing, plans: logical.CatalogReader) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql import ast, vocabulary
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, Span
 from sinkql.parser.build import value
 from sinkql.parser.build.alter import alter
 from sinkql.parser.build.relation import sink, view
@@ -11,7 +11,20 @@ from sinkql.parser.build.source import source
 from sinkql.parser.build.table import database, delete, index, insert, schema, subsource, table, table_from, update
 from sinkql.parser.build.value import secret_value
 from sinkql.parser.read import tree
-from sinkql.parser.read.tree import Node, Token, child, children, ident, only, span, the_name, the_token, token, words
+from sinkql.parser.read.tree import (
+    Node,
+    Token,
+    child,
+    children,
+    ident,
+    idents,
+    only,
+    span,
+    the_name,
+    the_token,
+    token,
+    words,
+)
 
 _SPECIAL = {"SCHEMA": "search_path", "TIME ZONE": "timezone", "NAMES": "client_encoding"}
 _STAGES = {"PLAN": "PHYSICAL", "PLAN INSIGHTS": "INSIGHTS"}
@@ -47,8 +60,7 @@ def statement(node: Node) -> ast.Statement:
         case "drop":
             return _drop(node)
         case "alter_system":
-            found = token(node, "NAME")
-            return ast.AlterSystem(ident(found) if found else None, _assigned(node), span(node))
+            return ast.AlterSystem(_setting_name(node), _assigned(node), span(node))
         case "set_variable":
             return _set_variable(node)
         case "insert":
@@ -146,9 +158,9 @@ def _show(node: Node) -> ast.Show:
 
 
 def _show_variable(node: Node) -> ast.ShowVariable:
-    found = token(node, "NAME")
+    found = _setting_name(node)
     if found is not None:
-        return ast.ShowVariable(ident(found), span(node))
+        return ast.ShowVariable(found, span(node))
     special = child(node, "time_zone") or child(node, "isolation_level")
     if special is None:
         return ast.ShowVariable(None, span(node))
@@ -159,10 +171,19 @@ def _show_variable(node: Node) -> ast.ShowVariable:
 def _set_variable(node: Node) -> ast.SetVariable:
     scope, special = child(node, "scope"), child(node, "special_setting")
     if special is not None:
-        setting = ast.Ident(_SPECIAL[words(special)], span(special))
+        setting: ast.Ident | None = ast.Ident(_SPECIAL[words(special)], span(special))
     else:
-        setting = ident(the_token(node, "NAME"))
+        setting = _setting_name(node)
+    assert setting is not None
     return ast.SetVariable(setting, _assigned(node), words(scope) if scope else None, span(node))
+
+
+def _setting_name(node: Node) -> ast.Ident | None:
+    """Return a setting's name, whose parts are one name with dots in it; None for ALL."""
+    parts = idents(node)
+    if not parts:
+        return None
+    return ast.Ident(".".join(part.value for part in parts), Span(parts[0].span.start, parts[-1].span.end))
 
 
 def _assigned(node: Node) -> ast.Value | None:

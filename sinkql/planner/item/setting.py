@@ -11,6 +11,7 @@ from sinkql.planner.name import DATABASE, SCHEMA
 from sinkql.vocabulary import quoted
 
 _MISSPELT = 0.85
+_OF_SPARK = "Set Spark's options for a cluster: CREATE CLUSTER name (SIZE = '…', CONF = MAP['…' => '…'])."
 FIXED = {
     "client_encoding": ("UTF8", "utf-8", "unicode"),
     "datestyle": ("ISO, MDY", "iso"),
@@ -49,14 +50,14 @@ def plan_setting(statement: ast.AlterSystem | ast.SetVariable) -> Setting:
     Scripts of the dialect set many a setting that means nothing here, which is a notice. Raises SQ2630 for a name that
     is most likely a known one misspelt, SQ2631 and SQ2636 for a value that the setting cannot have.
     """
-    if statement.name is None:
+    if statement.name is None or (statement.name.value == "all" and statement.value is None):
         return Setting(tuple(DEFAULTS.items()))
     name, span = statement.name.value, statement.name.span
     if name in DEFAULTS:
         return Setting((_planned(name, statement),))
     if nearest(name, tuple(DEFAULTS), cutoff=_MISSPELT):
         raise unknown_setting(name, span)
-    hint = "Leave it out; SHOW ALL lists the settings."
+    hint = _OF_SPARK if name.startswith("spark.") else "Leave it out; SHOW ALL lists the settings."
     return Setting((), (Notice("SQ2637", f'setting "{name}" does not exist, skipped', span, hint=hint),))
 
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, too_deep
 from sinkql.planner import types
-from sinkql.planner.name import short_name, split_name
+from sinkql.planner.name import RELATION_KINDS, short_name, split_name
 from sinkql.planner.query import relation as query_relation
 from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import Hidden, plan_select, plan_values
@@ -20,7 +20,6 @@ from sinkql.planner.query.syntax import Syntax, parse
 from sinkql.planner.query.text import written_name
 from sinkql.planner.subsource import check_readable
 
-_RELATIONS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
 _Named = Mapping[str, logical.Relation]
 
 
@@ -117,7 +116,7 @@ class Planner:
         """Return the error for a SELECT without FROM: the last name without AS may be what it should read."""
         last = node.expressions[-1] if node.expressions else node
         named = last.args.get("alias") if isinstance(last, exp.Alias) else None
-        relations = {full.split(".")[-1] for kind in _RELATIONS for full in self.catalog.names(kind)}
+        relations = {full.split(".")[-1] for kind in RELATION_KINDS for full in self.catalog.names(kind)}
         if named is not None and identifier(named) in relations:
             place = Span(named.meta["start"], named.meta["end"] + 1).shifted(self.syntax.offset)
             hint = f"Write FROM before {identifier(named)}."
@@ -183,7 +182,7 @@ class Planner:
         return logical.Get(full, item.shape), (split_name(full),)
 
     def _unknown(self, name: ast.Name) -> MissingError:
-        known = {split_name(full)[-1]: full for kind in _RELATIONS for full in self.catalog.names(kind)}
+        known = {split_name(full)[-1]: full for kind in RELATION_KINDS for full in self.catalog.names(kind)}
         close = nearest(name.parts[-1].value, list(known))
         short = short_name(known[close], self.catalog) if close else None
         hint = f"Did you mean {short}?" if short else "Create the source or view first."

@@ -24,7 +24,7 @@ from sinkql import ast
 from sinkql.errors import SinkqlError, Span, too_deep
 from sinkql.planner.query.account import PLAIN, difference
 from sinkql.planner.query.grammar.select import read as read_forms
-from sinkql.planner.query.grammar.word import ForeignError, Form, MistakeError
+from sinkql.planner.query.grammar.word import RESERVED, ForeignError, Form, MistakeError
 from sinkql.planner.query.string import plain_strings
 from sinkql.planner.query.string import string_value as written_value
 from sinkql.planner.refuse.query import complaint
@@ -388,7 +388,7 @@ def _syntax_error(mistake: _MistakeError, tokens: list[Any], text: str, offset: 
     stuck = tokens.index(mistake.token) if mistake.token else len(tokens)
     expected = re.match(r"Expect(?:ing|ed) (.+?)(?: but got .*)?$", str(mistake), re.DOTALL)
     wanted = None if expected is None else _WANTED.get(expected[1], expected[1])
-    return complaint(tokens, stuck, text, offset, expected=wanted, attempt=_attempt)
+    return complaint(tokens, stuck, text, offset, expected=wanted, reserved=RESERVED, attempt=_attempt)
 
 
 def _not_yet(mistake: _MistakeError, tokens: list[Any], text: str, offset: int) -> SinkqlError | None:
@@ -411,6 +411,8 @@ def _string_behind_name(mistake: _MistakeError, tokens: list[Any]) -> bool:
     if not stuck or mistake.token.token_type != TokenType.STRING:
         return False
     before = tokens[stuck - 1]
+    if stuck > 2 and tokens[stuck - 2].token_type == TokenType.DOT:
+        return bool(tokens[stuck - 3].text.lower() != "pg_catalog")  # a column, of any name
     return before.token_type == TokenType.VAR and before.text.upper() not in _BEFORE_STRING
 
 

@@ -27,8 +27,19 @@ def unknown_type(written: str, span: Span) -> SinkqlError:
     later = later_type(written)
     if later is not None:
         return SinkqlError("SQ2935", f'type "{written}" is not supported yet', span, hint=later)
-    hint = type_hint(written, types.known, "Use a Postgres type, as in value::text.")
-    return SinkqlError("SQ2223", f'type "{written}" is not supported', span, hint=hint)
+    hint = _padded(written) or type_hint(written, types.known, "Use a Postgres type, as in value::text.")
+    shown = written if written.startswith('"') else f'"{written}"'
+    return SinkqlError("SQ2223", f"type {shown} is not supported", span, hint=hint)
+
+
+def _padded(written: str) -> str | None:
+    """Return what to write instead of a type that Postgres fills up with blanks, or cuts to one character."""
+    found = re.fullmatch(r'("?)(char|character|bpchar)\1\s*(?:\(\s*(\d+)\s*\))?', " ".join(written.lower().split()))
+    if found is None:
+        return None
+    if found[3] is not None:
+        return f"Write varchar({found[3]}), which has no blanks at its end."
+    return "Write text." if found[2] == "bpchar" else f"Write varchar(1): {found[0]} is one character."
 
 
 _HINTS = {"SQ2217": "Let the source carry the time as a column."}

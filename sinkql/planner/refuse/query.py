@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import count
 from typing import Any
 
@@ -26,6 +26,9 @@ _WAITING = (
 _STATEMENTS = ("CREATE", "DROP", "ALTER", "INSERT", "SHOW", "SET", "EXPLAIN", "COMMIT", "BEGIN", "SUBSCRIBE", "DELETE")
 _CLAUSES = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION")
 _ORDER = "The order of the clauses is SELECT, FROM, WHERE, GROUP BY, HAVING."
+_BEFORE_RELATION = ("FROM", "JOIN", "TABLE")
+_NEVER_NAMES = frozenset({"SELECT", "FROM", "WHERE", "HAVING", "WITH"})
+"""Words that stand at a name's place because that was left out."""
 _NEEDLESS = (",", "(", ")", "=", ".", "AND", "OR")
 _EXPRESSIONS = ("1 = 1", "1")
 _OPERATORS = {"=<": "<=", "=>": ">=", "=!": "!="}
@@ -38,9 +41,19 @@ Attempt = Callable[[str], int | None]
 
 
 def complaint(
-    tokens: Sequence[Any], stuck: int, text: str, offset: int, *, expected: str | None, attempt: Attempt
+    tokens: Sequence[Any],
+    stuck: int,
+    text: str,
+    offset: int,
+    *,
+    expected: str | None,
+    reserved: Set[str],
+    attempt: Attempt,
 ) -> SinkqlError:
-    """Return the error for the token number `stuck`, or for the end of the text; `expected` is what sqlglot says."""
+    """Return the error for the token number `stuck`, or for the end of the text; `expected` is what sqlglot says.
+
+    `reserved` are the words that are names only in quotes.
+    """
     statement = _statement(tokens, stuck, text)
     if statement is not None:
         token = tokens[statement]
@@ -54,6 +67,11 @@ def complaint(
     foreign = _habit(tokens, stuck, text, offset)
     if foreign is not None:
         return foreign
+    word = text[tokens[stuck].start : tokens[stuck].end + 1].upper() if stuck < len(tokens) else ""
+    if word in reserved - _NEVER_NAMES:
+        unquoted = _unquoted(tokens, stuck, text, offset, expected=expected, attempt=attempt)
+        if unquoted is not None:
+            return unquoted
     repair = _repair(tokens, stuck, text, expected, attempt)
     misread = repair is not None and repair.place < stuck and repair.inserted and not _moves(repair)
     span, found = _found(tokens, repair.place if repair is not None and misread else stuck, text, offset)
@@ -66,6 +84,29 @@ def complaint(
     )
     hint = _hint(tokens, stuck, text, repair) if repair is not None else _order(tokens, stuck)
     return SinkqlError("SQ2201", message, span, hint=hint)
+
+
+def _unquoted(
+    tokens: Sequence[Any], stuck: int, text: str, offset: int, *, expected: str | None, attempt: Attempt
+) -> SinkqlError | None:
+    """Return the error for a keyword that is a name, where the text parses as soon as it stands in quotes."""
+    start, end = tokens[stuck].start, tokens[stuck].end + 1
+    word = text[start:end]
+    before = text[tokens[stuck - 1].start : tokens[stuck - 1].end + 1].upper() if stuck else ""
+    relation = before in _BEFORE_RELATION or expected == "a relation"
+    qualifies = stuck + 1 < len(tokens) and tokens[stuck + 1].text == "."
+    if not (relation or qualifies or expected == "a name"):
+        return None
+    if attempt(f'{text[:start]}"{word.lower()}"{text[end:]}') is not None:
+        return None
+    span, found = _found(tokens, stuck, text, offset)
+    wanted = "a relation" if relation else "a name"
+    return SinkqlError(
+        "SQ2201",
+        f"expected {wanted}, found {found}",
+        span,
+        hint=f'A name that is a keyword needs quotes: "{word.lower()}".',
+    )
 
 
 def _habit(tokens: Sequence[Any], stuck: int, text: str, offset: int) -> SinkqlError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.system.listing import LISTINGS
-from sinkql.catalog.system.show import check_variable, conditions_of, listing_query
+from sinkql.catalog.system.show import check_variable, checked_query, conditions_of
 from sinkql.catalog.system.view import Table, select_views
 from sinkql.parser import parse
 from sinkql.planner.item.setting import DEFAULTS
@@ -23,14 +23,10 @@ def show(statement: ast.Show, catalog: Catalog) -> Result:
     if statement.where is None and statement.like is None:
         views = listing.views_query(conditions)
         return _result("SHOW", select_views(views, catalog.database, booleans=listing.booleans))
-    # sqlglot loads only where there is something of the user's to read
-    from sinkql.catalog.system.query import select
-    from sinkql.planner.query.scalar import expression
+    from sinkql.catalog.system.query import select  # sqlglot loads only where there is something of the user's to read
 
-    if statement.where is not None:  # it stands in parentheses below, and has to be closed in itself
-        expression(ast.Expression(statement.where.text, statement.where.span))
     table = select(
-        listing_query(statement, listing, conditions),
+        checked_query(statement, listing, conditions, catalog.plans),
         catalog.database,
         within=statement.where.span if statement.where is not None else statement.span,
     )
