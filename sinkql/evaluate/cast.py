@@ -17,6 +17,7 @@ from sinkql.logical.expression import single
 _BLANK = " \t\n\r\f\v"
 _WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,1000}")
 _NUMBER_TEXT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+_NO_NUMBER_TEXT = re.compile("[+-]?inf(inity)?|nan", re.IGNORECASE)
 _MOMENT_HINT = "Give its form, as in to_timestamp(value, 'DD.MM.YYYY HH24:MI')."
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"})
 _FALSE = frozenset({"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"})
@@ -105,8 +106,10 @@ def _number(text: str) -> Decimal:
 
 def _double(text: str) -> float:
     found = text.strip(_BLANK)
+    if _NO_NUMBER_TEXT.fullmatch(found):
+        return float(found)
     if not _NUMBER_TEXT.fullmatch(found):
-        raise UnsureError  # NaN and the infinities have many spellings
+        raise UnsureError  # "+nan", and what an engine refuses
     value = float(found)
     if math.isinf(value) or (value == 0 and re.match(r"[^eE]*[1-9]", found)):
         raise RefusedError("out of range for type double precision")

@@ -23,8 +23,6 @@ _TABLES = "CREATE TABLE u (id bigint); CREATE TABLE w (id bigint);"
         ("SELECT name FROM mz_tables WHERE name = ANY('{u,w}')", "SQ2214", "name = ANY('{u,w}')"),
         ("SELECT length(name, 2) FROM mz_tables", "SQ2211", "length(name, 2)"),
         ("SELECT name FROM mz_tables UNION SELECT id, name FROM mz_tables", "SQ2221", None),
-        ("SELECT 'NaN'::double precision FROM mz_tables", "SQ2284", "'NaN'::double precision"),
-        ("SELECT max('NaN'::real) FROM mz_tables", "SQ2284", "'NaN'::real"),
         ("SELECT 'abc'::char FROM mz_tables", "SQ2223", "char"),
         ('SELECT name::"char" FROM mz_tables', "SQ2223", '"char"'),
     ],

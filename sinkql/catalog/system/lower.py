@@ -19,7 +19,7 @@ from sinkql import logical
 from sinkql.catalog.system.form import FORMS
 from sinkql.catalog.system.relation import Relation
 from sinkql.catalog.system.sqlite_function import CLIENT
-from sinkql.catalog.system.value import Functions, stored_type
+from sinkql.catalog.system.value import SUMS, Functions, stored_type
 from sinkql.errors import SinkqlError, Span, one_of
 from sinkql.logical import Type
 from sinkql.logical.expression import children, walk, with_children
@@ -44,6 +44,7 @@ _ORDERED = ("text", "boolean", "smallint", "integer", "bigint", "date", "timesta
 _RANKS = ("row_number", "rank", "dense_rank")
 _CONSTANTS = (exp.Literal, exp.Null, exp.Boolean)
 _NAMES = ("name", "cstring")
+_ONE_ROW = ("count", "min", "max", "sum", *(name for name, _ in SUMS.values()))
 _TYPES = frozenset((*types.TYPE_NAMES.values(), types.UNKNOWN))
 _Output = tuple[str, Type]
 
@@ -490,8 +491,8 @@ class _Select:
             arguments = [self.sql(call.argument)]
         if call.distinct:
             arguments = [exp.Distinct(expressions=arguments)]
-        name = self.all.functions.sum() if call.function == "sum" and call.type.name == "numeric" else call.function
-        return exp.Anonymous(this=name, expressions=arguments)
+        own = SUMS.get(call.type.name) if call.function == "sum" else None
+        return exp.Anonymous(this=own[0] if own else call.function, expressions=arguments)
 
     def _check_aggregate(self, call: logical.AggregateCall) -> None:
         assert call.argument is not None
@@ -628,7 +629,7 @@ def _one_row(query: Any) -> bool:
         return False
     alone = query.args.get("from_") is None
     return alone or any(
-        isinstance(each, exp.Anonymous) and str(each.this).lower() in ("count", "min", "max", "sum", "sinkql_sum")
+        isinstance(each, exp.Anonymous) and str(each.this).lower() in _ONE_ROW
         for output in query.expressions
         for each in output.walk(prune=lambda found: isinstance(found, exp.Query | exp.Window))
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from sinkql import evaluate, logical
@@ -19,6 +20,8 @@ _STORED = {
     "mz_timestamp": types.BIGINT,
 }  # fmt: skip
 """Types of Postgres's catalogs and of the dialect that are numbers here."""
+_NAN = "NaN"
+"""SQLite makes NULL of NaN, and orders every text above all numbers, as Postgres orders NaN."""
 _Columns = Sequence[tuple[str, Type]]
 
 
@@ -38,6 +41,8 @@ def shown(value: Any, type_: Type) -> Any:
             return Decimal(value)
         case "bytea":
             return f"\\x{value.hex()}"
+        case "real" | "double precision":
+            return float(value)
         case _:
             return value
 
@@ -49,6 +54,8 @@ def _taken(type_: Type) -> Callable[[Any], Any]:
             return bool
         case "numeric":
             return Decimal
+        case "real" | "double precision":
+            return float
         case "date" | "timestamp" | "timestamptz":
             return evaluate.conversion(types.TEXT, type_) or str
         case _:
@@ -68,8 +75,8 @@ def _given(value: Any, type_: Type) -> Any:
             return f"{value:%Y-%m-%d %H:%M:%S.%f}"
         case "date":
             return f"{value:%Y-%m-%d}"
-        case "real" | "double precision" if value != value:  # SQLite makes NULL of NaN
-            raise evaluate.UnsureError
+        case "real" | "double precision" if math.isnan(value):
+            return _NAN
         case _:
             return value
 
@@ -89,7 +96,6 @@ class Functions:
     error: SinkqlError | None = None
     _scalars: dict[tuple[logical.Expression, tuple[str, ...]], Callable[..., Any]] = field(default_factory=dict)
     _one: Span | None = None
-    _sum: bool = False
 
     def add(self, tree: logical.Expression, columns: _Columns) -> str:
         """Return the name of the function that computes a tree over these columns; raises SQ2284 where none can."""
@@ -107,11 +113,6 @@ class Functions:
         """Return the name of the aggregate that gives the one row of a subquery."""
         self._one = span
         return "sinkql_one"
-
-    def sum(self) -> str:
-        """Return the name of the aggregate that sums numerics, all their digits."""
-        self._sum = True
-        return "sinkql_sum"
 
     def _called(self, value: Callable[[Any], Any], tree: logical.Expression, columns: _Columns) -> Callable[..., Any]:
         takes, type_ = [_taken(each) for _, each in columns], tree.type
@@ -144,8 +145,8 @@ class Functions:
                 raise self.error
 
             connection.create_aggregate("sinkql_one", 1, lambda: _One(too_many))
-        if self._sum:
-            connection.create_aggregate("sinkql_sum", 1, _Sum)
+        for name, class_ in SUMS.values():
+            connection.create_aggregate(name, 1, class_)
 
 
 class _One:
@@ -164,7 +165,7 @@ class _One:
         return self._values[0] if self._values else None
 
 
-class _Sum:
+class _NumericSum:
     """The sum of numerics, which are texts here."""
 
     def __init__(self) -> None:
@@ -172,7 +173,29 @@ class _Sum:
 
     def step(self, value: Any, /) -> None:
         if value is not None:
-            self._total = Decimal(value) + (self._total or 0)
+            self._total = _ALL_DIGITS.add(Decimal(value), self._total or Decimal())
 
     def finalize(self) -> Any:
         return None if self._total is None else format(self._total, "f")
+
+
+class _FloatSum:
+    """The sum of floats, of which SQLite's own leaves out NaN."""
+
+    def __init__(self) -> None:
+        self._total: float | None = None
+
+    def step(self, value: Any, /) -> None:
+        if value is not None:
+            self._total = float(value) + (self._total or 0.0)
+
+    def finalize(self) -> Any:
+        return _NAN if self._total is not None and math.isnan(self._total) else self._total
+
+
+_ALL_DIGITS = Context(prec=80)
+SUMS: Mapping[str, tuple[str, type[_NumericSum | _FloatSum]]] = {
+    "numeric": ("sinkql_sum", _NumericSum),
+    "double precision": ("sinkql_float_sum", _FloatSum),
+}
+"""By type: the aggregate of sums that SQLite has not."""
