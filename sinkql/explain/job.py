@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sinkql import physical
 from sinkql.explain.expression import name, sql
 from sinkql.explain.tree import Tree, tree
@@ -23,9 +25,9 @@ def job_tree(job: physical.Job) -> Tree:
 def _write(write: physical.Write) -> Tree:
     changelog = ", with changelog columns" if write.changelog and write.mode == "append" else ""
     options = (
-        f"{option.replace('_', ' ')}: {scalar(value)}"
+        f"{option.replace('_', ' ')}: {_option(value)}"
         for option, value in sorted(write.options.items())
-        if value is not None and not isinstance(value, dict | list | tuple)
+        if value is not None and not isinstance(value, dict)
     )
     return tree(
         f"Write {write.connector}: {write.connection.name}",
@@ -37,6 +39,11 @@ def _write(write: physical.Write) -> Tree:
         options,
         operator_tree(write.input),
     )
+
+
+def _option(value: Any) -> str:
+    """Return an option's value; of a list of clauses the SQL of each."""
+    return ", ".join(each["sql"] for each in value) if isinstance(value, list | tuple) else scalar(value)
 
 
 def operator_tree(operator: physical.Operator) -> Tree:

@@ -41,7 +41,7 @@ def _place(statement: ast.CreateView) -> str:
 def create_sink(statement: ast.CreateSink) -> str:
     """Return the sink's text: a clause a line, in the order of the grammar."""
     name, key, using = statement.name, statement.key, statement.using
-    partition_by = ", ".join(_transform(each) for each in statement.partition_by)
+    partition_by = ", ".join(transform(each) for each in statement.partition_by)
     return part.clauses(
         part.line("CREATE SINK", statement.if_not_exists and "IF NOT EXISTS", name and part.name(name)),
         part.in_cluster(statement.cluster),
@@ -65,9 +65,10 @@ def _mode(mode: ast.Mode) -> str:
     return "ENVELOPE DEBEZIUM" if mode.mode == "debezium" else f"MODE {mode.mode.upper()}"
 
 
-def _transform(transform: ast.Transform) -> str:
-    if transform.function == "identity":
-        return part.ident(transform.column)
-    if transform.argument is None:
-        return f"{transform.function}({part.ident(transform.column)})"
-    return f"{transform.function}({transform.argument}, {part.ident(transform.column)})"
+def transform(term: ast.Transform) -> str:
+    """Return a term of PARTITION BY."""
+    if term.function == "identity":
+        return part.ident(term.column)
+    if term.argument is None:
+        return f"{term.function}({part.ident(term.column)})"
+    return f"{term.function}({term.argument}, {part.ident(term.column)})"

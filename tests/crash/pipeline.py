@@ -1,4 +1,4 @@
-"""Six kinds of pipelines from JSON lines into tables: their SQL, their input, and what must be in the tables."""
+"""Seven kinds of pipelines from JSON lines into tables: their SQL, their input, and what must be in the tables."""
 
 from __future__ import annotations
 
@@ -63,6 +63,12 @@ KINDS: Mapping[str, Kind] = {
     "upsert": Kind(
         "events",
         "KEY (k) NOT ENFORCED MODE UPSERT",
+        ("k", "n", "v", "u"),
+        "SELECT k, n, v, u FROM events QUALIFY row_number() OVER (PARTITION BY k ORDER BY n DESC) = 1",
+    ),
+    "parts": Kind(
+        "events",
+        "KEY (k) NOT ENFORCED MODE UPSERT PARTITION BY (u, bucket(2, v))",
         ("k", "n", "v", "u"),
         "SELECT k, n, v, u FROM events QUALIFY row_number() OVER (PARTITION BY k ORDER BY n DESC) = 1",
     ),

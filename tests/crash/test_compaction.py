@@ -20,6 +20,8 @@ _POINTS = ("compaction-read", "compaction-file", "compaction", "compacted")
 CASES = [
     *(("append", point) for point in _POINTS),
     *((kind, point) for kind in ("upsert", "view") for point in (*_POINTS, "compaction-run")),
+    ("parts", "compaction"),
+    ("parts", "compacted"),
 ]
 
 
@@ -46,7 +48,7 @@ def test_no_row_is_lost_doubled_or_back(children: Children, pipeline: Pipeline, 
     assert compactions(pipeline) >= 1
 
 
-@pytest.mark.parametrize("kind", ["upsert", "view"])
+@pytest.mark.parametrize("kind", ["upsert", "parts", "view"])
 def test_index_that_is_lost_after_a_compaction_is_made_anew(children: Children, pipeline: Pipeline, kind: str) -> None:
     assert children.run(pipeline, "compacted=kill").status == KILLED
     (pipeline.state / "index").rename(pipeline.folder / "lost")

@@ -23,6 +23,7 @@ POINTS = {
     "append": _EVERY_KIND,
     "changelog": (*_EVERY_KIND, *_STATE),
     "upsert": (*_EVERY_KIND, *_INDEX),
+    "parts": ("data-file", "data-files", "commit-request", "commit-reply", *_INDEX),
     "view": (*_EVERY_KIND, *_INDEX, *_STATE),
     "chain": (*_EVERY_KIND, *_INDEX, *_STATE),
     "pick": ("commit-request", "commit-reply", "status", *_INDEX, *_STATE),

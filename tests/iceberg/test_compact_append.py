@@ -48,6 +48,7 @@ from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Steps
 from sinkql.connectors.iceberg.file import read
 from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
 from sinkql.connectors.iceberg.file.delete import live_files, write_position_deletes
+from sinkql.connectors.iceberg.file.place import WHOLE
 from sinkql.connectors.iceberg.file.read import read_rows
 from sinkql.connectors.iceberg.table.target import TargetTable
 from support import strangers
@@ -72,7 +73,9 @@ VALUES: list[list[Any]] = [
 
 def deletes(table: Table, path: str, positions: list[int]) -> None:
     """Delete rows as a program does that writes position deletes."""
-    entry = write_position_deletes(for_tasks(table), "foreign-deletes.parquet", {path: pa.array(positions).to_numpy()})
+    entry = write_position_deletes(
+        for_tasks(table), "foreign-deletes.parquet", {path: pa.array(positions).to_numpy()}, WHOLE
+    )
     prepared = prepare(table, FileChange((entry,)), lambda snapshot, sequence: Notes({}, {}))
     table.catalog.commit_table(table, prepared.requirements, prepared.updates)
 
@@ -102,8 +105,7 @@ def test_rows_of_all_types_are_the_same(tmp_path: Path) -> None:
             for field, column in zip(arrow, columns, strict=True)
         ]
         entry = write_data_file(for_tasks(table), f"{number}.parquet", pa.Table.from_arrays(arrays, schema=arrow))
-        assert entry is not None
-        files.append(OwnFile(entry.path, entry.size, 0, ()))
+        files.append(OwnFile(entry.path, entry.size, entry.place))
 
     steps = rewrite(files, Attempt("a", lambda: table), frozenset(), sink="s", epoch=1)
     done = _end(steps)

@@ -123,7 +123,7 @@ def test_spec_change_stops_the_commit(any_lake: Lake, name: str) -> None:
         update.add_identity("name")
     with pytest.raises(SinkqlError) as caught:
         sink.finish(attempt)
-    assert code_of(caught) == "SQ2952"
+    assert code_of(caught) == "SQ3505"
     assert any_lake.table(name).scan().to_arrow().num_rows == 0
 
 

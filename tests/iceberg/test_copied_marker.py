@@ -43,7 +43,6 @@ def _append(table: Table, said: dict[str, str], row: tuple[int, str]) -> None:
 def _engine_append(table: Table, said: dict[str, str], row: tuple[int, str]) -> None:
     """Append with what another snapshot's summary says, and set the table's properties again, in one commit."""
     new = write_data_file(for_tasks(table), f"theirs-{row[0]}-{row[1]}.parquet", strangers.rows_of([row]))
-    assert new is not None
     kept = {name: value for name, value in table.properties.items() if name.startswith("sinkql.")}
     prepared = prepare(table, FileChange((new,), frozenset(), Operation.APPEND), lambda *_: Notes(said, kept))
     table.catalog.commit_table(table, prepared.requirements, prepared.updates)

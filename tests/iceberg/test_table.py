@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DecimalType,
@@ -118,10 +119,12 @@ def test_other_format_versions_are_refused(lake: Lake, name: str, version: int) 
     assert refusal(lake, name).code == "SQ2951"
 
 
-def test_partitioned_table_is_refused(lake: Lake, name: str) -> None:
+def test_table_with_other_partitions_is_refused(lake: Lake, name: str) -> None:
     spec = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="name"))
     create(lake, name, ("id", LongType(), True), ("name", StringType(), False), partition_spec=spec)
-    assert refusal(lake, name).code == "SQ2952"
+    error = refusal(lake, name)
+    assert (error.code, error.detail) == ("SQ3505", "table: PARTITION BY (name); sink: no PARTITION BY")
+    assert error.hint == "Write PARTITION BY (name), or name another TABLE."
 
 
 def test_upsert_on_a_table_with_equality_deletes_is_refused(
@@ -133,8 +136,8 @@ def test_upsert_on_a_table_with_equality_deletes_is_refused(
     table = lake.table(name)
     plain = snapshots.as_data_file
 
-    def by_equality(entry: FileEntry) -> DataFile:
-        file = plain(entry)
+    def by_equality(entry: FileEntry, metadata: TableMetadata) -> DataFile:
+        file = plain(entry, metadata)
         file[0], file[14] = DataFileContent.EQUALITY_DELETES, [1]
         return file
 

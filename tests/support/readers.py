@@ -1,17 +1,21 @@
-"""What independent readers find in an Iceberg table: DuckDB, by folder or through a REST catalog, and PyIceberg."""
+"""What DuckDB, by folder or through a REST catalog, PyIceberg and Spark find in an Iceberg table."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 Rows = list[tuple[Any, ...]]
+_ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-{}_2.13:1.11.0"
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -57,6 +61,19 @@ def pyiceberg_rows(table: Table, columns: tuple[str, ...] = ("*",)) -> Rows:
     found = table.scan(selected_fields=columns).to_arrow().to_pylist()
     names = found[0].keys() if found and columns == ("*",) else columns
     return _sorted([tuple(row[name] for name in names) for row in found])
+
+
+def spark_rows(spark: SparkSession, table: Table) -> Rows:
+    """Return the sorted rows that Spark reads with Iceberg's own runtime, which it gets from Maven's repository."""
+    java = spark.sparkContext._jvm
+    assert java is not None
+    version = ".".join(spark.version.split(".")[:2])
+    address = java.java.net.URI.create(f"ivy://{_ICEBERG.format(version)}?transitive=false")
+    jar = java.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(address).apply(0)
+    # Not by ADD JAR: driver and executor, which are one process here, would have each their own of its classes.
+    java.Thread.currentThread().getContextClassLoader().addURL(java.java.io.File(jar).toURI().toURL())
+    found = spark.read.format("iceberg").load(table.metadata_location).collect()
+    return _sorted([tuple(row) for row in found])
 
 
 def _sorted(rows: Rows) -> Rows:

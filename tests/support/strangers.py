@@ -39,7 +39,6 @@ def compact(table: Table, *, by: str = "id") -> None:
     entries = [entry for manifest in head.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io)]
     rows = table.scan().to_arrow().sort_by([(by, "descending")])
     new = write_data_file(for_tasks(table), f"compacted-{head.snapshot_id}.parquet", rows)
-    assert new is not None
     gone = frozenset(entry.data_file.file_path for entry in entries)
     prepared = prepare(table, FileChange((new,), gone, Operation.REPLACE), lambda snapshot, sequence: Notes({}, {}))
     table.catalog.commit_table(table, prepared.requirements, prepared.updates)

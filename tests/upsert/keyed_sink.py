@@ -12,6 +12,7 @@ from uuid import uuid4
 import duckdb
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
@@ -31,12 +32,17 @@ T = TypeVar("T")
 NAME = "5b1c6c1e-1f62-4f0e-9f3d-0c8f6c1a7b11"
 
 
-def create_table(folder: Path, columns: Mapping[str, IcebergType], properties: dict[str, str] | None = None) -> Table:
+def create_table(
+    folder: Path,
+    columns: Mapping[str, IcebergType],
+    properties: dict[str, str] | None = None,
+    spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+) -> Table:
     catalog = SqlCatalog("test", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
     catalog.create_namespace("shop")
     fields = [NestedField(number, name, type_) for number, (name, type_) in enumerate(columns.items(), 1)]
     return catalog.create_table(
-        "shop.orders", Schema(*fields), properties={"format-version": "2", **(properties or {})}
+        "shop.orders", Schema(*fields), partition_spec=spec, properties={"format-version": "2", **(properties or {})}
     )
 
 

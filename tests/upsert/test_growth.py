@@ -127,7 +127,7 @@ class _Files:
         older = tuple(each.name for each in self.index.runs)
         file = FileNote(f"data-{id_:060}", 10)
         deletes = {f"delete-{id_:060}": targets} if targets else {}
-        change = IndexChange(self.index.name, id_, file, deletes, dead, Run(run, 0), older)
+        change = IndexChange(self.index.name, {id_: file}, deletes, dead, Run(run, 0), older)
         self.index = self.index.after([change], epoch=1, commit=f"{self.commits:032}")
         self._save()
 

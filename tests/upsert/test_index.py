@@ -9,8 +9,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, StringType
 
 from sinkql import faults
@@ -21,7 +19,6 @@ from sinkql.connectors.iceberg.keyindex import rebuild as rebuilding
 from sinkql.connectors.iceberg.keyindex.index import Index, sweep
 from sinkql.connectors.iceberg.keyindex.key import key_columns
 from sinkql.connectors.iceberg.keyindex.run import TIERS
-from sinkql.connectors.iceberg.write.upsert import UpsertTask
 from sinkql.errors import SinkqlError
 from support.fault import armed
 from upsert.keyed_sink import NAME, Sink, batch_of, changes, create_table, duckdb_rows, pyiceberg_rows
@@ -305,10 +302,9 @@ def _equality_delete(sink: Sink) -> None:
     from sinkql.connectors.iceberg.commit import snapshot
 
     entry = write_data_file(for_tasks(sink.table), f"equality-{uuid4()}.parquet", _rows([1]))
-    assert entry is not None
 
-    def as_equality(one: Any, *, plain: Any = snapshot.as_data_file) -> DataFile:
-        file: DataFile = plain(one)
+    def as_equality(one: Any, metadata: Any, *, plain: Any = snapshot.as_data_file) -> DataFile:
+        file: DataFile = plain(one, metadata)
         file._data[0] = DataFileContent.EQUALITY_DELETES
         return file
 
@@ -317,16 +313,6 @@ def _equality_delete(sink: Sink) -> None:
         change = FileChange(add=(entry,))
         prepared = prepare(sink.table, change, lambda snapshot, sequence: Notes({}, {}))
     sink.table.catalog.commit_table(sink.table, prepared.requirements, prepared.updates)
-
-
-def test_partitioned_table_is_refused(sink: Sink) -> None:
-    spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "id_bucket"))
-    table = sink.table.catalog.create_table("shop.parts", sink.table.schema(), partition_spec=spec)
-    with pytest.raises(SinkqlError, match="has partitions") as caught:
-        UpsertTask.of(
-            table, sink.index, sink.folder, epoch=1, commit="c", change="upsert", bucketing="crc", buckets=2
-        )  # fmt: skip
-    assert _code(caught) == "SQ2952"
 
 
 def test_sweep_keeps_what_two_markers_reach(sink: Sink) -> None:

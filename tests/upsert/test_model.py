@@ -12,13 +12,19 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import BucketTransform, TruncateTransform
 from pyiceberg.types import DecimalType, LongType, StringType
 
+from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.compact import keyed
 from sinkql.connectors.iceberg.file import read
+from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
 from sinkql.connectors.iceberg.file.delete import live_files, read_position_deletes
+from sinkql.connectors.iceberg.file.place import divide, place_of
 from sinkql.connectors.iceberg.keyindex import fold
 from sinkql.connectors.iceberg.keyindex.run import TIERS
 from support.index import live_entries
@@ -31,6 +37,12 @@ TYPES = {
     "name": pa.string(), "number": pa.int64(), "amount": pa.decimal128(12, 2), "note": pa.string(),
     "$seq": pa.int64(), "$diff": pa.int64(),
 }  # fmt: skip
+
+WHOLE = PartitionSpec()
+PARTS = PartitionSpec(
+    PartitionField(4, 1000, TruncateTransform(5), "note_part"),  # which changes while the key stays
+    PartitionField(2, 1001, BucketTransform(2), "number_part"),
+)
 
 Key = tuple[str | None, int | None]
 Row = tuple[Any, ...]
@@ -76,10 +88,19 @@ def _sorted(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=repr)
 
 
-@pytest.mark.parametrize("change", ["upsert", "retract"])
-@pytest.mark.parametrize("granularity", ["partition", "file"])
+@pytest.mark.parametrize(
+    ("change", "granularity", "spec"),
+    [
+        ("upsert", "partition", WHOLE),
+        ("upsert", "file", WHOLE),
+        ("retract", "partition", WHOLE),
+        ("retract", "file", WHOLE),
+        ("retract", "partition", PARTS),
+    ],
+    ids=lambda value: ("parts" if value.fields else "whole") if isinstance(value, PartitionSpec) else value,
+)
 def test_table_holds_what_a_dict_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, granularity: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, granularity: str, spec: PartitionSpec
 ) -> None:
     # merges must happen between changes of the buckets
     monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=3))
@@ -89,7 +110,7 @@ def test_table_holds_what_a_dict_holds(
     monkeypatch.setattr(read, "_ROWS", 30)
     monkeypatch.setattr(read, "_AT_ONCE", 10)
     rng = random.Random(f"{change} {granularity}")
-    table = create_table(tmp_path, COLUMNS, {"write.delete.granularity": granularity})
+    table = create_table(tmp_path, COLUMNS, {"write.delete.granularity": granularity}, spec)
     sink = Sink(table, ("name", "number"), tmp_path / "index", change=change)
     model: dict[Key, Row] = {}
     lost = compacted = folded = meanwhile = 0
@@ -154,8 +175,14 @@ def _append(sink: Sink, model: dict[Key, Row], name: str) -> None:
     """Add rows as another program does."""
     rows = [(name, number, Decimal(number), None) for number in range(3)]
     model.update({row[:2]: row[2:] for row in rows})
-    schema = schema_to_pyarrow(sink.table.schema(), include_field_ids=False)
-    sink.table.append(pa.Table.from_pylist([dict(zip(COLUMNS, row, strict=True)) for row in rows], schema))
+    arrow = schema_to_pyarrow(sink.table.schema(), include_field_ids=False)
+    table = pa.Table.from_pylist([dict(zip(COLUMNS, row, strict=True)) for row in rows], arrow)
+    entries = [
+        write_data_file(for_tasks(sink.table), f"{name}-{number}.parquet", table.take(pa.array(numbers)), place)
+        for number, (place, numbers) in enumerate(divide(table, sink.table.schema(), sink.table.spec()))
+    ]
+    prepared = prepare(sink.table, FileChange(tuple(entries)), lambda snapshot, sequence: Notes({}, {}))
+    sink.table.catalog.commit_table(sink.table, prepared.requirements, prepared.updates)
     sink.index.save(sink.folder)
     sink.catch_up()
 
@@ -169,8 +196,14 @@ def _check_files(sink: Sink) -> None:
     live = live_files(sink.table)
     assert sink.index.paths() == {*live.data, *live.deletes}
     assert all(file.dead < file.rows for file in sink.index.files.values())
+    for file in sink.index.files.values():
+        rows = pq.read_table(file.path.removeprefix("file://"))
+        assert [file.place] == [place for place, _ in divide(rows, sink.table.schema(), sink.table.spec())]
     there = {file.path for file in sink.index.files.values()}
     deletes = {note.path: note for note in sink.index.deletes.values()}
+    partitions = {path: place_of(file, sink.table.metadata) for path, file in {**live.data, **live.deletes}.items()}
     for path, note in deletes.items():
-        assert note.targets == len(read_position_deletes(sink.table.io, [path]).keys() & there) > 0
+        named = read_position_deletes(sink.table.io, [path]).keys() & there
+        assert note.targets == len(named) > 0
+        assert {partitions[path]} == {partitions[each] for each in named}
     assert live.deletes.keys() - deletes.keys() <= set(sink.index.idle)

@@ -126,6 +126,14 @@ CODES = {
         "COMPRESSION is given for files that are compressed within, column by column.",
         "Leave out COMPRESSION.",
     ),
+    "SQ2337": _code(
+        "A transform in PARTITION BY does not take columns of that type.",
+        "Use a transform that the hint names.",
+    ),
+    "SQ2338": _code(
+        "PARTITION BY has a term twice, or two units of time of one column, where the finer one says all.",
+        "Keep one of them.",
+    ),
     "SQ2340": _code(
         "The option only has an effect when the sink is created.",
         "Drop the sink and create it again, into a new table.",

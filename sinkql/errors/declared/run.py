@@ -187,6 +187,10 @@ CODES = {
         "The columns of the table are not those that the sink writes.",
         "Change the view or the table so that names and types agree, or name another table.",
     ),
+    "SQ3505": _code(
+        "The table is there already, and is not partitioned as the sink says.",
+        "Write the PARTITION BY that the table has, or name another table.",
+    ),
     "SQ3506": _code(
         "Another program wrote equality deletes into the table, which an upsert sink cannot follow.",
         "Rewrite the data files of the table with that program, or use a new table.",

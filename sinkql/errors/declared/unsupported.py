@@ -45,10 +45,6 @@ CODES = {
         "The sink asks for a table of Iceberg's format version 3.",
         "Write FORMAT VERSION = 2, or leave it out.",
     ),
-    "SQ2915": _code(
-        "The sink asks for a partitioned table.",
-        "Leave out PARTITION BY.",
-    ),
     "SQ2916": _code(
         "The sink asks to replace the rows that are in the table already.",
         "Use EXISTING ROWS = KEEP, or name a new table.",
@@ -147,10 +143,6 @@ CODES = {
     "SQ2951": _code(
         "The table that the sink writes has another format version than 2.",
         "Use a table of format version 2, or let the sink create one.",
-    ),
-    "SQ2952": _code(
-        "The table that the sink writes is partitioned.",
-        "Use a table without partitions, or let the sink create one.",
     ),
     "SQ2961": _code(
         "The statement cannot be part of a transaction.",

@@ -19,6 +19,7 @@ _CLAUSES = {
 }
 _CALENDAR = ("year", "month", "day", "hour")
 _COUNTED = ("bucket", "truncate")
+_MOST = 2**31 - 1
 
 
 def view(node: Node) -> ast.CreateView:
@@ -143,6 +144,13 @@ def _transform(node: Node) -> ast.Transform:
         raise SinkqlError(
             "SQ1028",
             f"{function} takes a positive whole number, found {number}",
+            span(number),
+            hint=f"Write PARTITION BY ({function}(16, {column})).",
+        )
+    if int(number) > _MOST:
+        raise SinkqlError(
+            "SQ1028",
+            f"{function} takes a number up to {_MOST}, found {number}",
             span(number),
             hint=f"Write PARTITION BY ({function}(16, {column})).",
         )

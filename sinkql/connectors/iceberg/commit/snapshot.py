@@ -21,7 +21,10 @@ from pyiceberg.manifest import (
     ManifestWriterV2,
     write_manifest_list,
 )
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -34,9 +37,9 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.typedef import Record
 
 from sinkql.connectors.iceberg.file.data import FileEntry
+from sinkql.connectors.iceberg.file.place import record
 from sinkql.runs import Tiers
 
 MAIN = "main"
@@ -126,14 +129,14 @@ def requirements(table: Table) -> tuple[TableRequirement, ...]:
     )
 
 
-def as_data_file(entry: FileEntry) -> DataFile:
-    """Return pyiceberg's form of a file entry."""
+def as_data_file(entry: FileEntry, metadata: TableMetadata) -> DataFile:
+    """Return pyiceberg's form of an entry of a file of the table."""
     deletes = entry.content == "deletes"
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES if deletes else DataFileContent.DATA,
         file_path=entry.path,
         file_format=FileFormat.PARQUET,
-        partition=Record(*entry.partition),
+        partition=record(entry.place, metadata),
         record_count=entry.rows,
         file_size_in_bytes=entry.size,
         column_sizes=entry.column_sizes,
@@ -147,8 +150,18 @@ def as_data_file(entry: FileEntry) -> DataFile:
         equality_ids=None,
         sort_order_id=None,
     )
-    file.spec_id = entry.spec_id
+    file.spec_id = entry.place.spec
     return file
+
+
+class _Collector(SnapshotSummaryCollector):
+    """Count what a snapshot changes; partitions are not named, as that knows no year beyond 9999."""
+
+    def update_partition_metrics(
+        self, partition_spec: PartitionSpec, file: DataFile, is_add_file: bool, schema: Schema
+    ) -> None:
+        metrics = self.partition_metrics[f"{file.spec_id} {file.partition}"]
+        (metrics.add_file if is_add_file else metrics.remove_file)(file)
 
 
 class _Builder:
@@ -157,7 +170,7 @@ class _Builder:
         self._metadata = table.metadata
         self._name = uuid4()
         self._written = 0
-        self._collector = SnapshotSummaryCollector()
+        self._collector = _Collector()
         self.parent = table.current_snapshot()
         self.snapshot = table.metadata.new_snapshot_id()
         self.sequence = table.metadata.next_sequence_number()
@@ -166,7 +179,7 @@ class _Builder:
         """Write manifests of new files, one a kind and spec."""
         groups: dict[tuple[bool, int], list[DataFile]] = defaultdict(list)
         for entry in entries:
-            groups[entry.content == "deletes", entry.spec_id].append(as_data_file(entry))
+            groups[entry.content == "deletes", entry.place.spec].append(as_data_file(entry, self._metadata))
         manifests = []
         for (deletes, spec_id), files in groups.items():
             spec = self._metadata.specs()[spec_id]
@@ -291,6 +304,9 @@ def selfcheck() -> None:
         "DataFile.spec_id": isinstance(getattr(DataFile, "spec_id", None), property),
         "ManifestWriterV2.existing": callable(getattr(ManifestWriterV2, "existing", None)),
         "SnapshotSummaryCollector.build": callable(getattr(SnapshotSummaryCollector, "build", None)),
+        "SnapshotSummaryCollector.update_partition_metrics": callable(
+            getattr(SnapshotSummaryCollector, "update_partition_metrics", None)
+        ),
     }
     missing = [name for name, there in needs.items() if not there]
     if missing:

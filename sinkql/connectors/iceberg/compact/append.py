@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Generator, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import Table
@@ -19,6 +18,7 @@ from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Footprint
 from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, for_tasks
 from sinkql.connectors.iceberg.file.delete import read_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
+from sinkql.connectors.iceberg.file.place import Place, place_of
 from sinkql.connectors.iceberg.file.read import read_rows
 
 
@@ -28,8 +28,7 @@ class OwnFile:
 
     path: str
     size: int
-    spec_id: int
-    partition: tuple[Any, ...]
+    place: Place
 
 
 @dataclass(slots=True)
@@ -52,8 +51,7 @@ def own_files(table: Table, sink: str, into: OwnFiles) -> Generator[bool, None, 
             if manifest.content == ManifestContent.DELETES:
                 deletes.append(file)
             elif has_rows_of(file.file_path, sink) and file.file_format == FileFormat.PARQUET:
-                partition = tuple(file.partition[place] for place in range(len(file.partition)))
-                own = OwnFile(file.file_path, file.file_size_in_bytes, file.spec_id, partition)
+                own = OwnFile(file.file_path, file.file_size_in_bytes, place_of(file, table.metadata))
                 found.append((entry.sequence_number or 0, own))
         yield True
     if any(file.content == DataFileContent.EQUALITY_DELETES for file in deletes):
@@ -67,15 +65,15 @@ def own_files(table: Table, sink: str, into: OwnFiles) -> Generator[bool, None, 
 
 def own_entries(entries: Iterable[FileEntry]) -> list[OwnFile]:
     """Return what `own_files` will say of files just written."""
-    return [OwnFile(entry.path, entry.size, entry.spec_id, entry.partition) for entry in entries]
+    return [OwnFile(entry.path, entry.size, entry.place) for entry in entries]
 
 
 def chosen(files: Iterable[OwnFile], table: Table, failed: Container[str] = ()) -> list[OwnFile]:
     """Return the files of one partition that are due, in the order given, without those on which others failed."""
-    groups: dict[tuple[int, tuple[Any, ...]], list[OwnFile]] = defaultdict(list)
+    groups: dict[Place, list[OwnFile]] = defaultdict(list)
     for file in files:
         if file.path not in failed:
-            groups[file.spec_id, file.partition].append(file)
+            groups[file.place].append(file)
     target = target_size(table.properties)
     for group in groups.values():
         wanted = set(due(group, lambda file: file.size, target=target))
@@ -85,9 +83,9 @@ def chosen(files: Iterable[OwnFile], table: Table, failed: Container[str] = ()) 
 
 
 def rewrite(files: list[OwnFile], attempt: Attempt, deletes: frozenset[str], *, sink: str, epoch: int) -> Steps:
-    """Write the rows of the files into a new one, a part a step; those of the first files where it takes too long."""
+    """Write the rows of files of one partition into a new one, a part a step; of the first ones where it takes long."""
     table = attempt.table()
-    writer = DataFileWriter(for_tasks(table), rewritten_name(sink, epoch, attempt.id, 0))
+    writer = DataFileWriter(for_tasks(table), rewritten_name(sink, epoch, attempt.id, 0), files[0].place)
     read: list[OwnFile] = []
     try:
         for file in files:
@@ -104,14 +102,10 @@ def rewrite(files: list[OwnFile], attempt: Attempt, deletes: frozenset[str], *, 
     except BaseException:  # the end of a sink is one
         writer.discard()
         raise
-    entries = () if written is None else (_placed(written, files[0]),)
+    entries = () if written is None else (written,)
     return Compaction(
         FileChange(entries, frozenset(file.path for file in read), Operation.REPLACE),
         deletes,
         before=Footprint(len(read), sum(file.size for file in read)),
         after=Footprint(len(entries), sum(entry.size for entry in entries)),
     )
-
-
-def _placed(entry: FileEntry, like: OwnFile) -> FileEntry:
-    return replace(entry, spec_id=like.spec_id, partition=like.partition)

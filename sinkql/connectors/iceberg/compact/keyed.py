@@ -35,6 +35,7 @@ from sinkql.connectors.iceberg.compact.job import (
 from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, cast, for_tasks, target_schema
 from sinkql.connectors.iceberg.file.delete import Positions, read_position_deletes, write_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
+from sinkql.connectors.iceberg.file.place import Place
 from sinkql.connectors.iceberg.file.read import read_rows
 from sinkql.connectors.iceberg.keyindex.fold import folded
 from sinkql.connectors.iceberg.keyindex.index import Index, MergedDeletes, Rewrite, Run
@@ -59,10 +60,11 @@ _ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Files that become one: of the keys of one bucket, or of any, and all of rows of this sink, or none."""
+    """Files of one partition that become one: of one bucket's keys, or any; all of rows of this sink, or none."""
 
     files: Mapping[int, FileNote]
     home: Home | None
+    place: Place
     foreign: bool
 
 
@@ -71,21 +73,21 @@ def choose(index: Index, properties: Mapping[str, str], failed: Container[str] =
 
     No part where only delete files are due. Files on which others `failed` stay as they are.
     """
-    groups: dict[tuple[bool, Home | None], dict[int, FileNote]] = defaultdict(dict)
+    groups: dict[tuple[bool, Home | None, Place], dict[int, FileNote]] = defaultdict(dict)
     for number, note in index.files.items():
         if note.path not in failed:
-            groups[not has_rows_of(note.path, index.sink), note.home][number] = note
+            groups[not has_rows_of(note.path, index.sink), note.home, note.place][number] = note
     target = target_size(properties)
     now = any(_due_deletes(index, pool, _DELETES) for pool in _pools(index, frozenset(), properties))
     if not now and not any(_due_files(files, target, _FILES) or _many_dead(files) for files in groups.values()):
         return None
     parts: list[Part] = []
     rows = 0
-    for (foreign, home), files in groups.items():
+    for (foreign, home, place), files in groups.items():
         for each in _parts(files, target):
             size = sum(files[number].rows for number in each)
             if not parts or rows + size <= _ROWS:
-                parts.append(Part({number: files[number] for number in each}, home, foreign))
+                parts.append(Part({number: files[number] for number in each}, home, place, foreign))
                 rows += size
     return parts
 
@@ -121,14 +123,14 @@ def _many_dead(files: Mapping[int, FileNote]) -> bool:
 
 
 def _pools(index: Index, removed: frozenset[int], properties: Mapping[str, str]) -> Iterable[list[int]]:
-    """Return delete files that may become one: all that name a file that stays, or those of each file."""
-    naming: dict[int, list[int]] = defaultdict(list)
-    for number, note in index.files.items():
-        if number not in removed:
-            naming[number] += note.deletes
+    """Return delete files that may become one: all of a partition that name a file that stays, or those of each."""
+    left = {number: note for number, note in index.files.items() if number not in removed}
     if properties.get("write.delete.granularity") == "file":
-        return [[each for each in numbers if index.deletes[each].targets == 1] for numbers in naming.values()]
-    return [sorted({each for numbers in naming.values() for each in numbers})]
+        return [[each for each in note.deletes if index.deletes[each].targets == 1] for note in left.values()]
+    naming: dict[Place, set[int]] = defaultdict(set)
+    for note in left.values():
+        naming[note.place].update(note.deletes)
+    return [sorted(numbers) for numbers in naming.values()]
 
 
 def _due_deletes(index: Index, pool: list[int], tiers: Tiers) -> list[int]:
@@ -185,7 +187,7 @@ class Rewriting:
 
     def _copy(self, part: Part, number: int) -> Generator[bool, None, _Copy]:
         name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=part.foreign)
-        writer = DataFileWriter(for_tasks(self._table), name)
+        writer = DataFileWriter(for_tasks(self._table), name, part.place)
         copy = _Copy(part, number)
         try:
             for file, note in part.files.items():
@@ -260,10 +262,10 @@ class Rewriting:
             return
         id_ = index.next_file_id + copy.number
         dead = np.flatnonzero(~live)
-        home = copy.part.home
-        notes[id_] = FileNote(file.path, file.rows, len(dead), size=file.size, home=home)
+        home, place = copy.part.home, copy.part.place
+        notes[id_] = FileNote(file.path, file.rows, len(dead), size=file.size, home=home, place=place)
         if len(dead):
-            deletes.append(self._delete({file.path: dead}, {file.path: id_}))
+            deletes.append(self._delete({file.path: dead}, {file.path: id_}, place))
         places = np.arange(entries.rows, dtype=np.uint32)
         moved = Entries(entries.h1, entries.h2, np.full(entries.rows, id_, np.uint32), places).take(live)
         run = f"c{copy.number}-{self._sink}-{self._epoch}-{self._attempt.id}.run"
@@ -295,11 +297,12 @@ class Rewriting:
         named = {note.path: number for number, note in index.files.items() if number not in removed}
         dead = {path: positions for path, positions in found.items() if path in named}
         if dead:
-            yield self._delete(dead, named)
+            place = index.file(named[next(iter(dead))]).place
+            yield self._delete(dead, named, place)
 
-    def _delete(self, dead: Mapping[str, Positions], named: Mapping[str, int]) -> MergedDeletes:
+    def _delete(self, dead: Mapping[str, Positions], named: Mapping[str, int], place: Place) -> MergedDeletes:
         name = f"c{len(self._written)}-{self._sink}-{self._epoch}-{self._attempt.id}-deletes.parquet"
-        entry = write_position_deletes(for_tasks(self._table), name, dead)
+        entry = write_position_deletes(for_tasks(self._table), name, dead, place)
         self._written.append(entry)
         return MergedDeletes(entry.path, entry.rows, tuple(named[path] for path in sorted(dead)))
 

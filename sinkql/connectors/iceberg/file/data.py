@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 import pyarrow as pa
@@ -19,10 +19,12 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 
+from sinkql.connectors.iceberg.file.place import WHOLE, Place
 from sinkql.connectors.iceberg.storage.access import storage_properties
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
@@ -39,17 +41,13 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """What a manifest says of a data or position-delete file; picklable. Bounds are Iceberg's single-value bytes.
-
-    `partition` holds Iceberg's physical values in the order of the spec's fields, empty if unpartitioned.
-    """
+    """What a manifest says of a data or position-delete file; picklable. Bounds are Iceberg's single-value bytes."""
 
     content: Literal["data", "deletes"]
     path: str
     rows: int
     size: int
-    spec_id: int = 0
-    partition: tuple[Any, ...] = ()
+    place: Place = WHOLE
     column_sizes: Mapping[int, int] | None = None
     value_counts: Mapping[int, int] | None = None
     null_value_counts: Mapping[int, int] | None = None
@@ -68,7 +66,7 @@ class TaskTable:
     schema_json: str
     properties: Mapping[str, str]
     storage: Mapping[str, str]
-    spec_id: int = 0
+    spec_json: str
 
     def __repr__(self) -> str:
         return f"TaskTable({self.location!r})"
@@ -80,6 +78,10 @@ class TaskTable:
     def schema(self) -> Schema:
         """Return the table's Iceberg schema."""
         return _schema(self.schema_json)
+
+    def spec(self) -> PartitionSpec:
+        """Return how the rows of new files are partitioned."""
+        return _spec(self.spec_json)
 
     def io(self) -> FileIO:
         """Return access to the table's files; the same object in one process, so that connections are kept."""
@@ -94,7 +96,7 @@ def for_tasks(table: Table) -> TaskTable:
         schema_json=table.schema().model_dump_json(),
         properties=dict(table.properties),
         storage=storage_properties(table.io),
-        spec_id=table.spec().spec_id,
+        spec_json=table.spec().model_dump_json(),
     )
 
 
@@ -108,15 +110,21 @@ def _schema(text: str) -> Schema:
     return Schema.model_validate_json(text)
 
 
+@lru_cache(maxsize=16)
+def _spec(text: str) -> PartitionSpec:
+    return PartitionSpec.model_validate_json(text)
+
+
 class DataFileWriter:
-    """Write rows to one new data file in the order they are given; position n is the n-th row.
+    """Write rows of one partition to one new data file in the order they are given; position n is the n-th row.
 
     Columns are found by name and cast to the table's types; columns that the table has not are left out. No file is
     created before the first rows come. Raises SQ3151 for a value that the table's column cannot hold.
     """
 
-    def __init__(self, table: TaskTable, name: str) -> None:
+    def __init__(self, table: TaskTable, name: str, place: Place) -> None:
         self._table = table
+        self._place = place
         self._path = table.path(name)
         self._schema: pa.Schema | None = None
         self._stream: pa.NativeFile | None = None
@@ -210,7 +218,7 @@ class DataFileWriter:
             path=self._path,
             rows=self._rows,
             size=size,
-            spec_id=self._table.spec_id,
+            place=self._place,
             column_sizes=statistics["column_sizes"],
             value_counts=statistics["value_counts"],
             null_value_counts=statistics["null_value_counts"],
@@ -233,11 +241,13 @@ def _beyond_years(column: pa.ChunkedArray) -> bool:
     return least is not None and (least < _FIRST_DAY * day or most >= (_LAST_DAY + 1) * day)
 
 
-def write_data_file(table: TaskTable, name: str, data: pa.Table) -> FileEntry | None:
-    """Write one data file with all of `data`; None if it has no rows."""
-    writer = DataFileWriter(table, name)
+def write_data_file(table: TaskTable, name: str, data: pa.Table, place: Place = WHOLE) -> FileEntry:
+    """Write one data file with all of `data`, which are rows of one partition, one at least."""
+    writer = DataFileWriter(table, name, place)
     writer.write(data)
-    return writer.close()
+    entry = writer.close()
+    assert entry is not None, "no rows"
+    return entry
 
 
 def repeating(rows: pa.Table) -> list[str]:

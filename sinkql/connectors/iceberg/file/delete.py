@@ -15,6 +15,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestCo
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable
+from sinkql.connectors.iceberg.file.place import Place
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
 
@@ -34,7 +35,7 @@ class LiveFiles:
 def live_files(table: Table) -> LiveFiles:
     """List the data and position-delete files of the current snapshot.
 
-    Raises SQ3506 for equality deletes, SQ3554 for a format other than Parquet, SQ2952 for partitioned files.
+    Raises SQ3506 for equality deletes, SQ3554 for a format other than Parquet.
     """
     data: dict[str, DataFile] = {}
     deletes: dict[str, DataFile] = {}
@@ -42,12 +43,12 @@ def live_files(table: Table) -> LiveFiles:
     for manifest in snapshot.manifests(table.io) if snapshot else ():
         kept = data if manifest.content == ManifestContent.DATA else deletes
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            _check(table, entry.data_file, manifest.partition_spec_id)
+            _check(table, entry.data_file)
             kept[entry.data_file.file_path] = entry.data_file
     return LiveFiles(data, deletes)
 
 
-def _check(table: Table, file: DataFile, spec_id: int) -> None:
+def _check(table: Table, file: DataFile) -> None:
     name = ".".join(table.name())
     if file.content == DataFileContent.EQUALITY_DELETES:
         raise SinkqlError(
@@ -63,17 +64,6 @@ def _check(table: Table, file: DataFile, spec_id: int) -> None:
             detail=file.file_path,
             hint="Rewrite the file as Parquet, or sink into a new table.",
         )
-    if spec_id != table.metadata.default_spec_id or not table.spec().is_unpartitioned():
-        raise partitioned(table)
-
-
-def partitioned(table: Table) -> SinkqlError:
-    """Return the error for a table that is, or once was, partitioned."""
-    return SinkqlError(
-        "SQ2952",
-        f'table "{".".join(table.name())}" has partitions, which upsert sinks do not support yet',
-        hint="Sink into an unpartitioned table, or use MODE APPEND.",
-    )
 
 
 def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positions]:
@@ -93,9 +83,10 @@ def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positio
     return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
 
 
-def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Positions]) -> FileEntry:
-    """Write one delete file that names sorted positions of data files, all of the table's one partition.
+def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Positions], place: Place) -> FileEntry:
+    """Write one delete file that names sorted positions of data files, all of one partition.
 
+    In another partition than its data file, a delete file counts for some readers and not for others.
     Paths stand byte for byte and in full also in the bounds: readers find a data file's deletes by them. The Arrow
     schema is left out of the file, some readers refuse its dictionary type.
     """
@@ -113,7 +104,7 @@ def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Posit
         path=path,
         rows=len(positions),
         size=size,
-        spec_id=table.spec_id,
+        place=place,
         value_counts={_PATH: len(positions), _POS: len(positions)},
         null_value_counts={_PATH: 0, _POS: 0},
         lower_bounds={_PATH: paths[0].encode(), _POS: _long(positions.min())},

@@ -40,7 +40,7 @@ from sinkql.connectors.iceberg.keyindex.layer import (
 from sinkql.connectors.iceberg.keyindex.run import size_of
 from sinkql.errors import SinkqlError
 
-_VERSION = 3
+_VERSION = 4
 _DIGEST = 32
 _OLD = 3600.0
 
@@ -70,15 +70,14 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
 class IndexChange(msgspec.Struct, frozen=True):
     """What a task's files change in the index `index`: those of one bucket of `buckets` under `bucketing`.
 
-    `file` is the new data file, `file_id` its number; `dead` counts rows that died, by file id; `deletes` are the new
-    delete files' paths, each with the ids of the data files that it names. A file of which every row is dead leaves the
+    `files` are the new data files by number; `dead` counts rows that died, by file id; `deletes` are the new delete
+    files' paths, each with the ids of the data files that it names. A file of which every row is dead leaves the
     table, so no delete file needs to name it. `run` holds the bucket's new entries and takes the place of the older
     runs named in `merged`.
     """
 
     index: str
-    file_id: int
-    file: FileNote | None = None
+    files: dict[int, FileNote] = {}
     deletes: dict[str, tuple[int, ...]] = {}
     dead: dict[int, int] = {}
     run: Run | None = None
@@ -284,10 +283,9 @@ class _Step:
 
     def take(self, change: IndexChange) -> None:
         """Note a task's files."""
-        if change.file is not None:
-            assert change.file_id not in self.layer.files, "two changes of one bucket"
-            self.layer.files[change.file_id] = change.file
-        self.next_file_id = max(self.next_file_id, change.file_id + 1)
+        assert self.layer.files.keys().isdisjoint(change.files), "two changes of one bucket"
+        self.layer.files.update(change.files)
+        self.next_file_id = max((self.next_file_id, *(number + 1 for number in change.files)))
         for path, targets in change.deletes.items():
             rows = sum(change.dead[target] for target in targets)
             self.layer.deletes[self.next_delete_id] = DeleteNote(path, len(targets), rows)

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
+from sinkql.connectors.iceberg.file.place import WHOLE, Place
 from sinkql.runs import Tiers
 
 TIERS = Tiers(fan=8, small=64)
@@ -29,7 +30,8 @@ class FileNote(msgspec.Struct, frozen=True, array_like=True):
     """A data file where its path is given, else more about one of an older layer.
 
     `rows` are all that it has, in `size` bytes; `dead` rows and `deletes`, the numbers of the delete files that name
-    it, add up. Without `home` its keys are of any bucket. A note that says all `again` takes the place of older ones.
+    it, add up. Without `home` its keys are of any bucket. `place` is its partition, which the delete files share. A
+    note that says all `again` takes the place of older ones.
     """
 
     path: str
@@ -38,6 +40,7 @@ class FileNote(msgspec.Struct, frozen=True, array_like=True):
     deletes: tuple[int, ...] = ()
     size: int = 0
     home: Home | None = None
+    place: Place = WHOLE
     again: bool = False
 
     def __add__(self, newer: FileNote) -> FileNote:

@@ -17,6 +17,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.delete import Positions, live_files, read_position_deletes
+from sinkql.connectors.iceberg.file.place import Place, place_of
 from sinkql.connectors.iceberg.file.read import names_by_id
 from sinkql.connectors.iceberg.keyindex.index import Index, Run
 from sinkql.connectors.iceberg.keyindex.key import KeyColumn, key_schema, key_text
@@ -42,7 +43,7 @@ def rebuild(table: Table, key: Sequence[KeyColumn], folder: Path, *, sink: str, 
     """Read the keys of every live row of the current snapshot into one run, and return the index, not yet saved.
 
     Raises SQ3551 for two live rows with one key, SQ3506 for equality deletes, SQ3554 for files other than Parquet,
-    SQ2952 for partitions. Reads in parts of two million keys; a table without rows gives an index without runs.
+    Reads in parts of two million keys; a table without rows gives an index without runs.
     """
     live = live_files(table)
     dead: dict[str, Positions] = {}
@@ -54,7 +55,8 @@ def rebuild(table: Table, key: Sequence[KeyColumn], folder: Path, *, sink: str, 
         positions[path] = sum(map(len, found.values()))
         for target in targets[path]:
             dead[target] = np.union1d(dead[target], found[target]) if target in dead else found[target]
-    layer, idle = _layer_of(live.data, dead, targets, positions)
+    places = {path: place_of(file, table.metadata) for path, file in live.data.items()}
+    layer, idle = _layer_of(live.data, places, dead, targets, positions)
     commit = uuid4().hex
     index = Index(
         sink,
@@ -72,6 +74,7 @@ def rebuild(table: Table, key: Sequence[KeyColumn], folder: Path, *, sink: str, 
 
 def _layer_of(
     data: Mapping[str, DataFile],
+    places: Mapping[str, Place],
     dead: Mapping[str, Positions],
     targets: Mapping[str, Sequence[str]],
     positions: Mapping[str, int],
@@ -86,7 +89,9 @@ def _layer_of(
         for path in found:
             naming[path].append(number)
     files = {
-        number: FileNote(path, count, gone.get(path, 0), tuple(naming[path]), data[path].file_size_in_bytes)
+        number: FileNote(
+            path, count, gone.get(path, 0), tuple(naming[path]), data[path].file_size_in_bytes, place=places[path]
+        )
         for number, (path, count) in enumerate(rows.items())
         if path not in empty
     }
@@ -111,7 +116,9 @@ def catch_up(index: Index, table: Table, folder: Path, *, epoch: int) -> Index:
     if known - live.data.keys() - live.deletes.keys() or live.deletes.keys() - known:
         return rebuild(table, index.key, folder, sink=index.sink, epoch=epoch)
     added = {
-        index.next_file_id + number: FileNote(path, file.record_count, size=file.file_size_in_bytes)
+        index.next_file_id + number: FileNote(
+            path, file.record_count, size=file.file_size_in_bytes, place=place_of(file, table.metadata)
+        )
         for number, (path, file) in enumerate((path, live.data[path]) for path in sorted(live.data.keys() - known))
     }
     if not added:

@@ -2,7 +2,8 @@
 
 The planned options, which `physical.Write.options` carries: `namespace`, `table`, `column_types` (column → Iceberg
 type, changelog included, in order), `format_version`, `maintenance`,
-`existing_rows` (keep; left out: refuse) and `retain_snapshots` (left out: the default).
+`existing_rows` (keep; left out: refuse), `retain_snapshots` (left out: the default) and `partition_by` (see `layout`;
+left out: one partition).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinkql import ast, logical
+from sinkql.connectors.iceberg.plan.layout import plan_partitions
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.extension.options import bind, described, labels, option_span
 from sinkql.extension.plan import Destination, Planning, SinkPlan
@@ -63,7 +65,7 @@ class IcebergOptions(SinkOptions):
 
 
 def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: Planning) -> SinkPlan:
-    """Bind the options (SQ21xx, SQ2326, SQ2328, SQ2330), find each column's Iceberg type (SQ2310)."""
+    """Bind the options (SQ21xx, SQ2326, SQ2328, SQ2330), find each column's Iceberg type (SQ2310); see `layout`."""
     if planning.catalog.setting("enable_iceberg_sink") == "false":
         raise SinkqlError(
             "SQ2320",
@@ -89,7 +91,10 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
                 hint="Cast it to text in a materialized view if Spark is to read the table.",
             )
         )
-    return SinkPlan(_planned(target, options, types), columns, options)
+    planned = _planned(target, options, types)
+    if statement.partition_by:
+        planned["partition_by"] = plan_partitions(statement, types)
+    return SinkPlan(planned, columns, options)
 
 
 def _check_name(option: str, name: str, span: Span) -> None:
@@ -183,7 +188,7 @@ def _planned(target: TableOptions, options: IcebergOptions, types: Mapping[str, 
 
 
 def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Planning) -> None:
-    """Refuse what is right but cannot be done yet (SQ2914 to SQ2916)."""
+    """Refuse what is right but cannot be done yet (SQ2914, SQ2916)."""
     span = statement.kind_span
     if sink.options["format_version"] != 2:
         raise _later(
@@ -191,11 +196,6 @@ def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Pla
             "FORMAT VERSION = 3 is not supported yet",
             option_span(statement.with_options, "FORMAT VERSION", span),
             "FORMAT VERSION = 2",
-        )
-    if statement.partition_by:
-        first, last = statement.partition_by[0].span, statement.partition_by[-1].span
-        raise SinkqlError(
-            "SQ2915", "PARTITION BY is not supported yet", Span(first.start, last.end), hint="Leave out PARTITION BY."
         )
     if sink.options.get("existing_rows") == "replace":
         raise _later(

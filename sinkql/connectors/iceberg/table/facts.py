@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from sinkql import ast, logical, physical
 from sinkql.connectors.iceberg.storage.access import stores_of
 from sinkql.connectors.iceberg.table.catalog import open_catalog
+from sinkql.connectors.iceberg.table.layout import Layout
 from sinkql.connectors.iceberg.table.table import Expected, check, foreign_rows, rows
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
@@ -32,7 +33,15 @@ def find(statement: ast.CreateSink, sink: logical.Sink, access: Access) -> logic
         except NoSuchTableError:
             return {"table": None}
         columns = tuple(physical.Column(each.name, str(each.type), each.nullable) for each in sink.shape.columns)
-        check(table, Expected(columns, changelog=sink.changelog, upsert=sink.mode is logical.SinkMode.UPSERT))
+        check(
+            table,
+            Expected(
+                columns,
+                changelog=sink.changelog,
+                upsert=sink.mode is logical.SinkMode.UPSERT,
+                layout=Layout.of(sink.options),
+            ),
+        )
         if sink.options.get("existing_rows") != "keep" and rows(table):
             raise foreign_rows(table)
         return {"table": _described(table)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from sinkql import physical
 from sinkql.connectors.iceberg.table.failure import explain
+from sinkql.connectors.iceberg.table.layout import Layout, described, sayable
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.table.types import fits, table_schema
 from sinkql.errors import SinkqlError
@@ -27,6 +28,7 @@ class Expected:
     columns: tuple[physical.Column, ...]
     changelog: bool
     upsert: bool
+    layout: Layout = field(default=Layout())
 
     @property
     def schema(self) -> Schema:
@@ -61,7 +63,10 @@ def _create(target: TargetTable, expected: Expected, sink_id: str) -> None:
         CREATED_BY: sink_id,
     }
     try:
-        target.catalog.create_table(target.identifier, expected.schema, properties=properties)
+        schema = expected.schema
+        target.catalog.create_table(
+            target.identifier, schema, partition_spec=expected.layout.spec(schema), properties=properties
+        )
     except TableAlreadyExistsError:
         return
 
@@ -75,7 +80,9 @@ def _create_namespace(target: TargetTable, namespace: tuple[str, ...]) -> None:
 
 
 def check(table: Table, expected: Expected) -> None:
-    """Raise where the sink cannot write to this table: SQ3504 columns, SQ3506 equality deletes, SQ295x not yet."""
+    """Raise where the sink cannot write to this table: SQ3504 columns, SQ3505 partitions, SQ3506 equality
+    deletes, SQ2951 not yet.
+    """
     name = ".".join(table.name())
     version = table.metadata.format_version
     if version != 2:
@@ -83,12 +90,6 @@ def check(table: Table, expected: Expected) -> None:
             "SQ2951",
             f'table "{name}" has format version {version}, which is not supported yet',
             hint="Use a table of format version 2.",
-        )
-    if not table.spec().is_unpartitioned():
-        raise SinkqlError(
-            "SQ2952",
-            f'table "{name}" is partitioned, which is not supported yet',
-            hint="Use an unpartitioned table.",
         )
     differences = compare(table.schema(), expected)
     if differences:
@@ -98,6 +99,8 @@ def check(table: Table, expected: Expected) -> None:
             detail="; ".join(differences),
             hint="Change the view or the table so that names and types are the same, or name another TABLE.",
         )
+    if not expected.layout.partitions(table.spec(), table.schema()):
+        raise _other_partitions(table, expected.layout)
     if expected.upsert and has_equality_deletes(table):
         raise SinkqlError(
             "SQ3506",
@@ -106,21 +109,38 @@ def check(table: Table, expected: Expected) -> None:
         )
 
 
+def _other_partitions(table: Table, layout: Layout) -> SinkqlError:
+    spec, schema = table.spec(), table.schema()
+    clause = f"PARTITION BY ({described(spec, schema)})"
+    if not spec.fields:
+        hint = "Leave out PARTITION BY, or name another TABLE."
+    elif sayable(spec, schema):
+        hint = f"Write {clause}, or name another TABLE."
+    else:
+        hint = "Name another TABLE."
+    return SinkqlError(
+        "SQ3505",
+        f'table "{".".join(table.name())}" is not partitioned as the sink says',
+        detail=f"table: {clause if spec.fields else 'no partitions'}; sink: {layout.sql or 'no PARTITION BY'}",
+        hint=hint,
+    )
+
+
 def compare(schema: Schema, expected: Expected) -> Sequence[str]:
     """Return how a table's columns differ from the sink's, whatever their order and field ids; empty if they fit."""
     found = {field.name: field for field in schema.fields}
     types: Mapping[str, str] = {column.name: column.type for column in expected.columns}
     differences = []
-    for field in expected.schema.fields:
-        there = found.pop(field.name, None)
+    for wanted in expected.schema.fields:
+        there = found.pop(wanted.name, None)
         if there is None:
-            differences.append(f'column "{field.name}" ({field.field_type}) is missing in the table')
-        elif not fits(field.field_type, there.field_type, sql_type=types.get(field.name, "")):
+            differences.append(f'column "{wanted.name}" ({wanted.field_type}) is missing in the table')
+        elif not fits(wanted.field_type, there.field_type, sql_type=types.get(wanted.name, "")):
             differences.append(
-                f'column "{field.name}" is {there.field_type} in the table, {field.field_type} in the sink'
+                f'column "{wanted.name}" is {there.field_type} in the table, {wanted.field_type} in the sink'
             )
-        elif there.required and not field.required:
-            differences.append(f'column "{field.name}" is required in the table, nullable in the sink')
+        elif there.required and not wanted.required:
+            differences.append(f'column "{wanted.name}" is required in the table, nullable in the sink')
     differences += [f'column "{name}" is only in the table' for name in found]
     return differences
 

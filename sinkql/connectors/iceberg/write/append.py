@@ -15,14 +15,15 @@ from sinkql.connectors.iceberg.commit.marker import Kept
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, chosen, own_entries, own_files, rewrite
 from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps
-from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, TaskTable, for_tasks
+from sinkql.connectors.iceberg.file.data import TaskTable, for_tasks
+from sinkql.connectors.iceberg.file.spread import SpreadWriter
 from sinkql.connectors.iceberg.table.types import DIFF_COLUMN, TIMESTAMP_COLUMN
 from sinkql.extension.stream import WriteResult, WriteTask
 
 
 @dataclass(frozen=True, slots=True)
 class AppendTask:
-    """Write the rows of one bucket to one data file; a `WriteTask`.
+    """Write the rows of one bucket, to one data file a partition; a `WriteTask`.
 
     `timestamp` is the changelog's `_mz_timestamp` in ms, None for a plain append. A row whose `$diff` is n stays one
     row with that diff.
@@ -40,15 +41,14 @@ class AppendTask:
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write the rows; the result's data is a tuple of file entries, empty where no row came."""
-        name = f"b{bucket:03d}-{self.sink}-{self.epoch}-{self.commit}-{attempt}{self.suffix}"
-        writer = DataFileWriter(self.table, name)
+        name = f"b{bucket:03d}-{self.sink}-{self.epoch}-{self.commit}-{attempt}{{}}{self.suffix}"
+        writer = SpreadWriter(self.table, name)
         rows = 0
         for batch in batches:
             rows += batch.num_rows
             writer.write(batch if self.timestamp is None else self._with_change(batch))
-        entry = writer.close()
+        entries = writer.close()
         faults.point("data-file")
-        entries: tuple[FileEntry, ...] = () if entry is None else (entry,)
         return WriteResult(bucket, rows, entries)
 
     def _with_change(self, batch: pa.RecordBatch) -> pa.RecordBatch:

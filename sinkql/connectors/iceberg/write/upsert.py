@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +25,9 @@ from sinkql.connectors.iceberg.file.data import (
     target_schema,
     write_data_file,
 )
-from sinkql.connectors.iceberg.file.delete import partitioned, write_position_deletes
+from sinkql.connectors.iceberg.file.delete import write_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of
+from sinkql.connectors.iceberg.file.place import Place, divide
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, open_index, sweep
 from sinkql.connectors.iceberg.keyindex.key import key_columns, key_schema, key_text
 from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
@@ -87,9 +89,7 @@ class UpsertTask:
     @classmethod
     def of(cls, table: Table, index: Index, folder: Path, *, epoch: int, commit: str, change: physical.Change,
            bucketing: str, buckets: int) -> UpsertTask:  # fmt: skip
-        """Return the task of an attempt on a loaded table and its saved index; raises SQ2952 if it has partitions."""
-        if not table.spec().is_unpartitioned():
-            raise partitioned(table)
+        """Return the task of an attempt on a loaded table and its saved index."""
         key = tuple(column.name for column in index.key)
         return cls(commit, buckets, key, bucketing, change, index.sink, epoch, folder, index.name, for_tasks(table))
 
@@ -137,7 +137,6 @@ class _BucketFiles:
         self._task, self._bucket, self._index = task, bucket, index
         self._buckets = task.buckets
         self._name = f"b{bucket}-{task.sink}-{task.epoch}-{task.commit}-{attempt}"
-        self._file_id = index.next_file_id + bucket
         self._runs = index.probed(bucket, buckets=task.buckets, bucketing=task.bucketing)
 
     def write(self, rows: pa.Table, changes: KeyChanges) -> UpsertResult:
@@ -145,14 +144,17 @@ class _BucketFiles:
         files, positions = probe(mapped, changes.h1, changes.h2)
         live = files != TOMBSTONE
         self._check_room(rows, changes, files)
-        file = self._write_rows(rows, changes)
+        written, places = self._write_rows(rows, changes)
         deletes, dead = self._write_deletes(files[live], positions[live])
-        run, merged = self._write_run(self._entries(changes, live))
+        run, merged = self._write_run(self._entries(changes, live, *places))
         home = Home(self._bucket, self._buckets, self._task.bucketing)
-        note = FileNote(file.path, file.rows, size=file.size, home=home) if file is not None else None
+        notes = {
+            id_: FileNote(file.path, file.rows, size=file.size, home=home, place=file.place)
+            for id_, file in written.items()
+        }
         named = {entry.path: ids for entry, ids in deletes}
-        change = IndexChange(self._index.name, self._file_id, note, named, dead, run, merged)
-        return UpsertResult(change, (*(() if file is None else (file,)), *(entry for entry, _ in deletes)))
+        change = IndexChange(self._index.name, notes, named, dead, run, merged)
+        return UpsertResult(change, (*written.values(), *(entry for entry, _ in deletes)))
 
     def _check_room(self, rows: pa.Table, changes: KeyChanges, files: npt.NDArray[np.uint32]) -> None:
         """Raise SQ3552 where a row comes while another of its key stays; rows found in the table make room."""
@@ -162,19 +164,30 @@ class _BucketFiles:
             if has_rows_of(self._index.file(int(id_)).path, self._task.sink):
                 raise _two_rows(rows.select(list(self._task.key)), int(changes.row[place]))
 
-    def _write_rows(self, rows: pa.Table, changes: KeyChanges) -> FileEntry | None:
-        """Write the new rows in hash order, so that a key's position is its rank."""
+    def _write_rows(
+        self, rows: pa.Table, changes: KeyChanges
+    ) -> tuple[dict[int, FileEntry], tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]]:
+        """Write a file of new rows for each partition; return the files by number, and each row's file and position."""
+        table = self._task.table
         chosen = rows.take(pa.array(changes.row[changes.upsert]))
-        file = write_data_file(self._task.table, f"{self._name}.parquet", chosen)
+        chosen = cast(chosen, target_schema(table.schema(), chosen.schema))
+        files, positions = np.zeros(chosen.num_rows, np.uint32), np.zeros(chosen.num_rows, np.uint32)
+        written = {}
+        for number, (place, mine) in enumerate(divide(chosen, table.schema(), table.spec())):
+            id_ = self._index.next_file_id + self._bucket + number * self._buckets
+            data = chosen if len(mine) == chosen.num_rows else chosen.take(pa.array(mine))
+            written[id_] = write_data_file(table, f"{self._name}-{number}.parquet", data, place)
+            files[mine], positions[mine] = id_, np.arange(len(mine))
         faults.point("data-file")
-        return file
+        return written, (files, positions)
 
     def _write_deletes(
         self, files: npt.NDArray[np.uint32], positions: npt.NDArray[np.uint32]
     ) -> tuple[tuple[tuple[FileEntry, tuple[int, ...]], ...], dict[int, int]]:
         """Write delete files, each returned with the ids of the data files that it names; return the dead by id too.
 
-        A data file of which nothing is left is not named: it leaves the table.
+        A delete file names files of one partition, the one of the old rows wherever new ones go. A data file of which
+        nothing is left is not named: it leaves the table.
         """
         if not len(files):
             return (), {}
@@ -183,28 +196,32 @@ class _BucketFiles:
         parts = np.split(positions[order].astype(np.int64), starts[1:])
         dead = {int(id_): part for id_, part in zip(ids, parts, strict=True)}
         known = {id_: self._index.file(id_) for id_ in dead}
-        named = [id_ for id_ in dead if known[id_].dead + len(dead[id_]) < known[id_].rows]
         by_file = self._task.table.properties.get("write.delete.granularity") == "file"
-        groups = [(id_,) for id_ in named] if by_file else [tuple(named)] if named else []
+        groups: dict[tuple[Place, int], list[int]] = defaultdict(list)
+        for id_, note in known.items():
+            if note.dead + len(dead[id_]) < note.rows:
+                groups[note.place, id_ if by_file else 0].append(id_)
         deletes = tuple(
             (
                 write_position_deletes(
                     self._task.table,
                     f"{self._name}-{number}-deletes.parquet",
                     {known[id_].path: dead[id_] for id_ in group},
+                    place,
                 ),
-                group,
+                tuple(group),
             )
-            for number, group in enumerate(groups)
+            for number, ((place, _), group) in enumerate(groups.items())
         )
         return deletes, {id_: len(part) for id_, part in dead.items()}
 
-    def _entries(self, changes: KeyChanges, live: Mask) -> Entries:
+    def _entries(
+        self, changes: KeyChanges, live: Mask, new_files: npt.NDArray[np.uint32], new_positions: npt.NDArray[np.uint32]
+    ) -> Entries:
         """Return what the index learns: new places, and tombstones for keys that lived and go."""
         files = np.full(len(changes.row), TOMBSTONE, np.uint32)
         positions = np.zeros(len(changes.row), np.uint32)
-        files[changes.upsert] = self._file_id
-        positions[changes.upsert] = np.arange(np.count_nonzero(changes.upsert), dtype=np.uint32)
+        files[changes.upsert], positions[changes.upsert] = new_files, new_positions
         return Entries(changes.h1, changes.h2, files, positions).take(changes.upsert | live)
 
     def _write_run(self, entries: Entries) -> tuple[Run | None, tuple[str, ...]]:

@@ -20,6 +20,7 @@ from sinkql.connectors.iceberg.storage.access import job_stores
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, write_once
+from sinkql.connectors.iceberg.table.layout import Layout
 from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, rows
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.append import AppendMode
@@ -52,7 +53,12 @@ class IcebergWriter(Writer):
     def __init__(self, write: physical.Write, context: Context) -> None:
         self._write = write
         self._context = context
-        self._expected = Expected(write.columns, changelog=write.changelog, upsert=write.mode == "upsert")
+        self._expected = Expected(
+            write.columns,
+            changelog=write.changelog,
+            upsert=write.mode == "upsert",
+            layout=Layout.of(write.options),
+        )
         self._opened: TargetTable | None = None
         self._mode: WriteMode | None = None
         self._compacting: Compacting | None = None

@@ -1,0 +1,58 @@
+"""Rows as they come → data files, each of one partition."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from sinkql.connectors.iceberg.file.data import (
+    DataFileWriter,
+    FileEntry,
+    TaskTable,
+    cast,
+    target_schema,
+    write_data_file,
+)
+from sinkql.connectors.iceberg.file.place import Place, divide
+
+_ROWS, _BYTES = 1 << 20, 128 << 20
+"""Rows wait in memory until there are so many, or so large ones; then each partition gets a file."""
+
+
+class SpreadWriter:
+    """Write rows to new data files of their partitions, one file after the other; `name` gets a file's number."""
+
+    def __init__(self, table: TaskTable, name: str) -> None:
+        self._table, self._name = table, name
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self._entries: list[FileEntry] = []
+        whole = table.spec().is_unpartitioned()
+        self._whole = DataFileWriter(table, name.format(""), Place(table.spec().spec_id)) if whole else None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; files go out when there are many."""
+        if self._whole is not None:
+            self._whole.write(batch)
+        elif batch.num_rows:
+            rows = pa.Table.from_batches([batch])
+            self._waiting.append(cast(rows, target_schema(self._table.schema(), rows.schema)))
+            self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
+            if self._rows >= _ROWS or self._bytes >= _BYTES:
+                self._flush()
+
+    def close(self) -> tuple[FileEntry, ...]:
+        """Finish the files and return their entries."""
+        if self._whole is not None:
+            entry = self._whole.close()
+            return () if entry is None else (entry,)
+        self._flush()
+        return tuple(self._entries)
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        rows = pa.concat_tables(self._waiting).combine_chunks()
+        self._waiting, self._rows, self._bytes = [], 0, 0
+        for place, numbers in divide(rows, self._table.schema(), self._table.spec()):
+            name = self._name.format(f"-{len(self._entries)}")
+            self._entries.append(write_data_file(self._table, name, rows.take(pa.array(numbers)), place))

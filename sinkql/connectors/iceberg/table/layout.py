@@ -1,0 +1,94 @@
+"""How a sink lays out its table's rows ↔ the table's partition spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform, TimeTransform, TruncateTransform, parse_transform
+from pyiceberg.types import DoubleType, FloatType
+
+from sinkql import ast
+from sinkql.printer.part import ident
+
+_FIRST_ID = 1000
+_KNOWN = (IdentityTransform, BucketTransform, TruncateTransform, TimeTransform)
+_INEXACT = (FloatType, DoubleType)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of PARTITION BY: its SQL, Iceberg's name of the transform, and the column."""
+
+    sql: str
+    transform: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a sink says of the files of its table."""
+
+    partition_by: tuple[Term, ...] = ()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Layout:
+        """Return what a sink's planned options say."""
+        return cls(tuple(Term(**term) for term in options.get("partition_by", ())))
+
+    def spec(self, schema: Schema) -> PartitionSpec:
+        """Return the partition spec of a new table; a catalog gives the ids anew."""
+        taken = {field.name.casefold() for field in schema.fields}
+        fields = []
+        for number, term in enumerate(self.partition_by):
+            name = _field_name(term)
+            while term.transform != "identity" and name.casefold() in taken:
+                name += "_"
+            taken.add(name.casefold())
+            source = schema.find_field(term.column).field_id
+            fields.append(PartitionField(source, _FIRST_ID + number, parse_transform(term.transform), name))
+        return PartitionSpec(*fields)
+
+    def partitions(self, spec: PartitionSpec, schema: Schema) -> bool:
+        """Tell whether a table's spec parts rows as the sink says."""
+        found = [(str(field.transform), schema.find_column_name(field.source_id)) for field in spec.fields]
+        return found == [(term.transform, term.column) for term in self.partition_by]
+
+    @property
+    def sql(self) -> str:
+        """Return the sink's clause, empty without one."""
+        return f"PARTITION BY ({', '.join(term.sql for term in self.partition_by)})" if self.partition_by else ""
+
+
+def described(spec: PartitionSpec, schema: Schema) -> str:
+    """Return a table's spec much as PARTITION BY would say it."""
+    return ", ".join(_described(field, schema.find_column_name(field.source_id) or "?") for field in spec.fields)
+
+
+def sayable(spec: PartitionSpec, schema: Schema) -> bool:
+    """Tell whether PARTITION BY can say a table's spec, which another program made."""
+    times = [field.source_id for field in spec.fields if isinstance(field.transform, TimeTransform)]
+    types = [schema.find_type(field.source_id) for field in spec.fields]
+    known = all(isinstance(field.transform, _KNOWN) for field in spec.fields)
+    return known and len(times) == len(set(times)) and not any(isinstance(type_, _INEXACT) for type_ in types)
+
+
+def _described(field: PartitionField, column: str) -> str:
+    match field.transform:
+        case IdentityTransform():
+            return ident(ast.Ident(column))
+        case BucketTransform(num_buckets=number) | TruncateTransform(width=number):
+            return f"{str(field.transform).partition('[')[0]}({number}, {ident(ast.Ident(column))})"
+        case _:
+            return f"{field.transform}({ident(ast.Ident(column))})"
+
+
+def _field_name(term: Term) -> str:
+    """Return the name that PyIceberg and Spark give such a field: `at_day`, `id_bucket_16`, `name_trunc_4`."""
+    if term.transform == "identity":
+        return term.column
+    function, _, number = term.transform.rstrip("]").partition("[")
+    return "_".join(filter(None, (term.column, "trunc" if function == "truncate" else function, number)))

@@ -1,0 +1,130 @@
+"""Sinks into partitioned tables: rows lie where the table's spec says, through moves, restarts and compactions."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table import Table
+from pyiceberg.types import PrimitiveType
+from pyspark.sql import SparkSession
+
+from sinkql.connectors.iceberg.file.place import divide, place_of
+from support.eager import compact_eagerly
+from support.lake import Lake, Sink
+from support.readers import connect, spark_rows
+
+TERMS = [
+    {"sql": "truncate(1, name)", "transform": "truncate[1]", "column": "name"},
+    {"sql": "bucket(3, id)", "transform": "bucket[3]", "column": "id"},
+]
+NAMES = [None, *(first + rest for first in "abc" for rest in ("", "x", "yz"))]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+def parted(lake: Lake, *, upsert: bool, **options: Any) -> Sink:
+    return Sink(lake, "t", upsert=upsert, options={"partition_by": TERMS, **options})
+
+
+def batch(random_: random.Random, ids: int = 40) -> list[tuple[int, str | None]]:
+    return [(id_, random_.choice(NAMES)) for id_ in random_.sample(range(ids), random_.randrange(1, ids // 2))]
+
+
+def check_places(table: Table) -> None:
+    """Assert that each file has rows of its partition alone, and that manifests sum up their partitions."""
+    head = table.current_snapshot()
+    assert head is not None
+    types = [field.field_type for field in table.spec().partition_type(table.schema()).fields]
+    for manifest in head.manifests(table.io):
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+        for place, type_ in enumerate(types):
+            values = [entry.data_file.partition[place] for entry in entries]
+            known = [value for value in values if value is not None]
+            assert manifest.partitions is not None
+            assert isinstance(type_, PrimitiveType)
+            said = manifest.partitions[place]
+            assert said.contains_null == (None in values)
+            if known:
+                assert from_bytes(type_, said.lower_bound or b"") == min(known)
+                assert from_bytes(type_, said.upper_bound or b"") == max(known)
+        for file in (entry.data_file for entry in entries if entry.data_file.content == DataFileContent.DATA):
+            rows = pq.read_table(file.file_path.removeprefix("file://"))
+            found = [place for place, _ in divide(rows, table.schema(), table.spec())]
+            assert found == [place_of(file, table.metadata)]
+
+
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_rows_lie_in_their_partitions(lake: Lake, upsert: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sinkql.connectors.iceberg.file.spread._ROWS", 8)
+    sink, random_ = parted(lake, upsert=upsert), random.Random(upsert)
+    sink.start()
+    rows: list[tuple[int, str | None]] = []
+    for number in range(8):
+        if number == 5:  # another machine goes on, which has no index
+            sink = parted(lake, upsert=upsert)
+            sink.folder = lake.folder / "other"
+            sink.__post_init__()
+            sink.start(epoch=2)
+        new = batch(random_)
+        sink.put(*new)
+        rows = [*({**dict(rows), **dict(new)}.items() if upsert else [*rows, *new])]
+    table = lake.table("t")
+    assert [(field.name, str(field.transform)) for field in table.spec().fields] == [
+        ("name_trunc_1", "truncate[1]"),
+        ("id_bucket_3", "bucket[3]"),
+    ]
+    assert sorted(rows, key=repr) == sorted(lake.rows("t"), key=repr)
+    check_places(table)
+
+
+def test_readers_skip_files_of_other_partitions(lake: Lake) -> None:
+    sink = parted(lake, upsert=False)
+    sink.start()
+    sink.put(*((id_, name) for id_ in range(60) for name in ("a", "b")))
+    table = lake.table("t")
+    files = list(table.scan().plan_files())
+    assert len(files) == 6 * 2  # of two buckets of the sink
+    wanted = list(table.scan(row_filter="id = 7").plan_files())
+    assert len(wanted) == 2 * 2  # all files have smaller and larger ids
+    with connect() as duckdb:
+        path = table.location().removeprefix("file://")
+        plan = duckdb.execute(f"EXPLAIN ANALYZE SELECT * FROM iceberg_scan('{path}') WHERE name = 'a'").fetchall()
+    assert "Total Files Read: 6 " in plan[0][1]
+
+
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_compactions_stay_within_partitions(lake: Lake, upsert: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    compact_eagerly(monkeypatch)
+    sink, random_ = parted(lake, upsert=upsert), random.Random(upsert)
+    sink.start()
+    rows: list[tuple[int, str | None]] = []
+    compacted = 0
+    for _ in range(8):
+        new = batch(random_)
+        sink.put(*new)
+        compacted += sum(each.problem is None for each in sink.writer.maintain())
+        rows = [*({**dict(rows), **dict(new)}.items() if upsert else [*rows, *new])]
+    assert compacted > 2
+    assert sorted(rows, key=repr) == sorted(lake.rows("t"), key=repr)
+    check_places(lake.table("t"))
+
+
+@pytest.mark.spark
+def test_spark_applies_deletes_of_rows_that_moved(lake: Lake, spark: SparkSession) -> None:
+    sink, random_ = parted(lake, upsert=True), random.Random(7)
+    sink.start()
+    rows: dict[int, str | None] = {}
+    for _ in range(6):
+        new = batch(random_)
+        sink.put(*new)
+        rows.update(new)
+    assert sorted(rows.items()) == spark_rows(spark, lake.table("t"))
