@@ -12,9 +12,11 @@ from docs.error_page import page
 from sinkql.cli.group import cli
 from sinkql.extension.option_help import option_help
 from sinkql.extension.registry import discover
+from sinkql.script.format import format_script
 
 pytestmark = pytest.mark.long
 
+_BLOCK = re.MULTILINE | re.DOTALL
 _ROOT = Path(__file__).parents[2]
 
 
@@ -54,6 +56,14 @@ def test_every_option_says_what_it_is_for() -> None:
 def test_every_command_is_in_the_readme() -> None:
     text = (_ROOT / "README.md").read_text()
     assert [name for name in cli.commands if f"sinkql {name}" not in text] == []
+
+
+def test_the_sql_of_the_pages_is_as_fmt_writes_it() -> None:
+    pages = [*_ROOT.glob("*.md"), *_ROOT.glob("docs/*.md"), *_ROOT.glob("examples/*/README.md")]
+    blocks = [block for page in pages for block in re.findall(r"^```sql\n(.*?)^```$", page.read_text(), _BLOCK)]
+    assert len(blocks) > 15
+    words = discover().vocabulary
+    assert [block for block in blocks if format_script(block, words) != block] == []
 
 
 def test_links_lead_somewhere() -> None:
