@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sinkql.evaluate.failure import Make, RefusedError, Value, strict
 from sinkql.evaluate.number import EXACT, fit
 from sinkql.logical import Call, Interval, Literal, moment
-from sinkql.logical.timeform import NAMES, WIDTHS, TimePart, read_by, read_time_form, read_to_char
+from sinkql.logical.timeform import NAMES, TimePart, read_by, read_time_form, read_to_char
 
 _Day = TypeVar("_Day", date, datetime)
 
@@ -126,12 +126,22 @@ def _read(read: Callable[[str], Any]) -> Make:
 
 # --- to_char -------------------------------------------------------------------------------------------------------
 
+
+def _fraction(digits: int) -> Callable[[datetime], int]:
+    """Return the first digits of a second's fraction."""
+    return lambda at: at.microsecond // 10 ** (6 - digits)
+
+
 _NUMBERS: dict[str, Callable[[datetime], int]] = {
     "YYYY": lambda at: at.year,
     "YYY": lambda at: at.year % 1000,
     "YY": lambda at: at.year % 100,
     "Y": lambda at: at.year % 10,
     "IYYY": lambda at: at.isocalendar().year,
+    "IYY": lambda at: at.isocalendar().year % 1000,
+    "IY": lambda at: at.isocalendar().year % 100,
+    "I": lambda at: at.isocalendar().year % 10,
+    "Y,": lambda at: at.year // 1000,
     "CC": lambda at: (at.year + 99) // 100,
     "Q": lambda at: (at.month + 2) // 3,
     "MM": lambda at: at.month,
@@ -150,6 +160,7 @@ _NUMBERS: dict[str, Callable[[datetime], int]] = {
     "SS": lambda at: at.second,
     "MS": lambda at: at.microsecond // 1000,
     "US": lambda at: at.microsecond,
+    **{f"FF{digits}": _fraction(digits) for digits in range(1, 7)},
     "SSSSS": lambda at: at.hour * 3600 + at.minute * 60 + at.second,
     "SSSS": lambda at: at.hour * 3600 + at.minute * 60 + at.second,
 }
@@ -172,7 +183,7 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
 
 def _shown(part: TimePart, at: datetime) -> str:
     if part.number:
-        return str(_NUMBERS[part.name](at)).rjust(WIDTHS[part.name] if part.filled else 0, "0")
+        return str(_NUMBERS[part.name](at)).rjust(part.width, "0")
     kind = part.name.upper()
     if kind not in NAMES:
         return part.cased("AP"[at.hour >= 12] + part.name[1:])

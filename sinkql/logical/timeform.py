@@ -13,23 +13,29 @@ from sinkql.logical import moment
 from sinkql.logical.pattern import PatternError
 
 WIDTHS: Mapping[str, int] = {
-    "YYYY": 4, "YYY": 3, "YY": 2, "Y": 1, "IYYY": 4, "CC": 2, "Q": 1, "MM": 2, "IW": 2, "WW": 2, "W": 1, "DDD": 3,
-    "DD": 2, "D": 1, "ID": 1, "J": 1, "HH24": 2, "HH12": 2, "HH": 2, "MI": 2, "SS": 2, "MS": 3, "US": 6, "SSSSS": 1,
-    "SSSS": 1,
+    "YYYY": 4, "YYY": 3, "YY": 2, "Y": 1, "IYYY": 4, "IYY": 3, "IY": 2, "I": 1, "CC": 2, "Q": 1, "MM": 2, "IW": 2,
+    "WW": 2, "W": 1, "DDD": 3, "DD": 2, "D": 1, "ID": 1, "J": 1, "HH24": 2, "HH12": 2, "HH": 2, "MI": 2, "SS": 2,
+    "MS": 3, "US": 6, "SSSSS": 1, "SSSS": 1, "FF1": 1, "FF2": 2, "FF3": 3, "FF4": 4, "FF5": 5, "FF6": 6,
 }  # fmt: skip
 """The parts that are numbers, with how many digits they have at least where FM does not stand before them."""
 NAMES: Mapping[str, int] = {"MONTH": 9, "MON": 3, "DAY": 9, "DY": 3}
 """The parts that are names, with how long they are where FM does not stand before them."""
+_FRACTIONS = ("MS", "US", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6")
 _HALVES = ("AM", "PM", "A.M.", "P.M.")
 _NAMED = [*NAMES, *_HALVES]
 _SPELLED = [
     *(word for part in (*WIDTHS, *_NAMED) for word in (part, part.lower())), *(part.capitalize() for part in NAMES),
 ]  # fmt: skip
+_THOUSANDS = "Y,"
 _COMMA = "(?i:Y,YYY)"
-"""A part of Postgres's own, not a Y, a comma and YYY."""
+"""The thousands of a year, a comma and the rest: not a Y, a comma and YYY."""
+_AHEAD = {"OF": "+00", "TZH": "+00", "TZM": "00"}
+"""How far the zone is ahead: it is UTC."""
 _PART = "|".join(map(re.escape, sorted(_SPELLED, key=len, reverse=True)))
 _KNOWN = rf'(?!(?:FM)?{_COMMA})(?P<fill>FM|fm)?(?P<part>{_PART})|"(?P<quoted>[^"\\]*)"'
-_TOKEN = re.compile(_KNOWN + r'|(?P<plain>[^A-Za-z"\\]+)')
+_TOKEN = re.compile(
+    rf'(?:FM|fm)?(?P<comma>{_COMMA})|(?P<ahead>{"|".join(_AHEAD)}|of|tzh|tzm)|{_KNOWN}|(?P<plain>[^A-Za-z"\\]+)'
+)
 _READ_TOKEN = re.compile(_KNOWN + r'|(?P<plain>[^A-Za-z0-9"\\]+)')
 """A digit of a pattern is written as it is; where a time is read, it would stand for any character."""
 
@@ -45,12 +51,17 @@ class TimePart:
     @property
     def filled(self) -> bool:
         """Tell whether zeros or blanks fill the part: digits of a fraction are always all there."""
-        return self.blanks or self.name in ("MS", "US")
+        return self.blanks or self.name in _FRACTIONS
 
     @property
     def number(self) -> bool:
         """Tell whether the part is a number."""
-        return self.name in WIDTHS
+        return self.name in WIDTHS or self.name == _THOUSANDS
+
+    @property
+    def width(self) -> int:
+        """Return how many digits the number has at least."""
+        return WIDTHS.get(self.name, 1) if self.filled else 1
 
     def cased(self, text: str) -> str:
         """Return a name as the part is written."""
@@ -71,7 +82,12 @@ def _parts(pattern: str, token: re.Pattern[str], message: str, hint: str | None)
             word = re.match(rf"(?:FM)?{_COMMA}|[A-Za-z0-9]+", pattern[position:])
             raise PatternError(message.format(word[0] if word else pattern[position]), hint)
         position = match.end()
-        if match["part"]:
+        own = match.groupdict()
+        if own.get("comma"):
+            found += [TimePart(_THOUSANDS), ",", TimePart("YYY")]
+        elif own.get("ahead"):
+            found.append(_AHEAD[match["ahead"].upper()])
+        elif match["part"]:
             number = match["part"].upper() in WIDTHS
             found.append(TimePart(match["part"].upper() if number else match["part"], not match["fill"]))
         else:

@@ -250,9 +250,15 @@ def test_at_signs_in_patterns_and_keys_are_themselves() -> None:
     assert r"\u00400" in spark_sql(relation.outputs[2].expression)
 
 
-@pytest.mark.parametrize("pattern", ["Y,YYY", "DD y,yyy", "FMY,YYY"])
-def test_a_year_with_a_comma_is_a_part_of_its_own(pattern: str) -> None:
-    assert _error(f"SELECT to_char(at, '{pattern}') FROM orders").code == "SQ2214"
+@pytest.mark.parametrize(
+    "call",
+    [
+        "to_char(at, 'DDth')", "to_char(at, 'TZ')", "to_char(id, 'L9')", "to_char(id, '9EEEE')",
+        "to_timestamp(note, 'Y,YYY')", "to_timestamp(note, 'YYYY FF3')",
+    ],
+)  # fmt: skip
+def test_a_pattern_that_has_no_exact_form_is_refused_at_its_place(call: str) -> None:
+    assert _caret(f"SELECT {call} FROM orders") == ("SQ2214", call[call.index("'") : -1])
 
 
 @pytest.mark.parametrize("item", ["-fine", "fine + 1", "sum(fine)", "avg(fine)", "0.12345678901", "coalesce(fine, 1)"])

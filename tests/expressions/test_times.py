@@ -37,7 +37,7 @@ def _answers() -> Iterator[tuple[str, str, str, list[str | None], list[Any]]]:
 
 def test_the_evaluator_does_what_postgres_does() -> None:
     wrong = []
-    for call, type_, _, values, answers in _answers():
+    for call, type_, name, values, answers in _answers():
         function = evaluate.function_of(vectors.expression(call, {"x": type_}), ["x"])
         assert function is not None
         for value, answer in zip(values, answers, strict=True):
@@ -45,7 +45,7 @@ def test_the_evaluator_does_what_postgres_does() -> None:
                 found = wire.shown(function((wire.value(value, parse_type(type_)),)))
             except SinkqlError:
                 found = _ERROR
-            if found != (answer.removesuffix("+00") if isinstance(answer, str) else answer):
+            if found != (answer.removesuffix("+00") if name == "to_timestamp" and isinstance(answer, str) else answer):
                 wrong.append(f"{call} of {value}: expected {answer!r}, found {found!r}")
     assert not wrong, "\n".join(wrong)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from sinkql.logical import Call, Expression, Interval, Literal, moment
-from sinkql.logical.timeform import NAMES, WIDTHS, TimeForm, TimePart, read_time_form, read_to_char
+from sinkql.logical.timeform import NAMES, TimeForm, TimePart, read_time_form, read_to_char
 from sinkql.logical.type import DAY
 from sinkql.lowering.spark.string import constant_text
 from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
@@ -44,6 +44,7 @@ _DIFFERENCES = {
 _LETTERS = {
     "YYYY": "yyyy", "MM": "MM", "DD": "dd", "DDD": "DDD", "HH24": "HH", "HH12": "hh", "HH": "hh", "MI": "mm",
     "SS": "ss", "MS": "SSS", "US": "SSSSSS", "AM": "a", "PM": "a", "Mon": "MMM", "Dy": "EEE",
+    **{f"FF{digits}": "S" * digits for digits in range(1, 7)},
 }  # fmt: skip
 _UNFILLED = {
     "Month": "MMMM", "Day": "EEEE", "DD": "d", "MM": "M", "HH24": "H", "HH12": "h", "HH": "h", "MI": "m", "SS": "s",
@@ -52,7 +53,9 @@ _UNFILLED = {
 _NAME_LETTERS = {"MONTH": "MMMM", "MON": "MMM", "DAY": "EEEE", "DY": "EEE"}
 _NUMBERS = {
     "YYYY": "year(@0)", "YYY": "year(@0) % 1000", "YY": "year(@0) % 100", "Y": "year(@0) % 10",
-    "IYYY": "extract(YEAROFWEEK FROM @0)", "CC": "(year(@0) + 99) div 100", "Q": "quarter(@0)",
+    "Y,": "year(@0) div 1000", "IYYY": "extract(YEAROFWEEK FROM @0)", "IYY": "extract(YEAROFWEEK FROM @0) % 1000",
+    "IY": "extract(YEAROFWEEK FROM @0) % 100", "I": "extract(YEAROFWEEK FROM @0) % 10",
+    "CC": "(year(@0) + 99) div 100", "Q": "quarter(@0)",
     "IW": "weekofyear(@0)", "WW": "(dayofyear(@0) + 6) div 7", "W": "(day(@0) + 6) div 7", "DDD": "dayofyear(@0)",
     "D": "dayofweek(@0)", "ID": "weekday(@0) + 1", "J": "datediff(@0, DATE'1970-01-01') + 2440588",
     **dict.fromkeys(("SSSSS", "SSSS"), "hour(@0) * 3600 + minute(@0) * 60 + second(@0)"),
@@ -180,8 +183,8 @@ def _to_char(call: Call) -> Form:
 def _part(part: TimePart) -> str:
     """Return a part that date_format does not write."""
     if part.number:
-        number, width = _NUMBERS[part.name], WIDTHS[part.name]
-        if width == 1 or not part.filled:
+        number, width = _NUMBERS[part.name], part.width
+        if width == 1:
             return f"CAST({number} AS STRING)"
         # lpad would cut the century 100
         length = f"IF({number} > 99, 3, 2)" if part.name == "CC" else width
