@@ -56,7 +56,10 @@ def test_both_tabs_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for name, value in (("AWS_ACCESS_KEY_ID", server.user), ("AWS_SECRET_ACCESS_KEY", server.secret)):
             monkeypatch.setenv(name, value)
         files = ["step1_enable", "step2_secrets", "step3_role", "step4_rest", "upstream", "step5_view", "step6_sink"]
-        for statement in statements(server, *files, "pattern_daily_sales", catalog="iceberg_catalog"):
+        for statement in statements(server, *files, catalog="iceberg_catalog"):
+            session.execute(f"{statement};")
+        session.execute("SET cluster = sink_cluster;")  # one Spark is enough
+        for statement in statements(server, "pattern_daily_sales", catalog="iceberg_catalog"):
             session.execute(f"{statement};")
         for statement in statements(server, "step3_keys", "step4_s3_tables", "step6_sink", catalog="s3_tables_catalog"):
             session.execute(f"{renamed(statement)};")
