@@ -108,30 +108,22 @@ def _not_distinct(call: Call, operands: list[Value]) -> Value | None:
     return found
 
 
-def _and(call: Call, operands: list[Value]) -> Value:
-    def found(row: Row) -> bool | None:
-        unknown = False
-        for each in operands:
-            value = each(row)
-            if value is False:
-                return False
-            unknown |= value is None
-        return None if unknown else True
+def _logic(decisive: bool) -> Make:
+    """Make AND, which one false value decides, or OR, which one true does; what stands behind it is not evaluated."""
 
-    return found
+    def make(call: Call, operands: list[Value]) -> Value:
+        def found(row: Row) -> bool | None:
+            unknown = False
+            for each in operands:
+                value: bool | None = each(row)
+                if value is decisive:
+                    return decisive
+                unknown |= value is None
+            return None if unknown else not decisive
 
+        return found
 
-def _or(call: Call, operands: list[Value]) -> Value:
-    def found(row: Row) -> bool | None:
-        unknown = False
-        for each in operands:
-            value = each(row)
-            if value is True:
-                return True
-            unknown |= value is None
-        return None if unknown else False
-
-    return found
+    return make
 
 
 def _is(wanted: bool | None) -> Make:
@@ -191,8 +183,8 @@ def _count(test: Callable[[Any], bool]) -> Make:
 
 
 FORMS: dict[str, Make] = {
-    "AND(boolean…)": _and,
-    "OR(boolean…)": _or,
+    "AND(boolean…)": _logic(decisive=False),
+    "OR(boolean…)": _logic(decisive=True),
     "NOT(boolean)": strict(operator.not_),
     "=(any,any)": _comparison(operator.eq),
     "<>(any,any)": _comparison(operator.ne),

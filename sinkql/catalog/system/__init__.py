@@ -8,7 +8,8 @@
 * `named`: whether a query is over system relations.
 * `view`: SQLite's SQL over the views, where SinkQL itself has written it.
 * `query`: SELECT over system relations: `postgres_query` rewrites what only Postgres's tools write, `resolve` ties
-  names to views and columns, `lower` makes SQLite's SQL of it, `value` what SQLite calls to compute expressions.
+  names to views and columns, `lower` makes SQLite's SQL of its clauses, `sqlite_expression` of its
+  expressions, `value` what SQLite calls to compute them.
 * `form`: functions that are computed only here; `sqlite_function`: those that clients call.
 """
 

@@ -1,4 +1,4 @@
-"""A query over the views of the catalog file → SQLite's SQL, and the functions that it calls.
+"""A query over the views of the catalog file → SQLite's SQL, clause by clause, and the functions that it calls.
 
 SQLite joins, groups and orders. What an expression means is planned as in any other query and computed by SinkQL's own
 evaluator, as functions that SQLite calls: so it gives what Postgres gives, or an error with its place. Only references,
@@ -7,7 +7,7 @@ logic, and comparisons of values that SQLite compares in the same way are its ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,13 +16,12 @@ from sqlglot.optimizer.scope import Scope as Part
 from sqlglot.optimizer.scope import traverse_scope
 
 from sinkql import logical
-from sinkql.catalog.system.form import FORMS
 from sinkql.catalog.system.relation import Relation
+from sinkql.catalog.system.sqlite_expression import ORDERED, SUPPORTED, SqliteExpressions
 from sinkql.catalog.system.sqlite_function import CLIENT
 from sinkql.catalog.system.value import SUMS, Functions, stored_type
 from sinkql.errors import SinkqlError, Span, one_of
 from sinkql.logical import Type
-from sinkql.logical.expression import children, walk, with_children
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
@@ -34,13 +33,9 @@ from sinkql.planner.query.scope import Groups, RowContext, Scope
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
 
-SUPPORTED = "Use joins, subqueries, GROUP BY, ORDER BY, and the expressions that views may have."
 _CLAUSES = ("with_", "kind", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order", "limit",
             "offset")  # fmt: skip
 _OF_SETS = ("with_", "this", "expression", "distinct", "order", "limit", "offset")
-_ORDERED = ("text", "boolean", "smallint", "integer", "bigint", "date", "timestamp", "timestamptz", "uuid", "real",
-            "double precision")  # fmt: skip
-"""Types whose values SQLite orders, and takes for equal, as Postgres does."""
 _RANKS = ("row_number", "rank", "dense_rank")
 _CONSTANTS = (exp.Literal, exp.Null, exp.Boolean)
 _NAMES = ("name", "cstring")
@@ -153,7 +148,7 @@ class _Lowering:
             raise SinkqlError("SQ2924", "recursive queries are not supported yet", self.syntax.span(with_))
 
     def check_ordered(self, type_: Type, node: Any, what: str) -> None:
-        if type_.name not in (*_ORDERED, "unknown"):
+        if type_.name not in (*ORDERED, "unknown"):
             raise self.refused(f"{what} of values of type {type_.name}", node)
 
 
@@ -164,9 +159,8 @@ class _Select:
         self.all = lowering
         self.part = part
         self.node = part.expression
-        self.atoms: dict[str, exp.Expr] = {}
-        """What a reference in a tree stands for in SQLite, by its name."""
         self.calls = Calls(set(), retracts=False, grouped=False)
+        self.sqlite = SqliteExpressions(self.calls, lowering.functions)
         self.rows = Translator(lowering.syntax, _Rows(self, "this place"))
         self.above = self.rows
         """Translates what stands above GROUP BY; as rows where nothing is grouped."""
@@ -197,7 +191,7 @@ class _Select:
         return Translator(self.all.syntax, _Rows(self, where))
 
     def _condition(self, node: Any, translator: Translator, where: str) -> exp.Expr:
-        return self.sql(settled(translator.boolean(node, where)))
+        return self.sqlite.sql(settled(translator.boolean(node, where)))
 
     # --- GROUP BY ------------------------------------------------------------------------------------------------
 
@@ -218,8 +212,8 @@ class _Select:
                 raise SinkqlError("SQ2222", "constants are not allowed in GROUP BY", self.all.syntax.span(each))
             value = self._typed(self.rows.translate(each))
             self.all.check_ordered(value.type, each, "GROUP BY")
-            keys.append(_key(self.sql(settled(value))))
-            found[settled(value)] = found[value.tree] = self.atom(keys[-1], value.type, value.span)
+            keys.append(_key(self.sqlite.sql(settled(value))))
+            found[settled(value)] = found[value.tree] = self.sqlite.atom(keys[-1], value.type, value.span)
         self.calls.grouped = bool(keys)
         self.above = Translator(self.all.syntax, _Grouped(self, Groups(found)))
         return keys
@@ -241,7 +235,7 @@ class _Select:
         value = self._typed(self.above.translate(inner))
         if value.type == types.INTERVAL:
             raise self.all.refused("a column of type interval", inner)
-        sql = self.sql(settled(value))
+        sql = self.sqlite.sql(settled(value))
         if isinstance(node, exp.Alias):
             node.set("this", sql)
         else:
@@ -277,7 +271,7 @@ class _Select:
                 self._tie(each)
             value = self._typed(self.above.translate(node))
             self.all.check_ordered(value.type, term, "ORDER BY")
-            found.append((term, _key(self.sql(settled(value)))))
+            found.append((term, _key(self.sqlite.sql(settled(value)))))
         return found
 
     def _position(self, node: Any) -> Any:
@@ -348,13 +342,7 @@ class _Select:
         type_ = self.type_of(node)
         if not _known(type_):
             raise self.all.refused(f"type {type_.name} in expressions", node, "Select the column itself.")
-        return self.atom(node.copy(), type_, span)
-
-    def atom(self, sql: exp.Expr, type_: Type, span: Span) -> Typed:
-        """Return a reference to what SQLite computes."""
-        name = sql.sql("sqlite", identify=True)
-        self.atoms[name] = sql
-        return column(name, type_, nullable=True, span=span)
+        return self.sqlite.atom(node.copy(), type_, span)
 
     def inner(self, node: Any, translate: Callable[[Any], Typed]) -> Typed | None:
         """Return what is no expression of SinkQL's own: a subquery, a call that clients make; None for all else."""
@@ -363,15 +351,15 @@ class _Select:
             case exp.Subquery():
                 return self._scalar(node, span)
             case exp.Exists():
-                return self.atom(node.copy(), types.BOOLEAN, span)
+                return self.sqlite.atom(node.copy(), types.BOOLEAN, span)
             case exp.In() if node.args.get("query") is not None:
                 return self._member(node, node.args["query"], translate, span)
             case exp.EQ(expression=exp.Any(this=exp.Subquery() as query)):
                 return self._member(node, query, translate, span)
             case exp.Is(this=exp.Column() as named, expression=exp.Null()) if not _known(self.type_of(named)):
-                return self.atom(node.copy(), types.BOOLEAN, span)
+                return self.sqlite.atom(node.copy(), types.BOOLEAN, span)
             case exp.Coalesce(this=exp.Column() as first):
-                return self.atom(node.copy(), self.type_of(first), span)  # of a column that USING names
+                return self.sqlite.atom(node.copy(), self.type_of(first), span)  # of a column that USING names
             case exp.Anonymous() if str(node.this).lower() in CLIENT:
                 return self._client(node, translate, span)
             case exp.Cast():
@@ -395,7 +383,7 @@ class _Select:
                 copied.this.subquery("only")
             )
             copied = inside.subquery()
-        return self.atom(copied, types.TEXT if type_ == types.UNKNOWN else type_, span)
+        return self.sqlite.atom(copied, types.TEXT if type_ == types.UNKNOWN else type_, span)
 
     def _check_outer(self, query: Any) -> None:
         """Refuse a subquery above GROUP BY that reads a column of this part which is not grouped."""
@@ -419,10 +407,10 @@ class _Select:
         other = column("other", type_, nullable=True, span=span)
         same = type_ == types.UNKNOWN or operators.alike((subject, other), span, "=")[0].type == subject.type
         whole = types.whole(subject.type) and types.whole(type_)
-        if not whole and (not same or subject.type.name not in _ORDERED):
+        if not whole and (not same or subject.type.name not in ORDERED):
             raise self.all.refused(f"IN of {subject.type.name} and {type_.name}", node, "Cast one of them.")
         copied = query.copy() if isinstance(query, exp.Subquery) else query.copy().subquery()
-        return self.atom(exp.In(this=self.sql(settled(subject)), query=copied), types.BOOLEAN, span)
+        return self.sqlite.atom(exp.In(this=self.sqlite.sql(settled(subject)), query=copied), types.BOOLEAN, span)
 
     def _client(self, node: Any, translate: Callable[[Any], Typed], span: Span) -> Typed:
         name = str(node.this).lower()
@@ -431,8 +419,8 @@ class _Select:
             shown = one_of([*map(str, counts)])
             message = f"{name}() takes {shown} argument{'' if shown == '1' else 's'}, found {len(node.expressions)}"
             raise SinkqlError("SQ2211", message, span)
-        values = [self.sql(settled(self._typed(translate(each)))) for each in node.expressions]
-        return self.atom(exp.Anonymous(this=name, expressions=values), result, span)
+        values = [self.sqlite.sql(settled(self._typed(translate(each)))) for each in node.expressions]
+        return self.sqlite.atom(exp.Anonymous(this=name, expressions=values), result, span)
 
     def _cast(self, node: Any, translate: Callable[[Any], Typed], span: Span) -> Typed | None:
         """Cast to types that are only Postgres's: names are texts, and oids numbers."""
@@ -447,73 +435,10 @@ class _Select:
             raise SinkqlError("SQ2218", f"cannot cast type {value.type.name} to oid", span)
         if target == "regclass" and isinstance(node.this, exp.Literal) and node.this.is_string:
             found = exp.select("oid").from_("pg_class").where(exp.column("relname").eq(node.this.copy())).limit(1)
-            return self.atom(found.subquery(), types.BIGINT, span)
+            return self.sqlite.atom(found.subquery(), types.BIGINT, span)
         if target.startswith("reg"):
             raise self.all.refused(f"a cast to {target}", node, "Join the relation that has the name.")
         return None
-
-    # --- trees → SQLite ----------------------------------------------------------------------------------------------
-
-    def sql(self, tree: logical.Expression) -> exp.Expr:
-        """Return SQLite's expression for a tree: what it computes as Postgres does itself, all else as a function."""
-        match tree:
-            case logical.Reference():
-                return self._reference(tree.name)
-            case logical.Literal(text=None):
-                return exp.Null()
-            case logical.Literal(text=str() as text) if tree.type.name in _LITERALS:
-                return _LITERALS[tree.type.name](text)
-            case logical.Cast() if types.whole(tree.type) and types.whole(tree.operand.type) and _widens(tree):
-                return self.sql(tree.operand)
-            case logical.Call() if tree.function in ("AND(boolean…)", "OR(boolean…)"):
-                class_ = exp.And if tree.function.startswith("AND") else exp.Or
-                found = self.sql(tree.arguments[0])
-                for each in tree.arguments[1:]:
-                    found = class_(this=exp.paren(found), expression=exp.paren(self.sql(each)))
-                return exp.paren(found)
-            case logical.Call() if tree.function == "NOT(boolean)":
-                return exp.Not(this=exp.paren(self.sql(tree.arguments[0])))
-            case logical.Call() if tree.function == "IS NULL(any)":
-                return exp.paren(exp.Is(this=exp.paren(self.sql(tree.arguments[0])), expression=exp.Null()))
-            case logical.Call() if tree.function in _COMPARED and all(_plain(each) for each in tree.arguments):
-                left, right = (exp.paren(self.sql(each)) for each in tree.arguments)
-                return exp.paren(_COMPARED[tree.function](this=left, expression=right))
-        return self._computed(tree)
-
-    def _reference(self, name: str) -> exp.Expr:
-        known = self.atoms.get(name)
-        if known is not None:
-            return known.copy()
-        call = next(each for each in self.calls.found if each.name == name)
-        arguments: list[exp.Expr] = [exp.Star()]
-        if call.argument is not None:
-            self._check_aggregate(call)
-            arguments = [self.sql(call.argument)]
-        if call.distinct:
-            arguments = [exp.Distinct(expressions=arguments)]
-        own = SUMS.get(call.type.name) if call.function == "sum" else None
-        return exp.Anonymous(this=own[0] if own else call.function, expressions=arguments)
-
-    def _check_aggregate(self, call: logical.AggregateCall) -> None:
-        assert call.argument is not None
-        if call.function in ("min", "max") or call.distinct:
-            name = call.argument.type.name
-            if name not in _ORDERED:
-                message = f"{call.function}() of {name} is not supported over system relations"
-                raise SinkqlError("SQ2284", message, call.argument.span, hint=SUPPORTED)
-
-    def _computed(self, tree: logical.Expression) -> exp.Expr:
-        below = tuple(map(self._cut, children(tree)))
-        tree = with_children(tree, below)
-        columns = list(dict.fromkeys((each.name, each.type) for each in _references(tree)))
-        name = self.all.functions.add(tree, columns)
-        return exp.Anonymous(this=name, expressions=[self._reference(each) for each, _ in columns])
-
-    def _cut(self, tree: logical.Expression) -> logical.Expression:
-        """Return a tree with a reference in the place of what has a function of its own."""
-        if isinstance(tree, logical.Call) and tree.function in FORMS:
-            return self.atom(self.sql(tree), tree.type, tree.span).tree
-        return with_children(tree, tuple(map(self._cut, children(tree))))
 
 
 class _Rows(RowContext):
@@ -574,19 +499,19 @@ def _ranked(select: _Select, node: Any, translator: Translator) -> Typed:
     for each in node.args.get("partition_by") or ():
         value = translator.translate(each)
         select.all.check_ordered(value.type, each, "PARTITION BY")
-        partition.append(select.sql(settled(value)))
+        partition.append(select.sqlite.sql(settled(value)))
     terms = []
     for each in node.args["order"].expressions if node.args.get("order") is not None else ():
         value = translator.translate(each.this)
         select.all.check_ordered(value.type, each, "ORDER BY")
-        term = exp.Ordered(this=select.sql(settled(value)), desc=each.args.get("desc"))
+        term = exp.Ordered(this=select.sqlite.sql(settled(value)), desc=each.args.get("desc"))
         term.set("nulls_first", each.args.get("nulls_first"))
         _explicit(term)
         terms.append(term)
     copied.set("partition_by", partition)
     if terms:
         copied.set("order", exp.Order(expressions=terms))
-    return select.atom(copied, types.BIGINT, span)
+    return select.sqlite.atom(copied, types.BIGINT, span)
 
 
 def _key(sql: exp.Expr) -> exp.Expr:
@@ -638,35 +563,3 @@ def _one_row(query: Any) -> bool:
 def _known(type_: Type) -> bool:
     """Tell whether a type is one of SinkQL's."""
     return type_.name == "numeric" or type_ in _TYPES
-
-
-def _widens(cast: logical.Cast) -> bool:
-    return types.INTEGER_DIGITS[cast.type.name] >= types.INTEGER_DIGITS[cast.operand.type.name]
-
-
-def _plain(tree: logical.Expression) -> bool:
-    """Tell whether SQLite compares values of a type as Postgres does, and has literals for them."""
-    return tree.type.name in _LITERALS
-
-
-def _references(tree: logical.Expression) -> Iterator[logical.Reference]:
-    return (each for each in walk(tree) if isinstance(each, logical.Reference))
-
-
-def _number(text: str) -> exp.Expr:
-    return (
-        exp.Literal.number(text) if not text.startswith("-") else exp.paren(exp.Neg(this=exp.Literal.number(text[1:])))
-    )
-
-
-_LITERALS: dict[str, Callable[[str], exp.Expr]] = {
-    "text": exp.Literal.string,
-    "boolean": lambda text: exp.Literal.number(int(text == "true")),
-    "smallint": _number,
-    "integer": _number,
-    "bigint": _number,
-}
-_COMPARED: dict[str, type] = {
-    "=(any,any)": exp.EQ, "<>(any,any)": exp.NEQ, "<(any,any)": exp.LT, "<=(any,any)": exp.LTE, ">(any,any)": exp.GT,
-    ">=(any,any)": exp.GTE,
-}  # fmt: skip

@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from sinkql import ast
 from sinkql.catalog.file.database import Database
-from sinkql.catalog.system.lower import SUPPORTED, lower
+from sinkql.catalog.system.lower import lower
 from sinkql.catalog.system.postgres_query import without_postgres
 from sinkql.catalog.system.resolve import VIEWS, resolve
+from sinkql.catalog.system.sqlite_expression import SUPPORTED
 from sinkql.catalog.system.sqlite_function import register
 from sinkql.catalog.system.value import shown
 from sinkql.catalog.system.view import Table
