@@ -338,11 +338,14 @@ class Writer(Protocol):
         """Delete a file kept by `attach`, if there is one; tell whether it is gone."""
         return True
 
-    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
+    def maintain(
+        self, go_on: Callable[[bool], bool] = lambda begun: True, *, whole: bool = False
+    ) -> Sequence[Compacted]:
         """Compact files, expire snapshots, remove files that nothing reaches; called between batches.
 
-        Cheap when nothing is due. `go_on` is asked before each step of what takes long, with whether something was
-        begun; what is not done by then goes on the next time. Return which compactions came to an end.
+        Cheap when nothing is due; with `whole`, due is all that makes the table better. `go_on` is asked before each
+        step of what takes long, with whether something was begun; what is not done by then goes on the next time.
+        Return which compactions came to an end.
         """
         return ()
 

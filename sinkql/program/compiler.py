@@ -26,7 +26,7 @@ from sinkql.planner.item.present import already_there, built_in, shown_differenc
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import implied, item_name, kind_of
-from sinkql.planner.name import short_name
+from sinkql.planner.name import find, short_name
 from sinkql.planner.refuse.statement import later
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
@@ -170,7 +170,9 @@ class Compiler:
                 self.notices.extend(setting.notices)
             case ast.Transaction():
                 self.transact(statement)
-            case ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
+            case ast.OptimizeSink():
+                find(self.catalog, statement.name, "SINK")
+            case ast.ReplayErrors() | ast.Subscribe():
                 raise later(statement)
             case ast.Insert() | ast.Update() | ast.Delete():
                 plan_change(statement, self.catalog, datetime.now(UTC).replace(tzinfo=None))

@@ -16,6 +16,7 @@ from sinkql.session.row import modify as change
 from sinkql.session.row.query import select
 from sinkql.session.show.explain import explain
 from sinkql.session.show.show import show, show_create, show_variable
+from sinkql.session.sink.optimize import optimize
 from sinkql.session.workspace import Workspace
 
 
@@ -55,7 +56,9 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
             return change.run(statement, workspace)
         case ast.Transaction():
             raise AssertionError("the session itself begins and ends transactions")
-        case ast.OptimizeSink() | ast.ReplayErrors() | ast.Subscribe():
+        case ast.OptimizeSink():
+            return optimize(statement, workspace)
+        case ast.ReplayErrors() | ast.Subscribe():
             raise later(statement)
         case (
             ast.CreateSecret()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sinkql import physical
 from sinkql.extension.stream import (
     Committed,
+    Compacted,
     JobOffsets,
     Marker,
     Reader,
@@ -132,6 +133,9 @@ class _Unwatched(CommitLog):
         lag: float | None = None,
         failed_rows: int = 0,
     ) -> None:
+        """Do nothing."""
+
+    def compacted(self, sink_id: str, done: Compacted) -> None:
         """Do nothing."""
 
 

@@ -126,6 +126,25 @@ def test_an_append_sink_runs_fused_and_in_batches(spark: SparkSession, tmp_path:
     assert list((contexts(tmp_path, each).folder / "attempts").iterdir()) == []
 
 
+def test_a_running_sink_compacts_its_table_when_asked_to(spark: SparkSession, tmp_path: Path) -> None:
+    control = MemoryControl()
+    each = job(counter(rows_per_second=20), tmp_path)
+
+    def ask(event: Event) -> None:
+        if isinstance(event, SinkCommitted) and len(control.commits) == 2:
+            control.asking[each.sink_id] = 1
+
+    with ThreadPoolExecutor(1) as threads:
+        run = threads.submit(run_sinks, spark, [each], tmp_path, control=control, once=False, tell=ask)
+        assert control.optimized_once.wait(PATIENCE_S)
+        control.wanted[each.sink_id] = "stopped"
+        assert endings(run.result()) == [("stopped", None)]
+    assert control.begun == [1]
+    assert control.outcomes[1].files_before > control.outcomes[1].files_after
+    found = rows(tmp_path)
+    assert [(n,) for n in range(1, len(found) + 1)] == found
+
+
 def test_rows_that_a_constant_filter_drops_are_read_and_counted(spark: SparkSession, tmp_path: Path) -> None:
     control, events = MemoryControl(), list[Event]()
     none = physical.Map(counter(up_to=40), (output("n", "`counter`"),), output("w", "false", "boolean"))

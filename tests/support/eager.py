@@ -13,8 +13,6 @@ from sinkql.connectors.iceberg.keyindex import fold
 def compact_eagerly(patch: pytest.MonkeyPatch) -> None:
     """Let two files of like size be one too many, and fold the index each time."""
     patch.setattr(choose, "_TIERS", replace(choose._TIERS, fan=2))
-    patch.setattr(keyed, "_FILES", replace(keyed._FILES, fan=3))
-    patch.setattr(keyed, "_DELETES", replace(keyed._DELETES, fan=3))
-    patch.setattr(keyed, "_AS_WELL", 2)
-    patch.setattr(keyed, "_DEAD_ROWS", 1)
+    files, deletes = replace(keyed._LEAST.files, fan=3), replace(keyed._LEAST.deletes, fan=3)
+    patch.setattr(keyed, "_LEAST", replace(keyed._LEAST, files=files, deletes=deletes, as_well=2, dead_rows=1))
     patch.setattr(fold, "_SLACK", 0)

@@ -17,7 +17,7 @@ from pyiceberg.catalog import load_catalog
 from expressions import vectors
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context, JobOffsets
+from sinkql.extension.stream import Compacted, Context, JobOffsets
 from sinkql.runtime.batch.control import Desired, Status
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
@@ -177,6 +177,11 @@ class MemoryControl:
     commits: list[dict[str, Any]] = field(default_factory=list)
     epochs: dict[str, int] = field(default_factory=dict)
     committed_once: threading.Event = field(default_factory=threading.Event)
+    compactions: list[Compacted] = field(default_factory=list)
+    asking: dict[str, int] = field(default_factory=dict)
+    begun: list[int] = field(default_factory=list)
+    outcomes: dict[int, Compacted] = field(default_factory=dict)
+    optimized_once: threading.Event = field(default_factory=threading.Event)
 
     def acquire(self, sink_id: str, *, owner: str, takeover: bool) -> int:
         if sink_id in self.owners and not takeover:
@@ -195,6 +200,20 @@ class MemoryControl:
     def release(self, sink_id: str, *, owner: str) -> None:
         if self.owners.get(sink_id) == owner:
             del self.owners[sink_id]
+
+    def compacted(self, sink_id: str, done: Compacted) -> None:
+        self.compactions.append(done)
+
+    def asked(self, sink_id: str) -> int | None:
+        return self.asking.get(sink_id)
+
+    def optimizing(self, sink_id: str, number: int) -> None:
+        self.begun.append(number)
+
+    def optimized(self, sink_id: str, number: int, done: Compacted) -> None:
+        del self.asking[sink_id]
+        self.outcomes[number] = done
+        self.optimized_once.set()
 
     def desired(self, sink_id: str) -> Desired:
         return self.wanted.get(sink_id, "running")

@@ -104,8 +104,8 @@ def test_table_holds_what_a_dict_holds(
 ) -> None:
     # merges must happen between changes of the buckets
     monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=3))
-    monkeypatch.setattr(keyed, "_FILES", replace(keyed._FILES, fan=5))
-    monkeypatch.setattr(keyed, "_DELETES", replace(keyed._DELETES, fan=6))
+    files, deletes = replace(keyed._LEAST.files, fan=5), replace(keyed._LEAST.deletes, fan=6)
+    monkeypatch.setattr(keyed, "_LEAST", replace(keyed._LEAST, files=files, deletes=deletes))
     monkeypatch.setattr(fold, "_SLACK", 100)
     monkeypatch.setattr(read, "_ROWS", 30)
     monkeypatch.setattr(read, "_AT_ONCE", 10)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from sinkql.catalog.file.connection import Connection
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.process import Process, now, this_process
 from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError
+from sinkql.extension.stream import Compacted
 
 LEASE_SECONDS = 30.0
 _KEPT_CHANGES = 1000  # of status, a sink: older ones go
+_FOOTPRINT = ("files_before", "files_after", "bytes_before", "bytes_after")
 _MINE = "sink_id = ? AND owner = ?"
 
 Desired = Literal["running", "stopped", "dropped"]
@@ -182,6 +184,56 @@ class Control:
                 added = {name: getattr(before, name) + value for name, value in added.items()}
             connection.put("progress", "sink_id", {"sink_id": sink_id, **added, **latest})
 
+    def commits(self, sink_id: str) -> int:
+        """Return how many commits the sink has made."""
+        with self._database.read() as connection:
+            return int(connection.scalar("SELECT commits FROM progress WHERE sink_id = ?", sink_id) or 0)
+
+    def compacted(self, sink_id: str, done: Compacted) -> None:
+        """Add a compaction of the sink's table, or a failed one, to its statistics."""
+        with self._database.write() as connection:
+            if done.problem is not None:
+                connection.put("maintenance", "sink_id", {"sink_id": sink_id, "problem": done.problem})
+                return
+            before = connection.first("SELECT * FROM maintenance WHERE sink_id = ?", sink_id)
+            added = {name: getattr(done, name) for name in _FOOTPRINT} | {"compactions": 1}
+            if before is not None:
+                added = {name: getattr(before, name) + value for name, value in added.items()}
+            latest = {"compacted_at": now(), "problem": None}
+            connection.put("maintenance", "sink_id", {"sink_id": sink_id, **added, **latest})
+
+    def ask(self, sink_id: str) -> int:
+        """Ask whoever runs the sink to do an OPTIMIZE SINK, and return its number."""
+        with self._database.write() as connection:
+            number = int(connection.scalar("SELECT asked FROM maintenance WHERE sink_id = ?", sink_id) or 0) + 1
+            connection.put("maintenance", "sink_id", {"sink_id": sink_id, "asked": number})
+            return number
+
+    def asked(self, sink_id: str) -> int | None:
+        """Return the number of the OPTIMIZE SINK that is still to be done; None where there is none."""
+        with self._database.read() as connection:
+            found = connection.scalar("SELECT asked FROM maintenance WHERE sink_id = ? AND asked > done", sink_id)
+        return None if found is None else int(found)
+
+    def optimizing(self, sink_id: str, number: int) -> None:
+        """Record that the OPTIMIZE SINK of this number, and all before it, have begun."""
+        with self._database.write() as connection:
+            connection.put("maintenance", "sink_id", {"sink_id": sink_id, "begun": number})
+
+    def optimized(self, sink_id: str, number: int, done: Compacted) -> None:
+        """Record that the OPTIMIZE SINK of this number, and all before it, are done, and what they did."""
+        outcome = json.dumps(asdict(done))
+        with self._database.write() as connection:
+            connection.put("maintenance", "sink_id", {"sink_id": sink_id, "done": number, "outcome": outcome})
+
+    def outcome(self, sink_id: str, number: int) -> tuple[bool, Compacted | None]:
+        """Tell of an OPTIMIZE SINK whether it has begun, and what it did, None while it is not done."""
+        with self._database.read() as connection:
+            found = connection.first("SELECT begun, done, outcome FROM maintenance WHERE sink_id = ?", sink_id)
+        if found is None:  # the sink is gone
+            return False, None
+        return found.begun >= number, Compacted(**json.loads(found.outcome)) if found.done >= number else None
+
 
 def wish(connection: Connection, sink_id: str, desired: Desired) -> None:
     """Write a sink's desired state inside a transaction."""
@@ -190,7 +242,7 @@ def wish(connection: Connection, sink_id: str, desired: Desired) -> None:
 
 def forget(connection: Connection, sink_id: str) -> None:
     """Delete everything about a dropped sink except its status history and the epoch of its lease."""
-    for table in ("desired", "statuses", "progress"):
+    for table in ("desired", "statuses", "progress", "maintenance"):
         connection.execute(f"DELETE FROM {table} WHERE sink_id = ?", (sink_id,))
 
 

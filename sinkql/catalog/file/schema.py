@@ -144,4 +144,22 @@ TABLES = (
       committed_at TEXT NOT NULL
     )
     """,
+    # What compactions of a sink's table did, all in all; `problem` is why the last one failed. The OPTIMIZE SINK of a
+    # sink have numbers: the last one that was `asked` for, that was `begun`, and that is `done`, with its outcome.
+    """
+    CREATE TABLE maintenance (
+      sink_id TEXT NOT NULL PRIMARY KEY,
+      compactions INTEGER NOT NULL DEFAULT 0,
+      files_before INTEGER NOT NULL DEFAULT 0,
+      files_after INTEGER NOT NULL DEFAULT 0,
+      bytes_before INTEGER NOT NULL DEFAULT 0,
+      bytes_after INTEGER NOT NULL DEFAULT 0,
+      compacted_at TEXT,
+      problem TEXT,
+      asked INTEGER NOT NULL DEFAULT 0,
+      begun INTEGER NOT NULL DEFAULT 0,
+      done INTEGER NOT NULL DEFAULT 0,
+      outcome TEXT
+    )
+    """,
 )

@@ -97,6 +97,22 @@ committed_at timestamptz p.committed_at
         f"LEFT JOIN desired AS d ON d.sink_id = {_SINK_ID}\n"
         "WHERE i.kind = 'SINK'",
     ),
+    # SinkQL's own: what compactions of its table did, and why the last one failed if it did.
+    relation(
+        "mz_internal.mz_sink_maintenance",
+        """
+id text
+compactions uint8 coalesce(m.compactions, 0)
+files_before uint8 coalesce(m.files_before, 0)
+files_after uint8 coalesce(m.files_after, 0)
+bytes_before uint8 coalesce(m.bytes_before, 0)
+bytes_after uint8 coalesce(m.bytes_after, 0)
+compacted_at timestamptz m.compacted_at
+problem text m.problem
+optimizing boolean coalesce(m.asked > m.done, 0)
+""",
+        f"FROM items AS i\nLEFT JOIN maintenance AS m ON m.sink_id = {_SINK_ID}\nWHERE i.kind = 'SINK'",
+    ),
     relation(
         "mz_internal.mz_source_statuses",
         """

@@ -62,4 +62,8 @@ CODES = {
         "A sink that a program waits for was stopped or dropped by somebody else.",
         "Start the sink again, if it is still there.",
     ),
+    "SQ5213": _code(
+        "OPTIMIZE SINK waited for the process that runs the sink, which is busy with a batch, or stalled.",
+        "Look at the status of the sink. The table is compacted once its batch is done.",
+    ),
 }

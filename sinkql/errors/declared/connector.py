@@ -134,6 +134,10 @@ CODES = {
         "PARTITION BY has a term twice, or two units of time of one column, where the finer one says all.",
         "Keep one of them.",
     ),
+    "SQ2339": _code(
+        "OPTIMIZE SINK names a sink that has not written to its table yet.",
+        "Run the sink first.",
+    ),
     "SQ2340": _code(
         "The option only has an effect when the sink is created.",
         "Drop the sink and create it again, into a new table.",

@@ -221,6 +221,10 @@ CODES = {
         "Use a KEY that identifies each row.",
         of_rows=True,
     ),
+    "SQ3553": _code(
+        "OPTIMIZE SINK could not put files of the table together; the detail says why. No row is lost.",
+        "Mend what the detail says, such as a file that cannot be read, and run OPTIMIZE SINK again.",
+    ),
     "SQ3554": _code(
         "The table has data files in a format other than Parquet.",
         "Rewrite the files as Parquet, or use a new table.",

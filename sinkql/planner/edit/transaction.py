@@ -20,10 +20,17 @@ def none(statement: ast.Transaction) -> Notice:
 
 
 def check_allowed(statement: ast.Statement, modes: tuple[str, ...]) -> None:
-    """Refuse what cannot stand in a transaction of these modes: SQ2961 for rows, SQ2654 if it is read-only."""
+    """Refuse what cannot stand in a transaction of these modes: SQ2961, SQ2654 if it is read-only."""
     match statement:
         case ast.Insert() | ast.Update() | ast.Delete():
             raise changes_rows(statement)
+        case ast.OptimizeSink():
+            raise SinkqlError(
+                "SQ2961",
+                "OPTIMIZE SINK between BEGIN and COMMIT is not supported yet",
+                statement.span,
+                hint="Run it outside of the transaction.",
+            )
         case _ if _READ_ONLY in modes and isinstance(statement, _CHANGING):
             hint = "Run ROLLBACK; and BEGIN; without READ ONLY."
             raise SinkqlError("SQ2654", "the transaction is read-only", statement.span, hint=hint)

@@ -6,7 +6,7 @@ from sinkql import ast
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.options import unknown
 
-Later = ast.CreateTableFrom | ast.CreateIndex | ast.OptimizeSink | ast.ReplayErrors | ast.Subscribe
+Later = ast.CreateTableFrom | ast.CreateIndex | ast.ReplayErrors | ast.Subscribe
 _VIEW_OPTIONS = ("ASSERT NOT NULL", "PARTITION BY", "REFRESH", "RETAIN HISTORY")
 _INSTEAD = {
     "ASSERT NOT NULL": "Leave it out, and select WHERE column IS NOT NULL.",
@@ -23,9 +23,6 @@ def later(statement: Later) -> SinkqlError:
             return _not_yet("SQ2967", f"CREATE TABLE … FROM {statement.kind}", statement, hint)
         case ast.CreateIndex():
             return _not_yet("SQ2967", "CREATE INDEX", statement, "Leave it out: nothing here needs it.")
-        case ast.OptimizeSink():
-            hint = "Leave it out: a running sink compacts its table by itself."
-            return _not_yet("SQ2968", "OPTIMIZE SINK", statement, hint)
         case ast.ReplayErrors():
             hint = "Correct the rows in a new file; the source reads it."
             return _not_yet("SQ2968", "REPLAY ERRORS", statement, hint)

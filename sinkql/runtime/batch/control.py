@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from sinkql.extension.stream import JobOffsets
+from sinkql.extension.stream import Compacted, JobOffsets
 
 Desired = Literal["running", "stopped", "dropped"]
 """What users want of a sink; a runner that polls anything but running finishes its batch and stops."""
@@ -32,6 +32,9 @@ class CommitLog(Protocol):
 
         `lag` is the age of the oldest input still to be read, in seconds; `failed_rows` were skipped by ON ERROR.
         """
+
+    def compacted(self, sink_id: str, done: Compacted) -> None:
+        """Add a compaction of the sink's table, or a failed one, to its statistics."""
 
 
 class Control(CommitLog, Protocol):
@@ -62,6 +65,15 @@ class Control(CommitLog, Protocol):
 
     def desired(self, sink_id: str) -> Desired:
         """Return what users want now; `dropped` for a sink that is gone."""
+
+    def asked(self, sink_id: str) -> int | None:
+        """Return the number of the OPTIMIZE SINK that is still to be done; None where there is none."""
+
+    def optimizing(self, sink_id: str, number: int) -> None:
+        """Record that the OPTIMIZE SINK of this number, and all before it, have begun."""
+
+    def optimized(self, sink_id: str, number: int, done: Compacted) -> None:
+        """Record that the OPTIMIZE SINK of this number, and all before it, are done, and what they did."""
 
     def status(
         self,

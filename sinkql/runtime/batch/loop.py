@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +13,7 @@ from sinkql import durable, faults, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import (
     Committed,
+    Compacted,
     JobOffsets,
     Marker,
     Reader,
@@ -315,11 +316,32 @@ class BatchLoop:
             )
         )
 
+    def optimize(self, go_on: Callable[[], bool]) -> tuple[Sequence[Compacted], bool]:
+        """Make the table as cheap to read as it can be; return what was done, and whether nothing is left to do.
+
+        `go_on` is asked before each step. Raises what a batch may raise before it is written, as SQ5101 (fenced).
+        """
+        stopped = False
+
+        def goes_on(begun: bool) -> bool:  # a step that was begun is no reason to go on
+            nonlocal stopped
+            stopped = not go_on()
+            return not stopped
+
+        self.marker = self.writer.refresh()
+        done = self.writer.maintain(goes_on, whole=True)
+        self._tell(done)
+        return done, not stopped
+
+    def _tell(self, compacted: Sequence[Compacted]) -> None:
+        for each in compacted:
+            self.control.compacted(self.job.sink_id, each)
+            self.progress(SinkCompacted(self.job.sink, each))
+
     def _maintain(self, before: str | None) -> None:
         with self.allowance.spent() as go_on:
             compacted = self.writer.maintain(go_on)
-        for each in compacted:
-            self.progress(SinkCompacted(self.job.sink, each))
+        self._tell(compacted)
         self._batches += 1
         if self._batches % _SWEEP_EVERY == 0 and self.marker.state is not None:
             keep = {name for name in (before, self.marker.state) if name is not None}

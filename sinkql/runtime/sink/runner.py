@@ -28,6 +28,7 @@ from sinkql.runtime.batch.progress import (
     Stage,
 )
 from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.sink.optimize import answer
 from sinkql.runtime.sink.roster import Following, Work
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.spark.launch import Launch, new_folder
@@ -304,6 +305,7 @@ class SinkRunner:
                     pass
             if launch.ended():
                 raise launch.reason()
+            answer(loop, self.host.control, self._batch, self._stops_or_leaves)
             change = self._following.take()
             if change == "moved":
                 return "moved"
@@ -317,6 +319,9 @@ class SinkRunner:
         if (ran.commit_interval, ran.max_rows_per_commit) != (now.commit_interval, now.max_rows_per_commit):
             loop.job = self.job
             launch.pace(self.job)
+
+    def _stops_or_leaves(self) -> bool:
+        return self._stops() or self._desired() != "running"
 
     def _desired(self) -> Desired:
         try:

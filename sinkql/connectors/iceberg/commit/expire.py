@@ -43,15 +43,15 @@ class _Dead:
     others: frozenset[str]
 
 
-def expired(table: Table, options: Mapping[str, Any]) -> tuple[Snapshot, ...]:
+def expired(table: Table, options: Mapping[str, Any], *, whole: bool = False) -> tuple[Snapshot, ...]:
     """Return the snapshots to expire now: none before there are enough of them; no ref's, none younger than kept ones.
 
     The table's own `history.expire.*` wins over the sink's RETAIN SNAPSHOTS. A table that no sink created, and that
-    says nothing, is left alone.
+    says nothing, is left alone. `whole` takes few of them too, and though MAINTENANCE is false.
     """
     properties = table.properties
     retain = options.get("retain_snapshots")
-    if options.get("maintenance") is False:
+    if options.get("maintenance") is False and not whole:
         return ()
     if retain is None and not {_KEEP, _AGE, CREATED_BY} & properties.keys():
         return ()
@@ -66,7 +66,7 @@ def expired(table: Table, options: Mapping[str, Any]) -> tuple[Snapshot, ...]:
         for each in table.metadata.snapshots
         if each.snapshot_id not in kept and (each.sequence_number or 0) < oldest
     )
-    return gone if len(gone) >= _AT_ONCE else ()
+    return gone if whole or len(gone) >= _AT_ONCE else ()
 
 
 def expire(target: TargetTable, table: Table, gone: tuple[Snapshot, ...]) -> None:

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation
 from sinkql import faults
 from sinkql.connectors.iceberg.commit.conflict import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.choose import due, target_size
+from sinkql.connectors.iceberg.compact.choose import ALL, due, target_size
 from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Footprint, Steps, readable
 from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, for_tasks
 from sinkql.connectors.iceberg.file.delete import read_position_deletes
@@ -68,15 +68,20 @@ def own_entries(entries: Iterable[FileEntry]) -> list[OwnFile]:
     return [OwnFile(entry.path, entry.size, entry.place) for entry in entries]
 
 
-def chosen(files: Iterable[OwnFile], table: Table, failed: Container[str] = ()) -> list[OwnFile]:
-    """Return the files of one partition that are due, in the order given, without those on which others failed."""
+def chosen(
+    files: Iterable[OwnFile], table: Table, failed: Container[str] = (), *, whole: bool = False
+) -> list[OwnFile]:
+    """Return the files of one partition that are due, or all small ones, in the order given.
+
+    Without those on which others `failed`.
+    """
     groups: dict[Place, list[OwnFile]] = defaultdict(list)
     for file in files:
         if file.path not in failed:
             groups[file.place].append(file)
     target = target_size(table.properties)
     for group in groups.values():
-        wanted = set(due(group, lambda file: file.size, target=target))
+        wanted = set(due(group, lambda file: file.size, target=target, tiers=ALL if whole else None))
         if wanted:
             return [file for file in group if file in wanted]
     return []

@@ -13,6 +13,8 @@ FAN = 16
 """Files of like size that are one too many."""
 _TIERS = Tiers(fan=FAN, small=128 << 10)
 """A file up to 128 KB costs a reader more to open than to read."""
+ALL = Tiers(fan=2, small=1 << 62)
+"""For who wants as few files as there can be."""
 
 File = TypeVar("File")
 

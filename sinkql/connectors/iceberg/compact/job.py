@@ -51,13 +51,15 @@ A step that yields False has nothing to do before the next batch.
 class Attempt:
     """One attempt at a compaction.
 
-    `table` gives the table as it is now. `late` tells that the attempt takes so long that it should come to its end:
+    `table` gives the table as it is now. A `whole` one takes all files that others could be made of or that have dead
+    rows, not only as many as are worth it. `late` tells that the attempt takes so long that it should come to its end:
     a file that is written stays open under the keys that it was opened with.
     """
 
     id: str
     table: Callable[[], Table]
     late: Callable[[], bool] = lambda: False
+    whole: bool = False
 
 
 class UnreadableFileError(Exception):

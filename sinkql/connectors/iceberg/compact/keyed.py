@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Operation
 from sinkql import faults
 from sinkql.connectors.iceberg.commit.conflict import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.choose import FAN, due, target_size
+from sinkql.connectors.iceberg.compact.choose import ALL, FAN, due, target_size
 from sinkql.connectors.iceberg.compact.job import (
     Attempt,
     Compaction,
@@ -45,17 +45,27 @@ from sinkql.connectors.iceberg.keyindex.layer import FileNote, Home
 from sinkql.connectors.iceberg.keyindex.run import Entries, open_run, probe, write_run
 from sinkql.runs import Tiers, sort_places
 
-_FILES = Tiers(fan=FAN, small=128 << 10)
-_DELETES = Tiers(fan=FAN, small=1 << 12)
-"""Delete files are merged by their rows."""
-_AS_WELL = 4
-"""Files of like size that are enough once a compaction is due anyhow."""
-_LEFT = replace(_DELETES, fan=_AS_WELL)
-_DEAD_SHARE = 5
-_DEAD_ROWS = 1 << 12
-"""A file is written again where one row in five is dead, and so many in all that it is worth a commit."""
 _ROWS = 1 << 20
 """Rows in one compaction, unless a single file has more: where they are then is written in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Least:
+    """What makes a compaction due: files of like size, or delete files of like rows, or dead rows.
+
+    A file is written again where one row in `dead_share` is dead, and `dead_rows` in all. Once a compaction is due
+    anyhow, `as_well` files of like size are enough.
+    """
+
+    files: Tiers
+    deletes: Tiers
+    as_well: int
+    dead_share: int
+    dead_rows: int
+
+
+_LEAST = _Least(Tiers(FAN, small=128 << 10), Tiers(FAN, small=1 << 12), as_well=4, dead_share=5, dead_rows=1 << 12)
+_ALL = _Least(ALL, ALL, as_well=ALL.fan, dead_share=1 << 62, dead_rows=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +78,29 @@ class Part:
     foreign: bool
 
 
-def choose(index: Index, properties: Mapping[str, str], failed: Container[str] = ()) -> list[Part] | None:
+def choose(
+    index: Index, properties: Mapping[str, str], failed: Container[str] = (), *, whole: bool = False
+) -> list[Part] | None:
     """Return the data files to write again, if any files are due, and what then goes along; None where none are.
 
-    No part where only delete files are due. Files on which others `failed` stay as they are.
+    No part where only delete files are due. Files on which others `failed` stay as they are. With `whole` due is what
+    makes the table better at all.
     """
+    least = _ALL if whole else _LEAST
     groups: dict[tuple[bool, Home | None, Place], dict[int, FileNote]] = defaultdict(dict)
     for number, note in index.files.items():
         if note.path not in failed:
             groups[not has_rows_of(note.path, index.sink), note.home, note.place][number] = note
     target = target_size(properties)
-    now = any(_due_deletes(index, pool, _DELETES) for pool in _pools(index, frozenset(), properties))
-    if not now and not any(_due_files(files, target, _FILES) or _many_dead(files) for files in groups.values()):
+    now = any(_due_deletes(index, pool, least.deletes) for pool in _pools(index, frozenset(), properties))
+    if not now and not any(
+        _due_files(files, target, least.files) or _many_dead(files, least) for files in groups.values()
+    ):
         return None
     parts: list[Part] = []
     rows = 0
     for (foreign, home, place), files in groups.items():
-        for each in _parts(files, target):
+        for each in _parts(files, target, least):
             size = sum(files[number].rows for number in each)
             if not parts or rows + size <= _ROWS:
                 parts.append(Part({number: files[number] for number in each}, home, place, foreign))
@@ -92,12 +108,12 @@ def choose(index: Index, properties: Mapping[str, str], failed: Container[str] =
     return parts
 
 
-def _parts(files: Mapping[int, FileNote], target: int) -> Iterator[list[int]]:
+def _parts(files: Mapping[int, FileNote], target: int, least: _Least) -> Iterator[list[int]]:
     """Yield files to become one: a large one with many dead rows alone, the small ones together."""
-    dirty = {number for number, note in files.items() if note.dead * _DEAD_SHARE > note.rows}
+    dirty = {number for number, note in files.items() if note.dead * least.dead_share > note.rows}
     large = [number for number in sorted(dirty) if _large(files[number], target)]
     yield from ([number] for number in large)
-    small = {*_due_files(files, target, replace(_FILES, fan=_AS_WELL)), *dirty.difference(large)}
+    small = {*_due_files(files, target, replace(least.files, fan=least.as_well)), *dirty.difference(large)}
     chosen: list[int] = []
     rows = size = 0
     for number in sorted(small, key=lambda number: files[number].rows):
@@ -118,8 +134,9 @@ def _large(note: FileNote, target: int) -> bool:
     return 2 * note.size >= target or 2 * note.rows > _ROWS
 
 
-def _many_dead(files: Mapping[int, FileNote]) -> bool:
-    return sum(note.dead for note in files.values() if note.dead * _DEAD_SHARE > note.rows) >= _DEAD_ROWS
+def _many_dead(files: Mapping[int, FileNote], least: _Least) -> bool:
+    dead = sum(note.dead for note in files.values() if note.dead * least.dead_share > note.rows)
+    return dead >= least.dead_rows
 
 
 def _pools(index: Index, removed: frozenset[int], properties: Mapping[str, str]) -> Iterable[list[int]]:
@@ -223,8 +240,10 @@ class Rewriting:
         removed = frozenset(number for copy in copies for number in _there(copy.part, index))
         for copy in copies:
             self._place(copy, index, notes, runs, deletes)
+        least = _ALL if self._attempt.whole else _LEAST
+        tiers = replace(least.deletes, fan=least.as_well)
         pools = [
-            pool for each in _pools(index, removed, table.properties) if (pool := _due_deletes(index, each, _LEFT))
+            pool for each in _pools(index, removed, table.properties) if (pool := _due_deletes(index, each, tiers))
         ]
         merged = frozenset(number for pool in pools for number in pool)
         if not removed and not merged:

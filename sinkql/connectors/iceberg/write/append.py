@@ -99,7 +99,7 @@ class AppendMode:
             self._files, self._listed = OwnFiles(), False  # commits meanwhile add theirs
             yield from own_files(attempt.table(), marker.sink, self._files)
             self._listed = True
-        files = chosen(self._files.files, attempt.table(), self._failed)
+        files = chosen(self._files.files, attempt.table(), self._failed, whole=attempt.whole)
         if not files:
             return None
         return (yield from rewrite(files, attempt, self._files.deletes, sink=marker.sink, epoch=marker.epoch))

@@ -51,22 +51,24 @@ class Compacting:
         return self._unknown_at is not None and self._unknown_at == table.metadata.current_snapshot_id
 
     def run(
-        self, table: Table, kept: markers.Kept, *, go_on: Callable[[bool], bool]
+        self, table: Table, kept: markers.Kept, *, go_on: Callable[[bool], bool], whole: bool = False
     ) -> tuple[Table, markers.Kept, list[Compacted]]:
         """Do what is due while there is time; return the table and its marker after it, and what came to an end.
+
+        With `whole`, do all that makes the table better, at once.
 
         Raises SinkqlError where the sink is fenced, or the catalog does not answer. What else may keep a batch from its
         commit too is the next batch's to tell.
         """
         done: list[Compacted] = []
-        if self._waiting:
+        if self._waiting and not whole:
             self._waiting -= 1
             return table, kept, done
         while go_on(self._steps is not None):
             committing = False
             self._table = table
             try:
-                found = self._step(kept)
+                found = self._step(kept, whole=whole)
                 if not found:
                     break
                 if isinstance(found, Compaction):
@@ -85,12 +87,12 @@ class Compacting:
                 break
         return table, kept, done
 
-    def _step(self, kept: markers.Kept) -> Compaction | bool | None:
+    def _step(self, kept: markers.Kept, *, whole: bool) -> Compaction | bool | None:
         """Take one step; return what is to be committed, or else whether there is more to do before the next batch."""
         if self._steps is None:
             self._id = uuid4().hex
             end = self._clock() + _LONGEST
-            self._steps = self._mode.compact(Attempt(self._id, self._now, lambda: self._clock() > end), kept)
+            self._steps = self._mode.compact(Attempt(self._id, self._now, lambda: self._clock() > end, whole), kept)
         try:
             return next(self._steps)
         except StopIteration as ended:

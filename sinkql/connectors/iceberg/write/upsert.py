@@ -338,10 +338,10 @@ class UpsertMode:
         if index is None:
             return None
         self._looked += 1
-        if self._looked * _FILES_A_LOOK < self._there:
+        if not attempt.whole and self._looked * _FILES_A_LOOK < self._there:
             return None
         self._looked, self._there = 0, len(index.files)
-        parts = choose(index, attempt.table().properties, self._failed)
+        parts = choose(index, attempt.table().properties, self._failed, whole=attempt.whole)
         if parts is None:
             return None
         key = tuple(column.name for column in index.key)

@@ -172,22 +172,24 @@ class IcebergWriter(Writer):
             return False
         return True
 
-    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
+    def maintain(
+        self, go_on: Callable[[bool], bool] = lambda begun: True, *, whole: bool = False
+    ) -> Sequence[Compacted]:
         """Compact files, expire snapshots and remove what nothing reaches, when due; called between batches."""
         table, kept = self._known
         done: Sequence[Compacted] = ()
-        if self._compacting is not None and self._write.options.get("maintenance") is not False:
+        if self._compacting is not None and (whole or self._write.options.get("maintenance") is not False):
             with storing(self._name):
-                table, kept, done = self._compacting.run(table, kept, go_on=go_on)
+                table, kept, done = self._compacting.run(table, kept, go_on=go_on, whole=whole)
             self._table, self._kept = table, kept
             if self._compacting.unknown(table):
                 return done
-        gone = expired(table, self._write.options)
+        gone = expired(table, self._write.options, whole=whole)
         with storing(self._name):
             if gone:
                 expire(self._target, table, gone)
             self._commits += 1
-            if self._commits % _SWEEP_EVERY == 0:
+            if whole or self._commits % _SWEEP_EVERY == 0:
                 self._mode_of.sweep(table, kept)
         return done
 

@@ -1,0 +1,116 @@
+"""OPTIMIZE SINK → its table compacted at once: by the process that runs the sink, or here where none does."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+
+from sinkql import ast, physical
+from sinkql.catalog.file.control import Control
+from sinkql.errors import LeaseHeldError, Notice, SinkqlError
+from sinkql.extension.stream import Compacted
+from sinkql.lowering.job import lower
+from sinkql.planner.name import find, short_name
+from sinkql.session.result import Result
+from sinkql.session.workspace import Workspace
+
+WAIT_SECONDS = 120.0
+_POLL_SECONDS = 0.2
+_NOTHING = Compacted(files_before=-1)
+_COLUMNS = ("files_before", "files_after", "bytes_before", "bytes_after")
+
+
+def optimize(statement: ast.OptimizeSink, workspace: Workspace, *, wait_seconds: float | None = None) -> Result:
+    """Compact a sink's table, and return how many files and bytes became how many.
+
+    Raises SQ5213 where the process that runs the sink does not begin, SQ3553 where files cannot be compacted.
+    """
+    catalog = workspace.catalog
+    name = find(catalog.plans, statement.name, "SINK").name
+    job = lower(name, catalog.plans)
+    done: Compacted | None = None
+    while done is None:
+        if not catalog.control.commits(job.sink_id):
+            done = _NOTHING
+        elif catalog.control.held(job.sink_id):
+            done = _ask(job, catalog.control, WAIT_SECONDS if wait_seconds is None else wait_seconds)
+        else:
+            done = _do(job, workspace)
+    if done == _NOTHING:
+        notice = Notice(
+            "SQ2339", f'sink "{short_name(name)}" has not committed yet: there is nothing to compact', statement.span
+        )
+        return Result("OPTIMIZE SINK", (notice,), names=(name,), skipped=True)
+    if done.problem is not None:
+        raise SinkqlError(
+            "SQ3553",
+            f'the table of sink "{short_name(name)}" could not be compacted',
+            statement.span,
+            detail=done.problem,
+            hint="Nothing is lost. Mend what the detail says, and run OPTIMIZE SINK again.",
+        )
+    return Result(
+        "OPTIMIZE SINK", columns=_COLUMNS, rows=(tuple(getattr(done, each) for each in _COLUMNS),), names=(name,)
+    )
+
+
+def _ask(job: physical.Job, control: Control, wait_seconds: float) -> Compacted | None:
+    """Let the process that runs the sink do it; None where it has ended before it was done."""
+    number = control.ask(job.sink_id)
+    until = time.monotonic() + wait_seconds
+    while True:
+        begun, done = control.outcome(job.sink_id, number)
+        if done is not None:
+            return done
+        if not control.held(job.sink_id):
+            return None
+        if not begun and time.monotonic() > until:
+            raise SinkqlError(
+                "SQ5213",
+                f'the process that runs sink "{short_name(job.sink)}" has not begun to compact its table',
+                hint="It does once its batch is done. SELECT * FROM mz_internal.mz_sink_maintenance; tells when.",
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
+    """Take the sink's lease and its table, and do it here; None where another process was faster."""
+    from sinkql.runtime.sink.optimize import total  # pyiceberg and others, only where something runs
+
+    control, owner = workspace.catalog.control, f"optimize-{uuid.uuid4()}"
+    try:
+        epoch = control.acquire(job.sink_id, owner=owner, takeover=False)
+    except LeaseHeldError:
+        return None
+    number = control.asked(job.sink_id)
+    try:
+        writer = workspace.catalog.registry.sinks[job.write.connector].writer(job.write, workspace.context(job))
+        writer.open()
+        if writer.marker() is None:
+            return _NOTHING
+        writer.claim({}, epoch=epoch)
+        writer.refresh()
+        found = [*writer.maintain(_renewing(job.sink_id, owner, control), whole=True)]
+        for each in found:
+            control.compacted(job.sink_id, each)
+        done = total(found)
+        if number is not None:
+            control.optimized(job.sink_id, number, done)
+        return done
+    finally:
+        control.release(job.sink_id, owner=owner)
+
+
+def _renewing(sink_id: str, owner: str, control: Control) -> Callable[[bool], bool]:
+    """Return what goes on as long as the lease is ours."""
+    renewed_at = time.monotonic()
+
+    def go_on(begun: bool) -> bool:  # a step that was begun is no reason to go on
+        nonlocal renewed_at
+        if time.monotonic() - renewed_at > control.lease_seconds / 3:
+            control.renew(sink_id, owner=owner)
+            renewed_at = time.monotonic()
+        return True
+
+    return go_on

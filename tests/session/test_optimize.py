@@ -1,0 +1,135 @@
+"""OPTIMIZE SINK makes a table cheap to read at once: here, or in the process that runs the sink."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Compacted
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
+from sinkql.runtime.sink.optimize import answer
+from sinkql.session.session import Session
+from sinkql.session.sink import optimize
+from support.running import drain, rows
+
+_SCRIPT = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
+  WAREHOUSE = '{folder}/lake');
+CREATE SOURCE events (k bigint NOT NULL, v bigint) FROM FILES (PATH = '{folder}/in', GLOB = '*.json') FORMAT JSON;
+CREATE SINK s FROM events INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
+  {mode} WITH (COMMIT INTERVAL = '1s', MAX ROWS PER COMMIT = 10, RETAIN SNAPSHOTS = 2, MAINTENANCE = false);
+"""
+_MODES = {"append": "ENVELOPE NONE", "upsert": "KEY (k) NOT ENFORCED MODE UPSERT"}
+
+
+@pytest.fixture(params=_MODES)
+def session(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Session]:
+    with Session(tmp_path / "catalog.db") as found:
+        found.execute(_SCRIPT.format(folder=tmp_path, mode=_MODES[request.param]))
+        yield found
+
+
+def put(folder: Path, name: str) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    lines = (json.dumps({"k": number % 20, "v": number}) for number in range(60))
+    (folder / "in" / f"{name}.json").write_text("\n".join(lines))
+
+
+def run(session: Session) -> BatchLoop:
+    """Commit what there is, as a run of the sink does that then stays where it is."""
+    (job,) = session.jobs()
+    context = session.context(job)
+    readers = {read.source: session.catalog.registry.reader(read, context) for read in job.reads()}
+    writer = session.catalog.registry.sinks[job.write.connector].writer(job.write, context)
+    loop = BatchLoop(job, readers, writer, LocalEngine(), context.folder, session.catalog.control)
+    loop.start(epoch=1, once=True)
+    drain(loop)
+    return loop
+
+
+def files(folder: Path) -> tuple[int, int, int]:
+    """Return how many data files, delete files and snapshots the table has."""
+    catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
+    table = catalog.load_table("n.t")
+    live = live_files(table)
+    return len(live.data), len(live.deletes), len(table.metadata.snapshots)
+
+
+def test_a_sink_that_nobody_runs_is_compacted_here(session: Session, tmp_path: Path) -> None:
+    put(tmp_path, "a")
+    loop = run(session)
+    before, expected = files(tmp_path), rows(tmp_path)
+    assert before[0] > 3
+    (done,) = session.execute("OPTIMIZE SINK s")
+    found = dict(zip(done.columns, done.rows[0], strict=True))
+    upsert = loop.job.write.mode == "upsert"
+    assert found["files_after"] == (2 if upsert else 1)
+    assert found["files_before"] == before[0] + before[1]
+    assert found["bytes_after"] < found["bytes_before"]
+    assert files(tmp_path) == (found["files_after"], 0, 2)
+    assert expected == rows(tmp_path)
+    (again,) = session.execute("OPTIMIZE SINK s")
+    assert again.rows == ((0, 0, 0, 0),)
+    (told,) = session.execute(
+        "SELECT compactions > 0, files_before, problem, optimizing FROM mz_internal.mz_sink_maintenance"
+    )
+    assert told.rows == ((True, found["files_before"], None, False),)
+    put(tmp_path, "b")
+    run(session)
+    assert len(rows(tmp_path)) == (20 if upsert else 120)
+
+
+def test_a_running_sink_compacts_its_table_itself(session: Session, tmp_path: Path) -> None:
+    put(tmp_path, "a")
+    loop = run(session)
+    before, control = files(tmp_path), session.catalog.control
+    control.acquire(loop.job.sink_id, owner="runner", takeover=False)
+    results: list[tuple[object, ...]] = []
+
+    def ask() -> None:
+        with Session(tmp_path / "catalog.db") as other:
+            results.append(other.execute("OPTIMIZE SINK s")[0].rows[0])
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while control.asked(loop.job.sink_id) is None:
+        pass
+    answer(loop, control, threading.Lock(), lambda: True)
+    assert control.asked(loop.job.sink_id) is not None  # it is to be done after a stop
+    answer(loop, control, threading.Lock(), lambda: False)
+    asking.join()
+    assert results[0][:2] == (before[0] + before[1], files(tmp_path)[0])
+    assert files(tmp_path)[0] < before[0]
+    put(tmp_path, "b")
+    loop.targets = {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
+    assert drain(loop) == 6  # it holds its table still
+
+
+def test_errors(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (nothing,) = session.execute("OPTIMIZE SINK s")
+    assert [each.code for each in nothing.notices] == ["SQ2339"]
+    put(tmp_path, "a")
+    loop = run(session)
+    control = session.catalog.control
+    monkeypatch.setattr(optimize, "WAIT_SECONDS", 0.0)
+    control.acquire(loop.job.sink_id, owner="runner", takeover=False)
+    with pytest.raises(SinkqlError) as caught:
+        session.execute("OPTIMIZE SINK s")
+    assert caught.value.code == "SQ5213"
+    control.release(loop.job.sink_id, owner="runner")
+    for path in (tmp_path / "lake" / "n" / "t" / "data").iterdir():
+        path.write_bytes(b"no Parquet")
+    with pytest.raises(SinkqlError, match="could not be compacted") as caught:
+        session.execute("OPTIMIZE SINK s")
+    assert caught.value.code == "SQ3553"
+    assert ".parquet: " in str(caught.value.detail)
+    assert control.asked(loop.job.sink_id) is None
+    assert control.outcome(loop.job.sink_id, 1)[1] != Compacted()
