@@ -1,4 +1,4 @@
-"""A year of flights, dropped in in four parts: both tables are right after every commit, for two readers."""
+"""A year of flights that comes in four files: both tables are right after every commit, for two readers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_year_of_flights_is_right_after_every_commit(pipeline: Running, tmp_pa
     reader = connect()
     seen = 0
     for number in range(4):
-        # Each file has flights of all months, so that every one changes days of the files before it.
+        # Each file has flights of all days, so that it changes the rows of the files before it.
         part = flights[flights.index % 4 == number]
         partial, file = tmp_path / "in" / f".{number}", tmp_path / "in" / f"{number}.csv"
         part.to_csv(partial, index=False)

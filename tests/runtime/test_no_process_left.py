@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from py4j.protocol import Py4JNetworkError
 
 from sinkql.runtime.process.supervisor import Stopping, _signals
 from sinkql.runtime.spark.jvm import Jvm
+from support.command import launch
 from support.leftover import left, marked
 
 _TESTS = Path(__file__).parents[1]
@@ -22,8 +22,13 @@ _TESTS = Path(__file__).parents[1]
 def test_an_interrupted_start_leaves_no_process(tmp_path: Path) -> None:
     mark = marked()
     path = os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")])
-    program = [sys.executable, str(_TESTS / "support" / "interrupted.py"), str(tmp_path)]
-    assert subprocess.run(program, env={**os.environ, **mark, "PYTHONPATH": path}, check=False).returncode == 0
+    program = str(_TESTS / "support" / "interrupted.py")
+    running = launch(program, str(tmp_path), folder=tmp_path, environment={**mark, "PYTHONPATH": path})
+    try:
+        assert running.rest() == []
+        assert running.end() == 0
+    finally:
+        running.kill()
     assert left(mark) == []
 
 
