@@ -37,6 +37,7 @@ from sinkql.ast.part import Key as Key
 from sinkql.ast.part import Mode as Mode
 from sinkql.ast.part import Query as Query
 from sinkql.ast.part import SecretValue as SecretValue
+from sinkql.ast.part import Sorting as Sorting
 from sinkql.ast.part import Transform as Transform
 from sinkql.ast.part import TypeName as TypeName
 from sinkql.ast.relation import CreateSink as CreateSink

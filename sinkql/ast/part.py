@@ -106,6 +106,16 @@ class Transform:
 
 
 @dataclass(frozen=True, slots=True)
+class Sorting:
+    """A term of SORT BY; `nulls_first` is what is written, or else what the direction means in Postgres."""
+
+    column: Ident
+    descending: bool = False
+    nulls_first: bool = False
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """A function in a secret's value: `decode('…', 'hex')`, or a reference such as `env_var('X')`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql.ast.part import Key, Mode, Query, Transform
+from sinkql.ast.part import Key, Mode, Query, Sorting, Transform
 from sinkql.ast.source import Format
 from sinkql.ast.value import Ident, Name, Option, at
 from sinkql.errors import Span
@@ -60,6 +60,7 @@ class CreateSink:
     key: Key | None = None
     mode: Mode | None = None
     partition_by: tuple[Transform, ...] = ()
+    sort_by: tuple[Sorting, ...] = ()
     with_options: tuple[Option, ...] = ()
     if_not_exists: bool = False
     headers: Ident | None = None

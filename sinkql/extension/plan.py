@@ -175,7 +175,8 @@ class SinkKind:
     right but cannot be done yet. `writer` opens what a running job writes with. `facts` reaches out: the system
     answers, the target's schema.
 
-    Sinks of the kind take `modes` (in lower case), FORMAT with one of `formats`, and PARTITION BY if `partitions`.
+    Sinks of the kind take `modes` (in lower case), FORMAT with one of `formats`; PARTITION BY and SORT BY if
+    `partitions`.
 
     `reading` gives lines that tell how to read what the sink wrote, `rows` up to so many of its rows, in Arrow,
     `count_rows` how many there are; None where there is no such way. `destination` tells what a planned sink writes to.

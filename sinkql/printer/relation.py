@@ -55,6 +55,7 @@ def create_sink(statement: ast.CreateSink) -> str:
         formats(statement.key_format, statement.format),
         statement.mode and _mode(statement.mode),
         partition_by and f"PARTITION BY ({partition_by})",
+        statement.sort_by and f"SORT BY ({', '.join(map(sorting, statement.sort_by))})",
         part.with_clause(statement.with_options),
     )
 
@@ -63,6 +64,12 @@ def _mode(mode: ast.Mode) -> str:
     if not mode.changelog:
         return "ENVELOPE NONE"
     return "ENVELOPE DEBEZIUM" if mode.mode == "debezium" else f"MODE {mode.mode.upper()}"
+
+
+def sorting(term: ast.Sorting) -> str:
+    """Return a term of SORT BY."""
+    nulls = "" if term.nulls_first == term.descending else "NULLS FIRST" if term.nulls_first else "NULLS LAST"
+    return part.line(part.ident(term.column), term.descending and "DESC", nulls)
 
 
 def transform(term: ast.Transform) -> str:

@@ -47,7 +47,7 @@ def test_each_keyword_that_may_stand_there_is_taken(start: str) -> None:
 def test_keywords_that_must_follow_come_with_the_first() -> None:
     assert _at_end("CREATE SINK s ") == {"FROM", "IN CLUSTER"}
     assert "IF EXISTS" in _at_end("DROP SINK ")
-    assert "PARTITION BY" in _at_end(_SINK)
+    assert {"PARTITION BY", "SORT BY"} <= _at_end(_SINK)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,13 @@ def test_keywords_that_must_follow_come_with_the_first() -> None:
     [
         ("CREATE SINK s FROM ", ("EXPORTED",)),
         ("CREATE SINK s IN CLUSTER ", ("CLUSTER",)),
+        (f"{_SINK}KEY (a, ", ("COLUMN",)),
+        (f"{_SINK}PARTITION BY (", ("COLUMN",)),
+        (f"{_SINK}PARTITION BY (day(a), ", ("COLUMN",)),
+        (f"{_SINK}PARTITION BY (a, day(", ("COLUMN",)),
+        (f"{_SINK}PARTITION BY (bucket(4, ", ("COLUMN",)),
+        (f"{_SINK}SORT BY (a DESC, ", ("COLUMN",)),
+        (f"{_SINK}SORT BY (a ", ()),
         ("DROP SINK IF EXISTS a, ", ("SINK",)),
         ("DROP MATERIALIZED VIEW ", ("MATERIALIZED VIEW",)),
         ("SHOW CREATE SOURCE ", ("SOURCE",)),

@@ -131,7 +131,7 @@ CODES = {
         "Use a transform that the hint names.",
     ),
     "SQ2338": _code(
-        "PARTITION BY has a term twice, or two units of time of one column, where the finer one says all.",
+        "PARTITION BY or SORT BY has a term twice, or PARTITION BY two units of time of one column.",
         "Keep one of them.",
     ),
     "SQ2339": _code(

@@ -209,6 +209,10 @@ CODES = {
             "other programs leave properties whose names begin with sinkql. out of their commits."
         ),
     ),
+    "SQ3509": _code(
+        "The table is there already, and has another sort order than SORT BY says.",
+        "Leave out SORT BY, or name another table. Without it, files are sorted as the table says.",
+    ),
     "SQ3551": _code(
         (
             "The table of an upsert sink has two rows with the same key, because another program writes to it "

@@ -14,6 +14,7 @@ _CLAUSES = {
     "mode": "MODE",
     "sink_envelope": "MODE",
     "partition_by": "PARTITION BY",
+    "sort_by": "SORT BY",
     "formats": "FORMAT",
     "sink_headers": "HEADERS",
 }
@@ -50,7 +51,7 @@ def sink(node: Node) -> ast.CreateSink:
     names = [tree.name(each) for each in children(node, "name")]
     kind = the_token(target, "KIND")
     key, mode, partition_by = clauses.get("KEY"), clauses.get("MODE"), clauses.get("PARTITION BY")
-    headers, using = clauses.get("HEADERS"), child(target, "using_store")
+    sort_by, headers, using = clauses.get("SORT BY"), clauses.get("HEADERS"), child(target, "using_store")
     key_format, value_format = formats(node)
     options = child(target, "sink_options")
     return ast.CreateSink(
@@ -70,6 +71,7 @@ def sink(node: Node) -> ast.CreateSink:
         partition_by=tuple(_transform(each) for each in children(partition_by, "transform"))
         if partition_by is not None
         else (),
+        sort_by=tuple(_sorting(each) for each in children(sort_by, "sort_term")) if sort_by is not None else (),
         with_options=value.with_options(node),
         if_not_exists=child(node, "if_not_exists") is not None,
         headers=ident(the_token(headers, "NAME")) if headers is not None else None,
@@ -155,6 +157,13 @@ def _transform(node: Node) -> ast.Transform:
             hint=f"Write PARTITION BY ({function}(16, {column})).",
         )
     return ast.Transform(str(function), ident(column), int(number), span(node))
+
+
+def _sorting(node: Node) -> ast.Sorting:
+    direction, nulls = child(node, "sort_direction"), child(node, "sort_nulls")
+    descending = direction is not None and words(direction) == "DESC"
+    nulls_first = words(nulls) == "NULLS FIRST" if nulls is not None else descending
+    return ast.Sorting(ident(the_token(node, "NAME")), descending, nulls_first, span(node))
 
 
 def _takes(function: str) -> str:

@@ -79,6 +79,8 @@ def _check_clauses(statement: ast.CreateSink, kind: SinkKind) -> None:
             raise _no_clause(kind, "ON ERROR", option.name_span, _NO_ON_ERROR)
     if statement.partition_by and not kind.partitions:
         raise _no_clause(kind, "PARTITION BY", statement.partition_by[0].span, "Leave it out.")
+    if statement.sort_by and not kind.partitions:
+        raise _no_clause(kind, "SORT BY", statement.sort_by[0].span, "Leave it out.")
 
 
 _NO_ON_ERROR = (

@@ -67,6 +67,8 @@ def _sink(old: ast.CreateSink, new: ast.CreateSink) -> str | None:
         return "its mode changes"
     if old.partition_by != new.partition_by:
         return "its partitions change"
+    if old.sort_by != new.sort_by:
+        return "the order of its files changes"
     return None
 
 

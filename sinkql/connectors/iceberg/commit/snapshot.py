@@ -148,7 +148,7 @@ def as_data_file(entry: FileEntry, metadata: TableMetadata) -> DataFile:
         key_metadata=None,
         split_offsets=list(entry.split_offsets) if entry.split_offsets else None,
         equality_ids=None,
-        sort_order_id=None,
+        sort_order_id=entry.order_id,
     )
     file.spec_id = entry.place.spec
     return file

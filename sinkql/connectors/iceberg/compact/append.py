@@ -15,11 +15,15 @@ from sinkql.connectors.iceberg.commit.conflict import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.choose import ALL, due, target_size
 from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Footprint, Steps, readable
-from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, for_tasks
+from sinkql.connectors.iceberg.file.data import FileEntry, for_tasks
 from sinkql.connectors.iceberg.file.delete import read_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
+from sinkql.connectors.iceberg.file.order import SortedWriter
 from sinkql.connectors.iceberg.file.place import Place, place_of
 from sinkql.connectors.iceberg.file.read import read_rows
+
+_SORTED = 64 << 20
+"""How large a file becomes at most whose rows are sorted, which is done in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ def chosen(
         if file.path not in failed:
             groups[file.place].append(file)
     target = target_size(table.properties)
+    if table.sort_order().fields:
+        target = min(target, _SORTED)
     for group in groups.values():
         wanted = set(due(group, lambda file: file.size, target=target, tiers=ALL if whole else None))
         if wanted:
@@ -90,7 +96,7 @@ def chosen(
 def rewrite(files: list[OwnFile], attempt: Attempt, deletes: frozenset[str], *, sink: str, epoch: int) -> Steps:
     """Write the rows of files of one partition into a new one, a part a step; of the first ones where it takes long."""
     table = attempt.table()
-    writer = DataFileWriter(for_tasks(table), rewritten_name(sink, epoch, attempt.id, 0), files[0].place)
+    writer = SortedWriter(for_tasks(table), rewritten_name(sink, epoch, attempt.id, 0), files[0].place)
     read: list[OwnFile] = []
     try:
         for file in files:

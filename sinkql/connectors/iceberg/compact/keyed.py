@@ -32,9 +32,10 @@ from sinkql.connectors.iceberg.compact.job import (
     readable,
     remove,
 )
-from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, cast, for_tasks, target_schema
+from sinkql.connectors.iceberg.file.data import FileEntry, cast, for_tasks, target_schema
 from sinkql.connectors.iceberg.file.delete import Positions, read_position_deletes, write_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
+from sinkql.connectors.iceberg.file.order import SortedWriter
 from sinkql.connectors.iceberg.file.place import Place
 from sinkql.connectors.iceberg.file.read import read_rows
 from sinkql.connectors.iceberg.keyindex.fold import folded
@@ -204,7 +205,7 @@ class Rewriting:
 
     def _copy(self, part: Part, number: int) -> Generator[bool, None, _Copy]:
         name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=part.foreign)
-        writer = DataFileWriter(for_tasks(self._table), name, part.place)
+        writer = SortedWriter(for_tasks(self._table), name, part.place)
         copy = _Copy(part, number)
         try:
             for file, note in part.files.items():
@@ -224,6 +225,8 @@ class Rewriting:
                 if start != note.rows:
                     raise UnreadableFileError(note.path, f"it has {start} rows, its manifest says {note.rows}")
             copy.written = writer.close()
+            if writer.order is not None:
+                copy.entries = [copy.whole().take(writer.order)]
         except BaseException:
             writer.discard()
             raise

@@ -23,6 +23,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.transforms import IdentityTransform
 
 from sinkql.connectors.iceberg.file.place import WHOLE, Place
 from sinkql.connectors.iceberg.storage.access import storage_properties
@@ -55,6 +57,16 @@ class FileEntry:
     lower_bounds: Mapping[int, bytes] | None = None
     upper_bounds: Mapping[int, bytes] | None = None
     split_offsets: tuple[int, ...] | None = None
+    order_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """A column that the rows of a file are sorted by."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,8 @@ class TaskTable:
     properties: Mapping[str, str]
     storage: Mapping[str, str]
     spec_json: str
+    sorting: tuple[Sorting, ...]
+    order_id: int | None
 
     def __repr__(self) -> str:
         return f"TaskTable({self.location!r})"
@@ -90,6 +104,7 @@ class TaskTable:
 
 def for_tasks(table: Table) -> TaskTable:
     """Return what tasks need to know of a loaded table."""
+    sorting = _sorting(table)
     return TaskTable(
         name=".".join(table.name()),
         location=table.location(),
@@ -97,6 +112,20 @@ def for_tasks(table: Table) -> TaskTable:
         properties=dict(table.properties),
         storage=storage_properties(table.io),
         spec_json=table.spec().model_dump_json(),
+        sorting=sorting,
+        order_id=table.sort_order().order_id if sorting else None,
+    )
+
+
+def _sorting(table: Table) -> tuple[Sorting, ...]:
+    """Return the table's sort order; nothing for one that another program made of more than columns."""
+    schema, fields = table.schema(), table.sort_order().fields
+    if not all(isinstance(field.transform, IdentityTransform) for field in fields):
+        return ()
+    return tuple(
+        Sorting(name, field.direction is SortDirection.DESC, field.null_order is NullOrder.NULLS_FIRST)
+        for field in fields
+        if (name := schema.find_column_name(field.source_id)) is not None
     )
 
 

@@ -1,18 +1,12 @@
-"""Rows as they come → data files, each of one partition."""
+"""Rows as they come → data files, each of one partition and in the table's order."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from sinkql.connectors.iceberg.file.data import (
-    DataFileWriter,
-    FileEntry,
-    TaskTable,
-    cast,
-    target_schema,
-    write_data_file,
-)
-from sinkql.connectors.iceberg.file.place import Place, divide
+from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, TaskTable, cast, target_schema
+from sinkql.connectors.iceberg.file.order import arrange, write_sorted
+from sinkql.connectors.iceberg.file.place import Place
 
 _ROWS, _BYTES = 1 << 20, 128 << 20
 """Rows wait in memory until there are so many, or so large ones; then each partition gets a file."""
@@ -26,7 +20,7 @@ class SpreadWriter:
         self._waiting: list[pa.Table] = []
         self._rows = self._bytes = 0
         self._entries: list[FileEntry] = []
-        whole = table.spec().is_unpartitioned()
+        whole = table.spec().is_unpartitioned() and not table.sorting
         self._whole = DataFileWriter(table, name.format(""), Place(table.spec().spec_id)) if whole else None
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -53,6 +47,6 @@ class SpreadWriter:
             return
         rows = pa.concat_tables(self._waiting).combine_chunks()
         self._waiting, self._rows, self._bytes = [], 0, 0
-        for place, numbers in divide(rows, self._table.schema(), self._table.spec()):
+        for place, numbers in arrange(rows, self._table):
             name = self._name.format(f"-{len(self._entries)}")
-            self._entries.append(write_data_file(self._table, name, rows.take(pa.array(numbers)), place))
+            self._entries.append(write_sorted(self._table, name, rows.take(pa.array(numbers)), place))

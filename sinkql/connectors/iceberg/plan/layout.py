@@ -1,6 +1,7 @@
-"""PARTITION BY of CREATE SINK → the planned option that says so, held against the types of the table's columns.
+"""PARTITION BY and SORT BY of CREATE SINK → planned options, held against the types of the table's columns.
 
-`partition_by` is a list of terms with `sql` as it is written, Iceberg's `transform` and the `column`.
+`partition_by` is a list of terms with `sql` as it is written, Iceberg's `transform` and the `column`; `sort_by` one of
+terms with `sql`, `column`, `descending` and `nulls_first`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from sinkql import ast
 from sinkql.errors import SinkqlError, nearest, one_of
 from sinkql.printer.part import ident
-from sinkql.printer.relation import transform
+from sinkql.printer.relation import sorting, transform
 
 _TIMES = ("timestamp", "timestamptz")
 _DATES = ("date", *_TIMES)
@@ -38,7 +39,7 @@ def plan_partitions(statement: ast.CreateSink, types: Mapping[str, str]) -> list
     """
     seen: list[ast.Transform] = []
     for term in statement.partition_by:
-        check_column(statement, term.column, types)
+        _check_column(statement, term.column, types)
         _check_type(term, types[term.column.value])
         same = next((each for each in seen if _redundant(each, term)), None)
         if same is not None:
@@ -50,7 +51,22 @@ def plan_partitions(statement: ast.CreateSink, types: Mapping[str, str]) -> list
     ]
 
 
-def check_column(statement: ast.CreateSink, column: ast.Ident, types: Mapping[str, Any]) -> None:
+def plan_order(statement: ast.CreateSink, types: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the terms of SORT BY; raises SQ2204 and SQ2338."""
+    terms: dict[str, dict[str, Any]] = {}
+    for term in statement.sort_by:
+        _check_column(statement, term.column, types)
+        column = term.column.value
+        if column in terms:
+            message = f'column "{column}" is specified more than once in SORT BY'
+            raise SinkqlError("SQ2338", message, term.span, hint="Keep one of them.")
+        terms[column] = {
+            "sql": sorting(term), "column": column, "descending": term.descending, "nulls_first": term.nulls_first,
+        }  # fmt: skip
+    return list(terms.values())
+
+
+def _check_column(statement: ast.CreateSink, column: ast.Ident, types: Mapping[str, Any]) -> None:
     """Refuse a column that the table will not have (SQ2204)."""
     if column.value in types:
         return

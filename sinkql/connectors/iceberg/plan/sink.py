@@ -2,8 +2,8 @@
 
 The planned options, which `physical.Write.options` carries: `namespace`, `table`, `column_types` (column → Iceberg
 type, changelog included, in order), `format_version`, `maintenance`,
-`existing_rows` (keep; left out: refuse), `retain_snapshots` (left out: the default) and `partition_by` (see `layout`;
-left out: one partition).
+`existing_rows` (keep; left out: refuse), `retain_snapshots` (left out: the default) `partition_by` and
+`sort_by` (see `layout`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sinkql import ast, logical
-from sinkql.connectors.iceberg.plan.layout import plan_partitions
+from sinkql.connectors.iceberg.plan.layout import plan_order, plan_partitions
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.extension.options import bind, described, labels, option_span
 from sinkql.extension.plan import Destination, Planning, SinkPlan
@@ -94,6 +94,8 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
     planned = _planned(target, options, types)
     if statement.partition_by:
         planned["partition_by"] = plan_partitions(statement, types)
+    if statement.sort_by:
+        planned["sort_by"] = plan_order(statement, types)
     return SinkPlan(planned, columns, options)
 
 

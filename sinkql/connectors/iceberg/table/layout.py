@@ -1,4 +1,4 @@
-"""How a sink lays out its table's rows ↔ the table's partition spec."""
+"""How a sink lays out its table's rows ↔ the table's partition spec and sort order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TimeTransform, TruncateTransform, parse_transform
 from pyiceberg.types import DoubleType, FloatType
 
@@ -29,15 +30,29 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
+class Sorting:
+    """One term of SORT BY, with its SQL."""
+
+    sql: str
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """What a sink says of the files of its table."""
 
     partition_by: tuple[Term, ...] = ()
+    sort_by: tuple[Sorting, ...] = ()
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Layout:
         """Return what a sink's planned options say."""
-        return cls(tuple(Term(**term) for term in options.get("partition_by", ())))
+        return cls(
+            tuple(Term(**term) for term in options.get("partition_by", ())),
+            tuple(Sorting(**term) for term in options.get("sort_by", ())),
+        )
 
     def spec(self, schema: Schema) -> PartitionSpec:
         """Return the partition spec of a new table; a catalog gives the ids anew."""
@@ -56,6 +71,23 @@ class Layout:
         """Tell whether a table's spec parts rows as the sink says."""
         found = [(str(field.transform), schema.find_column_name(field.source_id)) for field in spec.fields]
         return found == [(term.transform, term.column) for term in self.partition_by]
+
+    def order(self, schema: Schema) -> SortOrder:
+        """Return the sort order of a new table."""
+        fields = (
+            SortField(
+                schema.find_field(term.column).field_id,
+                IdentityTransform(),
+                SortDirection.DESC if term.descending else SortDirection.ASC,
+                NullOrder.NULLS_FIRST if term.nulls_first else NullOrder.NULLS_LAST,
+            )
+            for term in self.sort_by
+        )
+        return SortOrder(*fields) if self.sort_by else UNSORTED_SORT_ORDER
+
+    def sorts(self, order: SortOrder, schema: Schema) -> bool:
+        """Tell whether a table's files are sorted as the sink says, if it says so."""
+        return not self.sort_by or self.order(schema).fields == order.fields
 
     @property
     def sql(self) -> str:

@@ -65,7 +65,11 @@ def _create(target: TargetTable, expected: Expected, sink_id: str) -> None:
     try:
         schema = expected.schema
         target.catalog.create_table(
-            target.identifier, schema, partition_spec=expected.layout.spec(schema), properties=properties
+            target.identifier,
+            schema,
+            partition_spec=expected.layout.spec(schema),
+            sort_order=expected.layout.order(schema),
+            properties=properties,
         )
     except TableAlreadyExistsError:
         return
@@ -101,6 +105,12 @@ def check(table: Table, expected: Expected) -> None:
         )
     if not expected.layout.partitions(table.spec(), table.schema()):
         raise _other_partitions(table, expected.layout)
+    if not expected.layout.sorts(table.sort_order(), table.schema()):
+        raise SinkqlError(
+            "SQ3509",
+            f'table "{name}" has another sort order than SORT BY says',
+            hint="Leave out SORT BY: files are then sorted by the columns that the table says. Or name another TABLE.",
+        )
     if expected.upsert and has_equality_deletes(table):
         raise SinkqlError(
             "SQ3506",

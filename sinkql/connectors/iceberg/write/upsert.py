@@ -23,11 +23,11 @@ from sinkql.connectors.iceberg.file.data import (
     cast,
     for_tasks,
     target_schema,
-    write_data_file,
 )
 from sinkql.connectors.iceberg.file.delete import write_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of
-from sinkql.connectors.iceberg.file.place import Place, divide
+from sinkql.connectors.iceberg.file.order import arrange, write_sorted
+from sinkql.connectors.iceberg.file.place import Place
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, open_index, sweep
 from sinkql.connectors.iceberg.keyindex.key import key_columns, key_schema, key_text
 from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
@@ -173,10 +173,11 @@ class _BucketFiles:
         chosen = cast(chosen, target_schema(table.schema(), chosen.schema))
         files, positions = np.zeros(chosen.num_rows, np.uint32), np.zeros(chosen.num_rows, np.uint32)
         written = {}
-        for number, (place, mine) in enumerate(divide(chosen, table.schema(), table.spec())):
+        for number, (place, mine) in enumerate(arrange(chosen, table)):
             id_ = self._index.next_file_id + self._bucket + number * self._buckets
-            data = chosen if len(mine) == chosen.num_rows else chosen.take(pa.array(mine))
-            written[id_] = write_data_file(table, f"{self._name}-{number}.parquet", data, place)
+            alike = len(mine) == chosen.num_rows and not table.sorting
+            data = chosen if alike else chosen.take(pa.array(mine))
+            written[id_] = write_sorted(table, f"{self._name}-{number}.parquet", data, place)
             files[mine], positions[mine] = id_, np.arange(len(mine))
         faults.point("data-file")
         return written, (files, positions)
