@@ -48,6 +48,10 @@ _LITERALS: dict[str, tuple[Any, ...]] = {
     "timestamp": (datetime(2024, 2, 29, 12), datetime(1999, 12, 31, 23, 59, 59, 999_999), None),
 }
 _INTERVALS = (Interval(months=1), Interval(days=-3), Interval(months=-13, days=1, micros=1_500_000), Interval())
+_MOMENTS = (
+    "2024-02-29", " 2024-02-29 23:59:59.999999 ", "2/29/24", "1.2.2003 3:04 PM", "29-Feb-68 24:00", "feb 29 2023",
+    "13.1.2024", "Thu, 29 Feb 2024 15:30:00 GMT", "Thu Feb 29 15:30:00 +02 2024", "20240229T153000Z", "epoch",
+)  # fmt: skip
 _TYPES = tuple(dict.fromkeys(COLUMNS.values()))
 
 
@@ -79,6 +83,9 @@ class Trees:
 
     def _cast(self, source: Type, target: Type) -> Callable[[int], Expression]:
         return lambda depth: function.cast(self.of(source, depth), target)
+
+    def _of_moment(self, type_: Type) -> Callable[[int], Expression]:
+        return lambda depth: function.cast(literal(self._random.choice(_MOMENTS), TEXT), type_)
 
     def _shared(self, type_: Type) -> list[Callable[[int], Expression]]:
         """Return what gives any type."""
@@ -124,10 +131,12 @@ class Trees:
                     self._call("+(date,integer)", DATE, INTEGER),
                     self._call("-(date,integer)", DATE, INTEGER),
                     self._cast(TIMESTAMP, DATE),
+                    self._of_moment(DATE),
                 ]
             case _:
                 return [
                     self._cast(DATE, TIMESTAMP),
+                    self._of_moment(TIMESTAMP),
                     self._shifted("+"),
                     self._shifted("-"),
                     self._of_word("date_trunc(text,timestamp)", "year", "quarter", "month", "week", "day", "hour"),

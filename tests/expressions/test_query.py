@@ -314,3 +314,12 @@ def test_dependencies_are_the_items_in_the_order_of_the_text() -> None:
         "SELECT id FROM other.orders UNION ALL SELECT id FROM orders UNION ALL SELECT id FROM orders", _tables()
     )
     assert plan.dependencies == ("materialize.other.orders", "materialize.public.orders")
+
+
+def test_predicates_stand_in_parentheses_within_predicates() -> None:
+    relation = _plan("SELECT (note IS NULL) = (id > 1) AS p, (id = 1) = (note = 'a') AS q FROM orders")
+    assert isinstance(relation, logical.Project)
+    assert [spark_sql(output.expression) for output in relation.outputs] == [
+        "(`note` IS NULL) = (`id` > 1)",
+        "(`id` = 1) = (`note` = 'a')",
+    ]

@@ -84,7 +84,9 @@ def infix(operator: Infix, operands: Sequence[Text]) -> Text:
     first, *others = operands
     if not others:
         return first
-    parts = [first.within(operator.binds), *(each.within(operator.binds + 1) for each in others)]
+    # of predicates none stands within another: x IS FALSE = y is no Spark SQL
+    least = operator.binds + (operator.binds == PREDICATE)
+    parts = [first.within(least), *(each.within(operator.binds + 1) for each in others)]
     return Text(f" {operator.operator} ".join(parts), operator.binds)
 
 
