@@ -296,7 +296,7 @@ def claimed(
 class Writer(Protocol):
     """Own one sink's table while a job runs. Every method may raise SinkqlError; fenced is SQ5101.
 
-    A class that inherits from it has the last four methods as they are for a table that needs no care and keeps no
+    A class that inherits from it has the last five methods as they are for a table that needs no care and keeps no
     files of readers: a source that has some is lost with its state folder then (SQ3412).
     """
 
@@ -337,6 +337,10 @@ class Writer(Protocol):
     def detach(self, name: str) -> bool:
         """Delete a file kept by `attach`, if there is one; tell whether it is gone."""
         return True
+
+    def share(self) -> float:
+        """Return which part of the time may go into `maintain`, from 0 to 1."""
+        return 0.15
 
     def maintain(
         self, go_on: Callable[[bool], bool] = lambda begun: True, *, whole: bool = False

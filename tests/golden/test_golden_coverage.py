@@ -12,6 +12,7 @@ ELSEWHERE = {
     "SQ1010": "a script that is not UTF-8: tests/endtoend/test_mistakes.py",
     "SQ1029": "a statement of a million words: tests/language/test_hostile_input.py",
     "SQ2209": "a text of thousands of parentheses: tests/expressions/test_query.py",
+    "SQ2339": "a sink that has not run: tests/session/test_optimize.py",
     "SQ2415": "files to sample: tests/files/test_infer.py",
     "SQ2434": "a script that is compiled: tests/session/test_program.py",
     "SQ2635": "a script that is planned: tests/deploy/test_plan_and_apply.py",

@@ -269,6 +269,11 @@ def test_compaction_goes_on_over_batches(lake: Lake, name: str) -> None:
     assert lake.rows(name) == [row for batch in range(30) for row in numbers(batch)]
 
 
+def test_share_of_the_time_is_what_the_sink_says(lake: Lake, name: str) -> None:
+    assert Sink(lake, name).writer.share() == 0.15
+    assert Sink(lake, name, options={"maintenance_share": 2.5}).writer.share() == 0.025
+
+
 def test_sink_without_maintenance_leaves_files(lake: Lake, name: str) -> None:
     sink = Sink(lake, name, options={"maintenance": False})
     sink.start()

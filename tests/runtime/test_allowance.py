@@ -26,19 +26,24 @@ def keep_house(allowance: Allowance, clock: Clock, *, step: float, begun: bool =
     return clock.now - before
 
 
+@pytest.mark.parametrize("share", [0.15, 0.5])
 @pytest.mark.parametrize("interval", [0.2, 1.0, 10.0, 60.0])
 @pytest.mark.parametrize("step", [0.01, 0.3, 1.5])
-def test_share_of_the_time_is_kept(interval: float, step: float) -> None:
+def test_share_of_the_time_is_kept(interval: float, step: float, share: float) -> None:
     clock = Clock()
-    allowance = Allowance(clock=clock)
+    allowance = Allowance(share, clock=clock)
     spent = []
     for _ in range(500):
         clock.now += interval
         spent.append(keep_house(allowance, clock, step=step))
-    assert sum(spent) <= 0.15 * (500 * interval + sum(spent)) + 1 + step
+    assert sum(spent) <= share * (500 * interval + sum(spent)) + 1 + step
     assert max(spent) <= 2 + step
-    if interval < 10:  # else no batch is to wait for all that was saved
-        assert sum(spent) >= 0.13 * 500 * interval
+    if interval * share < 1.5:  # else no batch is to wait for all that was saved
+        assert sum(spent) >= 0.86 * share * 500 * interval
+
+
+def test_no_share_is_no_work() -> None:
+    assert keep_house(Allowance(0.0, clock=Clock()), Clock(), step=0.25) == 0.0
 
 
 def test_first_run_is_short() -> None:

@@ -45,4 +45,4 @@ class Allowance:
         if self._step_at is not None:
             self._saved -= now - self._step_at
         self._step_at = now
-        return not self.stops() and (self._saved > 0 or (begun and self.last()))
+        return not self.stops() and self.share > 0 and (self._saved > 0 or (begun and self.last()))

@@ -71,6 +71,7 @@ class BatchLoop:
 
     def __post_init__(self) -> None:
         self.allowance.last = self.caught_up
+        self.allowance.share = self.writer.share()
 
     @room_needed()
     def start(self, *, epoch: int, once: bool = False) -> Marker:

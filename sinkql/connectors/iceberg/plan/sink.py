@@ -2,8 +2,8 @@
 
 The planned options, which `physical.Write.options` carries: `namespace`, `table`, `column_types` (column → Iceberg
 type, changelog included, in order), `format_version`, `maintenance`,
-`existing_rows` (keep; left out: refuse), `retain_snapshots` (left out: the default) `partition_by` and
-`sort_by` (see `layout`).
+`existing_rows` (keep; left out: refuse), `retain_snapshots`, `maintenance_share` (left out: the default),
+`partition_by` and `sort_by` (see `layout`).
 """
 
 from __future__ import annotations
@@ -59,6 +59,10 @@ class IcebergOptions(SinkOptions):
     maintenance: bool = described(
         "compact files, expire snapshots, and remove files that nothing reaches", default=True
     )
+    maintenance_share: float | None = described(
+        "percent of the time that compaction may take, else 15",
+        default=None,
+    )
     existing_rows: Literal["KEEP", "REPLACE"] | None = described(
         "`KEEP` takes a table with rows of others", default=None, choices=("KEEP",)
     )
@@ -79,6 +83,7 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
         _check_name(name, value, option_span(statement.options, name, statement.kind_span))
     options = bind(statement.with_options, IcebergOptions, owner=OWNER, span=statement.kind_span)
     check_positive(statement, "RETAIN SNAPSHOTS", options.retain_snapshots, most=2**31 - 1)
+    _check_share(statement, options)
     _check_version(statement, options)
     columns = shape.columns + (_CHANGELOG if _changelog(statement) else ())
     types = _column_types(statement, columns)
@@ -141,6 +146,16 @@ def _check_places(statement: ast.CreateSink) -> None:
                 )
 
 
+def _check_share(statement: ast.CreateSink, options: IcebergOptions) -> None:
+    if options.maintenance_share is not None and not 0 <= options.maintenance_share <= 100:
+        raise SinkqlError(
+            "SQ2326",
+            "MAINTENANCE SHARE must be from 0 to 100",
+            option_span(statement.with_options, "MAINTENANCE SHARE", statement.kind_span),
+            hint="Write MAINTENANCE SHARE = 15; MAINTENANCE = false leaves out the rest of maintenance too.",
+        )
+
+
 def _check_version(statement: ast.CreateSink, options: IcebergOptions) -> None:
     if options.format_version not in (2, 3):
         raise SinkqlError(
@@ -184,6 +199,8 @@ def _planned(target: TableOptions, options: IcebergOptions, types: Mapping[str, 
     }
     if options.existing_rows is not None:
         planned["existing_rows"] = options.existing_rows.lower()
+    if options.maintenance_share is not None:
+        planned["maintenance_share"] = options.maintenance_share
     if options.retain_snapshots is not None:
         planned["retain_snapshots"] = options.retain_snapshots
     return planned

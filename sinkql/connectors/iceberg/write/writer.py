@@ -172,6 +172,10 @@ class IcebergWriter(Writer):
             return False
         return True
 
+    def share(self) -> float:
+        """Return which part of the time may go into `maintain`, as MAINTENANCE SHARE says."""
+        return float(self._write.options.get("maintenance_share", 15.0)) / 100
+
     def maintain(
         self, go_on: Callable[[bool], bool] = lambda begun: True, *, whole: bool = False
     ) -> Sequence[Compacted]:
