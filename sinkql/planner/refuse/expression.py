@@ -37,8 +37,10 @@ def _padded(written: str) -> str | None:
     found = re.fullmatch(r'("?)(char|character|bpchar)\1\s*(?:\(\s*(\d+)\s*\))?', " ".join(written.lower().split()))
     if found is None:
         return None
-    if found[3] is not None:
-        return f"Write varchar({found[3]}), which has no blanks at its end."
+    length = found[3]
+    if length is not None:
+        varchar = f"varchar({length})"
+        return f"Write {varchar}, which has no blanks at its end." if types.known(varchar) else "Write text."
     return "Write text." if found[2] == "bpchar" else f"Write varchar(1): {found[0]} is one character."
 
 
