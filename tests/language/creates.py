@@ -169,6 +169,7 @@ def sinks(draw: st.DrawFn) -> ast.CreateSink:
         key=draw(st.one_of(st.none(), st.builds(ast.Key, ident_tuples, truths))),
         mode=draw(st.one_of(st.none(), modes)),
         partition_by=tuple(draw(st.lists(transforms, max_size=2))),
+        sort_by=tuple(draw(st.lists(st.builds(ast.Sorting, idents, st.booleans(), st.booleans()), max_size=2))),
         headers=draw(maybe_ident),
         key_format=key_format,
         format=value_format,
