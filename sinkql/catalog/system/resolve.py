@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
+from sqlglot.schema import MappingSchema
 
 from sinkql.catalog.system import ON_PATH, RELATIONS
 from sinkql.catalog.system.relation import Relation
@@ -47,9 +49,8 @@ def _name_outputs(select: exp.Select, syntax: Syntax) -> None:
 
 def _qualified(tree: exp.Query, syntax: Syntax) -> exp.Query:
     """Return the tree with every column tied to its relation; raises SQ2204 for one that does not exist."""
-    columns = {each.view: {column.name: "text" for column in each.columns} for each in RELATIONS.values()}
     try:
-        done = qualify(tree.copy(), dialect=_DIALECT, schema=columns, validate_qualify_columns=False)
+        done = qualify(tree.copy(), dialect=_DIALECT, schema=_columns(), validate_qualify_columns=False)
     except OptimizeError as error:
         named = re.search(r"[Cc]olumn:? ['\"]*([^'\"\s]+)", str(error))
         name = named[1] if named else str(error)
@@ -64,6 +65,12 @@ def _qualified(tree: exp.Query, syntax: Syntax) -> exp.Query:
             raise _unknown_column(tree, syntax, scope.external_columns[0], scope.external_columns[0].name)
     assert isinstance(done, exp.Query)
     return done
+
+
+@cache
+def _columns() -> MappingSchema:
+    columns = {each.view: {column.name: "text" for column in each.columns} for each in RELATIONS.values()}
+    return MappingSchema(columns, dialect=_DIALECT)
 
 
 def _no_position(tree: exp.Query, syntax: Syntax, number: str) -> SinkqlError:
