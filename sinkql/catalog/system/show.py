@@ -43,8 +43,9 @@ def checked_query(
         from sinkql.planner.query.scalar import expression  # sqlglot loads only where there is something to read
         from sinkql.planner.query.text import relations
 
-        expression(ast.Expression(statement.where.text, statement.where.span))  # it has to be closed in itself
-        check_items(relations(query), plans)
+        where = statement.where.span
+        expression(ast.Expression(statement.where.text, where))  # it has to be closed in itself
+        check_items((name for name in relations(query) if name.span.start >= where.start), plans)
     return query
 
 
