@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from crash.pipeline import write_input
 from support.command import run, start
 from support.fault import armed
+from support.leftover import left, marked
 from support.readers import duckdb_folder, pyiceberg_rows
 
 pytestmark = pytest.mark.slow
@@ -48,15 +49,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_killed_processes_and_a_killed_task_are_gone_on_with(folder: Path) -> None:
+    mark = marked()
     for number, point in enumerate(("commit-request#5=kill", "commit-reply#6=kill")):
         write_input(folder, first=1000 * number, rows=60)
-        running = start("exec", "pipeline.sql", folder=folder, environment=armed(point))
+        running = start("exec", "pipeline.sql", folder=folder, environment=armed(point) | mark)
         try:
             assert running.end() == -9
         finally:
             running.kill()
+        assert left(mark) == []
         assert Counter(pyiceberg_rows(loaded(folder, "raw"), _COLUMNS["raw"])) <= expected(folder, "raw")
-    for queries in (folder / ".sinkql").rglob("queries"):
+    for queries in list((folder / ".sinkql").rglob("queries")):
         shutil.rmtree(queries)  # with the checkpoint: it is only a hint
 
     for number in (2, 3):

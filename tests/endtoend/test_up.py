@@ -148,7 +148,7 @@ def test_sinks_move_to_other_clusters_and_clusters_take_other_settings(up: Runni
 
 
 def test_a_stuck_source_process_does_not_keep_it_from_stopping(up: Running, folder: Path) -> None:
-    ready = max(folder.rglob("queries/*/ready"), key=lambda path: path.stat().st_mtime)
+    ready = max(folder.glob(".sinkql/sinks/*/queries/*/ready"), key=lambda path: path.stat().st_mtime)
     os.kill(int(ready.read_text()), signal.SIGSTOP)
     assert up.interrupt(signal.SIGTERM) == 0
     up.rest()

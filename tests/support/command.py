@@ -19,6 +19,7 @@ from support.patience import PATIENCE_S, Deadline
 
 _SHOWN = 50
 """How many of the last lines a wait shows that was in vain."""
+_AFTER_KILL_S = 5.0
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class Running:
             raise self._failure("it did not end") from None
 
     def kill(self) -> None:
-        """End the program and all that it started, at once."""
+        """End the program at once, and all else of its group."""
         kill(self.process)
 
     def _line(self, deadline: Deadline) -> str | None:
@@ -144,13 +145,16 @@ def run(
         told, errors = process.communicate(text, PATIENCE_S)
     except subprocess.TimeoutExpired as late:
         kill(process)
-        told, errors = process.communicate(timeout=PATIENCE_S)
+        try:
+            told, errors = process.communicate(timeout=_AFTER_KILL_S)
+        except subprocess.TimeoutExpired:  # who else has its pipes goes on
+            told, errors = str(late.stdout), str(late.stderr)
         raise AssertionError(f"{arguments} did not end\n{told}\n{errors}") from late
     return subprocess.CompletedProcess(command, process.returncode, told, errors)
 
 
 def kill(process: subprocess.Popen[Any]) -> None:
-    """End a process that has a group of its own, and all that it started, at once."""
+    """End a process and all else of its group at once; a JVM, which has one of its own, ends by itself soon after."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(PATIENCE_S)
@@ -166,7 +170,8 @@ def _popen(
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         start_new_session=True,
     )
 
@@ -180,6 +185,8 @@ def _event(line: str) -> dict[str, Any] | None:
 
 
 def _pump(stream: Any, take: Callable[[str], object], at_end: Callable[[], None]) -> None:
-    for line in stream:
-        take(line)
-    at_end()
+    try:
+        for line in stream:
+            take(line)
+    finally:
+        at_end()
