@@ -10,11 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFileContent
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import NestedField, PrimitiveType, StringType
 from pyspark.sql import SparkSession
 
+from sinkql import physical
 from sinkql.connectors.iceberg.file.place import divide, place_of
+from sinkql.connectors.iceberg.table.layout import Layout, Term
 from support.eager import compact_eagerly
 from support.lake import Lake, Sink
 from support.readers import connect, spark_rows
@@ -116,6 +119,31 @@ def test_compactions_stay_within_partitions(lake: Lake, upsert: bool, monkeypatc
     assert compacted > 2
     assert sorted(rows, key=repr) == sorted(lake.rows("t"), key=repr)
     check_places(lake.table("t"))
+
+
+@pytest.mark.parametrize(
+    ("transform", "name"),
+    [("identity", "gr_xF6_xDFe"), ("bucket[3]", "gr_xF6_xDFe_bucket_3"), ("truncate[1]", "gr_xF6_xDFe_trunc_1")],
+)
+def test_columns_with_letters_beyond_ascii_part_tables_for_all_readers(lake: Lake, transform: str, name: str) -> None:
+    term = {"sql": "as it is written", "transform": transform, "column": "größe"}
+    columns = (physical.Column("id", "bigint", nullable=False), physical.Column("größe", "text"))
+    for number in (1, 2):  # the second one finds the table
+        sink = Sink(lake, "t", id=f"s{number}", columns=columns, options={"partition_by": [term]})
+        sink.start()
+        (field,) = lake.table("t").spec().fields
+        assert name == field.name
+    sink.put((1, "a"), (2, None), (3, "übermorgen"))
+    assert {(1, "a"), (2, None), (3, "übermorgen")} == set(lake.rows("t", ("id", "größe")))
+
+
+@pytest.mark.parametrize("taken", ["gr_xF6_xDFe", "GR_XF6_XDFE"])
+def test_a_partitions_name_is_no_columns(taken: str) -> None:
+    schema = Schema(NestedField(1, "größe", StringType()), NestedField(2, taken, StringType()))
+    terms = (Term("größe", "identity", "größe"), Term(taken, "identity", taken))
+    spec = Layout(terms).spec(schema)
+    assert ["gr_xF6_xDFe_", taken] == [field.name for field in spec.fields]
+    assert Layout(terms).partitions(spec, schema)
 
 
 @pytest.mark.spark

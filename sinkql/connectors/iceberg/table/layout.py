@@ -60,7 +60,7 @@ class Layout:
         fields = []
         for number, term in enumerate(self.partition_by):
             name = _field_name(term)
-            while term.transform != "identity" and name.casefold() in taken:
+            while name.casefold() in taken and name != term.column:
                 name += "_"
             taken.add(name.casefold())
             source = schema.find_field(term.column).field_id
@@ -119,8 +119,12 @@ def _described(field: PartitionField, column: str) -> str:
 
 
 def _field_name(term: Term) -> str:
-    """Return the name that PyIceberg and Spark give such a field: `at_day`, `id_bucket_16`, `name_trunc_4`."""
+    """Return the name that PyIceberg and Spark give such a field: `at_day`, `id_bucket_16`, `name_trunc_4`.
+
+    Manifests name the field in Avro, which has letters of ASCII alone: others are written as PyIceberg writes signs.
+    """
+    column = "".join(each if each.isascii() else f"_x{ord(each):X}" for each in term.column)
     if term.transform == "identity":
-        return term.column
+        return column
     function, _, number = term.transform.rstrip("]").partition("[")
-    return "_".join(filter(None, (term.column, "trunc" if function == "truncate" else function, number)))
+    return "_".join(filter(None, (column, "trunc" if function == "truncate" else function, number)))
