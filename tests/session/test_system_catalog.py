@@ -151,6 +151,19 @@ def test_outputs_without_a_name_get_one(session: Session) -> None:
     assert result.columns == ("count", "max", "?column?")
 
 
+@pytest.mark.parametrize(
+    ("written", "computed", "shown"),
+    [
+        ("date '0012-03-15'", "x + 1", "0012-03-16"),
+        ("timestamp '0012-03-15 01:02:03.5'", "x + INTERVAL '1 day'", "0012-03-16 01:02:03.500000"),
+        ("timestamptz '0012-03-15 01:02:03+00'", "x + INTERVAL '1 day'", "0012-03-16 01:02:03.000000+00:00"),
+    ],
+)
+def test_years_before_1000_stay(session: Session, written: str, computed: str, shown: str) -> None:
+    query = f"SELECT {computed} AS y FROM (SELECT {written} AS x FROM mz_catalog.mz_databases) t"
+    assert _rows(session, query) == [(shown,)]
+
+
 def test_show_lists_a_kind(piped: Session) -> None:
     (result,) = piped.execute("SHOW SINKS")
     assert result.columns == ("name", "type", "cluster", "comment")

@@ -69,12 +69,10 @@ def _given(value: Any, type_: Type) -> Any:
             return int(value)
         case "numeric":
             return format(value, "f")
-        case "timestamptz":
-            return f"{value:%Y-%m-%d %H:%M:%S.%f}+00:00"
-        case "timestamp":
-            return f"{value:%Y-%m-%d %H:%M:%S.%f}"
+        case "timestamp" | "timestamptz":
+            return value.isoformat(" ", "microseconds")
         case "date":
-            return f"{value:%Y-%m-%d}"
+            return value.isoformat()  # %Y does not fill up the years before 1000
         case "real" | "double precision" if math.isnan(value):
             return _NAN
         case _:
