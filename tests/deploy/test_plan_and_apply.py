@@ -384,3 +384,18 @@ def test_an_unknown_setting_is_a_notice_of_the_plan(session: Session) -> None:
     deployment = _plan(session, "SET zzz = 1; CREATE TABLE t (a int); ALTER SYSTEM SET yyy = on;")
     assert [notice.code for notice in deployment.notices] == ["SQ2637", "SQ2637"]
     assert len(_steps(deployment)) == 1
+
+
+def test_item_that_broke_under_the_same_versions_is_replaced(tmp_path: Path) -> None:
+    whole = discover()
+    view = "CREATE MATERIALIZED VIEW v AS SELECT counter FROM n;"
+    with Session(tmp_path, registry=whole) as session:
+        session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);" + view)
+        assert session.notices == ()  # which writes down that all can be planned
+    less = replace(whole, sources={kind: each for kind, each in whole.sources.items() if "GENERATOR" not in kind})
+    with Session(tmp_path, registry=less) as session:
+        text = "CREATE TABLE n (counter bigint);" + view
+        deployment = _plan(session, text)
+        assert _steps(deployment) == [("replace", "TABLE", "n"), ("replace", "MATERIALIZED VIEW", "v")]
+        apply(deployment, session)
+        assert _plan(session, text).steps == ()

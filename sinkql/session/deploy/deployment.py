@@ -51,9 +51,10 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
     catalog = session.catalog
     catalog.refresh()
     count = _counting(session)
-    broken = {name: each.entry for name, each in catalog.broken.items()}
     before = catalog.plans.copy()
-    present = [*before.entries(), *broken.values()]
+    sound = tuple(before.entries())  # plans them all: what cannot be is among the broken ones only then
+    broken = {name: each.entry for name, each in before.broken.items()}
+    present = [*sound, *broken.values()]
     settings = {name: before.setting(name) for name in DEFAULTS}
     found = read_scripts(texts, catalog.registry, present=present, settings=settings, keep=keep)
 
