@@ -180,6 +180,7 @@ class Rewriting:
         self._sink, self._key, self._epoch = sink, key, epoch
         self._table = attempt.table()
         self._written: list[FileEntry] = []
+        self._deletes = 0
 
     def run(self, parts: Sequence[Part]) -> Generator[bool, None, tuple[Compaction, Index] | None]:
         """Write the files, runs and the index's manifest; return what is to be committed, and the index after it.
@@ -199,31 +200,22 @@ class Rewriting:
         for number, part in enumerate(parts):
             copies.append((yield from self._copy(part, number)))
         faults.point("compaction-file")
-        while (index := self._now()) is None:
-            yield False
-        return self._finish(copies, index)
+        return self._finish(copies, (yield from self._index()))
 
     def _copy(self, part: Part, number: int) -> Generator[bool, None, _Copy]:
         name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=part.foreign)
         writer = SortedWriter(for_tasks(self._table), name, part.place)
         copy = _Copy(part, number)
         try:
-            for file, note in part.files.items():
-                start = 0
-                for rows in readable(note.path, read_rows(for_tasks(self._table), note.path)):
-                    while (index := self._now()) is None:
-                        yield False
-                    h1, h2 = self._hashes(rows)
-                    at = np.arange(start, start + rows.num_rows, dtype=np.uint32)
-                    entries = Entries(h1, h2, np.full(rows.num_rows, file, np.uint32), at)
-                    live = self._lives(index, part, entries)
-                    copy.entries.append(entries.take(live))
-                    writer.write(rows if live.all() else rows.filter(pa.array(live)))
-                    start += rows.num_rows
-                    if not self._attempt.late():
-                        yield True
-                if start != note.rows:
-                    raise UnreadableFileError(note.path, f"it has {start} rows, its manifest says {note.rows}")
+            for file in part.files:
+                if not (yield from self._stays(part, file)):
+                    continue
+                try:
+                    yield from self._copy_file(copy, writer, file)
+                except UnreadableFileError:
+                    if (yield from self._stays(part, file)):
+                        raise
+                    # It left the table meanwhile, and was deleted: what was read of it is dead.
             copy.written = writer.close()
             if writer.order is not None:
                 copy.entries = [copy.whole().take(writer.order)]
@@ -233,6 +225,33 @@ class Rewriting:
         if copy.written is not None:
             self._written.append(copy.written)
         return copy
+
+    def _copy_file(self, copy: _Copy, writer: SortedWriter, file: int) -> Generator[bool, None, None]:
+        part, note = copy.part, copy.part.files[file]
+        start = 0
+        for rows in readable(note.path, read_rows(for_tasks(self._table), note.path)):
+            index = yield from self._index()
+            h1, h2 = self._hashes(rows)
+            at = np.arange(start, start + rows.num_rows, dtype=np.uint32)
+            entries = Entries(h1, h2, np.full(rows.num_rows, file, np.uint32), at)
+            live = self._lives(index, part, entries)
+            copy.entries.append(entries.take(live))
+            writer.write(rows if live.all() else rows.filter(pa.array(live)))
+            start += rows.num_rows
+            if not self._attempt.late():
+                yield True
+        if start != note.rows:
+            raise UnreadableFileError(note.path, f"it has {start} rows, its manifest says {note.rows}")
+
+    def _index(self) -> Generator[bool, None, Index]:
+        """Return the index once it is true of the table."""
+        while (index := self._now()) is None:
+            yield False
+        return index
+
+    def _stays(self, part: Part, file: int) -> Generator[bool, None, bool]:
+        """Tell whether a file is in the table still: others are deleted once their snapshots expire."""
+        return file in _there(part, (yield from self._index()))
 
     def _finish(self, copies: Sequence[_Copy], index: Index) -> tuple[Compaction, Index] | None:
         index.save(self._folder)
@@ -323,7 +342,8 @@ class Rewriting:
             yield self._delete(dead, named, place)
 
     def _delete(self, dead: Mapping[str, Positions], named: Mapping[str, int], place: Place) -> MergedDeletes:
-        name = f"c{len(self._written)}-{self._sink}-{self._epoch}-{self._attempt.id}-deletes.parquet"
+        name = f"c{self._deletes}-{self._sink}-{self._epoch}-{self._attempt.id}-deletes.parquet"
+        self._deletes += 1  # `_written` may lose files: no name is given twice
         entry = write_position_deletes(for_tasks(self._table), name, dead, place)
         self._written.append(entry)
         return MergedDeletes(entry.path, entry.rows, tuple(named[path] for path in sorted(dead)))

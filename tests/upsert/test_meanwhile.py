@@ -1,0 +1,85 @@
+"""A compaction in steps, and a batch between two of them after which files it copies are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import LongType
+
+from sinkql.connectors.iceberg.compact import keyed
+from sinkql.connectors.iceberg.compact.job import UnreadableFileError
+from upsert.keyed_sink import Sink, create_table, pyiceberg_rows
+
+KEYS = range(60)
+BUCKETS = 3
+
+
+class Kept:
+    """A sink of (k, v) and what its table must hold; each bucket has two files of five rows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sink = Sink(create_table(folder, {"k": LongType(), "v": LongType()}), ("k",), folder / "index")
+        self.sink.buckets = BUCKETS
+        self.rows: dict[int, int] = {}
+        self.bucket = [[key for key in KEYS if self.sink._bucket_of((key,)) == each] for each in range(BUCKETS)]
+        for start in (0, 5):
+            self.put([key for keys in self.bucket for key in keys[start : start + 5]], start)
+
+    def put(self, keys: Sequence[int], value: int) -> None:
+        self.rows.update(dict.fromkeys(keys, value))
+        columns = {"k": keys, "v": [value] * len(keys), "$seq": range(len(keys))}
+        self.sink.apply(pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()}))
+
+    def paths(self) -> set[str]:
+        return {each.path for each in self.sink.index.files.values()}
+
+    def compact(self, step: int, deed: Callable[[], None]) -> None:
+        """Compact, with a deed after so many steps; the table then holds what it must."""
+        left = step
+
+        def between() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                deed()
+
+        assert self.sink.compact(between)
+        assert left <= 0
+        assert sorted(pyiceberg_rows(self.sink.table)) == sorted(self.rows.items())
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    least = keyed._LEAST
+    monkeypatch.setattr(keyed, "_LEAST", replace(least, files=replace(least.files, fan=2), as_well=2, dead_rows=1))
+    return Kept(tmp_path)
+
+
+@pytest.mark.parametrize("step", range(1, 7))
+def test_a_copy_that_died_takes_no_deletes_along(kept: Kept, step: int) -> None:
+    first, second, third = kept.bucket
+    kept.compact(step, lambda: kept.put([first[0], *second[:10], *third[:2]], 100))
+
+
+@pytest.mark.parametrize("step", range(1, 7))
+def test_a_file_that_left_the_table_may_be_deleted(kept: Kept, step: int) -> None:
+    def rewrite() -> None:
+        before = kept.paths()
+        kept.put(kept.bucket[2][:10], 100)
+        gone = before - kept.paths()
+        assert len(gone) == 2
+        for path in gone:  # as an expiry of their snapshots does
+            Path(path.removeprefix("file://")).unlink()
+
+    kept.compact(step, rewrite)
+
+
+def test_a_file_that_is_lost_is_not_left_out(kept: Kept) -> None:
+    lost = kept.sink.index.files[max(kept.sink.index.files)].path
+    Path(lost.removeprefix("file://")).unlink()
+    with pytest.raises(UnreadableFileError, match=lost):
+        kept.sink.compact()
