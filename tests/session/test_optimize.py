@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from sinkql.catalog.file.control import Control
 from sinkql.connectors.iceberg.file.delete import live_files
-from sinkql.errors import SinkqlError
+from sinkql.errors import LateError, SinkqlError
 from sinkql.extension.stream import Compacted
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink.optimize import answer
 from sinkql.session.session import Session
 from sinkql.session.sink import optimize
+from support.patience import PATIENCE_S, Deadline, joined
 from support.running import drain, rows
 
 _SCRIPT = """
@@ -87,30 +91,112 @@ def test_a_sink_that_nobody_runs_is_compacted_here(session: Session, tmp_path: P
     assert len(rows(tmp_path)) == (20 if upsert else 120)
 
 
+@contextmanager
+def asking(session: Session, folder: Path) -> Iterator[list[tuple[Any, ...]]]:
+    """Ask for an OPTIMIZE in another session, of a sink that runs in this one; return its result in the end."""
+    control = Control(session.catalog.database, lease_seconds=2 * PATIENCE_S)  # nothing renews the lease
+    (job,) = session.jobs()
+    control.acquire(job.sink_id, owner="runner", takeover=False)
+    results: list[tuple[Any, ...]] = []
+
+    def ask() -> None:
+        with Session(folder / "catalog.db") as other:
+            results.append(other.execute("OPTIMIZE SINK s")[0].rows[0])
+
+    thread, deadline = threading.Thread(target=ask, daemon=True), Deadline()
+    thread.start()
+    while control.asked(job.sink_id) is None:
+        deadline.check("the OPTIMIZE")
+        thread.join(0.01)
+    yield results
+    joined(thread)
+
+
+def in_thread(deed: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=deed, daemon=True)
+    thread.start()
+    return thread
+
+
 def test_a_running_sink_compacts_its_table_itself(session: Session, tmp_path: Path) -> None:
     put(tmp_path, "a")
     loop = run(session)
     before, control = files(tmp_path), session.catalog.control
-    control.acquire(loop.job.sink_id, owner="runner", takeover=False)
-    results: list[tuple[object, ...]] = []
-
-    def ask() -> None:
-        with Session(tmp_path / "catalog.db") as other:
-            results.append(other.execute("OPTIMIZE SINK s")[0].rows[0])
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    while control.asked(loop.job.sink_id) is None:
-        pass
-    answer(loop, control, threading.Lock(), lambda: True)
-    assert control.asked(loop.job.sink_id) is not None  # it is to be done after a stop
-    answer(loop, control, threading.Lock(), lambda: False)
-    asking.join()
+    with asking(session, tmp_path) as results:
+        answer(loop, control, threading.Lock(), lambda: True)
+        assert control.asked(loop.job.sink_id) is not None  # it is to be done after a stop
+        answer(loop, control, threading.Lock(), lambda: False)
     assert results[0][:2] == (before[0] + before[1], files(tmp_path)[0])
     assert files(tmp_path)[0] < before[0]
     put(tmp_path, "b")
     loop.targets = {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
     assert drain(loop) == 6  # it holds its table still
+
+
+def test_a_batch_that_stalls_keeps_no_sink_from_its_stop(session: Session, tmp_path: Path) -> None:
+    put(tmp_path, "a")
+    loop = run(session)
+    control, sink_id = session.catalog.control, loop.job.sink_id
+    number = control.ask(sink_id)
+    stalled, stopping = threading.Lock(), threading.Event()
+    looked = threading.Semaphore(0)
+
+    def stops() -> bool:
+        looked.release()
+        return stopping.is_set()
+
+    with stalled:
+        answering = in_thread(lambda: answer(loop, control, stalled, stops))
+        for _ in range(3):
+            assert looked.acquire(timeout=PATIENCE_S)
+        assert control.outcome(sink_id, number) == (False, None)  # SQ5213 comes to who waits
+        stopping.set()
+        joined(answering)
+    assert control.asked(sink_id) == number
+    answer(loop, control, stalled, lambda: False)
+    assert control.outcome(sink_id, number)[1] is not None
+    assert not stalled.locked()
+
+
+class Locked(Control):
+    """A catalog that is locked now and then."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.catalog.database)
+        self._locked = dict.fromkeys(("asked", "optimizing", "optimized", "compacted"), True)
+
+    def _now(self, name: str) -> None:
+        if self._locked.pop(name, False):
+            raise LateError("SQ4104", "the catalog is locked")
+
+    def asked(self, sink_id: str) -> int | None:
+        self._now("asked")
+        return super().asked(sink_id)
+
+    def optimizing(self, sink_id: str, number: int) -> None:
+        self._now("optimizing")
+        super().optimizing(sink_id, number)
+
+    def optimized(self, sink_id: str, number: int, done: Compacted) -> None:
+        self._now("optimized")
+        super().optimized(sink_id, number, done)
+
+    def compacted(self, sink_id: str, done: Compacted) -> None:
+        self._now("compacted")
+        super().compacted(sink_id, done)
+
+
+def test_a_catalog_that_is_locked_ends_no_sink(session: Session, tmp_path: Path) -> None:
+    put(tmp_path, "a")
+    loop = run(session)
+    before = files(tmp_path)
+    number = session.catalog.control.ask(loop.job.sink_id)
+    loop.control = control = Locked(session)
+    for _ in range(2):
+        answer(loop, control, threading.Lock(), lambda: False)
+    done = control.outcome(loop.job.sink_id, number)[1]
+    assert done is not None
+    assert (done.files_before, done.files_after) == (before[0] + before[1], files(tmp_path)[0])
 
 
 def test_errors(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

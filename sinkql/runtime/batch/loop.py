@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -336,7 +337,8 @@ class BatchLoop:
 
     def _tell(self, compacted: Sequence[Compacted]) -> None:
         for each in compacted:
-            self.control.compacted(self.job.sink_id, each)
+            with suppress(SinkqlError):  # the table is what counts
+                self.control.compacted(self.job.sink_id, each)
             self.progress(SinkCompacted(self.job.sink, each))
 
     def _maintain(self, before: str | None) -> None:

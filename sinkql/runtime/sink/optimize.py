@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import suppress
 
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Compacted
@@ -14,34 +15,59 @@ from sinkql.runtime.batch.loop import BatchLoop
 _AT_ONCE = 2.0
 """Seconds after which a batch that is due gets its turn."""
 _PAUSE = 0.05
+_TRIES = 3
+_LOOK = 0.2
+"""Seconds after which a batch that runs is no reason not to look whether the sink is to stop."""
 
 
-def answer(loop: BatchLoop, control: Control, batch: AbstractContextManager[object], stops: Callable[[], bool]) -> None:
+def answer(loop: BatchLoop, control: Control, batch: threading.Lock, stops: Callable[[], bool]) -> None:
     """Do what is asked for, if anything is; `batch` is held while no batch may run.
 
-    What is begun when the sink stops is still to be done then. Raises what a batch may raise.
+    It has begun once no batch runs: one that stalls keeps nobody from stopping the sink. What is not done when the sink
+    stops is still to be done then. No sink ends because the catalog cannot be asked or told. Raises what a batch may
+    raise.
     """
     sink_id = loop.job.sink_id
-    number = control.asked(sink_id)
+    number = None
+    with suppress(SinkqlError):
+        number = control.asked(sink_id)
     if number is None:
         return
-    control.optimizing(sink_id, number)
     done: list[Compacted] = []
     finished = False
     while not finished:
-        if stops():
+        if not _acquired(batch, stops):
             return
-        with batch:
-            try:
-                found, finished = loop.optimize(_until(time.monotonic() + _AT_ONCE, stops))
-            except SinkqlError as error:
-                control.optimized(sink_id, number, Compacted(problem=f"{error.code}: {error.message}"))
-                raise
+        try:
+            with suppress(SinkqlError):
+                control.optimizing(sink_id, number)
+            found, finished = loop.optimize(_until(time.monotonic() + _AT_ONCE, stops))
+        except SinkqlError as error:
+            _tell(control, sink_id, number, Compacted(problem=f"{error.code}: {error.message}"))
+            raise
+        finally:
+            batch.release()
         done += found
         finished |= any(each.problem is not None for each in found)
         if not finished:
             time.sleep(_PAUSE)  # a batch that waits comes first
-    control.optimized(sink_id, number, total(done))
+    _tell(control, sink_id, number, total(done))
+
+
+def _tell(control: Control, sink_id: str, number: int, done: Compacted) -> None:
+    """Tell what was done; where the catalog does not take it, it is asked for again, and done again."""
+    for _ in range(_TRIES):
+        with suppress(SinkqlError):
+            control.optimized(sink_id, number, done)
+            return
+
+
+def _acquired(batch: threading.Lock, stops: Callable[[], bool]) -> bool:
+    """Take the lock once no batch has it; False where the sink is to stop before."""
+    while not stops():
+        if batch.acquire(timeout=_LOOK):
+            return True
+    return False
 
 
 def _until(end: float, stops: Callable[[], bool]) -> Callable[[], bool]:
