@@ -27,6 +27,13 @@ _STATEMENTS = ("CREATE", "DROP", "ALTER", "INSERT", "SHOW", "SET", "EXPLAIN", "C
 _CLAUSES = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION")
 _ORDER = "The order of the clauses is SELECT, FROM, WHERE, GROUP BY, HAVING."
 _BEFORE_RELATION = ("FROM", "JOIN", "TABLE")
+_BETWEEN_COLUMNS = (",", "FROM")
+_BEFORE_COLUMN = ("SELECT", "DISTINCT", ",")
+_BEFORE_EXPRESSION = (*_BEFORE_COLUMN, "(", *_WAITING)
+_BEHIND_COLUMN = ("", ")", "AS", *_BETWEEN_COLUMNS, *(each for each in _WAITING if not each[0].isalpha()))
+_BEGINNINGS = ("FROM", "CASE", "UNION")
+"""Words that are wrong only by what follows them, if they are meant as names."""
+_MOST_QUOTED = 8
 _NEVER_NAMES = frozenset({"SELECT", "FROM", "WHERE", "HAVING", "WITH"})
 """Words that stand at a name's place because that was left out."""
 _NEEDLESS = (",", "(", ")", "=", ".", "AND", "OR")
@@ -67,11 +74,12 @@ def complaint(
     foreign = _habit(tokens, stuck, text, offset)
     if foreign is not None:
         return foreign
-    word = text[tokens[stuck].start : tokens[stuck].end + 1].upper() if stuck < len(tokens) else ""
-    if word in reserved - _NEVER_NAMES:
-        unquoted = _unquoted(tokens, stuck, text, offset, expected=expected, attempt=attempt)
-        if unquoted is not None:
-            return unquoted
+    for place, meant in _perhaps_names(tokens, stuck, text, expected, reserved):
+        if _parses_quoted(tokens, place, text, reserved, attempt):
+            span, found = _found(tokens, place, text, offset)
+            name = text[span.start - offset : span.end - offset].lower()
+            message = f"expected {meant}, found {found}"
+            return SinkqlError("SQ2201", message, span, hint=f'A name that is a keyword needs quotes: "{name}".')
     repair = _repair(tokens, stuck, text, expected, attempt)
     misread = repair is not None and repair.place < stuck and repair.inserted and not _moves(repair)
     span, found = _found(tokens, repair.place if repair is not None and misread else stuck, text, offset)
@@ -86,27 +94,43 @@ def complaint(
     return SinkqlError("SQ2201", message, span, hint=hint)
 
 
-def _unquoted(
-    tokens: Sequence[Any], stuck: int, text: str, offset: int, *, expected: str | None, attempt: Attempt
-) -> SinkqlError | None:
-    """Return the error for a keyword that is a name, where the text parses as soon as it stands in quotes."""
-    start, end = tokens[stuck].start, tokens[stuck].end + 1
-    word = text[start:end]
-    before = text[tokens[stuck - 1].start : tokens[stuck - 1].end + 1].upper() if stuck else ""
-    relation = before in _BEFORE_RELATION or expected == "a relation"
-    qualifies = stuck + 1 < len(tokens) and tokens[stuck + 1].text == "."
-    if not (relation or qualifies or expected == "a name"):
-        return None
-    if attempt(f'{text[:start]}"{word.lower()}"{text[end:]}') is not None:
-        return None
-    span, found = _found(tokens, stuck, text, offset)
-    wanted = "a relation" if relation else "a name"
-    return SinkqlError(
-        "SQ2201",
-        f"expected {wanted}, found {found}",
-        span,
-        hint=f'A name that is a keyword needs quotes: "{word.lower()}".',
-    )
+def _perhaps_names(
+    tokens: Sequence[Any], stuck: int, text: str, expected: str | None, reserved: Set[str]
+) -> Iterator[tuple[int, str]]:
+    """Yield the places of keywords that may be meant as names, with what is expected there."""
+    words = [text[each.start : each.end + 1].upper() for each in tokens[: stuck + 2]]
+    before = words[stuck - 1] if stuck else ""
+    behind = words[stuck + 1] if stuck + 1 < len(words) else ""
+    if stuck < len(tokens) and words[stuck] in reserved - _NEVER_NAMES:
+        if before in _BEFORE_RELATION or expected == "a relation":
+            yield stuck, "a relation"
+        elif behind == "." or expected == "a name":
+            yield stuck, "a name"
+        elif before in _BEFORE_EXPRESSION and behind in _BEHIND_COLUMN:
+            yield stuck, "an expression"
+    if stuck < len(tokens) and words[stuck] in _NEVER_NAMES and before in _BEFORE_COLUMN and behind in _BETWEEN_COLUMNS:
+        yield stuck, "an expression"
+    begun = stuck > 1 and before in _BEGINNINGS and words[stuck - 2] in _BEFORE_COLUMN
+    if begun and stuck < len(tokens) and words[stuck] in _BETWEEN_COLUMNS:
+        yield stuck - 1, "an expression"
+
+
+def _parses_quoted(tokens: Sequence[Any], place: int, text: str, reserved: Set[str], attempt: Attempt) -> bool:
+    """Tell whether the text parses as soon as a keyword stands in quotes, and with it those where it is stuck then."""
+    quoted: list[int] = []
+    while len(quoted) < _MOST_QUOTED:
+        token = tokens[place]
+        start, end = token.start + 2 * len(quoted), token.end + 1 + 2 * len(quoted)
+        text = f'{text[:start]}"{text[start:end].lower()}"{text[end:]}'
+        quoted.append(place)
+        reached = attempt(text)
+        if reached is None:
+            return True
+        there = reached - 2 * len(quoted)
+        place = next((at for at, each in enumerate(tokens) if each.start == there), -1)
+        if place <= quoted[-1] or tokens[place].text.upper() not in reserved - _NEVER_NAMES:
+            return False
+    return False
 
 
 def _habit(tokens: Sequence[Any], stuck: int, text: str, offset: int) -> SinkqlError | None:
