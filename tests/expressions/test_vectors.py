@@ -17,7 +17,7 @@ _SUPPORTED = {
     "arrays": 0,
     "casts": 47,
     "comparison, NULL, logic": 42,
-    "date and time": 113,
+    "date and time": 114,
     "jsonb": 34,
     "numeric functions": 27,
     "queries": 0,
