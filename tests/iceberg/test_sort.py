@@ -5,20 +5,28 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import parse_transform
+from pyiceberg.types import IcebergType, LongType, NestedField, StringType, TimestampType, UUIDType
 
-from sinkql.connectors.iceberg.file.data import Sorting
-from sinkql.connectors.iceberg.file.order import sorted_numbers
+from sinkql.connectors.iceberg.file.data import Sorting, for_tasks
+from sinkql.connectors.iceberg.file.order import SortedWriter, sorted_numbers
+from sinkql.connectors.iceberg.file.place import WHOLE
 from sinkql.errors import SinkqlError
 from support.eager import compact_eagerly
-from support.lake import Lake, Sink
+from support.lake import NAMESPACE, Lake, Sink
+from upsert.keyed_sink import create_table
 
 SORT_BY = [
     {"sql": "name DESC NULLS LAST", "column": "name", "descending": True, "nulls_first": False},
@@ -96,6 +104,34 @@ def test_values_are_in_icebergs_order(name: str, descending: bool, nulls_first: 
     assert sorted(found) == list(range(50))
 
 
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        (StringType(), [pa.array(["b"], pa.string()), pa.array(["a"], pa.large_string()), pa.nulls(1)]),
+        (LongType(), [pa.array([3], pa.int32()), pa.array([1], pa.int64()), pa.array([2], pa.int16())]),
+        (
+            TimestampType(),
+            [pa.array([each], pa.timestamp(unit)) for each, unit in ((3, "ms"), (1, "us"), (2000, "ns"))],
+        ),
+        (UUIDType(), [pa.array([str(UUID(int=2))]), pa.array([UUID(int=1).bytes], pa.uuid())]),
+    ],
+    ids=["string", "long", "timestamp", "uuid"],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_rows_of_files_with_other_arrow_types_are_sorted_together(
+    tmp_path: Path, type_: IcebergType, values: list[pa.Array], turned: bool
+) -> None:
+    task = replace(for_tasks(create_table(tmp_path, {"v": type_})), sorting=(Sorting("v", False, False),), order_id=1)
+    writer = SortedWriter(task, "sorted.parquet", WHOLE)
+    for each in reversed(values) if turned else values:
+        writer.write(pa.table({"v": each}))
+    entry = writer.close()
+    assert entry is not None
+    found = pq.read_table(entry.path.removeprefix("file://")).column("v").to_pylist()
+    assert len(values) == len(found)
+    assert sorted(found, key=lambda value: (value is None, str(value))) == found
+
+
 def test_table_keeps_its_sort_order(lake: Lake) -> None:
     Sink(lake, "t", options={"sort_by": SORT_BY}).start()
     sink = Sink(lake, "t", id="other")
@@ -105,3 +141,48 @@ def test_table_keeps_its_sort_order(lake: Lake) -> None:
     with pytest.raises(SinkqlError) as caught:
         Sink(lake, "t", id="third", options={"sort_by": SORT_BY[1:]}).start()
     assert caught.value.code == "SQ3509"
+
+
+def field(column: int, transform: str = "identity") -> SortField:
+    return SortField(column, parse_transform(transform), SortDirection.DESC, NullOrder.NULLS_LAST)
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail", "hint"),
+    [
+        ([], "table: no sort order", "Leave out SORT BY, or name another TABLE."),
+        ([field(1, "bucket[4]")], "table: bucket(4, id) DESC NULLS LAST", "Leave out SORT BY, or name another TABLE."),
+        (
+            [field(2), field(1)],
+            "table: SORT BY (name DESC NULLS LAST, id DESC NULLS LAST)",
+            "Leave out SORT BY: files are then sorted as the table says. Or name another TABLE.",
+        ),
+    ],
+    ids=["none", "transform", "columns"],
+)
+def test_another_sort_order_is_refused_and_none_taken(
+    lake: Lake, fields: list[SortField], detail: str, hint: str
+) -> None:
+    catalog = lake.catalog()
+    catalog.create_namespace(NAMESPACE)
+    schema = Schema(NestedField(1, "id", LongType(), True), NestedField(2, "name", StringType()))
+    catalog.create_table((NAMESPACE, "t"), schema, sort_order=SortOrder(*fields))
+    with pytest.raises(SinkqlError) as caught:
+        Sink(lake, "t", options={"sort_by": SORT_BY}).start()
+    sink_says = "; sink: SORT BY (name DESC NULLS LAST, id)"
+    assert ("SQ3509", detail + sink_says, hint) == (caught.value.code, caught.value.detail, caught.value.hint)
+    sink = Sink(lake, "t")
+    sink.start()
+    sink.put((1, "a"), (3, "b"))
+    (file,) = (task.file for task in lake.table("t").scan().plan_files())
+    rows = pq.read_table(file.file_path.removeprefix("file://")).column("id").to_pylist()
+    sorts = hint.startswith("Leave out SORT BY:")
+    assert (([3, 1], 1) if sorts else ([1, 3], None)) == (rows, file.sort_order_id)
+
+
+def test_files_are_not_said_to_be_sorted_by_a_column_that_is_gone(tmp_path: Path) -> None:
+    table = create_table(tmp_path, {"id": LongType(), "name": StringType()})
+    order = SortOrder(field(9), field(1), order_id=1)
+    table.metadata = table.metadata.model_copy(update={"sort_orders": [order], "default_sort_order_id": 1})
+    task = for_tasks(table)
+    assert (task.sorting, task.order_id) == ((), None)

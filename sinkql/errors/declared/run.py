@@ -211,7 +211,10 @@ CODES = {
     ),
     "SQ3509": _code(
         "The table is there already, and has another sort order than SORT BY says.",
-        "Leave out SORT BY, or name another table. Without it, files are sorted as the table says.",
+        (
+            "Leave out SORT BY, or name another table. Without it, files are sorted as the table says, if its order is "
+            "one of columns alone."
+        ),
     ),
     "SQ3551": _code(
         (

@@ -118,15 +118,15 @@ def for_tasks(table: Table) -> TaskTable:
 
 
 def _sorting(table: Table) -> tuple[Sorting, ...]:
-    """Return the table's sort order; nothing for one that another program made of more than columns."""
-    schema, fields = table.schema(), table.sort_order().fields
-    if not all(isinstance(field.transform, IdentityTransform) for field in fields):
-        return ()
-    return tuple(
-        Sorting(name, field.direction is SortDirection.DESC, field.null_order is NullOrder.NULLS_FIRST)
-        for field in fields
-        if (name := schema.find_column_name(field.source_id)) is not None
-    )
+    """Return the table's sort order; nothing for one of more than columns, or with a column that is gone."""
+    terms = []
+    for field in table.sort_order().fields:
+        name = table.schema().find_column_name(field.source_id)
+        if name is None or not isinstance(field.transform, IdentityTransform):
+            return ()
+        descending, nulls_first = field.direction is SortDirection.DESC, field.null_order is NullOrder.NULLS_FIRST
+        terms.append(Sorting(name, descending, nulls_first))
+    return tuple(terms)
 
 
 @lru_cache(maxsize=16)

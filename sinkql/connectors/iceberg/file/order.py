@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, Sorting, TaskTable
+from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, Sorting, TaskTable, cast, target_schema
 from sinkql.connectors.iceberg.file.place import Place, divide
 from sinkql.runs import Places
 
@@ -37,11 +37,12 @@ class SortedWriter:
         self._waiting: list[pa.Table] = []
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows."""
-        if self._table.sorting:
-            self._waiting.append(rows)
-        else:
+        """Add rows; those of other files may have other types of Arrow's."""
+        if not self._table.sorting:
             self._file.write(rows)
+            return
+        first = self._waiting[0].schema if self._waiting else target_schema(self._table.schema(), rows.schema)
+        self._waiting.append(cast(rows, first))
 
     def close(self) -> FileEntry | None:
         """Finish the file and return its entry; None where no row came."""

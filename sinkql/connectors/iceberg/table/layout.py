@@ -97,7 +97,23 @@ class Layout:
 
 def described(spec: PartitionSpec, schema: Schema) -> str:
     """Return a table's spec much as PARTITION BY would say it."""
-    return ", ".join(_described(field, schema.find_column_name(field.source_id) or "?") for field in spec.fields)
+    return ", ".join(_described(field, schema) for field in spec.fields)
+
+
+def described_order(order: SortOrder, schema: Schema) -> str:
+    """Return a table's sort order much as SORT BY would say it."""
+    terms = []
+    for field in order.fields:
+        descending, nulls_first = field.direction is SortDirection.DESC, field.null_order is NullOrder.NULLS_FIRST
+        nulls = "" if nulls_first == descending else " NULLS FIRST" if nulls_first else " NULLS LAST"
+        terms.append(f"{_described(field, schema)}{' DESC' if descending else ''}{nulls}")
+    return ", ".join(terms)
+
+
+def of_columns(order: SortOrder, schema: Schema) -> bool:
+    """Tell whether a sort order, which another program may have made, is one of the table's columns alone."""
+    columns = [schema.find_column_name(field.source_id) for field in order.fields]
+    return None not in columns and all(isinstance(field.transform, IdentityTransform) for field in order.fields)
 
 
 def sayable(spec: PartitionSpec, schema: Schema) -> bool:
@@ -108,14 +124,16 @@ def sayable(spec: PartitionSpec, schema: Schema) -> bool:
     return known and len(times) == len(set(times)) and not any(isinstance(type_, _INEXACT) for type_ in types)
 
 
-def _described(field: PartitionField, column: str) -> str:
+def _described(field: PartitionField | SortField, schema: Schema) -> str:
+    name = schema.find_column_name(field.source_id)
+    column = ident(ast.Ident(name)) if name is not None else "?"
     match field.transform:
         case IdentityTransform():
-            return ident(ast.Ident(column))
+            return column
         case BucketTransform(num_buckets=number) | TruncateTransform(width=number):
-            return f"{str(field.transform).partition('[')[0]}({number}, {ident(ast.Ident(column))})"
+            return f"{str(field.transform).partition('[')[0]}({number}, {column})"
         case _:
-            return f"{field.transform}({ident(ast.Ident(column))})"
+            return f"{field.transform}({column})"
 
 
 def _field_name(term: Term) -> str:

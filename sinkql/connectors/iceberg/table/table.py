@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from sinkql import physical
 from sinkql.connectors.iceberg.table.failure import explain
-from sinkql.connectors.iceberg.table.layout import Layout, described, sayable
+from sinkql.connectors.iceberg.table.layout import Layout, described, described_order, of_columns, sayable
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.table.types import fits, table_schema
 from sinkql.errors import SinkqlError
@@ -106,11 +106,7 @@ def check(table: Table, expected: Expected) -> None:
     if not expected.layout.partitions(table.spec(), table.schema()):
         raise _other_partitions(table, expected.layout)
     if not expected.layout.sorts(table.sort_order(), table.schema()):
-        raise SinkqlError(
-            "SQ3509",
-            f'table "{name}" has another sort order than SORT BY says',
-            hint="Leave out SORT BY: files are then sorted by the columns that the table says. Or name another TABLE.",
-        )
+        raise _other_order(table, expected.layout)
     if expected.upsert and has_equality_deletes(table):
         raise SinkqlError(
             "SQ3506",
@@ -132,6 +128,24 @@ def _other_partitions(table: Table, layout: Layout) -> SinkqlError:
         "SQ3505",
         f'table "{".".join(table.name())}" is not partitioned as the sink says',
         detail=f"table: {clause if spec.fields else 'no partitions'}; sink: {layout.sql or 'no PARTITION BY'}",
+        hint=hint,
+    )
+
+
+def _other_order(table: Table, layout: Layout) -> SinkqlError:
+    order, schema = table.sort_order(), table.schema()
+    terms = described_order(order, schema)
+    if not order.fields:
+        found, hint = "no sort order", "Leave out SORT BY, or name another TABLE."
+    elif of_columns(order, schema):
+        found = f"SORT BY ({terms})"
+        hint = "Leave out SORT BY: files are then sorted as the table says. Or name another TABLE."
+    else:
+        found, hint = terms, "Leave out SORT BY, or name another TABLE."
+    return SinkqlError(
+        "SQ3509",
+        f'table "{".".join(table.name())}" has another sort order than SORT BY says',
+        detail=f"table: {found}; sink: SORT BY ({', '.join(term.sql for term in layout.sort_by)})",
         hint=hint,
     )
 
