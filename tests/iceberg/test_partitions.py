@@ -6,21 +6,25 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.conversions import from_bytes
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFileContent
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField, PrimitiveType, StringType
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 from pyspark.sql import SparkSession
 
 from sinkql import physical
 from sinkql.connectors.iceberg.file.place import divide, place_of
 from sinkql.connectors.iceberg.table.layout import Layout, Term
 from support.eager import compact_eagerly
-from support.lake import Lake, Sink
-from support.readers import connect, spark_rows
+from support.lake import NAMESPACE, Lake, Sink
+from support.readers import connect, pyiceberg_rows, spark_rows
 
 TERMS = [
     {"sql": "truncate(1, name)", "transform": "truncate[1]", "column": "name"},
@@ -144,6 +148,38 @@ def test_a_partitions_name_is_no_columns(taken: str) -> None:
     spec = Layout(terms).spec(schema)
     assert ["gr_xF6_xDFe_", taken] == [field.name for field in spec.fields]
     assert Layout(terms).partitions(spec, schema)
+
+
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_files_of_an_old_spec_keep_their_partition_when_its_column_is_dropped(lake: Lake, upsert: bool) -> None:
+    catalog = lake.catalog()
+    catalog.create_namespace(NAMESPACE)
+    schema = Schema(NestedField(1, "id", LongType(), True), NestedField(2, "name", StringType()))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "letter"))
+    table = catalog.create_table((NAMESPACE, "t"), schema, partition_spec=spec)
+    table.append(pa.table({"id": [1, 2, 4], "name": ["a", "a", None]}, schema=schema_to_pyarrow(schema)))
+    with table.update_spec() as spec_change:
+        spec_change.remove_field("letter")
+    with table.update_schema() as change:
+        change.delete_column("name")
+    with table.update_schema() as change:
+        change.add_column("name", StringType())
+    sink = Sink(lake, "t", upsert=upsert, options={"existing_rows": "keep"})
+    sink.start()
+    for number in range(10):  # small manifests are put together meanwhile
+        sink.put((1, f"new {number}"), (3, None))
+    table = lake.table("t")
+    head = table.current_snapshot()
+    assert head is not None
+    manifests = [each for each in head.manifests(table.io) if each.partition_spec_id == 0]
+    files = [entry.data_file for each in manifests for entry in each.fetch_manifest_entry(table.io)]
+    assert {"a", None} == {file.partition[0] for file in files}
+    deletes = {file.partition[0] for file in files if file.content == DataFileContent.POSITION_DELETES}
+    assert deletes == ({"a"} if upsert else set())
+    found = pyiceberg_rows(table, ("id", "name"))
+    expected = {(2, None), (3, None), (4, None), (1, "new 9" if upsert else None)}
+    assert expected <= set(found)
+    assert (4 if upsert else 23) == len(found)
 
 
 @pytest.mark.spark

@@ -39,7 +39,7 @@ from pyiceberg.table.update import (
 )
 
 from sinkql.connectors.iceberg.file.data import FileEntry
-from sinkql.connectors.iceberg.file.place import record
+from sinkql.connectors.iceberg.file.place import parted_schema, record
 from sinkql.runs import Tiers
 
 MAIN = "main"
@@ -256,7 +256,8 @@ class _Builder:
         self._written += 1
         output = self._table.io.new_output(self._table.location_provider().new_metadata_location(name))
         kind = _DeleteManifestWriter if deletes else ManifestWriterV2
-        return kind(self._metadata.specs()[spec_id], self._metadata.schema(), output, self.snapshot, _CODEC)
+        schema = parted_schema(self._metadata, spec_id)
+        return kind(self._metadata.specs()[spec_id], schema, output, self.snapshot, _CODEC)
 
 
 def _due(manifests: list[ManifestFile]) -> set[str]:

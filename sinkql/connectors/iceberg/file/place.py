@@ -30,6 +30,7 @@ from pyiceberg.types import (
     IcebergType,
     IntegerType,
     LongType,
+    NestedField,
     PrimitiveType,
     TimestampType,
     TimestamptzType,
@@ -64,6 +65,27 @@ def record(place: Place, metadata: TableMetadata) -> Record:
     """Return a partition as manifests name it, in Iceberg's physical values."""
     types = _types(metadata, place.spec)
     return Record(*(_unpacked(type_, value) for type_, value in zip(types, place.values, strict=True)))
+
+
+def parted_schema(metadata: TableMetadata, spec_id: int) -> Schema:
+    """Return the table's schema for the files of a spec: also with the spec's columns that have been dropped since.
+
+    Without their types, neither is a partition of such files known, nor can a manifest name it.
+    """
+    schema = metadata.schema()
+    sources = {field.source_id for field in metadata.specs()[spec_id].fields}
+    dropped = {}
+    for each in sorted(metadata.schemas, key=lambda each: each.schema_id):
+        for id_ in sources.difference(schema.field_ids).intersection(each.field_ids):
+            dropped[id_] = NestedField(id_, f"dropped:{id_}", each.find_type(id_))  # its name may be another's now
+    if not dropped:
+        return schema
+    return Schema(
+        *schema.fields,
+        *dropped.values(),
+        schema_id=schema.schema_id,
+        identifier_field_ids=schema.identifier_field_ids,
+    )
 
 
 def divide(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> list[tuple[Place, Places]]:
@@ -173,4 +195,6 @@ def _unpacked(type_: IcebergType, value: bytes | None) -> Any:
 
 
 def _types(metadata: TableMetadata, spec_id: int) -> Sequence[IcebergType]:
-    return [field.field_type for field in metadata.specs()[spec_id].partition_type(metadata.schema()).fields]
+    return [
+        field.field_type for field in metadata.specs()[spec_id].partition_type(parted_schema(metadata, spec_id)).fields
+    ]
