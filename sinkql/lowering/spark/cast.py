@@ -20,13 +20,14 @@ def _checked(test: str, value: str, spark: str, message: str) -> str:
 
 
 _DAY_TEXT = "^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_INNER_DAY_TEXT = _DAY_TEXT.replace("0000", "0000|0001|9999")
 _CLOCK_TEXT = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
 _PLAIN = {
     "date": f"r'{_DAY_TEXT}$'",
     "timestamp": f"r'{_DAY_TEXT}(?:[T ]{_CLOCK_TEXT})?$'",
-    "timestamptz": f"r'{_DAY_TEXT}(?:[T ]{_CLOCK_TEXT}(?:Z|[+-](?:0[0-9]|1[0-5]):[0-5][0-9])?)?$'",
+    "timestamptz": f"r'{_INNER_DAY_TEXT}(?:[T ]{_CLOCK_TEXT}(?:Z|[+-](?:0[0-9]|1[0-5]):[0-5][0-9])?)?$'",
 }
-"""The texts that Spark itself reads as Postgres does, which is faster."""
+"""The texts that Spark itself reads as Postgres does, which is faster; zones lead out of the first and last year."""
 _PARTS = "YMDhmsfp+HO"
 
 
@@ -63,6 +64,13 @@ def _moment(name: str, spark: str, value: str) -> str:
     return f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {_PLAIN[name]} THEN CAST(@0 AS {spark}) ELSE {read} END"
 
 
+def _time(name: str, spark: str, value: str, zone: str = "") -> str:
+    """Return a time out of its text, of the years 1 to 9999: 24:00 and zones lead out of them."""
+    bounds = f"{spark}'0001-01-01 00:00:00{zone}' AND {spark}'9999-12-31 23:59:59.999999{zone}'"
+    failed = f"CAST(raise_error(concat('{name} out of range: ', @0)) AS {spark})"
+    return _moment(name, spark, f"transform(array({value}), `$m` -> IF(`$m` BETWEEN {bounds}, `$m`, {failed}))[0]")
+
+
 _FROM_TEXT = {
     "double precision": (
         f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {_IS_SPECIAL} THEN CAST(@0 AS DOUBLE) "
@@ -76,8 +84,8 @@ _FROM_TEXT = {
         "ELSE CAST(raise_error(concat('invalid input syntax for type boolean: ', @0)) AS BOOLEAN) END"
     ),
     "date": _moment("date", "DATE", _DATE),
-    "timestamp": _moment("timestamp", "TIMESTAMP_NTZ", f"CAST({_DATE} AS TIMESTAMP_NTZ) + {_CLOCK}"),
-    "timestamptz": _moment("timestamptz", "TIMESTAMP", f"CAST({_DATE} AS TIMESTAMP) + {_CLOCK} - {_AHEAD}"),
+    "timestamp": _time("timestamp", "TIMESTAMP_NTZ", f"CAST({_DATE} AS TIMESTAMP_NTZ) + {_CLOCK}"),
+    "timestamptz": _time("timestamptz", "TIMESTAMP", f"CAST({_DATE} AS TIMESTAMP) + {_CLOCK} - {_AHEAD}", zone=" UTC"),
     "uuid": (
         f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {_IS_UUID} "
         "THEN regexp_replace(lower(regexp_replace(@0, '[{}-]', '')), "
