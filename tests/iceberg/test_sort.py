@@ -20,6 +20,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType, LongType, NestedField, StringType, TimestampType, UUIDType
 
+from sinkql.connectors.iceberg.file import data, order
 from sinkql.connectors.iceberg.file.data import Sorting, for_tasks
 from sinkql.connectors.iceberg.file.order import SortedWriter, sorted_numbers
 from sinkql.connectors.iceberg.file.place import WHOLE
@@ -132,6 +133,34 @@ def test_rows_of_files_with_other_arrow_types_are_sorted_together(
     assert sorted(found, key=lambda value: (value is None, str(value))) == found
 
 
+def test_memory_is_bounded_while_rows_wait_to_be_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_IN_MEMORY", 1 << 20)
+    monkeypatch.setattr(order, "_AT_ONCE", 1 << 19)
+    monkeypatch.setattr(data, "_ROW_GROUP_BYTES", 2 << 20)
+    table = create_table(tmp_path, {"v": LongType(), "text": StringType(), "id": UUIDType()})
+    task = replace(for_tasks(table), sorting=(Sorting("v", True, False),), order_id=1)
+    writer, random_ = SortedWriter(task, "sorted.parquet", WHOLE), random.Random(1)
+    before = pa.total_allocated_bytes()
+    expected: list[tuple[int, str, int]] = []
+    for number in range(40):
+        values = [random_.randrange(1000) for _ in range(100)]
+        expected += [(value, f"{len(expected) + each}", number) for each, value in enumerate(values)]
+        ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([number.to_bytes(16, "big")] * 100, pa.binary(16)))
+        text = pa.array([f"{id_} {random_.randbytes(2000).hex()}" for _, id_, _ in expected[-100:]])
+        writer.write(pa.table({"v": values, "text": text, "id": ids}))
+        assert pa.total_allocated_bytes() - before < 3 << 20
+        del text, ids
+    entry = writer.close()
+    assert entry is not None
+    assert writer.order is not None
+    file = pq.ParquetFile(entry.path.removeprefix("file://"))
+    groups = [file.metadata.row_group(each).total_byte_size for each in range(file.num_row_groups)]
+    assert max(groups) < 3 << 20
+    found = [(row["v"], row["text"].split()[0], row["id"].int) for row in file.read().to_pylist()]
+    assert found == sorted(expected, key=lambda row: -row[0])
+    assert found == [expected[each] for each in writer.order]
+
+
 def test_table_keeps_its_sort_order(lake: Lake) -> None:
     Sink(lake, "t", options={"sort_by": SORT_BY}).start()
     sink = Sink(lake, "t", id="other")
@@ -182,7 +211,7 @@ def test_another_sort_order_is_refused_and_none_taken(
 
 def test_files_are_not_said_to_be_sorted_by_a_column_that_is_gone(tmp_path: Path) -> None:
     table = create_table(tmp_path, {"id": LongType(), "name": StringType()})
-    order = SortOrder(field(9), field(1), order_id=1)
-    table.metadata = table.metadata.model_copy(update={"sort_orders": [order], "default_sort_order_id": 1})
+    gone = SortOrder(field(9), field(1), order_id=1)
+    table.metadata = table.metadata.model_copy(update={"sort_orders": [gone], "default_sort_order_id": 1})
     task = for_tasks(table)
     assert (task.sorting, task.order_id) == ((), None)

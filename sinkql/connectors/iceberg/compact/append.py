@@ -23,7 +23,7 @@ from sinkql.connectors.iceberg.file.place import Place, place_of
 from sinkql.connectors.iceberg.file.read import read_rows
 
 _SORTED = 64 << 20
-"""How large a file becomes at most whose rows are sorted, which is done in memory."""
+"""How large a file becomes at most whose rows are sorted: they all wait until the last one is read."""
 
 
 @dataclass(frozen=True, slots=True)

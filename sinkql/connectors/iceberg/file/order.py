@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import mmap
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from tempfile import TemporaryFile
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +15,9 @@ import pyarrow.compute as pc
 from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, Sorting, TaskTable, cast, target_schema
 from sinkql.connectors.iceberg.file.place import Place, divide
 from sinkql.runs import Places
+
+_IN_MEMORY, _AT_ONCE = 128 << 20, 32 << 20
+"""Bytes of the rows that wait in memory to be sorted, and of those that are put in order at once."""
 
 
 def arrange(rows: pa.Table, table: TaskTable) -> list[tuple[Place, Places]]:
@@ -27,37 +33,97 @@ def arrange(rows: pa.Table, table: TaskTable) -> list[tuple[Place, Places]]:
 class SortedWriter:
     """Write rows of one partition to one new data file in the table's sort order; without one, as they come.
 
-    Rows to sort wait in memory until the file is closed; then `order` has their numbers in the file's order.
+    Rows to sort wait until the file is closed, many of them in a temporary file; then `order` has their numbers in the
+    file's order.
     """
 
     def __init__(self, table: TaskTable, name: str, place: Place) -> None:
         self.order: Places | None = None
         self._table = table
         self._file = DataFileWriter(table, name, place)
-        self._waiting: list[pa.Table] = []
+        self._schema: pa.Schema | None = None
+        self._waiting = _Waiting()
 
     def write(self, rows: pa.Table) -> None:
         """Add rows; those of other files may have other types of Arrow's."""
         if not self._table.sorting:
             self._file.write(rows)
             return
-        first = self._waiting[0].schema if self._waiting else target_schema(self._table.schema(), rows.schema)
-        self._waiting.append(cast(rows, first))
+        if self._schema is None:
+            self._schema = target_schema(self._table.schema(), rows.schema)
+        self._waiting.add(cast(rows, self._schema))
 
     def close(self) -> FileEntry | None:
         """Finish the file and return its entry; None where no row came."""
-        if self._waiting:
-            rows = pa.concat_tables(self._waiting)
-            self._waiting = []
+        if self._schema is not None:
+            rows = self._waiting.rows(self._schema)
             self.order = sorted_numbers(rows, self._table.sorting)
-            self._file.write(rows.take(pa.array(self.order)))
+            for some in _in_order(rows, self.order):
+                self._file.write(some)
+            self._waiting.discard()
         entry = self._file.close()
         return None if entry is None else replace(entry, order_id=self._table.order_id)
 
     def discard(self) -> None:
         """Give the file up, which nothing names."""
-        self._waiting = []
+        self._waiting.discard()
         self._file.discard()
+
+
+class _Waiting:
+    """Rows that wait to be sorted: in memory, and in a temporary file without a name once they are many."""
+
+    def __init__(self) -> None:
+        self._tables: list[pa.Table] = []
+        self._bytes = 0
+        self._file: IO[bytes] | None = None
+        self._stream: pa.RecordBatchFileWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        self._tables.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes >= _IN_MEMORY:
+            self._put_by()
+
+    def rows(self, schema: pa.Schema) -> pa.Table:
+        """Return all rows; those of the temporary file come into memory when they are looked at, for that long."""
+        if self._stream is None or self._file is None:
+            return pa.concat_tables(self._tables) if self._tables else schema.empty_table()
+        self._put_by()
+        self._stream.close()
+        self._file.flush()
+        mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        return pa.ipc.open_file(pa.py_buffer(mapped)).read_all()
+
+    def discard(self) -> None:
+        self._tables = []
+        if self._file is not None:
+            self._file.close()
+
+    def _put_by(self) -> None:
+        for rows in self._tables:
+            if self._stream is None:
+                self._file = TemporaryFile()  # noqa: SIM115  # it is needed until the rows are written
+                self._stream = pa.ipc.new_file(self._file, rows.schema)
+            self._stream.write_table(rows)
+        self._tables, self._bytes = [], 0
+
+
+def _in_order(rows: pa.Table, numbers: Places) -> Iterator[pa.Table]:
+    """Yield the rows with these numbers, some at a time: Arrow's own `take` would copy all of them at first."""
+    batches = rows.to_batches()
+    starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+    step = max(1, rows.num_rows * _AT_ONCE // max(1, rows.nbytes))
+    for first in range(0, len(numbers), step):
+        some = numbers[first : first + step]
+        rising = np.argsort(some)
+        cuts = np.searchsorted(some[rising], starts)
+        found = [
+            batch.take(pa.array(some[rising[cuts[each] : cuts[each + 1]]] - starts[each]))
+            for each, batch in enumerate(batches)
+            if cuts[each] < cuts[each + 1]
+        ]
+        yield pa.Table.from_batches(found).take(pa.array(np.argsort(rising)))
 
 
 def write_sorted(table: TaskTable, name: str, rows: pa.Table, place: Place) -> FileEntry:
