@@ -158,12 +158,14 @@ PlanSink = Callable[[ast.CreateSink, logical.Shape, logical.Facts, Planning], Si
 class Destination:
     """What a sink writes to, as messages name it: its kind, such as `table`, and its name.
 
-    `refused` says what to do where the sink is refused because others' rows are there; None if it adds to them.
+    `refused` says what to do where the sink is refused because others' rows are there; None if it adds to them. `alone`
+    is one that stops where another sink writes to the same.
     """
 
     kind: str
     name: str
     refused: str | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

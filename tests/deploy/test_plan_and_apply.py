@@ -399,3 +399,22 @@ def test_item_that_broke_under_the_same_versions_is_replaced(tmp_path: Path) -> 
         assert _steps(deployment) == [("replace", "TABLE", "n"), ("replace", "MATERIALIZED VIEW", "v")]
         apply(deployment, session)
         assert _plan(session, text).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("'t'", "'t'", '; sink "k" writes there too: this one is refused if that has written rows before it'),
+        ("INTERVAL = '2s'", "INTERVAL = '2s', EXISTING ROWS = KEEP", ""),
+        ("ENVELOPE NONE", "KEY (counter) NOT ENFORCED MODE UPSERT",
+         '; sink "k" writes there too: one stops as soon as the other has written'),
+        ("TABLE = 't'", "TABLE = 't2'", ""),
+    ],
+)  # fmt: skip
+def test_two_sinks_of_one_table_are_told(session: Session, old: str, new: str, said: str) -> None:
+    session.execute(_BASE)
+    sink = _BASE.partition("CREATE SINK k ")[2]
+    assert old in sink
+    (step,) = _plan(session, f"{_BASE}CREATE SINK k2 {sink.replace(old, new)}").steps
+    assert step.name.endswith(".k2")
+    assert step.effect.partition('"a.t')[2].partition('"')[2] == said

@@ -111,11 +111,20 @@ def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountR
 
 
 def _beside(name: str, after: MemoryCatalog) -> str:
-    """Say that another sink writes other columns to the same destination, which has one set of them."""
-    here, place = _columns(name, after), _place(name, after)
+    """Say that another sink writes to the same destination, where that is trouble."""
+    here, place = _destination(name, after), _place(name, after)
     for other in after.names("SINK"):
-        if other != name and _place(other, after) == place and _columns(other, after) != here:
+        if here is None or other == name or _place(other, after) != place:
+            continue
+        there = _destination(other, after)
+        if _columns(other, after) != _columns(name, after):
             return f'; sink "{short_name(other)}" writes other columns there: the one that starts second does not run'
+        if here.alone or (there is not None and there.alone):
+            return f'; sink "{short_name(other)}" writes there too: one stops as soon as the other has written'
+        if here.refused is not None:
+            return (
+                f'; sink "{short_name(other)}" writes there too: this one is refused if that has written rows before it'
+            )
     return ""
 
 

@@ -126,7 +126,8 @@ def destination(sink: logical.Sink) -> Destination:
     """Return the table that a planned sink writes to."""
     keeps = sink.options.get("existing_rows") == "keep"
     name = f"{sink.options['namespace']}.{sink.options['table']}"
-    return Destination("table", name, None if keeps else "name a new TABLE, or write EXISTING ROWS = KEEP")
+    refused = None if keeps else "name a new TABLE, or write EXISTING ROWS = KEEP"
+    return Destination("table", name, refused, alone=sink.mode == logical.SinkMode.UPSERT)
 
 
 def _check_places(statement: ast.CreateSink) -> None:
