@@ -72,9 +72,9 @@ def _metered(loop: BatchLoop) -> list[float]:
     """Return where the CPU of the writer's maintenance is added up."""
     spent, maintain = [0.0], loop.writer.maintain
 
-    def metered(go_on: Callable[[bool], bool] = lambda begun: True, *, whole: bool = False) -> Sequence[Compacted]:
+    def metered(go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
         began = time.process_time()
-        done = maintain(go_on, whole=whole)
+        done = maintain(go_on)
         spent[0] += time.process_time() - began
         return done
 

@@ -342,16 +342,21 @@ class Writer(Protocol):
         """Return which part of the time may go into `maintain`, from 0 to 1."""
         return 0.15
 
-    def maintain(
-        self, go_on: Callable[[bool], bool] = lambda begun: True, *, whole: bool = False
-    ) -> Sequence[Compacted]:
+    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
         """Compact files, expire snapshots, remove files that nothing reaches; called between batches.
 
-        Cheap when nothing is due; with `whole`, due is all that makes the table better. `go_on` is asked before each
-        step of what takes long, with whether something was begun; what is not done by then goes on the next time.
-        Return which compactions came to an end.
+        Cheap when nothing is due. `go_on` is asked before each step of what takes long, with whether something was
+        begun; what is not done by then goes on the next time. Return which compactions came to an end.
         """
         return ()
+
+    def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
+        """Do all at once that makes the table, as it is at the first call, cheaper to read; called after `refresh`.
+
+        `go_on` is asked before each step. Return which compactions came to an end, or failed, and whether all is done:
+        else the next call goes on.
+        """
+        return (), True
 
 
 def _no_store(connection: physical.Connection) -> ObjectStore:

@@ -323,17 +323,10 @@ class BatchLoop:
 
         `go_on` is asked before each step. Raises what a batch may raise before it is written, as SQ5101 (fenced).
         """
-        stopped = False
-
-        def goes_on(begun: bool) -> bool:  # a step that was begun is no reason to go on
-            nonlocal stopped
-            stopped = not go_on()
-            return not stopped
-
         self.marker = self.writer.refresh()
-        done = self.writer.maintain(goes_on, whole=True)
+        done, finished = self.writer.optimize(go_on)
         self._tell(done)
-        return done, not stopped
+        return done, finished
 
     def _tell(self, compacted: Sequence[Compacted]) -> None:
         for each in compacted:

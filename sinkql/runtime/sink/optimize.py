@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Compacted
@@ -16,8 +17,36 @@ _AT_ONCE = 2.0
 """Seconds after which a batch that is due gets its turn."""
 _PAUSE = 0.05
 _TRIES = 3
+_PROBLEMS = 10
 _LOOK = 0.2
 """Seconds after which a batch that runs is no reason not to look whether the sink is to stop."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What an OPTIMIZE SINK did so far. A problem may pass: a file that fails twice is left out, an index made anew."""
+
+    done: list[Compacted] = field(default_factory=list)
+    finished: bool = False
+    _problem: str | None = None
+    _problems: int = 0
+
+    def add(self, done: Sequence[Compacted], finished: bool) -> None:
+        """Add what a part of the work did, and whether it was the last."""
+        self.done += done
+        self._problem = next((each.problem for each in done if each.problem is not None), None)
+        self._problems += self._problem is not None
+        self.finished = finished or self._problems == _PROBLEMS
+
+    def total(self) -> Compacted:
+        """Return all as one, with the problem that stayed."""
+        return Compacted(
+            sum(each.files_before for each in self.done),
+            sum(each.files_after for each in self.done),
+            sum(each.bytes_before for each in self.done),
+            sum(each.bytes_after for each in self.done),
+            self._problem,
+        )
 
 
 def answer(loop: BatchLoop, control: Control, batch: threading.Lock, stops: Callable[[], bool]) -> None:
@@ -33,25 +62,22 @@ def answer(loop: BatchLoop, control: Control, batch: threading.Lock, stops: Call
         number = control.asked(sink_id)
     if number is None:
         return
-    done: list[Compacted] = []
-    finished = False
-    while not finished:
+    work = Work()
+    while not work.finished:
         if not _acquired(batch, stops):
             return
         try:
             with suppress(SinkqlError):
                 control.optimizing(sink_id, number)
-            found, finished = loop.optimize(_until(time.monotonic() + _AT_ONCE, stops))
+            work.add(*loop.optimize(_until(time.monotonic() + _AT_ONCE, stops)))
         except SinkqlError as error:
             _tell(control, sink_id, number, Compacted(problem=f"{error.code}: {error.message}"))
             raise
         finally:
             batch.release()
-        done += found
-        finished |= any(each.problem is not None for each in found)
-        if not finished:
+        if not work.finished:
             time.sleep(_PAUSE)  # a batch that waits comes first
-    _tell(control, sink_id, number, total(done))
+    _tell(control, sink_id, number, work.total())
 
 
 def _tell(control: Control, sink_id: str, number: int, done: Compacted) -> None:
@@ -72,15 +98,3 @@ def _acquired(batch: threading.Lock, stops: Callable[[], bool]) -> bool:
 
 def _until(end: float, stops: Callable[[], bool]) -> Callable[[], bool]:
     return lambda: time.monotonic() < end and not stops()
-
-
-def total(done: Sequence[Compacted]) -> Compacted:
-    """Return compactions as one, with the last problem that there was."""
-    problems = [each.problem for each in done if each.problem is not None]
-    return Compacted(
-        sum(each.files_before for each in done),
-        sum(each.files_after for each in done),
-        sum(each.bytes_before for each in done),
-        sum(each.bytes_after for each in done),
-        problems[-1] if problems else None,
-    )

@@ -76,7 +76,7 @@ def _ask(job: physical.Job, control: Control, wait_seconds: float) -> Compacted 
 
 def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
     """Take the sink's lease and its table, and do it here; None where another process was faster."""
-    from sinkql.runtime.sink.optimize import total  # pyiceberg and others, only where something runs
+    from sinkql.runtime.sink.optimize import Work  # pyiceberg and others, only where something runs
 
     control, owner = workspace.catalog.control, f"optimize-{uuid.uuid4()}"
     try:
@@ -90,11 +90,14 @@ def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
         if writer.marker() is None:
             return _NOTHING
         writer.claim({}, epoch=epoch)
-        writer.refresh()
-        found = [*writer.maintain(_renewing(job.sink_id, owner, control), whole=True)]
-        for each in found:
-            control.compacted(job.sink_id, each)
-        done = total(found)
+        work, go_on = Work(), _renewing(job.sink_id, owner, control)
+        while not work.finished:
+            writer.refresh()
+            found, finished = writer.optimize(go_on)
+            for each in found:
+                control.compacted(job.sink_id, each)
+            work.add(found, finished)
+        done = work.total()
         if number is not None:
             control.optimized(job.sink_id, number, done)
         return done
@@ -102,11 +105,11 @@ def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
         control.release(job.sink_id, owner=owner)
 
 
-def _renewing(sink_id: str, owner: str, control: Control) -> Callable[[bool], bool]:
+def _renewing(sink_id: str, owner: str, control: Control) -> Callable[[], bool]:
     """Return what goes on as long as the lease is ours."""
     renewed_at = time.monotonic()
 
-    def go_on(begun: bool) -> bool:  # a step that was begun is no reason to go on
+    def go_on() -> bool:
         nonlocal renewed_at
         if time.monotonic() - renewed_at > control.lease_seconds / 3:
             control.renew(sink_id, owner=owner)

@@ -14,7 +14,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit.conflict import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.choose import ALL, due, target_size
-from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Footprint, Steps, readable
+from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Footprint, Scope, Steps, readable
 from sinkql.connectors.iceberg.file.data import FileEntry, for_tasks
 from sinkql.connectors.iceberg.file.delete import read_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
@@ -73,21 +73,21 @@ def own_entries(entries: Iterable[FileEntry]) -> list[OwnFile]:
 
 
 def chosen(
-    files: Iterable[OwnFile], table: Table, failed: Container[str] = (), *, whole: bool = False
+    files: Iterable[OwnFile], table: Table, failed: Container[str] = (), scope: Scope | None = None
 ) -> list[OwnFile]:
-    """Return the files of one partition that are due, or all small ones, in the order given.
+    """Return the files of one partition that are due, or all small ones of a scope, in the order given.
 
     Without those on which others `failed`.
     """
     groups: dict[Place, list[OwnFile]] = defaultdict(list)
     for file in files:
-        if file.path not in failed:
+        if file.path not in failed and (scope is None or file.path in scope):
             groups[file.place].append(file)
     target = target_size(table.properties)
     if table.sort_order().fields:
         target = min(target, _SORTED)
     for group in groups.values():
-        wanted = set(due(group, lambda file: file.size, target=target, tiers=ALL if whole else None))
+        wanted = set(due(group, lambda file: file.size, target=target, tiers=None if scope is None else ALL))
         if wanted:
             return [file for file in group if file in wanted]
     return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
@@ -47,19 +47,37 @@ A step that yields False has nothing to do before the next batch.
 """
 
 
+class Scope:
+    """The files that were in a table when somebody wanted all of it compacted.
+
+    Each is written again once, and no other: batches meanwhile would give work without end.
+    """
+
+    def __init__(self) -> None:
+        self._paths: frozenset[str] | None = None
+
+    def fix(self, paths: Iterable[str]) -> None:
+        """Say which files these are; only the first time counts."""
+        if self._paths is None:
+            self._paths = frozenset(paths)
+
+    def __contains__(self, path: object) -> bool:
+        return self._paths is not None and path in self._paths
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt at a compaction.
 
-    `table` gives the table as it is now. A `whole` one takes all files that others could be made of or that have dead
-    rows, not only as many as are worth it. `late` tells that the attempt takes so long that it should come to its end:
-    a file that is written stays open under the keys that it was opened with.
+    `table` gives the table as it is now. One with a `scope` takes all its files that others could be made of or that
+    have dead rows, not only as many as are worth it. `late` tells that the attempt takes so long that it should come to
+    its end: a file that is written stays open under the keys that it was opened with.
     """
 
     id: str
     table: Callable[[], Table]
     late: Callable[[], bool] = lambda: False
-    whole: bool = False
+    scope: Scope | None = None
 
 
 class UnreadableFileError(Exception):
@@ -83,11 +101,17 @@ class Failures:
 
     def __init__(self) -> None:
         self._failed: Counter[object] = Counter()
+        self._why: dict[str, str] = {}
 
     def note(self, error: Exception | None) -> None:
         """Take note of why a compaction was given up."""
         if isinstance(error, UnreadableFileError | WrongIndexError):
             self._failed[error.path] += 1
+            self._why[error.path] = str(error)
+
+    def left(self, paths: Container[str]) -> str | None:
+        """Return what is the matter with a file of these that is left as it is; None where there is none."""
+        return next((why for path, why in self._why.items() if path in self and path in paths), None)
 
     def __contains__(self, path: object) -> bool:
         return self._failed[path] >= _TRIES

@@ -27,6 +27,7 @@ from sinkql.connectors.iceberg.compact.job import (
     Attempt,
     Compaction,
     Footprint,
+    Scope,
     UnreadableFileError,
     WrongIndexError,
     readable,
@@ -69,6 +70,10 @@ _LEAST = _Least(Tiers(FAN, small=128 << 10), Tiers(FAN, small=1 << 12), as_well=
 _ALL = _Least(ALL, ALL, as_well=ALL.fan, dead_share=1 << 62, dead_rows=1)
 
 
+def _least(scope: Scope | None) -> _Least:
+    return _LEAST if scope is None else _ALL
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Files of one partition that become one: of one bucket's keys, or any; all of rows of this sink, or none."""
@@ -80,20 +85,20 @@ class Part:
 
 
 def choose(
-    index: Index, properties: Mapping[str, str], failed: Container[str] = (), *, whole: bool = False
+    index: Index, properties: Mapping[str, str], failed: Container[str] = (), scope: Scope | None = None
 ) -> list[Part] | None:
     """Return the data files to write again, if any files are due, and what then goes along; None where none are.
 
-    No part where only delete files are due. Files on which others `failed` stay as they are. With `whole` due is what
-    makes the table better at all.
+    No part where only delete files are due. Files on which others `failed` stay as they are. With a `scope` due is what
+    makes the table better at all, of its files.
     """
-    least = _ALL if whole else _LEAST
+    least = _least(scope)
     groups: dict[tuple[bool, Home | None, Place], dict[int, FileNote]] = defaultdict(dict)
     for number, note in index.files.items():
-        if note.path not in failed:
+        if note.path not in failed and (scope is None or note.path in scope):
             groups[not has_rows_of(note.path, index.sink), note.home, note.place][number] = note
     target = target_size(properties)
-    now = any(_due_deletes(index, pool, least.deletes) for pool in _pools(index, frozenset(), properties))
+    now = any(_due_deletes(index, pool, least.deletes, scope) for pool in _pools(index, frozenset(), properties))
     if not now and not any(
         _due_files(files, target, least.files) or _many_dead(files, least) for files in groups.values()
     ):
@@ -151,8 +156,9 @@ def _pools(index: Index, removed: frozenset[int], properties: Mapping[str, str])
     return [sorted(numbers) for numbers in naming.values()]
 
 
-def _due_deletes(index: Index, pool: list[int], tiers: Tiers) -> list[int]:
-    return due(pool, lambda number: index.deletes[number].rows, target=1 << 62, tiers=tiers)
+def _due_deletes(index: Index, pool: list[int], tiers: Tiers, scope: Scope | None) -> list[int]:
+    some = [number for number in pool if scope is None or index.deletes[number].path in scope]
+    return due(some, lambda number: index.deletes[number].rows, target=1 << 62, tiers=tiers)
 
 
 @dataclass(slots=True)
@@ -262,10 +268,13 @@ class Rewriting:
         removed = frozenset(number for copy in copies for number in _there(copy.part, index))
         for copy in copies:
             self._place(copy, index, notes, runs, deletes)
-        least = _ALL if self._attempt.whole else _LEAST
+        scope = self._attempt.scope
+        least = _least(scope)
         tiers = replace(least.deletes, fan=least.as_well)
         pools = [
-            pool for each in _pools(index, removed, table.properties) if (pool := _due_deletes(index, each, tiers))
+            pool
+            for each in _pools(index, removed, table.properties)
+            if (pool := _due_deletes(index, each, tiers, scope))
         ]
         merged = frozenset(number for pool in pools for number in pool)
         if not removed and not merged:

@@ -99,7 +99,9 @@ class AppendMode:
             self._files, self._listed = OwnFiles(), False  # commits meanwhile add theirs
             yield from own_files(attempt.table(), marker.sink, self._files)
             self._listed = True
-        files = chosen(self._files.files, attempt.table(), self._failed, whole=attempt.whole)
+        if attempt.scope is not None:
+            attempt.scope.fix(file.path for file in self._files.files)
+        files = chosen(self._files.files, attempt.table(), self._failed, attempt.scope)
         if not files:
             return None
         return (yield from rewrite(files, attempt, self._files.deletes, sink=marker.sink, epoch=marker.epoch))
@@ -114,6 +116,10 @@ class AppendMode:
         """Look at the table again next time: somebody else may have removed files."""
         self._files = None
         self._failed.note(error)
+
+    def left_out(self) -> str | None:
+        """Return why a file is never tried again."""
+        return self._failed.left({file.path for file in self._files.files} if self._files is not None else ())
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """There are no files outside the table."""

@@ -13,7 +13,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit import marker as markers
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.proposal import CompactionCommit
-from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Steps, remove
+from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Scope, Steps, remove
 from sinkql.connectors.iceberg.table.table import Expected
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.mode import WriteMode
@@ -37,11 +37,14 @@ class Compacting:
         self._target, self._mode, self._expected = target, mode, expected
         self._clock = clock
         self._steps: Steps | None = None
+        self._whole = False
+        self._scope: Scope | None = None
         self._table: Table | None = None
         self._id = ""
         self._waiting = 0
         self._rest = _REST
         self._unknown_at: int | None = None
+        self.finished = False
 
     def unknown(self, table: Table) -> bool:
         """Tell whether a commit that failed may still arrive, since nothing has come after the table it was made for.
@@ -55,12 +58,13 @@ class Compacting:
     ) -> tuple[Table, markers.Kept, list[Compacted]]:
         """Do what is due while there is time; return the table and its marker after it, and what came to an end.
 
-        With `whole`, do all that makes the table better, at once.
+        With `whole`, do all that makes the table better as it is at the first such call, and then `finished` is true.
 
         Raises SinkqlError where the sink is fenced, or the catalog does not answer. What else may keep a batch from its
         commit too is the next batch's to tell.
         """
         done: list[Compacted] = []
+        self.finished = False
         if self._waiting and not whole:
             self._waiting -= 1
             return table, kept, done
@@ -69,6 +73,12 @@ class Compacting:
             self._table = table
             try:
                 found = self._step(kept, whole=whole)
+                if found is None and whole and not self._whole:
+                    continue  # what had been begun took only what is worth it
+                if found is None and whole:
+                    self._scope, self.finished = None, True
+                    if (problem := self._mode.left_out()) is not None:
+                        done.append(Compacted(problem=problem))
                 if not found:
                     break
                 if isinstance(found, Compaction):
@@ -90,9 +100,12 @@ class Compacting:
     def _step(self, kept: markers.Kept, *, whole: bool) -> Compaction | bool | None:
         """Take one step; return what is to be committed, or else whether there is more to do before the next batch."""
         if self._steps is None:
-            self._id = uuid4().hex
+            self._id, self._whole = uuid4().hex, whole
             end = self._clock() + _LONGEST
-            self._steps = self._mode.compact(Attempt(self._id, self._now, lambda: self._clock() > end, whole), kept)
+            if whole and self._scope is None:
+                self._scope = Scope()
+            scope = self._scope if whole else None
+            self._steps = self._mode.compact(Attempt(self._id, self._now, lambda: self._clock() > end, scope), kept)
         try:
             return next(self._steps)
         except StopIteration as ended:

@@ -40,5 +40,8 @@ class WriteMode(Protocol):
     def given_up(self, error: Exception) -> None:
         """Forget what a compaction began, which failed so: it is not committed, or nobody knows whether it is."""
 
+    def left_out(self) -> str | None:
+        """Return why a file of the table is left as it is, since compactions of it failed; None where none is."""
+
     def sweep(self, table: Table, kept: Kept) -> None:
         """Delete own files outside the table that nothing reaches."""

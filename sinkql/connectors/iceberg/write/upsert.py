@@ -335,14 +335,16 @@ class UpsertMode:
 
     def compact(self, attempt: Attempt, kept: Kept) -> Steps:
         """Write files anew without dead rows."""
-        index, self._rewritten = self._now(attempt), None
-        if index is None:
-            return None
+        self._rewritten = None
+        while (index := self._now(attempt)) is None:
+            yield False
+        if attempt.scope is not None:
+            attempt.scope.fix(index.paths())
         self._looked += 1
-        if not attempt.whole and self._looked * _FILES_A_LOOK < self._there:
+        if attempt.scope is None and self._looked * _FILES_A_LOOK < self._there:
             return None
         self._looked, self._there = 0, len(index.files)
-        parts = choose(index, attempt.table().properties, self._failed, whole=attempt.whole)
+        parts = choose(index, attempt.table().properties, self._failed, attempt.scope)
         if parts is None:
             return None
         key = tuple(column.name for column in index.key)
@@ -370,6 +372,10 @@ class UpsertMode:
         self._rewritten = None
         self._wrong |= isinstance(error, WrongIndexError)
         self._failed.note(error)
+
+    def left_out(self) -> str | None:
+        """Return why a file is never tried again."""
+        return self._failed.left(self._index.paths() if self._index is not None else ())
 
     def sweep(self, table: Table, kept: Kept) -> None:
         """Delete runs and manifests that neither the last two markers nor this index reach."""

@@ -176,18 +176,35 @@ class IcebergWriter(Writer):
         """Return which part of the time may go into `maintain`, as MAINTENANCE SHARE says."""
         return float(self._write.options.get("maintenance_share", 15.0)) / 100
 
-    def maintain(
-        self, go_on: Callable[[bool], bool] = lambda begun: True, *, whole: bool = False
-    ) -> Sequence[Compacted]:
+    def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
         """Compact files, expire snapshots and remove what nothing reaches, when due; called between batches."""
-        table, kept = self._known
         done: Sequence[Compacted] = ()
-        if self._compacting is not None and (whole or self._write.options.get("maintenance") is not False):
-            with storing(self._name):
-                table, kept, done = self._compacting.run(table, kept, go_on=go_on, whole=whole)
-            self._table, self._kept = table, kept
-            if self._compacting.unknown(table):
+        if self._compacting is not None and self._write.options.get("maintenance") is not False:
+            done = self._compact(self._compacting, go_on)
+            if self._compacting.unknown(self._known[0]):
                 return done
+        self._tidy()
+        return done
+
+    def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
+        """Compact all files, whatever MAINTENANCE is; in the end expire what may be. Tell whether that is done."""
+        assert self._compacting is not None, "not claimed"
+        done = self._compact(self._compacting, lambda begun: go_on(), whole=True)
+        finished = self._compacting.finished
+        if finished and not self._compacting.unknown(self._known[0]):
+            self._tidy(whole=True)
+        return done, finished
+
+    def _compact(
+        self, compacting: Compacting, go_on: Callable[[bool], bool], *, whole: bool = False
+    ) -> Sequence[Compacted]:
+        table, kept = self._known
+        with storing(self._name):
+            self._table, self._kept, done = compacting.run(table, kept, go_on=go_on, whole=whole)
+        return done
+
+    def _tidy(self, *, whole: bool = False) -> None:
+        table, kept = self._known
         gone = expired(table, self._write.options, whole=whole)
         with storing(self._name):
             if gone:
@@ -195,7 +212,6 @@ class IcebergWriter(Writer):
             self._commits += 1
             if whole or self._commits % _SWEEP_EVERY == 0:
                 self._mode_of.sweep(table, kept)
-        return done
 
     @property
     def _name(self) -> str:
