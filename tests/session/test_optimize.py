@@ -14,6 +14,7 @@ from pyiceberg.catalog import load_catalog
 
 from sinkql.catalog.file.control import Control
 from sinkql.connectors.iceberg.file.delete import live_files
+from sinkql.connectors.iceberg.write.writer import IcebergWriter
 from sinkql.errors import LateError, SinkqlError
 from sinkql.extension.stream import Compacted
 from sinkql.runtime.batch.loop import BatchLoop
@@ -197,6 +198,47 @@ def test_a_catalog_that_is_locked_ends_no_sink(session: Session, tmp_path: Path)
     done = control.outcome(loop.job.sink_id, number)[1]
     assert done is not None
     assert (done.files_before, done.files_after) == (before[0] + before[1], files(tmp_path)[0])
+
+
+@pytest.mark.parametrize("wished", ["running", "dropped"])
+def test_the_lease_is_held_however_long_a_step_takes(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wished: Any
+) -> None:
+    put(tmp_path, "a")
+    sink_id, control = run(session).job.sink_id, session.catalog.control
+    before, renewed, seen = files(tmp_path), threading.Event(), threading.Semaphore(0)
+    renew, desired, refresh = Control.renew, Control.desired, IcebergWriter.refresh
+
+    def renewing(self: Control, sink_id: str, *, owner: str) -> None:
+        renew(self, sink_id, owner=owner)
+        renewed.set()
+
+    def looking(self: Control, sink_id: str) -> Any:
+        found = desired(self, sink_id)
+        if found == "dropped" and threading.current_thread() is not threading.main_thread():
+            seen.release()
+        return found
+
+    def long_step(self: IcebergWriter) -> Any:
+        control.set_desired(sink_id, wished)
+        assert renewed.wait(PATIENCE_S)
+        for _ in range(2 if wished == "dropped" else 0):  # the first look has been taken note of by the second
+            assert seen.acquire(timeout=PATIENCE_S)
+        return refresh(self)
+
+    monkeypatch.setattr(Control, "lease_seconds", 0.03)
+    monkeypatch.setattr(Control, "renew", renewing)
+    monkeypatch.setattr(Control, "desired", looking)
+    monkeypatch.setattr(IcebergWriter, "refresh", long_step)
+    if wished == "running":
+        session.execute("OPTIMIZE SINK s")
+        assert files(tmp_path)[0] < before[0]
+    else:
+        with pytest.raises(SinkqlError) as caught:
+            session.execute("OPTIMIZE SINK s")
+        assert caught.value.code == "SQ5208"
+        assert files(tmp_path)[0] == before[0]
+    assert not control.held(sink_id)
 
 
 def test_errors(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
-from collections.abc import Callable
+from typing import Self
 
 from sinkql import ast, physical
 from sinkql.catalog.file.control import Control
-from sinkql.errors import LeaseHeldError, Notice, SinkqlError
+from sinkql.errors import LeaseHeldError, LeaseLostError, Notice, SinkqlError
 from sinkql.extension.stream import Compacted
 from sinkql.lowering.job import lower
 from sinkql.planner.name import find, short_name
@@ -17,6 +18,7 @@ from sinkql.session.workspace import Workspace
 
 WAIT_SECONDS = 120.0
 _POLL_SECONDS = 0.2
+_LOOK_SECONDS = 1.0
 _NOTHING = Compacted(files_before=-1)
 _COLUMNS = ("files_before", "files_after", "bytes_before", "bytes_after")
 
@@ -31,7 +33,7 @@ def optimize(statement: ast.OptimizeSink, workspace: Workspace, *, wait_seconds:
     job = lower(name, catalog.plans)
     done: Compacted | None = None
     while done is None:
-        if not catalog.control.commits(job.sink_id):
+        if not catalog.control.commits(job.sink_id) and catalog.control.desired(job.sink_id) != "dropped":
             done = _NOTHING
         elif catalog.control.held(job.sink_id):
             done = _ask(job, catalog.control, WAIT_SECONDS if wait_seconds is None else wait_seconds)
@@ -84,16 +86,20 @@ def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
     except LeaseHeldError:
         return None
     number = control.asked(job.sink_id)
-    try:
+    with _Lease(control, job.sink_id, owner) as lease:
         writer = workspace.catalog.registry.sinks[job.write.connector].writer(job.write, workspace.context(job))
         writer.open()
         if writer.marker() is None:
             return _NOTHING
         writer.claim({}, epoch=epoch)
-        work, go_on = Work(), _renewing(job.sink_id, owner, control)
+        work = Work()
         while not work.finished:
+            if lease.lost is not None:
+                raise lease.lost
+            if lease.dropped:
+                return None
             writer.refresh()
-            found, finished = writer.optimize(go_on)
+            found, finished = writer.optimize(lease.stays)
             for each in found:
                 control.compacted(job.sink_id, each)
             work.add(found, finished)
@@ -101,19 +107,45 @@ def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
         if number is not None:
             control.optimized(job.sink_id, number, done)
         return done
-    finally:
-        control.release(job.sink_id, owner=owner)
 
 
-def _renewing(sink_id: str, owner: str, control: Control) -> Callable[[], bool]:
-    """Return what goes on as long as the lease is ours."""
-    renewed_at = time.monotonic()
+class _Lease:
+    """A sink's lease, renewed by a thread whatever takes long, until the end of the block.
 
-    def go_on() -> bool:
-        nonlocal renewed_at
-        if time.monotonic() - renewed_at > control.lease_seconds / 3:
-            control.renew(sink_id, owner=owner)
-            renewed_at = time.monotonic()
-        return True
+    `lost` is set once another process has it, `dropped` once the sink is to be dropped.
+    """
 
-    return go_on
+    def __init__(self, control: Control, sink_id: str, owner: str) -> None:
+        self._control, self._sink_id, self._owner = control, sink_id, owner
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self.lost: LeaseLostError | None = None
+        self.dropped = False
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._control.release(self._sink_id, owner=self._owner)
+
+    def stays(self) -> bool:
+        """Tell whether to go on."""
+        return self.lost is None and not self.dropped
+
+    def _renew(self) -> None:
+        seconds = self._control.lease_seconds / 3
+        renewed_at = time.monotonic()
+        while not self._ended.wait(min(seconds, _LOOK_SECONDS)):
+            try:
+                self.dropped = self._control.desired(self._sink_id) == "dropped"
+                if time.monotonic() - renewed_at >= seconds:
+                    self._control.renew(self._sink_id, owner=self._owner)
+                    renewed_at = time.monotonic()
+            except LeaseLostError as error:
+                self.lost = error
+                return
+            except SinkqlError:
+                continue  # a catalog that is locked now may not be at the next turn, before the lease has run out
