@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -125,6 +126,31 @@ def test_table_with_other_partitions_is_refused(lake: Lake, name: str) -> None:
     error = refusal(lake, name)
     assert (error.code, error.detail) == ("SQ3505", "table: PARTITION BY (name); sink: no PARTITION BY")
     assert error.hint == "Write PARTITION BY (name), or name another TABLE."
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_files_partitioned_by_a_column_of_no_schema_are_refused(lake: Lake, name: str, rows: int) -> None:
+    spec = PartitionSpec(PartitionField(source_id=3, field_id=1000, transform=IdentityTransform(), name="part"))
+    create(lake, name, ("id", LongType(), True), ("name", StringType(), False), ("old", StringType(), False),
+           partition_spec=spec)  # fmt: skip
+    table = lake.table(name)
+    if rows:
+        schema = schema_to_pyarrow(table.schema())
+        table.append(pa.table({"id": [1], "name": ["a"], "old": ["b"]}, schema=schema))
+    with table.update_spec() as change:
+        change.remove_field("part")
+    path = Path(lake.table(name).metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())  # other programs forget schemas that no snapshot has
+    del metadata["schemas"][0]["fields"][2]
+    path.write_text(json.dumps(metadata))
+    if rows:
+        error = refusal(lake, name, options={"existing_rows": "keep"})
+        assert (error.code, error.detail) == ("SQ3510", "partition fields: part")
+    else:
+        sink = Sink(lake, name)
+        sink.start()
+        sink.put((1, "a"))
+        assert lake.rows(name) == [(1, "a")]
 
 
 def test_upsert_on_a_table_with_equality_deletes_is_refused(

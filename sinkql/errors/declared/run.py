@@ -216,6 +216,13 @@ CODES = {
             "one of columns alone."
         ),
     ),
+    "SQ3510": _code(
+        (
+            "The table is there already and has files that were partitioned by a column that was dropped since. Its "
+            "metadata does not say the type of that column any more, so that no commit could keep those files."
+        ),
+        "Name another table.",
+    ),
     "SQ3551": _code(
         (
             "The table of an upsert sink has two rows with the same key, because another program writes to it "

@@ -84,8 +84,8 @@ def _create_namespace(target: TargetTable, namespace: tuple[str, ...]) -> None:
 
 
 def check(table: Table, expected: Expected) -> None:
-    """Raise where the sink cannot write to this table: SQ3504 columns, SQ3505 partitions, SQ3506 equality
-    deletes, SQ2951 not yet.
+    """Raise where the sink cannot write to this table: SQ3504 columns, SQ3505 and SQ3510 partitions, SQ3506 equality
+    deletes, SQ3509 order, SQ2951 not yet.
     """
     name = ".".join(table.name())
     version = table.metadata.format_version
@@ -107,6 +107,14 @@ def check(table: Table, expected: Expected) -> None:
         raise _other_partitions(table, expected.layout)
     if not expected.layout.sorts(table.sort_order(), table.schema()):
         raise _other_order(table, expected.layout)
+    lost = _lost_partitions(table)
+    if lost:
+        raise SinkqlError(
+            "SQ3510",
+            f'table "{name}" has files partitioned by a column that its metadata no longer has',
+            detail=f"partition fields: {', '.join(lost)}",
+            hint="Name another TABLE.",
+        )
     if expected.upsert and has_equality_deletes(table):
         raise SinkqlError(
             "SQ3506",
@@ -130,6 +138,20 @@ def _other_partitions(table: Table, layout: Layout) -> SinkqlError:
         detail=f"table: {clause if spec.fields else 'no partitions'}; sink: {layout.sql or 'no PARTITION BY'}",
         hint=hint,
     )
+
+
+def _lost_partitions(table: Table) -> Sequence[str]:
+    """Return the partition fields of files on main whose columns no schema has: no manifest can name their values."""
+    head = table.current_snapshot()
+    known = {id_ for schema in table.metadata.schemas for id_ in schema.field_ids}
+    lost = {
+        id_: [field.name for field in spec.fields if field.source_id not in known]
+        for id_, spec in table.metadata.specs().items()
+    }
+    if head is None or not any(lost.values()):
+        return ()
+    used = {manifest.partition_spec_id for manifest in head.manifests(table.io)}
+    return sorted({name for id_ in used for name in lost[id_]})
 
 
 def _other_order(table: Table, layout: Layout) -> SinkqlError:
