@@ -21,14 +21,14 @@ def create_view(statement: ast.CreateView) -> str:
         part.name(statement.name),
         statement.columns and part.idents(statement.columns),
     )
-    query = f"AS\n{text}" if "\n" in text else f"AS {text}"
-    return part.clauses(
-        head,
+    clauses = (
         statement.replaces and f"FOR {part.name(statement.replaces)}",
         _place(statement),
         part.with_clause(statement.with_options),
-        query,
     )
+    if "\n" in text:
+        return f"{part.clauses(head, *clauses)} AS\n{text}"
+    return part.clauses(head, *clauses, f"AS {text}")
 
 
 def _place(statement: ast.CreateView) -> str:
