@@ -13,7 +13,7 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 help:
 	@echo "make demo         set up and show a pipeline"
 	@echo "make test         all that CI runs: linters, types, contracts, all tests with their coverage"
-	@echo "make quick        linters, types, contracts, and the tests without Spark and servers: about two minutes"
+	@echo "make quick        linters, types, contracts, and the tests without Spark and servers: three to four minutes"
 	@echo "make test-latest  all tests with the newest versions that pyproject.toml allows"
 	@echo "make test-lowest  all tests with the lowest ones"
 	@echo "make lock         write $(LOCK) anew: the versions that 'make test' installs"
