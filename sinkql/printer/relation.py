@@ -68,8 +68,13 @@ def _mode(mode: ast.Mode) -> str:
 
 def sorting(term: ast.Sorting) -> str:
     """Return a term of SORT BY."""
-    nulls = "" if term.nulls_first == term.descending else "NULLS FIRST" if term.nulls_first else "NULLS LAST"
-    return part.line(part.ident(term.column), term.descending and "DESC", nulls)
+    return part.line(part.ident(term.column), direction(descending=term.descending, nulls_first=term.nulls_first))
+
+
+def direction(*, descending: bool, nulls_first: bool) -> str:
+    """Return which way a term of SORT BY sorts, as far as it has to be said."""
+    nulls = "" if nulls_first == descending else "NULLS FIRST" if nulls_first else "NULLS LAST"
+    return part.line(descending and "DESC", nulls)
 
 
 def transform(term: ast.Transform) -> str:

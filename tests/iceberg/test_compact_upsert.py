@@ -131,10 +131,7 @@ def test_index_that_says_otherwise_than_the_files_compacts_nothing(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fold, "_SLACK", 1 << 16)
-    sink = Sink(lake, name, upsert=True)
-    sink.start()
-    for batch in range(BATCHES):
-        sink.put(*churn(batch))
+    sink = churned(lake, name)
     with monkeypatch.context() as patch:
         patch.setattr(Index, "probed", lambda self, bucket, **_: self.runs[:1])
         (told,) = sink.writer.maintain()
@@ -148,6 +145,15 @@ def test_index_that_says_otherwise_than_the_files_compacts_nothing(
     assert made_anew(sink)
     assert replaced(lake.table(name)) >= 1
     assert lake.rows(name) == sorted(after(BATCHES + 6).items())
+
+
+def churned(lake: Lake, name: str) -> Sink:
+    """Return a sink after all batches, none of them followed by a compaction."""
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    for batch in range(BATCHES):
+        sink.put(*churn(batch))
+    return sink
 
 
 def made_anew(sink: Sink) -> list[str]:
@@ -164,10 +170,7 @@ def test_a_commit_of_which_no_reply_came_brings_its_index(
         raise OSError("no reply")
 
     monkeypatch.setattr(fold, "_SLACK", 1 << 16)
-    sink = Sink(lake, name, upsert=True)
-    sink.start()
-    for batch in range(BATCHES):
-        sink.put(*churn(batch))
+    sink = churned(lake, name)
     with monkeypatch.context() as patch:
         if lost == "compaction":
             patch.setattr("sinkql.connectors.iceberg.write.compacting.land", unheard)

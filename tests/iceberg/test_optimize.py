@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,7 +58,7 @@ def test_it_ends_though_batches_come_between(lake: Lake, name: str, *, upsert: b
         assert batch < ROUNDS
         left = iter([*[True] * (steps or ROUNDS), False])
         sink.writer.refresh()
-        work.add(*sink.writer.optimize(lambda left=left: next(left)))  # type: ignore[misc]
+        work.add(*sink.writer.optimize(partial(next, left)))
     assert work.total().problem is None
     assert not before & live_files(lake.table(name)).data.keys()
     assert len(lake.table(name).metadata.snapshots) == 1
@@ -93,12 +94,15 @@ class Mode:
 
 def test_what_had_been_begun_is_not_all() -> None:
     mode: Any = Mode()
-    compacting, table, kept = Compacting(SimpleNamespace(), mode, SimpleNamespace()), object(), object()  # type: ignore[arg-type]
+    target: Any = SimpleNamespace()
+    table: Any = object()
+    kept: Any = object()
+    compacting = Compacting(target, mode, target)
     left = iter([True, False])
-    compacting.run(table, kept, go_on=lambda begun: next(left))  # type: ignore[arg-type]
+    compacting.run(table, kept, go_on=lambda begun: next(left))
     told = []
     for _ in range(4):
-        compacting.run(table, kept, go_on=lambda begun: True, whole=True)  # type: ignore[arg-type]
+        compacting.run(table, kept, go_on=lambda begun: True, whole=True)
         told.append(compacting.finished)
     assert mode.whole == [False, True, True]
     assert told == [False, False, True, False]

@@ -80,20 +80,20 @@ class Attempt:
     scope: Scope | None = None
 
 
-class UnreadableFileError(Exception):
+class _FileError(Exception):
+    """A compaction failed on one file."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+
+
+class UnreadableFileError(_FileError):
     """A file of the table cannot be read, or has other rows than its manifest says."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path = path
 
-
-class WrongIndexError(Exception):
+class WrongIndexError(_FileError):
     """The key index says of a file what is not so."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path = path
 
 
 class Failures:
@@ -105,7 +105,7 @@ class Failures:
 
     def note(self, error: Exception | None) -> None:
         """Take note of why a compaction was given up."""
-        if isinstance(error, UnreadableFileError | WrongIndexError):
+        if isinstance(error, _FileError):
             self._failed[error.path] += 1
             self._why[error.path] = str(error)
 

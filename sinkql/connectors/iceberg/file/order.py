@@ -12,7 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.connectors.iceberg.file.data import DataFileWriter, FileEntry, Sorting, TaskTable, cast, target_schema
+from sinkql.connectors.iceberg.file.data import (
+    DataFileWriter,
+    FileEntry,
+    Sorting,
+    TaskTable,
+    cast,
+    target_schema,
+    write_data_file,
+)
 from sinkql.connectors.iceberg.file.place import Place, divide
 from sinkql.runs import Places
 
@@ -128,11 +136,7 @@ def _in_order(rows: pa.Table, numbers: Places) -> Iterator[pa.Table]:
 
 def write_sorted(table: TaskTable, name: str, rows: pa.Table, place: Place) -> FileEntry:
     """Write one data file with all of `rows`, which `arrange` has put in order."""
-    writer = DataFileWriter(table, name, place)
-    writer.write(rows)
-    entry = writer.close()
-    assert entry is not None, "no rows"
-    return replace(entry, order_id=table.order_id)
+    return replace(write_data_file(table, name, rows, place), order_id=table.order_id)
 
 
 def sorted_numbers(rows: pa.Table, sorting: Sequence[Sorting]) -> Places:

@@ -13,7 +13,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TimeTransfo
 from pyiceberg.types import DoubleType, FloatType
 
 from sinkql import ast
-from sinkql.printer.part import ident
+from sinkql.printer.part import ident, line
+from sinkql.printer.relation import direction
 
 _FIRST_ID = 1000
 _KNOWN = (IdentityTransform, BucketTransform, TruncateTransform, TimeTransform)
@@ -105,8 +106,7 @@ def described_order(order: SortOrder, schema: Schema) -> str:
     terms = []
     for field in order.fields:
         descending, nulls_first = field.direction is SortDirection.DESC, field.null_order is NullOrder.NULLS_FIRST
-        nulls = "" if nulls_first == descending else " NULLS FIRST" if nulls_first else " NULLS LAST"
-        terms.append(f"{_described(field, schema)}{' DESC' if descending else ''}{nulls}")
+        terms.append(line(_described(field, schema), direction(descending=descending, nulls_first=nulls_first)))
     return ", ".join(terms)
 
 
