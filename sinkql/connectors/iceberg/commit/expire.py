@@ -110,7 +110,7 @@ def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
     ids = {each.snapshot_id for each in gone}
     kept = [each for each in table.metadata.snapshots if each.snapshot_id not in ids]
     main = {each.snapshot_id for each in ancestry(table)}
-    reached = {manifest.manifest_path for manifest in _manifests(table, kept)}
+    reached = {manifest.manifest_path for manifest in _manifests(table, _telling(table, kept))}
     lost = {manifest.manifest_path: manifest for manifest in _manifests(table, gone)}
     # A file is dead once the snapshot that removed it from main is gone, and so are all before that one.
     files = _removed(table, lost.values(), ids & main)
@@ -127,6 +127,19 @@ def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
         | {metadata_path(table, name) for name in offsets}
         | {each.statistics_path for each in table.metadata.statistics if each.snapshot_id in ids},
     )
+
+
+def _telling(table: Table, kept: Iterable[Snapshot]) -> list[Snapshot]:
+    """Return those of the kept snapshots that reach every manifest of the older ones that any of them reaches.
+
+    A manifest that main has lost it never gets back, so of main the oldest tells, unless somebody cut its parents off.
+    """
+    main = list(ancestry(table))
+    inner = {each.snapshot_id for each in main if each.snapshot_id != table.metadata.current_snapshot_id}
+    ids = {each.snapshot_id for each in kept}
+    inner -= {next((each.snapshot_id for each in reversed(main) if each.snapshot_id in ids), -1)}
+    inner -= _referred(table)
+    return [each for each in kept if each.snapshot_id not in inner]
 
 
 def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> Iterable[ManifestFile]:

@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.memory import InMemoryCatalog
-from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import URL, Engine, create_engine, make_url
-from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from sinkql import logical
@@ -21,12 +18,11 @@ from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, Stores, store
 from sinkql.connectors.iceberg.storage.signing import CATALOGS
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.rest import open_rest
+from sinkql.connectors.iceberg.table.sql import FileCatalog, KnowingCatalog, MemoryCatalog
 from sinkql.errors import SinkqlError
 from sinkql.extension.boto import no_boto3
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
-
-_TABLES = "SELECT iceberg_type FROM iceberg_tables, iceberg_namespace_properties LIMIT 0"
 
 
 def open_catalog(
@@ -103,7 +99,7 @@ def _open_sql(options: Mapping[str, Any], secret: Callable[[str], str]) -> Catal
             _make_folder(folder.resolve())
         # not `as_uri`: pyiceberg takes what comes after file:// as it is, blanks and percent signs too
         properties["warehouse"] = warehouse if folder is None else f"file://{folder.resolve()}"
-    return SqlCatalog(CATALOG_NAME, **properties) if file is None else _FileCatalog(_file_engine(url), properties)
+    return KnowingCatalog(CATALOG_NAME, **properties) if file is None else FileCatalog(_file_engine(url), properties)
 
 
 def _with_credential(url: URL, credential: str) -> URL:
@@ -129,23 +125,6 @@ def _file_engine(url: URL) -> Engine:
     return create_engine(url, poolclass=NullPool)
 
 
-class _FileCatalog(SqlCatalog):
-    """A catalog in an SQLite file; pyiceberg's own makes an engine and looks for its tables three times to open it."""
-
-    def __init__(self, engine: Engine, properties: Mapping[str, str]) -> None:
-        super(SqlCatalog, self).__init__(CATALOG_NAME, **properties)
-        self.engine = engine
-        self._init_catalog()
-
-    def _init_catalog(self) -> None:
-        try:
-            with self.engine.connect() as connection:
-                connection.exec_driver_sql(_TABLES)
-            self._schema_version = "v1"
-        except OperationalError:  # they are not there, or older ones are
-            super()._init_catalog()
-
-
 def _make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -160,14 +139,7 @@ def _check_name(folder: Path) -> None:
         )
 
 
-class _MemoryCatalog(InMemoryCatalog):
-    """A catalog that lives as long as the process: what it holds would be gone once it is closed."""
-
-    def close(self) -> None:
-        """Stay open."""
-
-
 @cache
 def _open_memory(name: str) -> Catalog:
     # One a process and connection: what the session creates, the job must find.
-    return _MemoryCatalog(name, warehouse="file://" + tempfile.mkdtemp(prefix="sinkql-memory-"))
+    return MemoryCatalog(name, warehouse="file://" + tempfile.mkdtemp(prefix="sinkql-memory-"))

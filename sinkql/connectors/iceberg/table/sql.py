@@ -1,0 +1,112 @@
+"""pyiceberg's SQL catalog, at a cost that does not grow with a table's history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.typedef import Identifier
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from sinkql.connectors.iceberg.storage.access import CATALOG_NAME
+
+_TABLES = "SELECT iceberg_type FROM iceberg_tables, iceberg_namespace_properties LIMIT 0"
+_ADDING = AddSnapshotUpdate, SetSnapshotRefUpdate, SetPropertiesUpdate
+"""What looks at no snapshots but those that refs name."""
+
+
+class KnowingCatalog(SqlCatalog):
+    """Keep the metadata of each table: a metadata file never changes, so one is read again only for another one.
+
+    Where the database says the table is, is asked each time. pyiceberg's own reads the file twice a commit, and copies
+    all snapshots, each of them deeply.
+    """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        self._known: dict[Identifier, tuple[str, TableMetadata]] = {}
+        super().__init__(name, **properties)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit, and keep what the table is then."""
+        reply = super().commit_table(table, requirements, updates)
+        self._known[table.name()] = reply.metadata_location, reply.metadata
+        return reply
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        name = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
+        known = self._known.get(name)
+        if known is not None and known[0] == orm_table.metadata_location:
+            location, metadata = known
+            io = self._load_file_io(metadata.properties, location)
+            if io.new_input(location).exists():
+                return Table(name, metadata, location, io, self)
+        table = super()._convert_orm_to_iceberg(orm_table)
+        self._known[name] = table.metadata_location, table.metadata
+        return table
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        if current_table is None or not all(isinstance(each, _ADDING) for each in updates):
+            return super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        before = current_table.metadata
+        heads = {ref.snapshot_id for ref in before.refs.values()}
+        few = [each for each in before.snapshots if each.snapshot_id in heads]
+        without = before.model_copy(update={"snapshots": few, "snapshot_log": []})
+        base = Table(
+            current_table.name(), without, current_table.metadata_location, current_table.io, current_table.catalog
+        )
+        staged = super()._update_and_stage_table(base, table_identifier, requirements, updates)
+        after = staged.metadata
+        whole = {
+            "snapshots": [*before.snapshots, *after.snapshots[len(few) :]],
+            "snapshot_log": [*before.snapshot_log, *after.snapshot_log],
+        }
+        metadata = after.model_copy(update=whole)
+        return StagedTable(table_identifier, metadata, staged.metadata_location, staged.io, self)
+
+
+class FileCatalog(KnowingCatalog):
+    """A catalog in an SQLite file; pyiceberg's own makes an engine and looks for its tables three times to open it."""
+
+    def __init__(self, engine: Engine, properties: Mapping[str, str]) -> None:
+        super(SqlCatalog, self).__init__(CATALOG_NAME, **properties)
+        self._known = {}
+        self.engine = engine
+        self._init_catalog()
+
+    def _init_catalog(self) -> None:
+        try:
+            with self.engine.connect() as connection:
+                connection.exec_driver_sql(_TABLES)
+            self._schema_version = "v1"
+        except OperationalError:  # they are not there, or older ones are
+            super()._init_catalog()
+
+
+class MemoryCatalog(KnowingCatalog, InMemoryCatalog):
+    """A catalog that lives as long as the process: what it holds would be gone once it is closed."""
+
+    def __init__(self, name: str, **properties: Any) -> None:
+        super().__init__(name, **properties)
+
+    def close(self) -> None:
+        """Stay open."""

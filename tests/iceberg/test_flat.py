@@ -1,0 +1,110 @@
+"""A commit costs the same whatever history a table has: what is known is not read again, and what is not is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyiceberg.catalog.sql
+import pyiceberg.manifest
+import pytest
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
+
+from sinkql.errors import SinkqlError
+from support import strangers
+from support.lake import Lake, Sink
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Callable[[], int]:
+    """Count the calls of a function, which stays as it is."""
+    function, calls = getattr(owner, name), [0]
+
+    def counting(*arguments: Any) -> Any:
+        calls[0] += 1
+        return function(*arguments)
+
+    monkeypatch.setattr(owner, name, counting)
+    return lambda: calls[0]
+
+
+def known(sink: Sink) -> TableMetadata:
+    return sink.writer._target.load().metadata
+
+
+def test_metadata_that_is_known_is_what_a_file_holds(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, options={"retain_snapshots": 5})
+    sink.start()
+    with lake.table(name).manage_snapshots() as manage:
+        head = lake.table(name).metadata.current_snapshot_id
+        assert head is not None
+        manage.create_tag(head, "first")
+        manage.create_branch(head, "audit")
+    for batch in range(28):
+        sink.put((batch, "a"))
+        assert lake.table(name).metadata == known(sink)
+        sink.writer.maintain()
+        assert lake.table(name).metadata == known(sink)
+    after = known(sink)
+    assert len(after.snapshots) < 20
+    assert [each.snapshot_id for each in after.snapshots] == [each.snapshot_id for each in after.snapshot_log]
+
+
+def test_what_others_commit_is_seen(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    sink.put((1, "a"))
+    strangers.append(lake.table(name), (2, "b"))
+    assert lake.table(name).metadata == known(sink)
+    lake.catalog().drop_table(("shop", name))
+    lake.catalog().create_table(("shop", name), strangers.rows_of([]).schema)
+    assert lake.table(name).metadata == known(sink)
+
+
+def test_own_metadata_is_not_read_again(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    sink.put((0, "a"))
+    reads = counted(monkeypatch, FromInputFile, "table_metadata")
+    for batch in range(1, 4):
+        sink.put((batch, "a"))
+        sink.writer.maintain()
+    assert reads() == 0
+    strangers.append(lake.table(name), (2, "b"))
+    before = reads()
+    known(sink)
+    assert reads() == before + 1
+
+
+def test_metadata_file_that_is_lost_is_missed(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    table = lake.table(name)
+    table.io.delete(table.metadata_location)
+    with pytest.raises(SinkqlError, match="SQ4304"):
+        known(sink)
+
+
+def test_expiry_reads_the_lists_of_what_goes_and_few_others(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Sink(lake, name, options={"retain_snapshots": 40})
+    sink.start()
+    for batch in range(58):
+        sink.put((batch, "a"))
+    read = pyiceberg.manifest.read_manifest_list
+    lists: list[str] = []
+
+    def reading(file: Any) -> Iterator[ManifestFile]:
+        lists.append(file.location)
+        return read(file)
+
+    monkeypatch.setattr(pyiceberg.manifest, "read_manifest_list", reading)
+    before = len(lake.table(name).metadata.snapshots)
+    sink.put((58, "a"))
+    lists.clear()
+    sink.writer._tidy()
+    after = len(lake.table(name).metadata.snapshots)
+    assert (before, after) == (59, 40)
+    assert len(lists) <= (before + 1 - after) + 3
