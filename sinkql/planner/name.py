@@ -209,7 +209,7 @@ def missing(catalog: logical.CatalogReader, name: ast.Name, *kinds: str) -> Miss
     known = [short_name(full, catalog) for kind in kinds for full in catalog.names(kind)]
     near = nearest(short_name(named(kinds[0], name, catalog), catalog), known)
     kind = kinds[0].lower() if len(kinds) == 1 else "relation"
-    hint = f'Did you mean "{near}"?' if near else _choices(catalog, kinds)
+    hint = f"Did you mean {_in_quotes(near)}?" if near else _choices(catalog, kinds)
     code = {"SCHEMA": "SQ2004", "DATABASE": "SQ2004", "CLUSTER": "SQ2313"}.get(kinds[0], "SQ2001")
     short = name.parts[-1].value
     return MissingError(code, f'{kind} "{name.text}" does not exist', name.span, name=short, hint=hint)
@@ -220,8 +220,13 @@ def _choices(catalog: logical.CatalogReader, kinds: tuple[str, ...]) -> str:
     words = one_of([f"CREATE {kind}" for kind in kinds])
     if not known:
         return f"Create one with {words}."
-    listed = one_of([*(f'"{each}"' for each in known[:5]), *(["…"] if len(known) > 5 else [])])
+    listed = one_of([*map(_in_quotes, known[:5]), *(["…"] if len(known) > 5 else [])])
     return f"Use {listed}, or create one with {words}."
+
+
+def _in_quotes(name: str) -> str:
+    """Return a name in double quotes; one that is written with quotes of its own has them already."""
+    return name if '"' in name else f'"{name}"'
 
 
 def with_article(kind: str) -> str:

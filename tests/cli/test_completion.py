@@ -16,6 +16,7 @@ _ITEMS = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = '{folder}/lake');
 CREATE SOURCE counter FROM LOAD GENERATOR COUNTER;
 CREATE SECRET my_key AS 'x';
+CREATE SECRET "my.key" AS 'x';
 CREATE SINK first FROM counter INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'a')
   MODE APPEND WITH (COMMIT INTERVAL = '1s');
 CREATE SINK second FROM counter INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'b')
@@ -55,7 +56,7 @@ def _answers(folder: Path, line: str, python: tuple[str, ...] = ()) -> list[str]
         ("sinkql stop first s", ["second"]),
         ("sinkql status f", ["first"]),
         ("sinkql preview c", ["counter"]),
-        ("sinkql secret set ", ["my_key"]),
+        ("sinkql secret set ", ['"my.key"', "my_key"]),
         ("sinkql shell --format js", ["json", "jsonl"]),
         ("sinkql --catalog nowhere.db stop ", []),
     ],

@@ -42,6 +42,14 @@ def test_rows_are_printed_as_postgres_prints_them(folder: Path, capsys: pytest.C
     assert first == {"id": 1, "at": "2024-02-03 03:05:06.7+00", "ok": True, "raw": "\\x00ff"}
 
 
+@pytest.mark.parametrize("item", ['"a.b"', '"of a.b"'])
+def test_a_name_with_a_dot_stands_in_quotes(folder: Path, capsys: pytest.CaptureFixture[str], item: str) -> None:
+    script = _SCRIPT.replace("TABLE t", 'TABLE "a.b"').replace("INTO t ", 'INTO "a.b" ')
+    (folder / "pipeline.sql").write_text(script.replace("SINK s FROM t", 'SINK "of a.b" FROM "a.b"'))
+    assert run(["preview", "-f", "pipeline.sql", item]) == 0
+    assert [line[0] for line in printed(capsys)] == ["id", "1", "2"]
+
+
 @pytest.mark.parametrize("item", ["t", "s"])
 def test_a_script_is_shown_without_being_run(folder: Path, capsys: pytest.CaptureFixture[str], item: str) -> None:
     (folder / "pipeline.sql").write_text(_SCRIPT)

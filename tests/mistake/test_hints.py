@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long
 
 _FILLED = {
     "a name": "x", "a value": "'x'", '"=" and a value': "= 'x'", "'…'": "'x'", "an expression": "1 = 1",
-    "FROM and a relation": "FROM orders",
+    "FROM and a relation": "FROM orders", "THEN and an expression": "THEN 1", "a field": "year",
 }  # fmt: skip
 _ERRORS = [path for path in FILES if path.parent.name in ("parse", "plan") and "\nhint: " in path.read_text("utf-8")]
 _SYNTAX = re.compile("SQ1...|SQ2201|SQ2224")
@@ -38,7 +38,7 @@ def _mended(text: str, error: SinkqlError) -> str | None:
     """Return a script with the change that a hint names; None if it names none of one place."""
     assert error.span is not None
     before, wrong, after = text[: error.span.start], text[error.span.start : error.span.end], text[error.span.end :]
-    match re.split(r"(?<=[.?])$|; |, with |, after ", error.hint or "")[0]:
+    match re.split(r"(?<=[.?])$|; |, with |, after |, such as ", error.hint or "")[0]:
         case hint if found := re.fullmatch(r"Did you mean (.+)\(\)\?", hint):
             return before + re.sub(r"^\w+", found[1], wrong) + after
         case hint if found := re.fullmatch(r"Did you mean ('.+')\?", hint):

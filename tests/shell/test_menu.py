@@ -30,6 +30,13 @@ def test_columns_of_all_relations_are_offered_before_the_query_says_which_it_rea
     assert "day" not in _menu(session, "SELECT  FROM orders WHERE ")
 
 
+def test_a_name_with_a_dot_in_it_is_one_name(session: Session) -> None:
+    session.execute('CREATE VIEW "a.b" AS SELECT id AS "of a.b" FROM orders')
+    assert _menu(session, "SELECT ")['"of a.b"'] == 'bigint of "a.b"'
+    assert '"of a.b"' in _menu(session, 'SELECT 1 FROM "a.b" WHERE ')
+    assert '"a.b"' in _menu(session, "SELECT 1 FROM public.")
+
+
 @pytest.fixture
 def files(folder: Path) -> None:
     (folder / "data" / "o'clock").mkdir(parents=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from sinkql.vocabulary import quoted
+
 _DEFAULT = (("materialize", "public"), (None, None))
 _QUERY = "SELECT database_name, schema_name, name FROM items WHERE kind = ? ORDER BY name"
 
@@ -24,4 +26,11 @@ def item_names(path: Path, *kinds: str) -> list[str]:
             connection.close()
     except sqlite3.Error:
         return []
-    return [name if (database, schema) in _DEFAULT else f"{schema}.{name}" for database, schema, name in rows]
+    return [
+        _spelled(name) if (database, schema) in _DEFAULT else f"{_spelled(schema)}.{_spelled(name)}"
+        for database, schema, name in rows
+    ]
+
+
+def _spelled(part: str) -> str:
+    return quoted(part) if '"' in part or "." in part else part

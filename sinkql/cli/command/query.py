@@ -15,6 +15,7 @@ from sinkql.script.file import read_script
 from sinkql.shell.setting import FORMATS, RowFormat
 
 if TYPE_CHECKING:
+    from sinkql import ast
     from sinkql.session import Result
 
 
@@ -65,12 +66,19 @@ def _from_script(path: Path, item: str, limit: int) -> Result:
         try:
             for statement in parse(text, words):
                 if isinstance(statement, ast.CreateSink) and statement.name is not None:
-                    relations[statement.name.text] = statement.relation.text
+                    relations[_spelled(statement.name)] = _spelled(statement.relation)
                 elif not isinstance(statement, ast.CreateSink):
                     session.run_statement(statement)
         except SinkqlError as error:
             raise masked.cover(error.within(path=str(path), text=masked.text)) from error.__cause__
         return session.preview(relations.get(item, item), limit=limit)
+
+
+def _spelled(name: ast.Name) -> str:
+    """Return a name as the command line spells it."""
+    from sinkql.planner.name import join_name
+
+    return join_name(*(part.value for part in name.parts))
 
 
 @click.command(short_help="Open the interactive shell.")

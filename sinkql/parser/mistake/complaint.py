@@ -58,10 +58,14 @@ FORMS = {
     "INSERT": "INSERT INTO table (column, …) VALUES (…);",
     "UPDATE": "UPDATE table SET column = value WHERE …;",
     "DELETE": "DELETE FROM table WHERE …;",
+    "CREATE ;": "CREATE TABLE name (column type, …); or CREATE VIEW name AS SELECT …;",
+    "ALTER ;": "ALTER SINK name SET (COMMIT INTERVAL = '10s');",
+    "ALTER SINK": "ALTER SINK name SET (COMMIT INTERVAL = '10s');",
+    "COMMENT": "COMMENT ON TABLE name IS 'text';",
     "SHOW": "SHOW SINKS; or SHOW CREATE SINK name;",
     "SET": "SET name = value;",
+    "SET TIME ZONE": "SET TIME ZONE 'UTC';",
     "ALTER SYSTEM": "ALTER SYSTEM SET name = value;",
-    "ALTER SINK": "ALTER SINK name SET (COMMIT INTERVAL = '10s');",
     "ALTER CONNECTION": "ALTER CONNECTION name SET (option = value);",
     "EXPLAIN": "EXPLAIN PHYSICAL PLAN FOR SINK name;",
 }
@@ -199,6 +203,9 @@ def _hint(stuck: StuckError, repair: Repair | None, found: Lexeme, expected: fro
             other = _empty_brackets(lexemes, place, reading)
         if other is not None:
             return other
+    form = _form(lexemes)
+    if form is not None and repair is not None and _unfinished(found, repair, expected):
+        return form
     if repair is not None and not _vague(found, repair):
         return _change(stuck, repair)
     if found.kind == "WORD" and found.keyword not in grammar.keywords():
@@ -206,7 +213,14 @@ def _hint(stuck: StuckError, repair: Repair | None, found: Lexeme, expected: fro
         near = nearest(found.text, choices)
         if near is not None:
             return f"Did you mean {near}?"
-    return _too_early(stuck, expected) or _form(stuck.lexemes)
+    return _too_early(stuck, expected) or form
+
+
+def _unfinished(found: Lexeme, repair: Repair, expected: frozenset[str]) -> bool:
+    """Say whether a statement ends before it says anything, so that a word more would be no help."""
+    if found.kind not in ("END", ";"):
+        return False
+    return repair.inserted[:1] in (("TO",), ("NULL",)) or len(expected) > _LIMIT
 
 
 def _vague(found: Lexeme, repair: Repair) -> bool:
@@ -323,7 +337,7 @@ def _outside(lexemes: Sequence[Lexeme]) -> Iterator[int]:
 def _form(lexemes: Sequence[Lexeme]) -> str | None:
     """Return the form of the statement that these begin; None for a beginning that says nothing."""
     for count in (3, 2, 1):
-        found = FORMS.get(" ".join(lexeme.keyword for lexeme in lexemes[:count]))
+        found = FORMS.get(" ".join(lexeme.keyword or ";" for lexeme in lexemes[:count]))
         if found is not None:
             return f"The form is {found}"
     return None

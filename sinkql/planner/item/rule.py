@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, Span, nearest
 from sinkql.extension.options import option_span
-from sinkql.planner.name import find, missing, short_name, system
+from sinkql.planner.name import find, missing, short_name, split_name, system
 from sinkql.planner.scope import Scope
 from sinkql.planner.subsource import check_readable
 
@@ -34,7 +34,7 @@ def exported_relation(statement: ast.CreateSink, scope: Scope) -> tuple[str, log
     name = statement.relation
     full_name = scope.catalog.resolve(name)
     entry = scope.catalog.entry(full_name)
-    if system(full_name) or (entry is None and full_name.rpartition(".")[2].startswith(("mz_", "pg_"))):
+    if system(full_name) or (entry is None and split_name(full_name)[-1].startswith(("mz_", "pg_"))):
         raise _not_exported(name, "system item", "A sink can read a source, a table or a materialized view.")
     if entry is None:
         raise missing(scope.catalog, name, *_EXPORTED)

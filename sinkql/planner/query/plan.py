@@ -116,10 +116,10 @@ class Planner:
         """Return the error for a SELECT without FROM: the last name without AS may be what it should read."""
         last = node.expressions[-1] if node.expressions else node
         named = last.args.get("alias") if isinstance(last, exp.Alias) else None
-        relations = {full.split(".")[-1] for kind in RELATION_KINDS for full in self.catalog.names(kind)}
+        relations = {split_name(full)[-1] for kind in RELATION_KINDS for full in self.catalog.names(kind)}
         if named is not None and identifier(named) in relations:
             place = Span(named.meta["start"], named.meta["end"] + 1).shifted(self.syntax.offset)
-            hint = f"Write FROM before {identifier(named)}."
+            hint = f"Write FROM before {self.syntax.text[named.meta['start'] : named.meta['end'] + 1]}."
             return SinkqlError("SQ2224", f'expected FROM, found "{identifier(named)}"', place, hint=hint)
         clause = next((node.args[each] for each in ("where", "group", "having") if node.args.get(each)), None)
         if clause is not None and any(column.find(exp.Column) for column in node.expressions):

@@ -106,7 +106,9 @@ def _expand(syntax: Syntax, select: Any, scope: Scope) -> list[_Wanted]:
                 hint = f"Rename one of them: … AS {each.name.strip('?')}_2."
                 raise SinkqlError("SQ2008", message, syntax.span(node), hint=hint)
     if not wanted:
-        raise SinkqlError("SQ2201", "expected a list of columns after SELECT", syntax.span(select))
+        hint = "Write the columns, or * for all of them, after SELECT."
+        place = Span(start := syntax.span(select).start, start + len("SELECT"))
+        raise SinkqlError("SQ2201", "expected a list of columns after SELECT", place, hint=hint)
     return wanted
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,7 +26,7 @@ from sinkql.planner.query.grammar.select import read as read_forms
 from sinkql.planner.query.grammar.word import RESERVED, ForeignError, Form, MistakeError
 from sinkql.planner.query.string import plain_strings
 from sinkql.planner.query.string import string_value as written_value
-from sinkql.planner.refuse.query import complaint
+from sinkql.planner.refuse.query import complaint, keyword_as_label
 
 MAX_TOKENS = 200_000
 """How many a query may have: planning takes seconds at that."""
@@ -55,6 +54,10 @@ class _MistakeError(ParseError):  # type: ignore[misc]  # sqlglot publishes no t
     def __init__(self, message: str, token: Any) -> None:
         super().__init__(message)
         self.token = token
+
+
+class _UnreadError(_MistakeError):
+    """The text is a query by the grammar, and sqlglot does not read it."""
 
 
 class _ForeignError(_MistakeError):
@@ -97,32 +100,6 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
 
     def _warn_unsupported(self) -> None:
         pass  # of what begins as another statement than a query the error says so, and no log beside it
-
-    def _parse_csv(self, parse_method: Callable[[], Any], sep: Any = TokenType.COMMA) -> list[Any]:
-        first = parse_method()
-        items = [] if first is None else [first]
-        while self._curr and self._curr.token_type == sep:
-            if len(items) == 0:
-                self.raise_error(f"Unexpected {self._curr.text}")
-            self._advance()
-            item = parse_method()
-            if item is None:
-                self.raise_error("Unexpected")  # a comma at the end, which sqlglot overlooks
-            items.append(item)
-        return items
-
-    def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
-        first = self._index
-        join = super()._parse_join(*args, **kwargs)
-        if join is None and self._index > first:
-            self.raise_error("Unexpected")  # the same after a relation in FROM
-        return join
-
-    def _parse_group(self, *args: Any, **kwargs: Any) -> Any:
-        group = super()._parse_group(*args, **kwargs)
-        if group is not None and not any(group.args.values()):
-            self.raise_error("Unexpected")  # nothing after GROUP BY
-        return group
 
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
         if self._curr.token_type != TokenType.INTERVAL or self._next.token_type != TokenType.STRING:
@@ -209,7 +186,6 @@ class _SinkqlQuery(Postgres):  # type: ignore[misc]  # sqlglot publishes no type
 
 
 _DIALECT = _SinkqlQuery()
-_ORDERED = ("where", "group", "having", "order", "limit", "offset")
 _BEFORE_STRING = frozenset(
     {"UINT2", "UINT4", "UINT8", "MZ_TIMESTAMP", "MZ_ACLITEM", "ZONE", "PRECISION", "VARYING", "ESCAPE"}
 )
@@ -279,15 +255,16 @@ def _parsed(query: ast.Query) -> Syntax:
             raise SinkqlError(
                 "SQ1029", f"the query has more than {MAX_TOKENS:,} words and signs", query.span, hint=hint
             )
-        _refuse_braces(tokens)
         trees = _read(tokens, text)
     except _ForeignError as mistake:
         error, span = mistake.error, mistake.error.span
         raise SinkqlError(
             error.code, error.message, span.shifted(offset) if span else query.span, hint=error.hint
         ) from None
+    except _UnreadError as mistake:
+        raise _not_yet(mistake, tokens, text, offset) from None
     except _MistakeError as mistake:
-        raise _not_yet(mistake, tokens, text, offset) or _syntax_error(mistake, tokens, text, offset) from None
+        raise _syntax_error(mistake, tokens, text, offset) from None
     except TokenError as mistake:
         start = getattr(mistake, "end", None) or len(text)
         raise SinkqlError(
@@ -303,25 +280,24 @@ def _parsed(query: ast.Query) -> Syntax:
 
 
 def _read(tokens: list[Any], text: str) -> list[Any]:
+    """Return sqlglot's trees of a query; the grammar goes first, since it says best where a text stops being one."""
+    forms = _forms(tokens, text)
     trees = _parsed_by_sqlglot(tokens, text)
     for tree in trees:
         if tree is not None:
             _spread(tree)
-            for select in tree.find_all(exp.Select):
-                _check_order(select, tokens)
-            for call in tree.find_all(exp.Anonymous):
-                _refuse_alias(call, tokens)
-    _hold(trees, tokens, text)
-    return list(trees)
+    _hold(trees, forms, tokens, text)
+    return trees
 
 
 def _parsed_by_sqlglot(tokens: list[Any], text: str) -> list[Any]:
     try:
         return list(_Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT).parse(tokens, text))
-    except (ParseError, RecursionError):
+    except _MistakeError as mistake:
+        raise _UnreadError(str(mistake), mistake.token) from None
+    except RecursionError:
         raise
-    except Exception:  # sqlglot stumbles over many a text that is no query: the grammar says where
-        _forms(tokens, text)
+    except Exception:  # sqlglot stumbles over a form that it does not know
         error = SinkqlError("SQ2215", "this form is not supported", Span(0, max(1, len(text.rstrip()))))
         raise _ForeignError(error, tokens[0] if tokens else None) from None
 
@@ -337,11 +313,11 @@ def _forms(tokens: list[Any], text: str) -> tuple[Form, ...]:
         raise _MistakeError(message, _token(tokens, mistake.start)) from None
 
 
-def _hold(trees: list[Any], tokens: list[Any], text: str) -> None:
+def _hold(trees: list[Any], forms: tuple[Form, ...], tokens: list[Any], text: str) -> None:
     """Hold the tree against the text: what is no query is refused, and what sqlglot reads otherwise than Postgres."""
     if len(trees) != 1 or trees[0] is None:
         return
-    other = difference(trees[0], _forms(tokens, text), text, lambda node: node.meta.get(_RANGE) or (0, 0))
+    other = difference(trees[0], forms, text, lambda node: node.meta.get(_RANGE) or (0, 0))
     if other is not None:
         raise _ForeignError(_misread(other), _token(tokens, other.start))
 
@@ -351,39 +327,6 @@ def _token(tokens: list[Any], start: int) -> Any:
     return next((each for each in tokens if each.end >= start), None)
 
 
-def _check_order(select: Any, tokens: list[Any]) -> None:
-    """Refuse clauses in another order than that of SQL, which sqlglot takes in any."""
-    before = None
-    for name in _ORDERED:
-        clause = select.args.get(name)
-        if clause is None or _RANGE not in clause.meta:
-            continue
-        if before is not None and clause.meta[_RANGE][0] < before.meta[_RANGE][0]:
-            raise _MistakeError("Unexpected", _keyword(before, tokens))
-        before = clause
-
-
-def _refuse_alias(call: Any, tokens: list[Any]) -> None:
-    """Refuse a name after an argument, which sqlglot takes."""
-    for argument in call.expressions:
-        if isinstance(argument, exp.Alias):
-            end = argument.this.meta[_RANGE][1]
-            raise _MistakeError('Expected ")"', next(each for each in tokens if each.start >= end))
-
-
-def _keyword(clause: Any, tokens: list[Any]) -> Any:
-    """Return the token that a clause begins with: its range may begin behind it."""
-    word = clause.key.upper()
-    start = clause.meta[_RANGE][0]
-    return [each for each in tokens if each.start <= start and each.text.upper().startswith(word)][-1]
-
-
-def _refuse_braces(tokens: list[Any]) -> None:
-    brace = next((each for each in tokens if each.token_type == TokenType.L_BRACE), None)
-    if brace is not None:
-        raise _MistakeError("Unexpected", brace)  # which sqlglot takes for a struct
-
-
 def _syntax_error(mistake: _MistakeError, tokens: list[Any], text: str, offset: int) -> SinkqlError:
     stuck = tokens.index(mistake.token) if mistake.token else len(tokens)
     expected = re.match(r"Expect(?:ing|ed) (.+?)(?: but got .*)?$", str(mistake), re.DOTALL)
@@ -391,15 +334,15 @@ def _syntax_error(mistake: _MistakeError, tokens: list[Any], text: str, offset: 
     return complaint(tokens, stuck, text, offset, expected=wanted, reserved=RESERVED, attempt=_attempt)
 
 
-def _not_yet(mistake: _MistakeError, tokens: list[Any], text: str, offset: int) -> SinkqlError | None:
-    """Return the error for a query of the dialect that sqlglot does not read; None for what is no query."""
+def _not_yet(mistake: _UnreadError, tokens: list[Any], text: str, offset: int) -> SinkqlError:
+    """Return the error for a query of the dialect that sqlglot does not read."""
     if _string_behind_name(mistake, tokens):
-        return None
-    try:
-        read_forms(text)
-    except MistakeError:
-        return None
+        return _syntax_error(mistake, tokens, text, offset)
     token = mistake.token
+    if token is not None:
+        label = keyword_as_label(tokens, tokens.index(token), text, offset, attempt=_attempt)
+        if label is not None:
+            return label
     span = Span(token.start, token.end + 1) if token else Span(0, max(1, len(text.rstrip())))
     code, message = _NOT_YET.get(token.text.upper() if token else "", ("SQ2215", "this form is not supported yet"))
     return SinkqlError(code, message, span.shifted(offset))

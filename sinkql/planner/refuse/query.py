@@ -10,6 +10,7 @@ from typing import Any
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.parser.mistake.habit import begins, habits, refused
 from sinkql.parser.mistake.repair import Repair, advice, search
+from sinkql.planner.refuse.missing import hint as hint_of_missing
 
 _KEYWORDS = (
     "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "BY", "UNION", "ALL", "JOIN", "LEFT", "ON",
@@ -80,6 +81,17 @@ def complaint(
             name = text[span.start - offset : span.end - offset].lower()
             message = f"expected {meant}, found {found}"
             return SinkqlError("SQ2201", message, span, hint=f'A name that is a keyword needs quotes: "{name}".')
+    label = (
+        keyword_as_label(tokens, stuck, text, offset, attempt=attempt)
+        or _unnamed(tokens, stuck, text, offset)
+        or _string_as_name(tokens, stuck, text, offset, expected, attempt)
+    )
+    if label is not None:
+        return label
+    missing = hint_of_missing([text[each.start : each.end + 1].upper() for each in tokens], stuck, expected)
+    if missing is not None:
+        span, found = _found(tokens, stuck, text, offset)
+        return SinkqlError("SQ2201", f"expected {expected}, found {found}", span, hint=missing)
     repair = _repair(tokens, stuck, text, expected, attempt)
     misread = repair is not None and repair.place < stuck and repair.inserted and not _moves(repair)
     span, found = _found(tokens, repair.place if repair is not None and misread else stuck, text, offset)
@@ -92,6 +104,54 @@ def complaint(
     )
     hint = _hint(tokens, stuck, text, repair) if repair is not None else _order(tokens, stuck)
     return SinkqlError("SQ2201", message, span, hint=hint)
+
+
+def keyword_as_label(
+    tokens: Sequence[Any], stuck: int, text: str, offset: int, *, attempt: Attempt
+) -> SinkqlError | None:
+    """Return the error for a keyword that names a column and needs AS before it, at `stuck` or just before."""
+    for place in (stuck - 1, stuck):
+        behind = text[tokens[place + 1].start : tokens[place + 1].end + 1].upper() if place + 1 < len(tokens) else ""
+        if not 0 < place < len(tokens) or behind not in _BETWEEN_COLUMNS:
+            continue
+        token = tokens[place]
+        word = text[token.start : token.end + 1]
+        before = text[tokens[place - 1].start : tokens[place - 1].end + 1].upper()
+        named = word.isalpha() and word.upper() not in ("SELECT", "FROM", "WITH")
+        if not named or before == "AS" or before in _BEFORE_EXPRESSION:
+            continue
+        if attempt(f"{text[: token.start]}AS {text[token.start :]}") is None:
+            span, found = _found(tokens, place, text, offset)
+            hint = f"A keyword names a column only after AS: AS {word}."
+            return SinkqlError("SQ2201", f"unexpected {found}", span, hint=hint)
+    return None
+
+
+def _unnamed(tokens: Sequence[Any], stuck: int, text: str, offset: int) -> SinkqlError | None:
+    """Return the error for AS without a name: the FROM behind it was read as one."""
+    words = [text[each.start : each.end + 1].upper() for each in tokens[: stuck + 1]]
+    if words[stuck - 2 : stuck] != ["AS", "FROM"] or stuck >= len(tokens):
+        return None
+    span, found = _found(tokens, stuck - 1, text, offset)
+    hint = "Write a name after AS, or leave it out."
+    return SinkqlError("SQ2201", f"expected a name, found {found}", span, hint=hint)
+
+
+def _string_as_name(
+    tokens: Sequence[Any], stuck: int, text: str, offset: int, expected: str | None, attempt: Attempt
+) -> SinkqlError | None:
+    """Return the error for a name in the quotes of strings."""
+    if not 0 < stuck < len(tokens):
+        return None
+    span, found = _found(tokens, stuck, text, offset)
+    written = text[tokens[stuck].start : tokens[stuck].end + 1]
+    if found != "a string" or not re.fullmatch(r"'\w+( \w+)*'", written):
+        return None
+    quoted = f'"{written[1:-1]}"'
+    if attempt(text[: tokens[stuck].start] + quoted + text[tokens[stuck].end + 1 :]) is not None:
+        return None
+    message = f"expected {expected}, found {found}" if expected else f"unexpected {found.removeprefix('a ')}"
+    return SinkqlError("SQ2201", message, span, hint=f"Names stand in double quotes: {quoted}.")
 
 
 def _perhaps_names(

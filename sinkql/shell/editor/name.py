@@ -10,6 +10,7 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.system import RELATIONS
 from sinkql.errors import SinkqlError
 from sinkql.parser.assist.completion import Candidates, QueriedRelation
+from sinkql.parser.read import lexical
 from sinkql.planner.function.call import AGGREGATES, NAMES
 from sinkql.planner.item.setting import DEFAULTS
 from sinkql.planner.name import short_name, split_name
@@ -78,38 +79,47 @@ def _relations(plans: MemoryCatalog, qualifier: str | None) -> Iterator[tuple[st
     elif qualifier in schemas:
         yield from ((name, "system") for schema, name in RELATIONS if schema == qualifier)
     else:
-        yield from ((name.rpartition(".")[2], meta) for name, meta in _items(plans, *_QUERIED))
+        yield from ((_last(name), meta) for name, meta in _items(plans, *_QUERIED))
 
 
 def _columns(plans: MemoryCatalog, found: Candidates) -> Iterator[tuple[str, str]]:
     if not found.relations and (found.qualifier is not None or "FUNCTION" in found.kinds):
         yield from _columns_of_all(plans, found.qualifier)
     for relation in found.relations:
-        called = relation.alias or relation.name.rpartition(".")[2]
+        called = relation.alias or _parts(relation.name)[-1]
         if found.qualifier is None or found.qualifier == called:
             yield from _columns_of(plans, relation)
     if found.qualifier is None and len(found.relations) > 1:
-        yield from ((f"{each.alias or each.name.rpartition('.')[2]}.", "relation") for each in found.relations)
+        yield from ((f"{each.alias or _last(each.name)}.", "relation") for each in found.relations)
+
+
+def _parts(written: str) -> tuple[str, ...]:
+    """Return the parts of a name as it is written, those without quotes in lower case."""
+    return tuple(each.value for each in lexical.scan(written) if each.kind in ("WORD", "QUOTED"))
+
+
+def _last(written: str) -> str:
+    return ident(ast.Ident(_parts(written)[-1]))
 
 
 def _columns_of_all(plans: MemoryCatalog, qualifier: str | None) -> Iterator[tuple[str, str]]:
     """Yield the columns of all relations, each with its own, for a query that does not say yet which it reads."""
     for name in sorted({name for kind in _QUERIED for name in plans.names(kind)}):
         relation = _written(name, plans)
-        if qualifier in (None, relation.rpartition(".")[2].strip('"')):
+        if qualifier in (None, _parts(relation)[-1]):
             for column, type_ in _columns_of(plans, QueriedRelation(relation)):
                 yield column, f"{type_} of {relation}"
 
 
 def _columns_of(plans: MemoryCatalog, relation: QueriedRelation) -> Iterator[tuple[str, str]]:
-    parts = tuple(part if '"' in part else part.lower() for part in relation.name.split("."))
+    parts = _parts(relation.name)
     schema, name = (parts[-2] if len(parts) > 1 else _ON_PATH), parts[-1]
     system = RELATIONS.get((schema, name))
     if system is not None:
         yield from ((column.name, column.type) for column in system.columns)
         return
     try:
-        item = plans.item(plans.resolve(ast.Name(tuple(ast.Ident(part.strip('"')) for part in parts))))
+        item = plans.item(plans.resolve(ast.Name(tuple(ast.Ident(part) for part in parts))))
     except SinkqlError:
         return
     if isinstance(item, logical.Source | logical.View):

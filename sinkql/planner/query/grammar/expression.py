@@ -17,7 +17,10 @@ _ALONE = (precedence.RANGE, precedence.IS)
 """Operators that stand beside another one of their level only in parentheses; of comparisons the planner says it."""
 _SAME = {"!=": "<>", "~~": "LIKE", "!~~": "LIKE", "~~*": "ILIKE", "!~~*": "ILIKE", "!~": "~", "!~*": "~*"}
 """What operators are, but for a negation."""
-_MEANT = {"==": "=", "<=>": "IS NOT DISTINCT FROM", "**": "power(a, b)", "=~": "~", "!==": "<>", "^=": "<>", "//": "/"}
+_MEANT = {
+    "==": "=", "=<": "<=", "=!": "<>", "!==": "<>", "^=": "<>", "<=>": "IS NOT DISTINCT FROM", "=~": "~",
+    "**": "power(a, b)", "//": "/",
+}  # fmt: skip
 _SIGNS = frozenset("~!@#%^&|`?+-*/<>=")
 _NAMES_OF_CALLS = ("LEFT", "RIGHT", "ISNULL", "NOTNULL", "LIKE", "ILIKE")
 _TESTED = ("NULL", "TRUE", "FALSE", "UNKNOWN")

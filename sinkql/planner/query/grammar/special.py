@@ -44,7 +44,7 @@ class Specials(Windows):
 
     def _case(self, start: int) -> None:
         self.expect("CASE")
-        if not self.at("WHEN"):
+        if not self.at_any("WHEN", "ELSE", "END"):
             self.expression()
         self.expect("WHEN")
         while True:
