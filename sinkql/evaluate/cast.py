@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ _WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,1000}")
 _NUMBER_TEXT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
 _NO_NUMBER_TEXT = re.compile("[+-]?inf(inity)?|nan", re.IGNORECASE)
 _MOMENT_HINT = "Give its form, as in to_timestamp(value, 'DD.MM.YYYY HH24:MI')."
+_TIME_HINT = "Times of day are written as 12:30:00, and are less than 24 hours."
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"})
 _FALSE = frozenset({"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"})
 _UUID_TEXT = re.compile(r"([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}|\{([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}\}")
@@ -123,14 +124,14 @@ def _boolean(text: str) -> bool:
     raise RefusedError(f"invalid input syntax for type boolean: {text}")
 
 
-def _moment(read: Callable[[str], Any], type_: str) -> Convert:
+def _moment(read: Callable[[str], Any], type_: str, hint: str = _MOMENT_HINT) -> Convert:
     def found(text: str) -> Any:
         try:
             return read(text)
         except moment.BeyondError:
             raise RefusedError(f"{type_} out of range: {text}") from None
         except ValueError:
-            raise RefusedError(f"unsupported {type_} format: {text}", _MOMENT_HINT) from None
+            raise RefusedError(f"unsupported {type_} format: {text}", hint) from None
 
     return found
 
@@ -147,10 +148,16 @@ def _shown_time(value: datetime) -> str:
     return shown.rstrip("0") if value.microsecond else shown
 
 
+def _shown_clock(value: time) -> str:
+    shown = value.isoformat()
+    return shown.rstrip("0") if value.microsecond else shown
+
+
 _OF_TEXT: dict[str, Convert] = {
     "boolean": _boolean,
     "double precision": _double,
     "date": _moment(moment.read_date, "date"),
+    "time": _moment(moment.read_time, "time", _TIME_HINT),
     "timestamp": _moment(moment.read_timestamp, "timestamp"),
     "timestamptz": _moment(moment.read_instant, "timestamptz"),
     "uuid": _uuid,
@@ -160,6 +167,7 @@ _TO_TEXT: dict[str, Convert] = {
     **dict.fromkeys(BITS, str),
     "numeric": lambda value: format(value, "f"),
     "date": lambda value: value.isoformat(),
+    "time": _shown_clock,
     "timestamp": _shown_time,
     "timestamptz": lambda value: f"{_shown_time(value.astimezone(UTC))}+00",
     "uuid": str,
@@ -172,6 +180,8 @@ _CONVERTED: dict[tuple[str, str], Convert] = {
     ("date", "timestamptz"): lambda value: datetime(value.year, value.month, value.day, tzinfo=UTC),
     ("timestamp", "date"): lambda value: value.date(),
     ("timestamptz", "date"): lambda value: value.astimezone(UTC).date(),
+    ("timestamp", "time"): lambda value: value.time(),
+    ("timestamptz", "time"): lambda value: value.astimezone(UTC).time(),
     ("timestamp", "timestamptz"): lambda value: value.replace(tzinfo=UTC),
     ("timestamptz", "timestamp"): lambda value: value.astimezone(UTC).replace(tzinfo=None),
 }

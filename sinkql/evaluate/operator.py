@@ -11,7 +11,7 @@ from sinkql.evaluate.failure import Make, Row, Value, strict
 from sinkql.evaluate.number import BITS, FLOATS, compared
 from sinkql.logical import Call, Type
 
-_PLAIN = ("boolean", "date", "timestamp", "timestamptz", "text", "uuid", "bytea")
+_PLAIN = ("boolean", "date", "time", "timestamp", "timestamptz", "text", "uuid", "bytea")
 
 
 def order_key(type_: Type) -> Callable[[Any], Any] | None:

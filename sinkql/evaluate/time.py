@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from sinkql.evaluate.failure import Make, RefusedError, Value, strict
 from sinkql.evaluate.number import EXACT, fit
 from sinkql.logical import Call, Interval, Literal, moment
 from sinkql.logical.timeform import NAMES, TimePart, read_by, read_time_form, read_to_char
+from sinkql.logical.type import DAY
 
 _Day = TypeVar("_Day", date, datetime)
 
@@ -80,8 +81,10 @@ def _constant(call: Call) -> str:
     return str(word.value).lower() if isinstance(word, Literal) else ""
 
 
-def _in_utc(value: date) -> datetime:
-    """Return the instant of a date or time, as it is in UTC."""
+def _in_utc(value: date | time) -> datetime:
+    """Return the instant of a date or time, as it is in UTC; of a time of day, in 1970."""
+    if isinstance(value, time):
+        return datetime.combine(_EPOCH, value)
     if not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)
     return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
@@ -192,10 +195,22 @@ def _shown(part: TimePart, at: datetime) -> str:
     return part.cased(name[:3] if short else name.ljust(NAMES[kind] if part.blanks else 0))
 
 
-_FROM = ("date", "timestamp", "timestamptz")
+def _turned(sign: int) -> Callable[[time, Interval], time]:
+    """Return a time of day by so many hours later; days do not count."""
+
+    def turn(value: time, interval: Interval) -> time:
+        return (_in_utc(value) + timedelta(microseconds=sign * (interval.micros % DAY))).time()
+
+    return turn
+
+
+_FROM = ("date", "time", "timestamp", "timestamptz")
 FORMS: dict[str, Make] = {
     **{f"+({type_},interval)": strict(_shifted(1)) for type_ in ("timestamp", "timestamptz")},
     **{f"-({type_},interval)": strict(_shifted(-1)) for type_ in ("timestamp", "timestamptz")},
+    "+(time,interval)": strict(_turned(1)),
+    "-(time,interval)": strict(_turned(-1)),
+    "+(date,time)": strict(datetime.combine),
     **{f"+(date,{type_})": strict(lambda day, days: day + timedelta(days=days)) for type_ in ("smallint", "integer")},
     **{f"-(date,{type_})": strict(lambda day, days: day - timedelta(days=days)) for type_ in ("smallint", "integer")},
     "-(date,date)": strict(lambda left, right: (left - right).days),
@@ -207,6 +222,6 @@ FORMS: dict[str, Make] = {
     "to_timestamp(text,text)": _read(moment.read_instant),
     "to_timestamp(bigint)": strict(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
     **{f"to_char({type_},text)": _to_char for type_ in ("timestamp", "timestamptz")},
-    **{f"isfinite({type_})": strict(lambda value: True) for type_ in _FROM},
+    **{f"isfinite({type_})": strict(lambda value: True) for type_ in ("date", "timestamp", "timestamptz")},
 }
 """By id."""

@@ -10,7 +10,7 @@ from sinkql.errors import nearest
 _WORDS = 20
 _NAMES = (
     "boolean", "smallint", "integer", "int", "bigint", "real", "double precision", "numeric", "decimal", "date",
-    "timestamp", "timestamptz", "text", "varchar", "bytea", "uuid", "jsonb",
+    "time", "timestamp", "timestamptz", "text", "varchar", "bytea", "uuid", "jsonb",
 )  # fmt: skip
 
 _LATER = (
@@ -20,7 +20,8 @@ _LATER = (
     ("uint8|mz_timestamp", "Use numeric(20, 0)."),
     (r"interval( .*)?", "Use bigint, for a count of seconds, or text."),
     ("(int4|int8|num|ts|tstz|date)(multi)?range", "Use two columns, one for each end."),
-    (r"(time|timetz)( ?\(.*\))?( with(out)? time zone)?", "Use text, or a timestamp."),
+    (r"timetz( ?\(.*\))?|time( ?\(.*\))? with time zone", "Use time, or a timestamptz."),
+    (r"time ?\(.*\)( without time zone)?", "Use time."),
     (r"timestamptz ?\(.*\)|timestamp ?\(.*\) with time zone", "Use timestamptz."),
     (r"timestamp ?\(.*\)( without time zone)?", "Use timestamp."),
     ("regclass|regproc|regtype|mz_aclitem|aclitem|int2vector", "Use text."),

@@ -34,6 +34,7 @@ _NAMES = {
     "integer": "integer", "int": "integer", "int4": "integer", "bigint": "bigint", "int8": "bigint",
     "real": "real", "float4": "real", "double precision": "double precision", "double": "double precision",
     "float": "double precision", "float8": "double precision", "date": "date", "time": "time",
+    "time without time zone": "time",
     "timestamp": "timestamp", "timestamp without time zone": "timestamp",
     "timestamptz": "timestamptz", "timestamp with time zone": "timestamptz",
     "text": "text", "string": "text", "varchar": "text", "character varying": "text", "char": "text",

@@ -11,7 +11,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
@@ -37,7 +37,7 @@ class Interval:
     micros: int = 0
 
 
-Value = bool | int | float | Decimal | str | bytes | date | datetime | Interval
+Value = bool | int | float | Decimal | str | bytes | date | time | datetime | Interval
 """A literal's value: the type's own in Python. Texts of uuid and jsonb are str, timestamptz is in UTC."""
 
 
@@ -242,7 +242,7 @@ def text_of(value: Value, type_: Type) -> str:
         case datetime():
             shown = value.astimezone(UTC) if type_.name == "timestamptz" else value
             return shown.isoformat(" ")
-        case date():
+        case date() | time():
             return value.isoformat()
         case Interval():
             return f"{value.months} months {value.days} days {value.micros} microseconds"
@@ -273,6 +273,6 @@ _VALUES: dict[str, Any] = {
     "boolean": lambda text: text == "true",
     "smallint": int, "integer": int, "bigint": int, "numeric": Decimal,
     "real": lambda text: single(float(text)), "double precision": float,
-    "date": date.fromisoformat, "timestamp": datetime.fromisoformat, "timestamptz": datetime.fromisoformat,
-    "bytea": bytes.fromhex, "interval": _interval,
+    "date": date.fromisoformat, "time": time.fromisoformat, "timestamp": datetime.fromisoformat,
+    "timestamptz": datetime.fromisoformat, "bytea": bytes.fromhex, "interval": _interval,
 }  # fmt: skip

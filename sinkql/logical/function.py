@@ -134,6 +134,8 @@ _OPERATORS = (
     *_entries(
         *_each("+(T,interval) → T", *_INSTANTS),
         *_each("-(T,interval) → T", *_INSTANTS),
+        *_each("T(time,interval) → time", "+", "-"),
+        "+(date,time) → timestamp",
         *_each("-(T,T) → interval", *_INSTANTS),
         *_each("*(T,interval) → interval", *_WHOLE),
         *_each("+(date,T) → date", "smallint", "integer"),
@@ -257,8 +259,8 @@ _PATTERN = (
 _TIME = (
     # a field, a unit, a zone, a pattern and a stride are constants; an interval is the difference of two timestamps
     *_entries(
-        *_each("EXTRACT(text,T) → numeric", "date", *_INSTANTS, "interval"),
-        *_each("date_part(text,T) → double precision", "date", *_INSTANTS, "interval"),
+        *_each("EXTRACT(text,T) → numeric", "date", "time", *_INSTANTS, "interval"),
+        *_each("date_part(text,T) → double precision", "date", "time", *_INSTANTS, "interval"),
         *_each("date_trunc(text,T) → T", *_INSTANTS),
         "date_trunc(text,timestamptz,text) → timestamptz",
         *_each("date_bin(interval,T,T) → T", *_INSTANTS),
@@ -289,9 +291,10 @@ FUNCTIONS: Mapping[str, Function] = _listed(
 )
 """All that a Call may name, by id."""
 
-_TO_TEXT = ("boolean", *_WHOLE, "numeric", "date", "timestamp", "timestamptz", "uuid", "bytea")
+_TO_TEXT = ("boolean", *_WHOLE, "numeric", "date", "time", "timestamp", "timestamptz", "uuid", "bytea")
 _FROM_TEXT = (
-    "boolean", *_WHOLE, "numeric", "double precision", "date", "timestamp", "timestamptz", "uuid", "bytea", "jsonb",
+    "boolean", *_WHOLE, "numeric", "double precision", "date", "time", "timestamp", "timestamptz", "uuid", "bytea",
+    "jsonb",
 )  # fmt: skip
 _MOMENTS = ("date", "timestamp", "timestamptz")
 CASTS: Mapping[tuple[str, str], int] = MappingProxyType(
@@ -302,7 +305,7 @@ CASTS: Mapping[tuple[str, str], int] = MappingProxyType(
         **{(source, "text"): 1 for source in _TO_TEXT},
         **{("text", target): 2 if target in _MOMENTS else 1 for target in _FROM_TEXT},
         **{("date", target): 1 for target in _INSTANTS},
-        **{(source, "date"): 1 for source in _INSTANTS},
+        **{(source, target): 1 for source in _INSTANTS for target in ("date", "time")},
         **{(a, b): 1 for a in _INSTANTS for b in _INSTANTS if a != b},
         ("boolean", "integer"): 1,
         ("integer", "boolean"): 1,

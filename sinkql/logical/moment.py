@@ -59,7 +59,9 @@ f (a fraction), p (half of a day), z (the whole zone) and its +, H and O. A zone
 time.
 """
 _FORMS = tuple((re.compile(form, re.IGNORECASE | re.ASCII), order) for form, order in FORMS)
-_TIME = re.compile(f"T?{_OF_DAY}{_ZONE}", re.IGNORECASE | re.ASCII)
+TIME_FORM, TIME_PARTS = f"T?{_OF_DAY}{_ZONE}", _OF_TIME
+"""What all of the text of a time of day matches, and what its groups are, as of FORMS."""
+_TIME = re.compile(TIME_FORM, re.IGNORECASE | re.ASCII)
 _BEYOND = re.compile(rf"[+-]?infinity|[0-9]{{5,}}-[0-9]{{1,2}}-[0-9]{{1,2}}.*|{_DASHES}.* BC", re.IGNORECASE | re.ASCII)
 
 

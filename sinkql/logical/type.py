@@ -59,8 +59,8 @@ def decoded(wanted: type, value: Any) -> Any:
 
 BOOLEAN, SMALLINT, INTEGER, BIGINT = Type("boolean"), Type("smallint"), Type("integer"), Type("bigint")
 REAL, DOUBLE, TEXT, BYTEA = Type("real"), Type("double precision"), Type("text"), Type("bytea")
-DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL = Type("date"), Type("timestamp"), Type("timestamptz"), Type("interval")
-UUID, JSONB, UNKNOWN = Type("uuid"), Type("jsonb"), Type("unknown")
+DATE, TIME, TIMESTAMP, TIMESTAMPTZ = Type("date"), Type("time"), Type("timestamp"), Type("timestamptz")
+INTERVAL, UUID, JSONB, UNKNOWN = Type("interval"), Type("uuid"), Type("jsonb"), Type("unknown")
 NUMERIC = Type("numeric", 38, 10)
 """What `numeric` without precision and scale is, and what arithmetic gives."""
 

@@ -86,6 +86,12 @@ class Preparation:
         fields = [(name, types[name]) for name in self.group]
         return pa.schema([*fields, *((each.name, _measured(each)) for each in self.measures)])
 
+    def types(self) -> tuple[str | None, ...]:
+        """Return the SQL types of what `delivered` has; None for hashes, counts and sums."""
+        types = {each.name: each.type for each in self.values}
+        measured = (each.type if each.kind in ("least", "greatest") else None for each in self.measures)
+        return (*(types.get(name) for name in self.group), *measured)
+
     def output(self) -> pa.Schema:
         """Return the Arrow columns that the tasks give."""
         import pyarrow as pa

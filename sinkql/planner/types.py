@@ -18,6 +18,7 @@ from sinkql.logical.type import NUMERIC as NUMERIC
 from sinkql.logical.type import REAL as REAL
 from sinkql.logical.type import SMALLINT as SMALLINT
 from sinkql.logical.type import TEXT as TEXT
+from sinkql.logical.type import TIME as TIME
 from sinkql.logical.type import TIMESTAMP as TIMESTAMP
 from sinkql.logical.type import TIMESTAMPTZ as TIMESTAMPTZ
 from sinkql.logical.type import UNKNOWN as UNKNOWN
@@ -38,6 +39,7 @@ TYPE_NAMES = {
     "int4": INTEGER, "bigint": BIGINT, "int8": BIGINT, "real": REAL, "float4": REAL, "double precision": DOUBLE,
     "float8": DOUBLE, "float": DOUBLE, "numeric": NUMERIC, "decimal": NUMERIC, "dec": NUMERIC, "text": TEXT,
     "varchar": TEXT, "character varying": TEXT, "string": TEXT, "bytea": BYTEA, "bytes": BYTEA, "date": DATE,
+    "time": TIME, "time without time zone": TIME,
     "timestamp": TIMESTAMP, "timestamp without time zone": TIMESTAMP, "timestamptz": TIMESTAMPTZ,
     "timestamp with time zone": TIMESTAMPTZ, "interval": INTERVAL, "uuid": UUID, "jsonb": JSONB,
 }  # fmt: skip

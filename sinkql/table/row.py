@@ -1,6 +1,6 @@
 """A row's values ↔ the JSON text that stands for it: equal rows have equal texts; keys; rows → Arrow columns.
 
-Values are Python's: bool, int, float, Decimal, str (text, uuid, jsonb), bytes, date, datetime (without a zone for
+Values are Python's: bool, int, float, Decimal, str (text, uuid, jsonb), bytes, date, time, datetime (without a zone for
 timestamp, in UTC for timestamptz), None.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ def _digits(value: Decimal) -> str:
 _ENCODE: dict[str, Callable[[Any], Any]] = {
     "numeric": _digits,
     "date": date.isoformat,
+    "time": time.isoformat,
     "timestamp": datetime.isoformat,
     "timestamptz": datetime.isoformat,
     "bytea": bytes.hex,
@@ -52,6 +53,7 @@ _ENCODE: dict[str, Callable[[Any], Any]] = {
 _DECODE: dict[str, Callable[[Any], Any]] = {
     "numeric": Decimal,
     "date": date.fromisoformat,
+    "time": time.fromisoformat,
     "timestamp": datetime.fromisoformat,
     "timestamptz": datetime.fromisoformat,
     "bytea": bytes.fromhex,

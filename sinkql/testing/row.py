@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,8 @@ _NOWHERE = Span(0, 0)
 _PYTHON = {
     "boolean": "a bool", "smallint": "an int", "integer": "an int", "bigint": "an int", "numeric": "a Decimal",
     "real": "a float", "double precision": "a float", "text": "a str", "uuid": "a UUID", "bytea": "bytes",
-    "date": "a date", "timestamp": "a datetime without a zone", "timestamptz": "a datetime with a zone",
+    "date": "a date", "time": "a time without a zone", "timestamp": "a datetime without a zone",
+    "timestamptz": "a datetime with a zone",
     "jsonb": "a dict or a list",
 }  # fmt: skip
 _BITS = {"smallint": 15, "integer": 31, "bigint": 63}
@@ -71,6 +72,8 @@ def _python(given: Any, type_: logical.Type) -> Any:
         case (("real" | "double precision"), int() | float()):
             return normal(float(given), type_)
         case "date", date() if not isinstance(given, datetime):
+            return given
+        case "time", time() if given.tzinfo is None:
             return given
         case "timestamp", datetime() if given.tzinfo is None:
             return given

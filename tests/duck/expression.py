@@ -371,6 +371,9 @@ def _extract(call: Call, places: list[str]) -> str:
 
 _TIMES: dict[str, Form] = {
     **{f"date_trunc(text,{type_})": _date_trunc for type_ in _INSTANTS},
+    "+(date,time)": "{0} + {1}",
+    "+(time,interval)": "{0} + {1}",
+    "-(time,interval)": "{0} - {1}",
     **{f"EXTRACT(text,{type_})": _extract for type_ in ("date", *_INSTANTS)},
     "AT TIME ZONE(timestamptz,text)": "{0} AT TIME ZONE {1}",
     "AT TIME ZONE(timestamp,text)": "{0} AT TIME ZONE {1}",
@@ -390,6 +393,8 @@ def _cast(operand: str, source: Type, target: Type) -> str:
             return operand
         case "text", other:
             return _from_text(operand, other, plain)
+        case "timestamptz", "time":
+            return f"CAST(CAST({operand} AS TIMESTAMP) AS TIME)"
         case "bytea", "text":
             return f"('\\x' || lower(hex({operand})))"
         case "uuid", "text":

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from random import Random
 from typing import Any
 
 from sinkql import logical
 from sinkql.logical import Branch, Case, Expression, Interval, Reference, Type, function, literal
-from sinkql.logical.type import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, NUMERIC, TEXT, TIMESTAMP
+from sinkql.logical.type import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, NUMERIC, TEXT, TIME, TIMESTAMP
 from sinkql.logical.type import INTERVAL as INTERVAL_TYPE
 
 _PRICE = Type("numeric", 10, 2)
@@ -24,18 +24,20 @@ COLUMNS: dict[str, Type] = {
     "s": TEXT,
     "d": DATE,
     "t": TIMESTAMP,
+    "c": TIME,
 }
 ROWS: Sequence[tuple[Any, ...]] = (
     (True, 1, 5_000_000_000, Decimal("1.5000000000"), Decimal("2.25"), 1.5, "abc", date(2024, 1, 31),
-     datetime(2024, 1, 31, 12, 30, 15, 500_000)),
+     datetime(2024, 1, 31, 12, 30, 15, 500_000), time(12, 30)),
     (False, -7, -3, Decimal("-0.3333333333"), Decimal("-0.01"), -2.0, "", date(1999, 12, 31),
-     datetime(2024, 2, 29, 23, 59, 59)),
-    (None, 0, 0, Decimal("0.0000000000"), Decimal("0.00"), 0.0, "it's a 'b'", date(2000, 2, 29), datetime(1969, 7, 20)),
-    (True, None, 2**63 - 1, None, Decimal("99999999.99"), 1e300, None, None, None),
+     datetime(2024, 2, 29, 23, 59, 59), time(23, 59, 59, 999_999)),
+    (None, 0, 0, Decimal("0.0000000000"), Decimal("0.00"), 0.0, "it's a 'b'", date(2000, 2, 29),
+     datetime(1969, 7, 20), time()),
+    (True, None, 2**63 - 1, None, Decimal("99999999.99"), 1e300, None, None, None, None),
     (None, 2**31 - 1, None, Decimal("123456789012.0000000001"), None, None, "XyZ  ", date(2024, 3, 1),
-     datetime(2024, 3, 31, 2, 30)),
+     datetime(2024, 3, 31, 2, 30), None),
     (False, -(2**31), 12, Decimal("7.0000000000"), Decimal("3.00"), 7.25, "b", date(2023, 3, 1),
-     datetime(2023, 1, 1, 0, 0, 0, 1)),
+     datetime(2023, 1, 1, 0, 0, 0, 1), time(7, 8, 9, 250_000)),
 )  # fmt: skip
 _LITERALS: dict[str, tuple[Any, ...]] = {
     "boolean": (True, False, None),
@@ -45,6 +47,7 @@ _LITERALS: dict[str, tuple[Any, ...]] = {
     "double precision": (0.5, -1.25, 0.0, 3.0, None),
     "text": ("", "b", "abc", "it's", " x ", None),
     "date": (date(2024, 2, 29), date(1999, 12, 31), None),
+    "time": (time(12), time(0, 0, 1), time(23, 59, 59, 500_000), None),
     "timestamp": (datetime(2024, 2, 29, 12), datetime(1999, 12, 31, 23, 59, 59, 999_999), None),
 }
 _INTERVALS = (Interval(months=1), Interval(days=-3), Interval(months=-13, days=1, micros=1_500_000), Interval())
@@ -52,6 +55,7 @@ _MOMENTS = (
     "2024-02-29", " 2024-02-29 23:59:59.999999 ", "2/29/24", "1.2.2003 3:04 PM", "29-Feb-68 24:00", "feb 29 2023",
     "13.1.2024", "Thu, 29 Feb 2024 15:30:00 GMT", "Thu Feb 29 15:30:00 +02 2024", "20240229T153000Z", "epoch",
 )  # fmt: skip
+_CLOCKS = ("12:30", " 3:04:05.25 pm ", "T23:59:59.999999Z", "24:00", "12:60", "noon", "0:0:0+02")
 _TYPES = tuple(dict.fromkeys(COLUMNS.values()))
 
 
@@ -133,8 +137,16 @@ class Trees:
                     self._cast(TIMESTAMP, DATE),
                     self._of_moment(DATE),
                 ]
+            case "time":
+                return [
+                    self._cast(TIMESTAMP, TIME),
+                    self._turned("+"),
+                    self._turned("-"),
+                    lambda depth: function.cast(literal(self._random.choice(_CLOCKS), TEXT), TIME),
+                ]
             case _:
                 return [
+                    self._call("+(date,time)", DATE, TIME),
                     self._cast(DATE, TIMESTAMP),
                     self._of_moment(TIMESTAMP),
                     self._shifted("+"),
@@ -179,7 +191,7 @@ class Trees:
             *(self._call(f"{each}(text,integer)", TEXT, INTEGER) for each in ("left", "right", "substring")),
             self._call("replace(text,text,text)", TEXT, TEXT, TEXT),
             self._call("substring(text,integer,integer)", TEXT, INTEGER, INTEGER),
-            *(self._cast(each, TEXT) for each in (INTEGER, BOOLEAN, DATE, TIMESTAMP, _PRICE)),
+            *(self._cast(each, TEXT) for each in (INTEGER, BOOLEAN, DATE, TIME, TIMESTAMP, _PRICE)),
         ]
 
     def _conditions(self) -> list[Callable[[int], Expression]]:
@@ -209,6 +221,13 @@ class Trees:
         def make(depth: int) -> Expression:
             interval = literal(self._random.choice(_INTERVALS), INTERVAL_TYPE)
             return function.call(f"{sign}(timestamp,interval)", [self.of(TIMESTAMP, depth), interval])
+
+        return make
+
+    def _turned(self, sign: str) -> Callable[[int], Expression]:
+        def make(depth: int) -> Expression:
+            interval = literal(self._random.choice(_INTERVALS), INTERVAL_TYPE)
+            return function.call(f"{sign}(time,interval)", [self.of(TIME, depth), interval])
 
         return make
 

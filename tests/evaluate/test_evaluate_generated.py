@@ -21,6 +21,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.types import arrow_type
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.text import spark_type
+from sinkql.runtime.spark.carriage import into_spark, out_of_spark
 
 pytestmark = pytest.mark.long
 
@@ -91,7 +92,7 @@ def _asked(duck: duckdb.DuckDBPyConnection, query: str) -> tuple[str, Any]:
 @pytest.mark.spark
 def test_spark_computes_nothing_that_a_guard_leaves_out(spark: SparkSession) -> None:
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in COLUMNS.items())
-    spark.createDataFrame(table(), f"row bigint, {schema}").createOrReplaceTempView("guarded")
+    spark.createDataFrame(into_spark(table()), f"row bigint, {schema}").createOrReplaceTempView("guarded")
     guards = Guards(Random(7))
     trees = [guards.any(4) for _ in range(_GUARDED)]
     expected = [tuple(outcome(tree, row) for tree in trees) for row in ROWS]
@@ -112,7 +113,7 @@ def test_spark_computes_nothing_that_a_guard_leaves_out(spark: SparkSession) -> 
 @pytest.mark.spark
 def test_python_gives_what_spark_gives(spark: SparkSession) -> None:
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in COLUMNS.items())
-    spark.createDataFrame(table(), f"row bigint, {schema}").createOrReplaceTempView("evaluated")
+    spark.createDataFrame(into_spark(table()), f"row bigint, {schema}").createOrReplaceTempView("evaluated")
     trees = Trees(Random(20))
     counts: Counter[str] = Counter()
     wrong = []
@@ -141,7 +142,8 @@ def _by_row(spark: SparkSession, expression: logical.Expression, rows: list[int]
     chosen = ", ".join(map(str, rows))
     query = spark.sql(f"SELECT row, {spark_sql(expression)} AS x FROM evaluated WHERE row IN ({chosen})")
     try:
-        return {number: ("value", value) for number, value in (tuple(each) for each in query.collect())}
+        found = out_of_spark(query.toArrow(), [None, str(expression.type)])
+        return {row["row"]: ("value", row["x"]) for row in found.to_pylist()}
     except PySparkException:
         if len(rows) == 1:
             return {rows[0]: ("error", None)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Context, Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     "real": lambda text: single(float(text)),
     "double precision": float,
     "date": date.fromisoformat,
+    "time": time.fromisoformat,
     "timestamp": datetime.fromisoformat,
     "timestamptz": lambda text: datetime.fromisoformat(f"{text}:00" if text[-3] in "+-" else text),
     "bytea": lambda text: bytes.fromhex(text[2:]),
@@ -39,4 +40,6 @@ def shown(value: Any) -> Any:
     if isinstance(value, datetime):
         text = value.isoformat(" ").removesuffix("+00:00")
         return text.rstrip("0") if value.microsecond else text
+    if isinstance(value, time):
+        return value.isoformat().rstrip("0") if value.microsecond else value.isoformat()
     return value.isoformat() if isinstance(value, date) else value

@@ -10,7 +10,13 @@ from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.text import spark_type
 
 # how the wire text of a value becomes a value
-_DECODED = {"bytea": "unhex(substring({0}, 3))", "text": "{0}", "uuid": "{0}", "jsonb": "{0}"}
+_DECODED = {
+    "time": "unix_micros(CAST(concat('1970-01-01 ', {0}) AS TIMESTAMP))",
+    "bytea": "unhex(substring({0}, 3))",
+    "text": "{0}",
+    "uuid": "{0}",
+    "jsonb": "{0}",
+}
 
 
 def sql(relation: logical.Relation, table: str) -> str:
@@ -68,4 +74,6 @@ def _literal(value: str | None) -> str:
 
 def shown(type_: str, name: str) -> str:
     """Return a column as what is compared: text for times, which Python's have not the range of."""
+    if type_ == "time":
+        return f"substring(CAST(timestamp_micros(`{name}`) AS STRING), 12)"
     return f"CAST(`{name}` AS STRING)" if type_ in ("timestamp", "timestamptz", "date") else f"`{name}`"

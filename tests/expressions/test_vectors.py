@@ -22,9 +22,11 @@ _SUPPORTED = {
     "numeric functions": 27,
     "queries": 0,
     "strings": 100,
+    "time of day": 44,
 }
 _TYPES = {
     "numeric": "numeric(38,10)",
+    "time without time zone": "time",
     "timestamp without time zone": "timestamp",
     "timestamp with time zone": "timestamptz",
 }

@@ -53,6 +53,8 @@ def shown(value: Any, type_: str) -> str | None:
         case "timestamp" | "timestamptz", _:
             text = str(value.replace(tzinfo=None))
             return (text.rstrip("0") if value.microsecond else text) + ("+00" if type_ == "timestamptz" else "")
+        case "time", _:
+            return str(value).rstrip("0") if value.microsecond else str(value)
         case "bytea", _:
             return f"\\x{bytes(value).hex()}"
         case "char", _:

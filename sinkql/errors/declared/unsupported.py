@@ -105,7 +105,7 @@ CODES = {
         "Leave the clause out.",
     ),
     "SQ2934": _code(
-        "The column has a type, such as interval, that views cannot compute with.",
+        "The column has the type interval, which views cannot compute with.",
         "Leave the column out of the view.",
     ),
     "SQ2935": _code(

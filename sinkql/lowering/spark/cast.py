@@ -71,6 +71,21 @@ def _time(name: str, spark: str, value: str, zone: str = "") -> str:
     return _moment(name, spark, f"transform(array({value}), `$m` -> IF(`$m` BETWEEN {bounds}, `$m`, {failed}))[0]")
 
 
+def _time_of_day() -> str:
+    """Return the microseconds of a time of day out of its text."""
+    parts = "|".join(f"${moment.TIME_PARTS.index(part) + 1}" for part in "hmsfp")
+    form = f"r'(?i)^{_BLANK}{moment.TIME_FORM}{_BLANK}$'"
+    part = {name: f"`$p`[{place}]" for place, name in enumerate("hmsfp")}
+    hour = f"CAST({part['h']} AS INT)"
+    half = f"CASE upper({part['p']}) WHEN '' THEN {hour} WHEN 'AM' THEN {hour} % 12 ELSE {hour} % 12 + 12 END"
+    seconds = f"CAST(CAST(concat('0', {part['s']}, {part['f']}) AS DECIMAL(18,6)) * 1000000 AS BIGINT)"
+    micros = f"({half}) * 3600000000L + CAST({part['m']} AS INT) * 60000000L + {seconds}"
+    read = f"transform(array(split(regexp_replace(@0, {form}, '{parts}'), '[|]')), `$p` -> {micros})[0]"
+    failed = "CAST(raise_error(concat('unsupported time format: ', @0)) AS BIGINT)"
+    late = f"@0 RLIKE r'^{_BLANK}[Tt]?24'"
+    return f"CASE WHEN @0 IS NULL THEN NULL WHEN NOT @0 RLIKE {form} OR {late} THEN {failed} ELSE {read} END"
+
+
 _FROM_TEXT = {
     "double precision": (
         f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {_IS_SPECIAL} THEN CAST(@0 AS DOUBLE) "
@@ -84,6 +99,7 @@ _FROM_TEXT = {
         "ELSE CAST(raise_error(concat('invalid input syntax for type boolean: ', @0)) AS BOOLEAN) END"
     ),
     "date": _moment("date", "DATE", _DATE),
+    "time": _time_of_day(),
     "timestamp": _time("timestamp", "TIMESTAMP_NTZ", f"CAST({_DATE} AS TIMESTAMP_NTZ) + {_CLOCK}"),
     "timestamptz": _time("timestamptz", "TIMESTAMP", f"CAST({_DATE} AS TIMESTAMP) + {_CLOCK} - {_AHEAD}", zone=" UTC"),
     "uuid": (
@@ -129,11 +145,13 @@ def _shown(least: str) -> str:
 
 _TO_TEXT = {
     "date": _shown("DATE'0001-01-01'"),
+    "time": "substring(CAST(timestamp_micros(@0) AS STRING), 12)",
     "timestamp": _shown("TIMESTAMP_NTZ'0001-01-01'"),
     "timestamptz": "concat(" + _shown("TIMESTAMP'0001-01-01 00:00:00 UTC'") + ", '+00')",
     "bytea": r"concat('\\x', lower(hex(@0)))",
     "uuid": "@0",
 }
+_OF_DAY = "pmod(unix_micros(@0), 86400000000L)"
 _WHOLE = ("smallint", "integer", "bigint")
 
 
@@ -154,6 +172,10 @@ def _template(source: Type, target: Type) -> str | None:
             return _FROM_TEXT.get(name)
         case name, "text":
             return _TO_TEXT.get(name)
+        case "timestamp", "time":
+            return _OF_DAY.replace("@0", "CAST(@0 AS TIMESTAMP)")
+        case "timestamptz", "time":
+            return _OF_DAY
         case "numeric", name if name in _WHOLE:
             return f"CAST(round(@0, 0) AS {spark})"
         case ("real" | "double precision") as name, "bigint":

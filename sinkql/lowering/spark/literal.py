@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime, time, timedelta
 from decimal import Decimal
 
 from sinkql.logical import Interval, Literal
@@ -30,6 +31,8 @@ def literal_text(literal: Literal) -> Text:
             return Text(text)
         case "date":
             return Text(f"DATE'{text}'")
+        case "time":
+            return Text(f"{_micros(text)}L")
         case "timestamp":
             return Text(f"TIMESTAMP_NTZ'{text}'")
         case "timestamptz":
@@ -42,6 +45,11 @@ def literal_text(literal: Literal) -> Text:
             return Text(day_time(value.days * DAY + value.micros))
         case _:
             return Text(text_literal(text))
+
+
+def _micros(text: str) -> int:
+    """Return the microseconds of a time of day."""
+    return (datetime.combine(datetime.min, time.fromisoformat(text)) - datetime.min) // timedelta(microseconds=1)
 
 
 def _signed(text: str) -> str:

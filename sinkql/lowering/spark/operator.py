@@ -201,6 +201,17 @@ def _shift(sign: str) -> Callable[[Call], Form]:
     return form
 
 
+def _turn(sign: str) -> Callable[[Call], Form]:
+    """Add an interval to a time of day, or take it off; days do not count."""
+
+    def form(call: Call) -> Form:
+        return Form(
+            f"pmod(@0 {sign} {_interval(call.arguments[1]).micros % DAY}L, {DAY}L)", operands=call.arguments[:1]
+        )
+
+    return form
+
+
 def _shift_times(sign: str, instant: Expression, product: Call) -> Form:
     """Add `n * INTERVAL '…'` of a constant number of days or whole seconds."""
     factor, interval = product.arguments
@@ -267,6 +278,8 @@ FORMS: dict[str, Spelling] = {
     **{f"+({type_},interval)": _shift("+") for type_ in _INSTANTS},
     **{f"-({type_},interval)": _shift("-") for type_ in _INSTANTS},
     **{f"-({type_},{type_})": Infix("-", SUM) for type_ in _INSTANTS},
+    **{f"{sign}(time,interval)": _turn(sign) for sign in "+-"},
+    "+(date,time)": Form("CAST(timestamp_micros(unix_date(@0) * 86400000000L + @1) AS TIMESTAMP_NTZ)"),
     **{f"+(date,{type_})": Form("date_add(@0, @1)") for type_ in ("smallint", "integer")},
     **{f"-(date,{type_})": Form("date_sub(@0, @1)") for type_ in ("smallint", "integer")},
     "-(date,date)": Form("datediff(@0, @1)"),

@@ -15,7 +15,7 @@ _REPEATABLE = 60
 _PLACE = re.compile(r"@(\d+)")
 _TYPES = {
     "boolean": "BOOLEAN", "smallint": "SMALLINT", "integer": "INT", "bigint": "BIGINT",
-    "real": "FLOAT", "double precision": "DOUBLE", "date": "DATE",
+    "real": "FLOAT", "double precision": "DOUBLE", "date": "DATE", "time": "BIGINT",
     "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP",
     "text": "STRING", "uuid": "STRING", "jsonb": "STRING", "bytea": "BINARY",
 }  # fmt: skip
@@ -70,7 +70,10 @@ def text_literal(value: str) -> str:
 
 
 def spark_type(type_: Type) -> str:
-    """Return the Spark SQL type; raises KeyError for a type that Spark has not (time, interval)."""
+    """Return the Spark SQL type; raises KeyError for a type that it cannot hold (interval).
+
+    A time of day, which Spark has no type for, is its microseconds.
+    """
     return f"DECIMAL({type_.precision},{type_.scale})" if type_.name == "numeric" else _TYPES[type_.name]
 
 

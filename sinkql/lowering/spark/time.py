@@ -35,6 +35,12 @@ _EPOCHS = {
     "timestamp": "CAST(unix_micros(CAST(@0 AS TIMESTAMP)) AS DECIMAL(38,10)) / 1000000",
     "timestamptz": "CAST(unix_micros(@0) AS DECIMAL(38,10)) / 1000000",
 }
+_TIME_FIELDS = {
+    "hour": "@0 div 3600000000", "minute": "@0 div 60000000 % 60",
+    "second": "CAST(@0 % 60000000 AS DECIMAL(38,10)) / 1000000",
+    "milliseconds": "CAST(@0 % 60000000 AS DECIMAL(38,10)) / 1000",
+    "microseconds": "@0 % 60000000", "epoch": "CAST(@0 AS DECIMAL(38,10)) / 1000000",
+}  # fmt: skip
 _DIFFERENCES = {
     "epoch": "{0} / CAST(1000000 AS DECIMAL(38,10))",
     "day": "{0} div 86400000000",
@@ -69,6 +75,8 @@ def _micros(place: str, type_: str) -> str:
 def _extract(spark: str) -> Callable[[Call], Form]:
     def form(call: Call) -> Form:
         field, value = constant_text(call.arguments[0]), call.arguments[1]
+        if value.type.name == "time":
+            return Form(f"CAST({_TIME_FIELDS[field]} AS {spark})", operands=(value,))
         if value.type.name != "interval":
             template = _EPOCHS[value.type.name] if field == "epoch" else _FIELDS[field]
             return Form(f"CAST({template} AS {spark})", operands=(value,))
@@ -211,8 +219,8 @@ def _formatted(letters: str) -> list[str]:
 
 
 FORMS: dict[str, Spelling] = {
-    **{f"EXTRACT(text,{type_})": _extract("DECIMAL(38,10)") for type_ in ("date", *_INSTANTS, "interval")},
-    **{f"date_part(text,{type_})": _extract("DOUBLE") for type_ in ("date", *_INSTANTS, "interval")},
+    **{f"EXTRACT(text,{type_})": _extract("DECIMAL(38,10)") for type_ in ("date", "time", *_INSTANTS, "interval")},
+    **{f"date_part(text,{type_})": _extract("DOUBLE") for type_ in ("date", "time", *_INSTANTS, "interval")},
     **{f"date_trunc(text,{type_})": _date_trunc for type_ in _INSTANTS},
     "date_trunc(text,timestamptz,text)": _date_trunc,
     **{f"date_bin(interval,{type_},{type_})": _date_bin for type_ in _INSTANTS},

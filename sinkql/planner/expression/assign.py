@@ -95,7 +95,13 @@ def check_assignable(source: logical.Type, column: logical.Column, span: Span) -
     """Raise SQ2425 unless a value of a type may be put into a column as it is."""
     target = column.type
     alike = (types.number, types.instant)
-    if types.implicit(source, target) or target == types.TEXT or any(kind(source) and kind(target) for kind in alike):
+    cut = target == types.TIME and source in (types.TIMESTAMP, types.TIMESTAMPTZ)
+    if (
+        types.implicit(source, target)
+        or target == types.TEXT
+        or cut
+        or any(kind(source) and kind(target) for kind in alike)
+    ):
         return
     raise SinkqlError(
         "SQ2425",

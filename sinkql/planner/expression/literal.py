@@ -175,11 +175,13 @@ def _bytea(text: str, _target: Type) -> bytes | None:
 _READERS: dict[str, Callable[[str, Type], logical.Value | None]] = {
     "smallint": _integer, "integer": _integer, "bigint": _integer, "numeric": _numeric, "real": _floating,
     "double precision": _floating, "boolean": _boolean, "date": _moment(moment.read_date),
+    "time": _moment(moment.read_time),
     "timestamp": _moment(moment.read_timestamp), "timestamptz": _moment(moment.read_instant), "uuid": _uuid,
     "bytea": _bytea,
 }  # fmt: skip
 _HINTS = {
     "date": "Write dates as DATE '2024-02-29'.",
+    "time": "Write times of day as TIME '12:30:00', of less than 24 hours.",
     "timestamp": "Write timestamps as TIMESTAMP '2024-02-29 12:30:00'.",
     "timestamptz": "Write them with a numeric zone, as TIMESTAMPTZ '2024-02-29 12:30:00+00'.",
 }

@@ -20,7 +20,7 @@ _FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 def arithmetic(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     """Plan `left operator right` for + - * / %."""
     left, right = _literal_like(left, right)
-    if types.instant(left.type) or types.instant(right.type) or types.INTERVAL in (left.type, right.type):
+    if any(types.instant(each) or each in (types.TIME, types.INTERVAL) for each in (left.type, right.type)):
         return _of_times(operator, left, right, span).at(span)
     type_ = types.operand(left.type, right.type) if types.number(left.type) and types.number(right.type) else None
     if type_ is None or (operator == "%" and types.floating(type_)):
@@ -139,13 +139,20 @@ def _of_times(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     kinds = (left.type.name, operator, right.type.name)
     if operator == "*" and types.INTERVAL in (left.type, right.type):
         return _times(*((right, left) if right.type == types.INTERVAL else (left, right)), span)
-    if operator == "+" and (left.type == types.INTERVAL or (types.whole(left.type) and right.type == types.DATE)):
+    if operator == "+" and (
+        left.type == types.INTERVAL
+        or (right.type == types.DATE and (types.whole(left.type) or left.type == types.TIME))
+    ):
         return _of_times(operator, right, left, span)
     if operator in ("+", "-") and types.instant(left.type) and right.type == types.INTERVAL:
         start = coerced(left, types.TIMESTAMP) if left.type == types.DATE else left
         return shift(start, right, sign=operator)
     if operator in ("+", "-") and left.type == types.DATE and right.type in (types.SMALLINT, types.INTEGER):
         return call(f"{operator}(date,{right.type.name})", (left, right), span)
+    if operator in ("+", "-") and left.type == types.TIME and isinstance(right.constant, Interval):
+        return call(f"{operator}(time,interval)", (left, right), span)
+    if kinds == ("date", "+", "time"):
+        return call("+(date,time)", (left, right), span)
     if kinds == ("date", "-", "date"):
         return call("-(date,date)", (left, right), span)
     if operator == "-" and types.instant(left.type) and types.instant(right.type):

@@ -16,7 +16,7 @@ from sinkql.planner.expression.typed import Typed, call, constant
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.function.number import to_char
 from sinkql.planner.function.pattern import refused
-from sinkql.planner.types import BIGINT, DATE, DOUBLE, INTERVAL, NUMERIC, TEXT, TIMESTAMP, TIMESTAMPTZ, UNKNOWN
+from sinkql.planner.types import BIGINT, DATE, DOUBLE, INTERVAL, NUMERIC, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, UNKNOWN
 
 _UNITS = (
     "microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year",
@@ -45,11 +45,15 @@ def extract(name: str, field: str, value: Typed, span: Span) -> Typed:
         known: tuple[str, ...] = _DIFFERENCE_FIELDS
     elif types.instant(value.type):
         known = (*_DATE_FIELDS, *(() if value.type == DATE else _CLOCK_FIELDS), "epoch")
+    elif value.type == TIME:
+        known = (*_CLOCK_FIELDS, "epoch")
     else:
-        message = f"extract() takes a date or timestamp, found {value.type.name}"
+        message = f"extract() takes a date, time or timestamp, found {value.type.name}"
         raise SinkqlError("SQ2211", message, value.span)
     if unit not in known:
-        shown = known if value.difference is not None else (*_DATE_FIELDS, *_CLOCK_FIELDS, "epoch")
+        shown = (
+            known if value.difference is not None or value.type == TIME else (*_DATE_FIELDS, *_CLOCK_FIELDS, "epoch")
+        )
         raise _no_field(unit, value.type.name, span, shown)
     return call(f"{name}(text,{value.type.name})", (constant(unit, TEXT, span), value), span)
 

@@ -18,8 +18,8 @@ from sinkql.planner.types import describe
 KIND = "TABLE"
 _ANY_TIME = datetime(2000, 1, 1)
 _TYPES = (
-    "boolean, smallint, integer, bigint, real, double precision, numeric(p, s), date, timestamp, timestamptz, text, "
-    "bytea, uuid or jsonb"
+    "boolean, smallint, integer, bigint, real, double precision, numeric(p, s), date, time, timestamp, timestamptz, "
+    "text, bytea, uuid or jsonb"
 )
 _LATER_OPTIONS = ("PARTITION BY", "RETAIN HISTORY")
 _LENGTH = re.compile(r"(?:varchar|character varying|char|character) ?\( ?(\d+) ?\)")
@@ -119,7 +119,7 @@ def _column(column: ast.ColumnDef, primary: set[str]) -> logical.Column:
     written = re.sub(r"\s+", " ", column.type.text.strip().lower()) if column.type is not None else ""
     type_ = column_type(written)
     later = later_type(written)
-    if later is not None and (type_ is None or type_.name == "time"):
+    if later is not None and type_ is None:
         raise SinkqlError(
             "SQ2935",
             f'column "{name}" has type {written}, which tables do not support yet',

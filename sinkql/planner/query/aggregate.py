@@ -223,7 +223,7 @@ def _equals(subject: Typed, known: bool | int) -> Typed:
 
 def _extreme(call: _Aggregate) -> Typed:
     type_ = call.argument.type
-    if not (types.number(type_) or types.instant(type_) or type_ == types.TEXT):
+    if not (types.number(type_) or types.instant(type_) or type_ in (types.TIME, types.TEXT)):
         raise call.no_function()
     return call.add(call.name, call.argument, type_)
 

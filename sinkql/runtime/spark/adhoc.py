@@ -14,6 +14,7 @@ from sinkql import logical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.spark.text import quoted, spark_type
 from sinkql.runtime.spark import session as spark
+from sinkql.runtime.spark.carriage import into_spark, out_of_spark
 from sinkql.runtime.spark.diagnosis import told
 from sinkql.runtime.spark.folder import Folder
 
@@ -31,12 +32,20 @@ class AdhocSpark:
         # Ctrl-C is told to the JVM on the main thread's socket, which must not be in use then
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="query")
 
-    def query(self, sql: str, inputs: Mapping[str, tuple[Sequence[logical.Column], pa.Table]]) -> pa.Table:
-        """Return what a query gives over inputs by name; raises SQ3201 for an expression that fails on a row."""
+    def query(
+        self,
+        sql: str,
+        inputs: Mapping[str, tuple[Sequence[logical.Column], pa.Table]],
+        types: Sequence[logical.Type] = (),
+    ) -> pa.Table:
+        """Return what a query gives over inputs by name, columns of `types` first.
+
+        Raises SQ3201 for an expression that fails on a row.
+        """
         session = self._start()
         running = self._worker.submit(self._query, session, sql, inputs)
         try:
-            return running.result()
+            return out_of_spark(running.result(), [str(each) for each in types])
         except KeyboardInterrupt:
             session.sparkContext.cancelAllJobs()
             raise
@@ -46,7 +55,7 @@ class AdhocSpark:
     ) -> pa.Table:
         try:
             for name, (columns, rows) in inputs.items():
-                session.createDataFrame(rows, _struct(columns)).createOrReplaceTempView(name)
+                session.createDataFrame(into_spark(rows), _struct(columns)).createOrReplaceTempView(name)
             return session.sql(sql).toArrow()
         except PySparkException as error:
             raise SinkqlError("SQ3201", told(error), hint=_HINT) from None

@@ -25,6 +25,7 @@ from sinkql.lowering.spark.preparation import spark_steps
 from sinkql.lowering.spark.text import quoted, spark_type
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.spark.carriage import batches_into_spark, out_of_spark
 from sinkql.runtime.spark.diagnosis import diagnose
 from sinkql.runtime.spark.fusion import fusable
 from sinkql.runtime.spark.task import DIFF, SEQ, FusedTask, ReadTask, SourceColumns, tallies, write_rows
@@ -122,7 +123,8 @@ class _Frames:
         if write.change == "retract":
             rows = _consolidated(rows)
         rows = rows.select(*[F.col(quoted(name)) for name in _ordered(rows, write)])
-        collected = rows.mapInArrow(_write_function(task, self.side), "result BINARY").collect()
+        types = [column.type for column in write.columns]
+        collected = rows.mapInArrow(_write_function(task, self.side, types), "result BINARY").collect()
         return [pickle.loads(row["result"]) for row in collected]
 
     def read_only(self, missing: Sequence[tuple[str, int]]) -> None:
@@ -155,7 +157,7 @@ class _Frames:
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-            return task.rows(numbers, attempt_name())
+            return batches_into_spark(task.rows(numbers, attempt_name()))
 
         spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
         return spread.mapInArrow(rows, _struct(read.columns, retract=task.retract, sequence=sequence))
@@ -201,9 +203,12 @@ class _Frames:
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         bucket = F.pmod(F.hash(F.col("`$h1`")), F.lit(buckets))  # that of a shuffle by `$h1`
 
+        delivered = [*preparation.types(), None]
+
         def changes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with failure.left_in(side, f"state-{attempt_name()}"):
-                yield from task(partition_number(), attempt_name(), batches)
+                rows = (out_of_spark(batch, delivered) for batch in batches)
+                yield from batches_into_spark(task(partition_number(), attempt_name(), rows))
 
         return (
             self.frame(operator.input, sequence=False)
@@ -246,9 +251,12 @@ def _ordered(rows: DataFrame, write: physical.Write) -> list[str]:
     return [*(column.name for column in write.columns), *(name for name in (DIFF, SEQ) if name in rows.columns)]
 
 
-def _write_function(task: WriteTask, side: Path) -> Any:  # Any: pyspark's type for it names pyarrow's
+def _write_function(
+    task: WriteTask, side: Path, types: Sequence[str]
+) -> Any:  # Any: pyspark's type for it names pyarrow's
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        result = write_rows(task, partition_number(), attempt_name(), batches, side)
+        rows = (out_of_spark(batch, types) for batch in batches)
+        result = write_rows(task, partition_number(), attempt_name(), rows, side)
         yield pa.record_batch({"result": pa.array([pickle.dumps(result)], pa.binary())})
 
     return write

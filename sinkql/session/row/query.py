@@ -82,7 +82,8 @@ def by_spark(
 
     text = QuerySql(plans or workspace.catalog.plans)
     sql = text.once(once)
-    found = workspace.spark.query(sql, {name: read(full_name) for full_name, name in text.inputs.items()})
+    inputs = {name: read(full_name) for full_name, name in text.inputs.items()}
+    found = workspace.spark.query(sql, inputs, [each.type for each in once.relation.shape.columns])
     return python_rows(found)
 
 

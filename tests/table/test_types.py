@@ -1,0 +1,149 @@
+"""Values of every type on their way from statements through a table, views and sinks to readers of Iceberg tables."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sinkql.runtime.batch.engine import Engine
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
+from sinkql.session import Session
+from support.readers import duckdb_folder, open_table
+from support.running import MemoryControl, drain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SINK = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = '{0}') {1} WITH (COMMIT INTERVAL = '1s');"
+_SETUP = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///catalog.db', WAREHOUSE = 'lake');
+CREATE TABLE t (id bigint PRIMARY KEY, {declared});
+CREATE MATERIALIZED VIEW plain AS SELECT {columns}, id FROM t WHERE x0 IS NOT NULL OR id > 3;
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Values by the SQL that writes them, as results have them; what a reader of the Iceberg table has for each.
+
+    Those of an `ordered` type may be keys, and have a least and a greatest.
+    """
+
+    values: Mapping[str, Any]
+    stored: Callable[[Any], Any] = lambda value: value
+    ordered: bool = True
+
+
+KINDS = {
+    "time": Kind({
+        "'12:30'": time(12, 30), "TIME '00:00'": time(), "'11:59:59.999999 PM'": time(23, 59, 59, 999_999),
+        "TIME '23:30' + INTERVAL '2 hours'": time(1, 30), "'04:05:06'::time": time(4, 5, 6), "NULL": None,
+    }),
+}  # fmt: skip
+Model = dict[int, tuple[Any, ...]]
+
+
+@pytest.mark.parametrize("type_", KINDS)
+def test_sinks_hold_what_was_put_into_a_table(session: Session, type_: str) -> None:
+    _check(session, [type_], LocalEngine())
+
+
+@pytest.mark.spark
+def test_sinks_in_spark_hold_what_was_put_into_a_table(spark: SparkSession, session: Session) -> None:
+    from sinkql.runtime.spark.engine import SparkEngine
+
+    _check(session, list(KINDS), SparkEngine(lambda: spark, buckets=2))
+
+
+def _check(session: Session, types: Sequence[str], engine: Engine) -> None:
+    """Change a table with a column of each type at random; its sinks hold what a model of it says after every batch."""
+    kinds = [KINDS[type_] for type_ in types]
+    names = [f"x{place}" for place in range(len(types))]
+    ordered = [name for name, kind in zip(names, kinds, strict=True) if kind.ordered]
+    declared = ", ".join(map(" ".join, zip(names, types, strict=True)))
+    session.execute(_SETUP.format(declared=declared, columns=", ".join(reversed(names))))
+    session.execute(
+        "CREATE SINK plain_sink FROM plain " + _SINK.format("plain", f"KEY ({', '.join(['id', *ordered])}) MODE UPSERT")
+    )
+    if ordered:
+        extremes = ", ".join(f"min({name}) AS least_{name}, max({name}) AS most_{name}" for name in ordered)
+        session.execute(
+            f"CREATE MATERIALIZED VIEW grouped AS SELECT {ordered[0]}, count(*) AS rows, {extremes} FROM t"
+            f" GROUP BY {ordered[0]};"
+            f"CREATE SINK grouped_sink FROM grouped {_SINK.format('grouped', f'KEY ({ordered[0]}) MODE UPSERT')}"
+        )
+    loops = _loops(session, engine)
+    model: Model = {}
+    chance = random.Random(str(types))
+    for _ in range(3):
+        for _ in range(4):
+            _change(session, kinds, model, chance)
+        for each in loops:
+            drain(each)
+        (found,) = session.execute("SELECT * FROM t")
+        assert {id_: tuple(row) for id_, *row in found.rows} == model
+        kept = {id_: row for id_, row in model.items() if row[0] is not None or id_ > 3}
+        expected = Counter(
+            repr((*(kind.stored(value) for kind, value in reversed(list(zip(kinds, row, strict=True)))), id_))
+            for id_, row in kept.items()
+        )
+        assert _read("plain") == expected
+        if ordered:
+            assert _read("grouped") == _grouped(model, [names.index(name) for name in ordered], kinds)
+
+
+def _change(session: Session, kinds: Sequence[Kind], model: Model, chance: random.Random) -> None:
+    key, texts = chance.randrange(8), [chance.choice(list(kind.values)) for kind in kinds]
+    if key not in model:
+        session.execute(f"INSERT INTO t VALUES ({key}, {', '.join(texts)})")
+    elif chance.random() < 0.7:
+        session.execute(
+            f"UPDATE t SET {', '.join(f'x{place} = {text}' for place, text in enumerate(texts))} WHERE id = {key}"
+        )
+    else:
+        session.execute(f"DELETE FROM t WHERE id = {key}")
+        del model[key]
+        return
+    model[key] = tuple(kind.values[text] for kind, text in zip(kinds, texts, strict=True))
+
+
+def _loops(session: Session, engine: Engine) -> list[BatchLoop]:
+    found = []
+    for job in session.jobs():
+        context, registry = session.context(job), session.catalog.registry
+        readers = {read.source: registry.reader(read, context) for read in job.reads()}
+        writer = registry.sinks[job.write.connector].writer(job.write, context)
+        loop = BatchLoop(job, readers, writer, engine, context.folder, MemoryControl())
+        loop.start(epoch=1)
+        found.append(loop)
+    return found
+
+
+def _grouped(model: Model, ordered: Sequence[int], kinds: Sequence[Kind]) -> Counter[str]:
+    groups: dict[Any, list[tuple[Any, ...]]] = {}
+    for row in model.values():
+        groups.setdefault(row[ordered[0]], []).append(row)
+    found: Counter[str] = Counter()
+    for value, rows in groups.items():
+        extremes: list[Any] = []
+        for place in ordered:
+            values = [row[place] for row in rows if row[place] is not None]
+            extremes += [kinds[place].stored(each(values, default=None)) for each in (min, max)]
+        found[repr((kinds[ordered[0]].stored(value), len(rows), *extremes))] += 1
+    return found
+
+
+def _read(table: str) -> Counter[str]:
+    """Return the rows that PyIceberg and DuckDB read, asserted to be the same."""
+    loaded = open_table(Path(), f"n.{table}")
+    found = Counter(repr(tuple(row.values())) for row in loaded.scan().to_arrow().to_pylist())
+    assert Counter(map(repr, duckdb_folder(loaded.location()))) == found
+    return found
