@@ -45,7 +45,19 @@ def test_no_row_is_lost_doubled_or_back(children: Children, pipeline: Pipeline, 
     verify.check_commits(pipeline, BATCHES + 2)
     verify.check_index(pipeline)
     verify.check_state(pipeline)
+    verify.check_files(pipeline)
     assert compactions(pipeline) >= 1
+
+
+@pytest.mark.parametrize("kind", ["append", "upsert"])
+def test_cleaning_that_is_killed_is_done_again(children: Children, pipeline: Pipeline, kind: str) -> None:
+    for point in ("data-files", "commit-request#3", "leftover", "leftover#2"):
+        assert children.run(pipeline, f"{point}=kill").status == KILLED
+    write_input(pipeline.folder, first=1000, rows=30)
+    assert children.run(pipeline).status == 0
+    verify.check_rows(pipeline)
+    verify.check_index(pipeline)
+    verify.check_files(pipeline)
 
 
 @pytest.mark.parametrize("kind", ["upsert", "parts", "view"])

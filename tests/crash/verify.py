@@ -96,6 +96,21 @@ def check_commits(pipeline: Pipeline, batches: int) -> None:
     assert batches == len(ends)
 
 
+def check_files(pipeline: Pipeline) -> None:
+    """Assert that the table's folder has no file that no snapshot knows, but for those of readers."""
+    table = load(pipeline.folder)
+    known = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
+    for snapshot in table.metadata.snapshots:
+        known.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+            known |= {manifest.manifest_path, *(entry.data_file.file_path for entry in entries)}
+    names = {path.rpartition("/")[2] for path in known} | {"version-hint.text"}
+    there = {path.name for path in (pipeline.folder / "lake" / "n" / "t").rglob("*") if path.is_file()}
+    left = {name for name in there - names if not name.endswith(".stats")}
+    assert not left, left
+
+
 def check_index(pipeline: Pipeline) -> None:
     """Assert that the index that the table names is whole, and says what one made anew from the table says."""
     name = marker(pipeline).index

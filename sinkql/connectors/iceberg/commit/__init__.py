@@ -6,4 +6,5 @@
 * `proposal`: a claim of the table, a batch, or a compaction.
 * `landing`: a proposal → a known outcome, through lost replies and conflicts.
 * `expire`: old snapshots go, with the files that only they reach.
+* `leftover`: so do files that killed and failed attempts left.
 """

@@ -91,6 +91,11 @@ def expire(target: TargetTable, table: Table, gone: tuple[Snapshot, ...]) -> Non
                 table.io.delete(path)
 
 
+def named_offsets(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
+    """Return the names of the files with offsets that these snapshots, or markers in the table's properties, name."""
+    return {name for each in snapshots if (name := offsets_file(each))} | _noted(table)
+
+
 def _referred(table: Table) -> set[int]:
     """Return the snapshots of tags, and of branches but main with all their ancestors."""
     snapshots = {each.snapshot_id: each for each in table.metadata.snapshots}
@@ -118,7 +123,7 @@ def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
         referred = _referred(table)
         elsewhere = [each for each in kept if each.snapshot_id not in main or each.snapshot_id in referred]
         files -= _live(table, elsewhere)
-    named = {name for each in kept if (name := offsets_file(each))} | _noted(table)
+    named = named_offsets(table, kept)
     offsets = {name for each in gone if (name := offsets_file(each))} - named
     return _Dead(
         manifests=frozenset(lost.keys() - reached),

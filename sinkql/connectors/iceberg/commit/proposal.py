@@ -60,7 +60,7 @@ class Claim:
         timestamp = kept.timestamp if kept else 0
         summary = markers.encode(table, marker, timestamp=timestamp, attempt=self.id)
 
-        return prepare(table, FileChange(), _notes(self._sink, summary))
+        return prepare(table, FileChange(), _notes(self._sink, summary), by=_by(marker))
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this claim."""
@@ -91,7 +91,7 @@ class BatchCommit:
         """Write the snapshot's manifests."""
         summary = markers.encode(table, self.marker, timestamp=self.timestamp, attempt=self.marker.commit)
 
-        return prepare(table, self.files, _notes(self.marker.sink, summary))
+        return prepare(table, self.files, _notes(self.marker.sink, summary), by=_by(self.marker))
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this commit."""
@@ -132,7 +132,7 @@ class CompactionCommit:
             raise RedoBatchError("another writer deleted rows of the table")
         summary = markers.encode(table, self.marker, timestamp=self.timestamp, attempt=self.id, compaction=self.id)
         try:
-            return prepare(table, self.files, _notes(self.marker.sink, summary))
+            return prepare(table, self.files, _notes(self.marker.sink, summary), by=_by(self.marker))
         except FileNotFoundError as error:
             raise RedoBatchError(str(error)) from error
 
@@ -147,6 +147,11 @@ class CompactionCommit:
         if kept.marker.commit != self.marker.commit:
             raise RedoBatchError("an earlier commit of this run reached the table late")
         usable(base, now, upsert=self.expected.upsert)
+
+
+def _by(marker: Marker) -> str:
+    """Return how the names of manifests begin: a later claim knows them."""
+    return f"sinkql-{marker.sink}-{marker.epoch}-"
 
 
 def _notes(sink: str, summary: Mapping[str, str]) -> Callable[[int, int], Notes]:

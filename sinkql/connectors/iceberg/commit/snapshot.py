@@ -89,9 +89,12 @@ class _DeleteManifestWriter(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
 
-def prepare(table: Table, change: FileChange, notes: Callable[[int, int], Notes]) -> Prepared:
-    """Write the manifests of `change` on top of main; `notes` gets the snapshot's id and sequence number."""
-    builder = _Builder(table)
+def prepare(table: Table, change: FileChange, notes: Callable[[int, int], Notes], *, by: str = "") -> Prepared:
+    """Write the manifests of `change` on top of main, in files whose names begin with `by`.
+
+    `notes` gets the snapshot's id and sequence number.
+    """
+    builder = _Builder(table, by)
     carried = builder.carried(change.remove)  # first: where a file is missing, nothing is left behind
     manifests = [*builder.added(change.add), *carried]
     said = notes(builder.snapshot, builder.sequence)
@@ -165,10 +168,10 @@ class _Collector(SnapshotSummaryCollector):
 
 
 class _Builder:
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, by: str) -> None:
         self._table = table
         self._metadata = table.metadata
-        self._name = uuid4()
+        self._name = f"{by}{uuid4()}"
         self._written = 0
         self._collector = _Collector()
         self.parent = table.current_snapshot()

@@ -46,6 +46,10 @@ class Compacting:
         self._unknown_at: int | None = None
         self.finished = False
 
+    def busy(self) -> str | None:
+        """Return the id of the compaction that is being made."""
+        return self._id if self._steps is not None else None
+
     def unknown(self, table: Table) -> bool:
         """Tell whether a commit that failed may still arrive, since nothing has come after the table it was made for.
 

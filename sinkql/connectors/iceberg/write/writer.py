@@ -14,8 +14,10 @@ from sinkql.connectors.iceberg.commit import marker as markers
 from sinkql.connectors.iceberg.commit.conflict import fenced, hold, same_table
 from sinkql.connectors.iceberg.commit.expire import expire, expired
 from sinkql.connectors.iceberg.commit.landing import land
+from sinkql.connectors.iceberg.commit.leftover import Leftovers
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, take
 from sinkql.connectors.iceberg.commit.snapshot import selfcheck
+from sinkql.connectors.iceberg.compact.job import remove
 from sinkql.connectors.iceberg.storage.access import job_stores
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.connectors.iceberg.table.catalog import open_catalog
@@ -33,6 +35,7 @@ from sinkql.extension.stream import (
     Context,
     JobOffsets,
     Marker,
+    RedoBatchError,
     Switch,
     Writer,
     WriteResult,
@@ -62,6 +65,7 @@ class IcebergWriter(Writer):
         self._opened: TargetTable | None = None
         self._mode: WriteMode | None = None
         self._compacting: Compacting | None = None
+        self._leftovers: Leftovers | None = None
         self._table: Table | None = None
         self._kept: markers.Kept | None = None
         self._mine: Marker | None = None
@@ -105,7 +109,11 @@ class IcebergWriter(Writer):
             self._mine = None
             raise fenced(self._table, f"Epoch {kept.marker.epoch} has claimed the table at the same time.")
         self._mine, self._kept, self._mode = kept.marker, kept, self._new_mode()
-        self._compacting = Compacting(self._target, self._mode, self._expected)
+        self._compacting = compacting = Compacting(self._target, self._mode, self._expected)
+        sql = self._target.hint_file
+        self._leftovers = Leftovers(
+            self._load, compacting.busy, sink=kept.marker.sink, epoch=kept.marker.epoch, sql=sql
+        )
         return kept.marker
 
     def refresh(self) -> Marker:
@@ -136,7 +144,11 @@ class IcebergWriter(Writer):
         marker = replace(marker, index=index)
         timestamp = max(kept.timestamp, self._mode_of.timestamp(task))
         batch = BatchCommit(change, marker, kept.marker.commit, timestamp, self._expected)
-        self._table = land(self._target, table, batch)
+        try:
+            self._table = land(self._target, table, batch)
+        except RedoBatchError:  # no attempt can arrive any more: main, or what it requires, has moved on
+            remove(table, change.add)
+            raise
         # Others may have committed since: what is known of the rows holds for this commit's own snapshot.
         done = markers.written(self._table, marker.sink, marker.commit)
         self._kept = done or markers.Kept(marker, timestamp, snapshot=0, sequence=0)
@@ -179,11 +191,14 @@ class IcebergWriter(Writer):
     def maintain(self, go_on: Callable[[bool], bool] = lambda begun: True) -> Sequence[Compacted]:
         """Compact files, expire snapshots and remove what nothing reaches, when due; called between batches."""
         done: Sequence[Compacted] = ()
-        if self._compacting is not None and self._write.options.get("maintenance") is not False:
+        maintained = self._write.options.get("maintenance") is not False
+        if self._compacting is not None and maintained:
             done = self._compact(self._compacting, go_on)
             if self._compacting.unknown(self._known[0]):
                 return done
         self._tidy()
+        if self._leftovers is not None and maintained:
+            self._leftovers.run(lambda: go_on(False))
         return done
 
     def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
@@ -193,6 +208,8 @@ class IcebergWriter(Writer):
         finished = self._compacting.finished
         if finished and not self._compacting.unknown(self._known[0]):
             self._tidy(whole=True)
+            if self._leftovers is not None:
+                self._leftovers.run(lambda: True, now=True)
         return done, finished
 
     def _compact(

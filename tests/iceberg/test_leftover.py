@@ -1,0 +1,177 @@
+"""Files that failed attempts of a sink left in its table's folder go, and no others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from sinkql import faults
+from sinkql.connectors.iceberg.commit import leftover
+from sinkql.extension.stream import RedoBatchError
+from support import strangers
+from support.eager import compact_eagerly
+from support.fault import armed
+from support.lake import NAMESPACE, Lake, Sink
+
+
+def on_disk(lake: Lake, name: str) -> set[str]:
+    return {str(path) for path in (lake.folder / "warehouse" / NAMESPACE / name).rglob("*") if path.is_file()}
+
+
+def older(paths: set[str], *, seconds: float = 7200.0) -> None:
+    for path in paths:
+        os.utime(path, (time.time() - seconds,) * 2)
+
+
+def fails(sink: Sink, point: str, patch: pytest.MonkeyPatch) -> None:
+    """Put a row in a batch that fails there."""
+    with patch.context() as here:
+        here.setattr(faults, "_passes", Counter())
+        for variable, value in armed(f"{point}=fail").items():
+            here.setenv(variable, value)
+        with pytest.raises(faults.FaultError):
+            sink.put((100, "lost"), (101, "lost"))
+
+
+def cleaned(sink: Sink) -> None:
+    sink.writer.maintain()
+
+
+def optimized(sink: Sink) -> None:
+    sink.writer.optimize()
+
+
+@pytest.mark.parametrize("clean", [cleaned, optimized])
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_what_killed_attempts_left_goes(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, clean: Callable[[Sink], None], *, upsert: bool
+) -> None:
+    first = Sink(lake, name, upsert=upsert)
+    first.start()
+    first.put((1, "a"), (2, "b"))
+    before = on_disk(lake, name)
+    first.attempt([(3, "never")])
+    fails(first, "commit-request", monkeypatch)
+    metadata = lake.folder / "warehouse" / NAMESPACE / name / "metadata"
+    location = Path(lake.table(name).metadata_location.removeprefix("file://"))
+    shutil.copy(location, metadata / f"00001-{uuid4()}.metadata.json")
+    (metadata / f".version-hint.text.{uuid4().hex[:16]}").write_text("torn")
+    left = on_disk(lake, name) - before
+    older(on_disk(lake, name))
+    second = Sink(lake, name, upsert=upsert)
+    second.start()
+    second.put((1, "c"), (4, "d"))
+    clean(second)
+    assert len(left) >= 6
+    assert on_disk(lake, name) & left == set()
+    assert before - on_disk(lake, name) == set()
+    assert lake.rows(name) == ([(1, "c")] if upsert else [(1, "a"), (1, "c")]) + [(2, "b"), (4, "d")]
+
+
+def test_what_others_may_need_stays(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    sink.put((1, "a"))
+    metadata = lake.folder / "warehouse" / NAMESPACE / name / "metadata"
+    data = metadata.parent / "data"
+    version = int(Path(lake.table(name).metadata_location).name.partition("-")[0])
+    strange = [
+        data / f"b0-{sink.id}-99-{uuid4().hex}-a0.parquet",
+        data / f"b0-5f6e1c1e-0002-1-{uuid4().hex}-a0.parquet",
+        data / "00000-0-somebody.parquet",
+        metadata / f"sinkql-{sink.id}-99-{uuid4()}-m0.avro",
+        metadata / f"{uuid4()}-m0.avro",
+        metadata / f"snap-1-0-{uuid4()}.avro",
+        metadata / f"sinkql-{sink.id}-files-x-1.stats",
+        metadata / f"{version + 9:05}-{uuid4()}.metadata.json",
+    ]
+    for path in strange:
+        path.write_text("strange")
+    before = on_disk(lake, name)
+    older(before)
+    sink.put((2, "b"))
+    young = data / f"b0-{sink.id}-1-{uuid4().hex}-a0.parquet"
+    young.write_text("young")
+    sink.writer.maintain()
+    assert (before | {str(young)}) - on_disk(lake, name) == set()
+
+
+def test_tagged_rows_stay(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, upsert=True, options={"retain_snapshots": 1})
+    sink.start()
+    sink.put((1, "a"), (2, "a"))
+    tagged = lake.table(name).metadata.current_snapshot_id
+    assert tagged is not None
+    with lake.table(name).manage_snapshots() as manage:
+        manage.create_tag(tagged, "release")
+    sink.put((1, "b"), (2, "b"))
+    older(on_disk(lake, name))
+    for number in range(3):
+        sink.put((3, f"{number}"))
+        sink.writer.optimize()
+    assert lake.table(name).scan(snapshot_id=tagged).to_arrow()["name"].to_pylist() == ["a", "a"]
+
+
+def test_young_file_is_looked_for_again_once_it_is_old(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    before = on_disk(lake, name)
+    sink.attempt([(3, "never")])
+    left = on_disk(lake, name) - before
+    sink.put((1, "a"))
+    sink.writer.maintain()
+    assert left <= on_disk(lake, name)
+    older(left)
+    hour = time.monotonic() + leftover._OLD
+    for later, gone in ((-60, False), (60, True)):
+        monkeypatch.setattr(time, "monotonic", lambda now=hour + later: now)
+        sink.put((2, "a"))
+        sink.writer.maintain()
+        assert (left & on_disk(lake, name) == set()) is gone
+
+
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_files_of_a_compaction_that_is_not_done_stay(
+    any_lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, upsert: bool
+) -> None:
+    compact_eagerly(monkeypatch)
+    monkeypatch.setattr("sinkql.connectors.iceberg.file.data.ROW_GROUP_ROWS", 1)
+    sink = Sink(any_lake, name, upsert=upsert, options={"maintenance": False})
+    sink.start()
+    for number in range(4):
+        sink.put((2 * number, f"{number}"))
+    sink.attempt([(3, "never")])
+    sink.put((8, "8"))
+    sink.writer._write.options["maintenance"] = True
+    assert sink.writer._compacting is not None
+    steps = iter([True, True, False])
+    sink.writer._compact(sink.writer._compacting, lambda begun: next(steps))
+    assert sink.writer._compacting.busy() is not None
+    sink.writer._leftovers.run(lambda: True, now=True)  # type: ignore[union-attr]  # claimed
+    sink.put((10, "10"))
+    sink.writer.maintain()
+    assert sink.writer._compacting.busy() is None
+    assert any_lake.rows(name) == [(2 * number, f"{number}") for number in range(4)] + [(8, "8"), (10, "10")]
+
+
+def test_batch_that_is_to_be_redone_leaves_no_files(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    sink.put((1, "a"))
+    strangers.append(lake.table(name), (5, "b"))
+    sink.writer.refresh()
+    before = on_disk(lake, name)
+    attempt = sink.attempt([(2, "c")])
+    written = on_disk(lake, name) - before
+    strangers.append(lake.table(name), (6, "b"))
+    with pytest.raises(RedoBatchError):
+        sink.finish(attempt)
+    assert written
+    assert written & on_disk(lake, name) == set()
