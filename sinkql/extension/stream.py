@@ -132,8 +132,8 @@ class Reader(Protocol):
     with `$diff` (int64), and rows that come and go between the two offsets of `splits` are in none of them: no
     expression sees a row that is not there any more.
 
-    A class that inherits from it has the last six methods as they are for a source whose rows only come, that cannot go
-    back, that keeps nothing for its readers, whose offsets say all, and that cannot tell how old its input is.
+    A class that inherits from it has the last seven methods as they are for a source whose rows only come, that cannot
+    go back, that keeps nothing for its readers, whose offsets say all, and that cannot tell how old its input is.
 
     A source that can begin again, or be put back from a copy, puts into its offsets what tells: numbers alone would
     name other rows then. `verify` compares it.
@@ -189,9 +189,17 @@ class Reader(Protocol):
         """
         return ()
 
+    def unread(self, offsets: Offsets, column: str) -> bool:
+        """Tell whether all rows up to there have NULL in a column."""
+        return False
+
     def lag(self, offsets: Offsets) -> float:
         """Return for how many seconds the oldest input beyond `offsets` has been there; 0 where there is none."""
         return 0.0
+
+
+NO_PLAN = "none"
+"""The plan of a marker before the first batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +282,14 @@ class RedoBatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A sink that goes on as `plan` in a table that one of the plans `follows` wrote."""
+    """A sink that goes on as `plan` in a table that one of the plans `follows` wrote, with its state if it has any.
+
+    Of each of these plans: the names that columns have now, by those that they had.
+    """
 
     plan: str
-    follows: tuple[str, ...]
+    follows: Mapping[str, Mapping[str, str]]
+    stateful: bool = False
 
 
 def claimed(
@@ -285,12 +297,12 @@ def claimed(
 ) -> Marker:
     """Return the marker of the claim `claim` on a table whose marker is `kept`, by the rules of `Writer.claim`."""
     if kept is None:
-        return Marker(sink, max(epoch, 1), claim, claim, initial, initial, "none", None, None)
+        return Marker(sink, max(epoch, 1), claim, claim, initial, initial, NO_PLAN, None, None)
     marker = replace(kept, epoch=max(epoch, kept.epoch + 1), claim=claim)
     if switch is None or kept.plan not in switch.follows:
         return marker
     end = {source: kept.end.get(source, begin) for source, begin in initial.items()}
-    return replace(marker, start=end, end=end, plan=switch.plan, state=None)
+    return replace(marker, start=end, end=end, plan=switch.plan, state=kept.state if switch.stateful else None)
 
 
 class Writer(Protocol):
@@ -310,7 +322,8 @@ class Writer(Protocol):
         """Take the table: commit an empty snapshot with an epoch above the table's and above `epoch` - 1.
 
         A marker of a plan that `switch` follows becomes one of its plan in the same commit: with the sources that are
-        in `initial`, at the marker's offsets where it has any, and without state. `claimed` makes the marker.
+        in `initial`, at the marker's offsets where it has any. `claimed` makes the marker. Where the job has other
+        columns than that plan, the table gets them in the same commit; rows that are there have NULL in new ones.
         """
 
     def refresh(self) -> Marker:

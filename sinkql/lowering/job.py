@@ -25,7 +25,11 @@ def lower(sink_name: str, catalog: logical.CatalogReader) -> physical.Job:
     assert isinstance(sink, logical.Sink)
     assert entry is not None
     job = lower_sink(sink, catalog, sink_id=entry.facts.get("sink_id"))
-    return msgspec.structs.replace(job, follows=tuple(entry.facts.get("plans", ())))
+    return msgspec.structs.replace(job, follows=_earlier(entry.facts))
+
+
+def _earlier(facts: logical.Facts) -> tuple[physical.Earlier, ...]:
+    return tuple(msgspec.convert(each, physical.Earlier) for each in facts.get("plans", ()))
 
 
 def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: str | None = None) -> physical.Job:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from sinkql.physical.job import Earlier as Earlier
 from sinkql.physical.job import Job as Job
 from sinkql.physical.job import decode as decode
 from sinkql.physical.job import encode as encode

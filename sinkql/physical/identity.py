@@ -2,8 +2,9 @@
 
 Into it goes what decides rows: sources with their options and columns, operators, expressions as trees of functions
 with their meaning versions, keys and modes. Columns below the sink are known by their places, so that their names, and
-views that only rename, are left out; so is all text (of statements and of any engine's SQL), where expressions stand,
-what is inferred (nullability), intervals, limits, clusters, connections, and readers' options under the name `tuning`.
+views that only rename, are left out; so are columns that nothing asks for, unless they stand before one in a source;
+all text (of statements and of any engine's SQL), where expressions stand, what is inferred (nullability), intervals,
+limits, clusters, connections, and readers' options under the name `tuning`.
 
 A table that a sink has written remembers the hash; a sink with another one does not go on in it. The golden file
 `tests/planner/plans.txt` pins the hashes of many plans.
@@ -12,11 +13,13 @@ A table that a sink has written remembers the hash; a sink with another one does
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from sinkql.logical.expression import Call, Case, Cast, Expression, Literal, Reference, allow_deep_trees, walk
+from sinkql.physical.need import chosen, needed
 from sinkql.physical.operator import Aggregate, AggregateCall, Map, Operator, Pick, Read, Union, Write, columns_of
 
 _Places = dict[str, int]
@@ -29,11 +32,18 @@ def plan_of(write: Write) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
+def meaning_of(operator: Operator, names: Sequence[str]) -> str:
+    """Return the hash of all that decides the values of some columns, whatever they and others are called."""
+    allow_deep_trees()
+    return hashlib.sha256(msgspec.json.encode(_operator(chosen(operator, names)), order="sorted")).hexdigest()
+
+
 def _write(write: Write) -> list[Any]:
-    places = _places(write.input)
+    below = needed(write.input, [each.name for each in write.columns])
+    places = _places(below)
     columns = [[each.name, each.type, each.nullable, places[each.name]] for each in write.columns]
     modes = [write.mode, write.change, write.changelog, write.proven]
-    return ["write", write.connector, modes, list(write.key), columns, _operator(write.input)]
+    return ["write", write.connector, modes, list(write.key), columns, _operator(below)]
 
 
 def _operator(operator: Operator) -> list[Any]:

@@ -15,9 +15,21 @@ from sinkql.physical.identity import plan_of
 from sinkql.physical.operator import Aggregate, Map, Operator, Read, Stateful, Write, walk
 
 
+class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plan that a sink had, in whose table it goes on.
+
+    `renamed` has the names that columns have now, by those that they had. Of the columns `unread`, of a source by the
+    name that offsets have, nothing but NULL may have been read under that plan: its rows have NULL in them.
+    """
+
+    plan: str
+    renamed: dict[str, str] = {}
+    unread: tuple[tuple[str, str], ...] = ()
+
+
 class Job(msgspec.Struct, frozen=True):
     """One sink's work. `texts` are the CREATE statements that origins point into, by item; `follows` the plans that the
-    sink had before, in whose table it goes on.
+    sink had before.
 
     A reader's options under the name `tuning` decide no rows.
     """
@@ -32,7 +44,7 @@ class Job(msgspec.Struct, frozen=True):
     write: Write
     texts: dict[str, str]
     snapshot: bool = True
-    follows: tuple[str, ...] = ()
+    follows: tuple[Earlier, ...] = ()
 
     @property
     def plan(self) -> str:

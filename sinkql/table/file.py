@@ -3,12 +3,14 @@
 `log` has a line for each row that came (diff 1) or went (diff -1, with the number under which it came), numbered in the
 order of commits and never changed. `statement` says where each statement's lines end, so that no reader ever sees half
 of one, and has a digest of all lines up to there. The digest of none is the log's own: two logs agree at a number only
-where they are the same log with the same lines. `row` and `key` are what the log adds up to.
+where they are the same log with the same lines. Its `width` is how many values the widest row up to there has: whoever
+knows of fewer columns does not read on. `row` and `key` are what the log adds up to.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 import sqlite3
@@ -32,7 +34,8 @@ CREATE TABLE row (id INTEGER PRIMARY KEY, data TEXT NOT NULL);
 CREATE TABLE key (rule INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (rule, data)) WITHOUT ROWID;
 CREATE TABLE log (change INTEGER PRIMARY KEY, diff INTEGER NOT NULL, data TEXT NOT NULL, came INTEGER);
 CREATE UNIQUE INDEX gone ON log (came) WHERE came IS NOT NULL;
-CREATE TABLE statement (last INTEGER PRIMARY KEY, size INTEGER NOT NULL, at_ms INTEGER NOT NULL, digest TEXT NOT NULL);
+CREATE TABLE statement (last INTEGER PRIMARY KEY, size INTEGER NOT NULL, at_ms INTEGER NOT NULL, digest TEXT NOT NULL,
+  width INTEGER NOT NULL);
 """
 _DIGITS = 32
 
@@ -51,6 +54,10 @@ class OtherLogError(Exception):
     def __init__(self, last: int) -> None:
         super().__init__(f"last change {last}")
         self.last = last
+
+
+class WiderError(Exception):
+    """The table has got more columns since its columns were read."""
 
 
 class DuplicateError(Exception):
@@ -80,7 +87,7 @@ def create(path: Path) -> None:
         with _opened(path) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
-            connection.execute("INSERT INTO statement VALUES (0, 0, 0, ?)", (secrets.token_hex(_DIGITS // 2),))
+            connection.execute("INSERT INTO statement VALUES (0, 0, 0, ?, 0)", (secrets.token_hex(_DIGITS // 2),))
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
@@ -149,28 +156,35 @@ class TableFile:
             return _point(connection, "ORDER BY last LIMIT 1")
 
     def last(self, start: Point | None = None) -> Point:
-        """Return the newest point; raises OtherLogError for a log without the point `start`."""
+        """Return the newest point before rows with more columns; raises OtherLogError for a log without `start`."""
         with self._reading() as connection:
             _check(connection, start)
-            return _newest(connection)
+            return _point(connection, "WHERE width <= ? ORDER BY last DESC LIMIT 1", len(self.codec.types))
+
+    def width(self, until: int | None = None) -> int:
+        """Return how many values the widest row has, of all that ever were or of those up to a change."""
+        which = "ORDER BY last DESC LIMIT 1" if until is None else "WHERE last = ?"
+        with self._reading() as connection:
+            found = connection.execute(f"SELECT width FROM statement {which}", () if until is None else (until,))
+            return int(found.fetchone()[0])
 
     def end(self, start: Point, *, rows: int, size: int, until: int | None = None) -> Point:
         """Return how far whole statements go after `start`: within the limits, but at least one statement.
 
-        Raises OtherLogError.
+        `start` where the next one has rows with more columns than are known here. Raises OtherLogError.
         """
         most = until if until is not None else 1 << 62
         with self._reading() as connection:
             _check(connection, start)
             (before,) = connection.execute("SELECT size FROM statement WHERE last = ?", (start.change,)).fetchone()
-            within = "last > ? AND last <= ?"
+            within, known = "last > ? AND last <= ? AND width <= ?", len(self.codec.types)
             (end,) = connection.execute(
                 f"SELECT max(last) FROM statement WHERE {within} AND size <= ?",
-                (start.change, min(most, start.change + rows), before + size),
+                (start.change, min(most, start.change + rows), known, before + size),
             ).fetchone()
             if end is None:
                 (end,) = connection.execute(
-                    f"SELECT min(last) FROM statement WHERE {within}", (start.change, most)
+                    f"SELECT min(last) FROM statement WHERE {within}", (start.change, most, known)
                 ).fetchone()
             return start if end is None else _point(connection, "WHERE last = ?", end)
 
@@ -217,6 +231,7 @@ class TableFile:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 edit = Edit(connection, self)
+                edit.check_width()
                 yield edit
                 edit.finish()
                 faults.point("table-changed")
@@ -236,6 +251,12 @@ class Edit:
         self._file = file
         self._gone: list[tuple[int, Row]] = []
         self._come: list[Row] = []
+
+    def check_width(self) -> None:
+        """Raise WiderError where rows have more columns than are known here."""
+        (width,) = self._connection.execute("SELECT width FROM statement ORDER BY last DESC LIMIT 1").fetchone()
+        if width > len(self._file.codec.types):
+            raise WiderError
 
     def rows(self) -> list[tuple[int, Row]]:
         """Return the rows before this statement, with the numbers that `delete` takes."""
@@ -258,11 +279,13 @@ class Edit:
         if not self._gone and not self._come:
             return
         gone = [(number, codec.encode(row)) for number, row in self._gone]
+        come = [codec.encode(row) for row in self._come]
+        width = max(map(_width, self._come), default=0)
         for rule, places in enumerate(self._file.keys):
             keys = [(rule, key) for _, row in self._gone if (key := codec.key(row, places)) is not None]
             connection.executemany("DELETE FROM key WHERE rule = ? AND data = ?", keys)
         self._take_keys()
-        _change(connection, gone, [codec.encode(row) for row in self._come])
+        _change(connection, gone, come, width)
 
     def _take_keys(self) -> None:
         for rule, places in enumerate(self._file.keys):
@@ -274,6 +297,11 @@ class Edit:
                     self._connection.execute("INSERT INTO key (rule, data) VALUES (?, ?)", (rule, key))
                 except sqlite3.IntegrityError:
                     raise DuplicateError(rule, row) from None
+
+
+def _width(row: Row) -> int:
+    """Return how many values a row has up to its last one that is not NULL."""
+    return next((len(row) - place for place, value in enumerate(reversed(row)) if value is not None), 0)
 
 
 def put_back(path: Path, copy: Path) -> None:
@@ -302,13 +330,13 @@ def put_back(path: Path, copy: Path) -> None:
         if left or any(come.values()):
             connection.execute("DELETE FROM main.key")
             connection.execute("INSERT INTO main.key SELECT * FROM copy.key")
-            _change(connection, left, list(come.elements()))
+            _change(connection, left, list(come.elements()), max((len(json.loads(data)) for data in come), default=0))
         faults.point("table-changed")
         connection.execute("COMMIT")
 
 
-def _change(connection: sqlite3.Connection, gone: Sequence[tuple[int, str]], come: Sequence[str]) -> None:
-    """Take rows away, add others, and write the statement that did it into the log."""
+def _change(connection: sqlite3.Connection, gone: Sequence[tuple[int, str]], come: Sequence[str], width: int) -> None:
+    """Take rows away, add others, of which the widest has `width` values, and write the statement into the log."""
     connection.executemany("DELETE FROM main.row WHERE id = ?", [(number,) for number, _ in gone])
     newest = _newest(connection)
     first = newest.change + 1
@@ -320,12 +348,16 @@ def _change(connection: sqlite3.Connection, gone: Sequence[tuple[int, str]], com
         "INSERT INTO main.log (change, diff, data, came) VALUES (?, ?, ?, ?)",
         [(number, *change) for number, change in enumerate(changes, first)],
     )
-    (before,) = connection.execute("SELECT size FROM main.statement WHERE last = ?", (newest.change,)).fetchone()
+    before, widest = connection.execute(
+        "SELECT size, width FROM main.statement WHERE last = ?", (newest.change,)
+    ).fetchone()
     size = before + sum(len(data) for _, data, _ in changes)
     digest = _digest(newest.digest, changes)
     now_ms = time.time_ns() // 1_000_000
     last = newest.change + len(changes)
-    connection.execute("INSERT INTO main.statement VALUES (?, ?, ?, ?)", (last, size, now_ms, digest))
+    connection.execute(
+        "INSERT INTO main.statement VALUES (?, ?, ?, ?, ?)", (last, size, now_ms, digest, max(widest, width))
+    )
 
 
 def _newest(connection: sqlite3.Connection) -> Point:

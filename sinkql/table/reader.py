@@ -58,6 +58,10 @@ class TableReader(Reader):
         with self._of_one_log(offsets):
             self.file.last(_point(offsets))
 
+    def unread(self, offsets: Offsets, column: str) -> bool:
+        """Tell whether no row up to there reaches as far as the column."""
+        return self.file.width(offsets["change"]) <= self.names.index(column)
+
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return ranges of changes, a quarter of a million each at most."""
         first, last = start["change"] + 1, end["change"]

@@ -1,5 +1,7 @@
 """A row's values ↔ the JSON text that stands for it: equal rows have equal texts; keys; rows → Arrow columns.
 
+NULLs at the end of a row are left out of its text, so that a row stays the same where columns come after its own.
+
 Values are Python's: bool, int, float, Decimal, str (text, uuid, jsonb), bytes, date, time, datetime (without a zone for
 timestamp, in UTC for timestamptz), None.
 """
@@ -75,11 +77,14 @@ class Codec:
             value if encoder is None or value is None else encoder(value)
             for value, encoder in zip(row, self._encoders, strict=True)
         ]
+        while values and values[-1] is None:
+            values.pop()
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
     def decode(self, text: str) -> Row:
         """Return the row that a text stands for."""
         values: list[Any] = json.loads(text)
+        values += [None] * (len(self.types) - len(values))
         for place, decoder in self._decoders:
             if values[place] is not None:
                 values[place] = decoder(values[place])

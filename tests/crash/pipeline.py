@@ -6,12 +6,14 @@ import json
 import random
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
+import msgspec
 
 from sinkql import physical
+from sinkql.physical.evolution import evolution
 
 BATCH_ROWS = 30
 ROWS = 110
@@ -20,7 +22,7 @@ ROWS = 110
 _SOURCE = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
   WAREHOUSE = '{folder}/lake');
-CREATE SOURCE events (n bigint NOT NULL, k integer, v integer, u text)
+CREATE SOURCE events (n bigint NOT NULL, k integer, v integer, u text{more})
   FROM FILES (PATH = '{folder}/in', GLOB = '*.json') FORMAT JSON;
 """
 _PER_KEY = """
@@ -93,7 +95,8 @@ KINDS: Mapping[str, Kind] = {
 class Pipeline:
     """Hold one pipeline in a folder; `options` go into the sink's WITH (…), `sink_id` is the sink's identity.
 
-    An `eager` one compacts as soon as there are two or three files.
+    An `eager` one compacts as soon as there are two or three files. A `changed` one has a column more, w, which input
+    from before the change has not, and goes on in the table of the one without.
     """
 
     folder: Path
@@ -102,6 +105,7 @@ class Pipeline:
     options: str = ""
     sink_id: str = "5f6e1c1e-0001"
     eager: bool = False
+    changed: bool = False
     glob: str = field(default="*.json", repr=False)
 
     @property
@@ -115,16 +119,30 @@ class Pipeline:
 
         kind = KINDS[self.kind]
         options = ", ".join(filter(None, [f"MAX ROWS PER COMMIT = {self.batch_rows}", self.options]))
-        text = f"""{_SOURCE.format(folder=self.folder)}{_VIEWS}
-CREATE SINK s FROM {kind.relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
+        more, relation, views = "", kind.relation, _VIEWS
+        if self.changed and relation == "events":
+            more = ", w text"
+        elif self.changed:
+            relation, views = (
+                "wide",
+                f"{_VIEWS}CREATE MATERIALIZED VIEW wide AS SELECT *, NULL::text AS w FROM {relation};",
+            )
+        text = f"""{_SOURCE.format(folder=self.folder, more=more)}{views}
+CREATE SINK s FROM {relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
   {kind.clauses} WITH (COMMIT INTERVAL = '1s', {options});"""
-        return compile_sql(text, facts={"s": {"sink_id": self.sink_id}}).jobs[0]
+        job = compile_sql(text, facts={"s": {"sink_id": self.sink_id}}).jobs[0]
+        if not self.changed:
+            return job
+        before = replace(self, changed=False).job()
+        assert evolution(before, job).added == ("w",)
+        return msgspec.structs.replace(job, follows=(physical.Earlier(before.plan),))
 
 
-def write_input(folder: Path, *, first: int = 0, rows: int = ROWS) -> None:
+def write_input(folder: Path, *, first: int = 0, rows: int = ROWS, w: str | None = None) -> None:
     """Add two files of rows `first` to `first + rows`: few keys, so that each batch changes old ones; some NULLs."""
     random_ = random.Random(first)
-    lines = [json.dumps(_row(number, random_)) + "\n" for number in range(first, first + rows)]
+    more = {"w": w} if w is not None else {}
+    lines = [json.dumps(_row(number, random_) | more) + "\n" for number in range(first, first + rows)]
     (folder / "in").mkdir(exist_ok=True)
     half = len(lines) // 2
     for part, content in enumerate((lines[:half], lines[half:])):

@@ -10,8 +10,7 @@ import pytest
 from runtime.test_batch import open_loop
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Switch
-from sinkql.runtime.batch.loop import NO_PLAN
+from sinkql.extension.stream import NO_PLAN, Switch
 from support.lake import Lake, Sink
 from support.running import csv_files, drain, job, rows
 
@@ -30,7 +29,7 @@ def _put(folder: Path, name: str, *numbers: int) -> None:
 def _job(folder: Path, *names: str, follows: tuple[str, ...] = ()) -> physical.Job:
     reads = tuple(_read(folder, name) for name in names)
     body: physical.Operator = reads[0] if len(reads) == 1 else physical.Union(reads)
-    return msgspec.structs.replace(job(body, folder), follows=follows)
+    return msgspec.structs.replace(job(body, folder), follows=tuple(map(physical.Earlier, follows)))
 
 
 def _run(each: physical.Job, folder: Path, *, epoch: int) -> None:
@@ -104,7 +103,7 @@ def test_a_switch_goes_on_from_what_the_table_says_at_the_claim(tmp_path: Path) 
     stale = sink.start().end
     sink.put((1, "a"))
     begin = {**stale, "new": {"batch": 7}}
-    marker = sink.writer.claim(begin, epoch=2, switch=Switch("other", ("plan",)))
+    marker = sink.writer.claim(begin, epoch=2, switch=Switch("other", {"plan": {}}))
     assert (marker.plan, marker.end) == ("other", {"numbers": {"batch": 1}, "new": {"batch": 7}})
-    again = sink.writer.claim(begin, epoch=3, switch=Switch("third", ("plan",)))
+    again = sink.writer.claim(begin, epoch=3, switch=Switch("third", {"plan": {}}))
     assert (again.plan, again.end) == ("other", marker.end)

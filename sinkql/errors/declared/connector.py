@@ -245,6 +245,10 @@ CODES = {
         "Only rows of tables can be inserted, updated or deleted.",
         "Create a table, or change the rows where the source reads them.",
     ),
+    "SQ2433": _code(
+        "A column that is added to a table is NULL in the rows that are there, so it has no constraint and no DEFAULT.",
+        "Add the column without it, and UPDATE the rows; or create another table.",
+    ),
     "SQ2434": _code(
         "A notice: INSERT, UPDATE and DELETE have no effect when a script is only compiled or explained.",
         "Run the script with sinkql exec to change the rows.",

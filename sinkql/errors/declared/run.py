@@ -153,6 +153,13 @@ CODES = {
         "The file that says how far a source was read is missing, both in the state folder and beside the table.",
         "Restore the file, or drop the sink and create it again, into a new table.",
     ),
+    "SQ3413": _code(
+        (
+            "A sink got a column of a table for which the rows that it had written already had values: they were "
+            "inserted while the change was made."
+        ),
+        "Drop the sink and create it again, into a new table.",
+    ),
     "SQ3420": _code(
         "The file with the rows of a table is missing or damaged, or cannot be read or written, as on a full disk.",
         "Mend what the detail says, or put the file back from a backup.",

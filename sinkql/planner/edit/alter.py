@@ -43,8 +43,9 @@ class Altering:
 def plan_alter(statement: ast.Alter, catalog: logical.CatalogReader, registry: Registry) -> Altering:
     """Return what the item becomes. Pure; errors point into the text of ALTER.
 
-    Raises SQ2001, SQ2003, SQ2007, SQ2313 for the name; SQ2340, SQ2341, SQ2540, SQ298… for what cannot change; and all
-    that planning the new statement raises. That its dependents still plan, `update` of the catalog finds out.
+    Raises SQ2001, SQ2003, SQ2007, SQ2313 for the name; SQ2340, SQ2341, SQ2433, SQ2540, SQ298… for what cannot change,
+    SQ2008 for a column that is there; and all that planning the new statement raises. That its dependents still plan,
+    `update` of the catalog finds out.
     """
     if statement.kind == "INDEX":
         raise unsupported_alter(statement)
@@ -56,6 +57,9 @@ def plan_alter(statement: ast.Alter, catalog: logical.CatalogReader, registry: R
             return Altering(full_name, notices=(Notice("SQ2010", message, statement.name.span),))
         raise _missing(statement, full_name, catalog)
     _check(statement, entry)
+    there = _there(statement, entry)
+    if there is not None:
+        return Altering(full_name, notices=(there,))
     after = _after(statement, entry, catalog, registry)
     notices = _planned(after, entry, catalog, registry)
     follows = isinstance(statement.action, ast.SetFrom)
@@ -126,8 +130,46 @@ def _after(
         case ast.CreateView(materialized=True), ast.SetCluster():
             cluster_name(catalog, action.cluster, action.span)
             return replace(present, cluster=action.cluster)
+        case ast.CreateTable(), ast.AddColumn():
+            return _added(present, action)
         case _:
             raise unsupported_alter(statement)
+
+
+def _there(statement: ast.Alter, entry: logical.Entry) -> Notice | None:
+    """Return the notice for a column that is there already; raises SQ2008 without IF NOT EXISTS."""
+    action, present = statement.action, entry.statement
+    if not isinstance(action, ast.AddColumn) or not isinstance(present, ast.CreateTable):
+        return None
+    name = action.column.name
+    if all(each.name.value != name.value for each in present.columns):
+        return None
+    message = f'column "{name.value}" of table "{short_name(entry.name)}" already exists'
+    if action.if_not_exists:
+        return Notice("SQ2012", f"{message}, skipped", name.span)
+    hint = "Give the column another name, or write ADD COLUMN IF NOT EXISTS."
+    raise SinkqlError("SQ2008", message, name.span, hint=hint)
+
+
+def _added(present: ast.CreateTable, action: ast.AddColumn) -> ast.CreateTable:
+    """Put a column behind a table's others; raises SQ2433 for one that rows which are there could not have."""
+    column = action.column
+    if column.not_null:
+        raise _needs_value(column, "NOT NULL", column.name.span, "Leave out NOT NULL")
+    for each in column.constraints:
+        if each.kind == "NULL":
+            continue
+        way = "UPDATE the rows after it" if each.kind == "DEFAULT" else "create another table for it"
+        raise _needs_value(column, each.kind, each.span, f"Leave out {each.kind}; {way}")
+    there = tuple(respan(each, column.name.span) for each in present.columns)
+    return replace(respan(present, action.span), columns=(*there, column))
+
+
+def _needs_value(column: ast.ColumnDef, what: str, span: Span, way: str) -> SinkqlError:
+    return SinkqlError(
+        "SQ2433", f'column "{column.name.value}" cannot be added with {what}: rows that are there have NULL in it',
+        span, hint=f"{way}.",
+    )  # fmt: skip
 
 
 def _planned(

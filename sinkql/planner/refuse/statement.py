@@ -169,7 +169,7 @@ def _refused(kind: str, action: ast.AlterAction) -> tuple[str, str]:
         case ast.Skip():
             return "SKIP", _NEW_SOURCE
         case ast.AddColumn():
-            return "ADD COLUMN", "Run CREATE TABLE with another name, and copy the rows into it."
+            return "ADD COLUMN", "Leave it out: its source says which columns the table has."
         case ast.ApplyReplacement():
             return "APPLY REPLACEMENT", f"Run ALTER SINK … SET FROM {action.name.text}."
         case ast.Rename() | ast.Swap() | ast.SetOwner() | ast.SetFrom() | ast.SetSecret() | ast.ChangeConnection():

@@ -13,6 +13,7 @@ from pathlib import Path
 from sinkql import durable, faults, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import (
+    NO_PLAN,
     Committed,
     Compacted,
     JobOffsets,
@@ -38,7 +39,6 @@ _ATTEMPTS = 5
 _SWEEP_EVERY = 20
 _SKEW_SECONDS = 60.0
 """How far the clocks of hosts that share a state folder may differ."""
-NO_PLAN = "none"
 
 
 class DivergedError(Exception):
@@ -226,8 +226,11 @@ class BatchLoop:
 
     def _switch(self) -> Switch | None:
         """Return how the job goes on in a table that its earlier plans wrote, or claimed before a first batch."""
-        follows = tuple(plan for plan in self.job.follows if plan != self.job.plan)
-        return Switch(self.job.plan, (*follows, NO_PLAN)) if follows else None
+        earlier = {each.plan: each.renamed for each in self.job.follows if each.plan != self.job.plan}
+        if not earlier:
+            return None
+        unwritten = {old: new for renamed in earlier.values() for old, new in renamed.items()}
+        return Switch(self.job.plan, {NO_PLAN: unwritten, **earlier}, stateful=self.job.stateful())
 
     def _going_on(self, found: Marker) -> JobOffsets:
         """Return where the job goes on: sources that are new to a table with rows begin at their present end."""
@@ -235,11 +238,24 @@ class BatchLoop:
         if switch is None or found.plan not in switch.follows:
             self._check_plan(found)
             return found.end
+        self._check_unread(found)
         at_end = found.plan != NO_PLAN or not self.job.snapshot
         return {
             name: found.end[name] if name in found.end else reader.initial(at_end=at_end)
             for name, reader in self.readers.items()
         }
+
+    def _check_unread(self, found: Marker) -> None:
+        """Raise SQ3413 where rows that the table has should have values in a column that is new to it."""
+        for source, column in next((each.unread for each in self.job.follows if each.plan == found.plan), ()):
+            reader = self.readers.get(source)
+            if reader is not None and source in found.end and not reader.unread(found.end[source], column):
+                raise SinkqlError(
+                    "SQ3413",
+                    f'sink "{self.job.sink}" wrote rows of "{source}" that have values in column "{column}", '
+                    "before it had the column",
+                    hint="Drop the sink and create it again, into a new table.",
+                )
 
     def _check_plan(self, marker: Marker) -> None:
         if marker.plan not in (NO_PLAN, self.job.plan):

@@ -18,14 +18,15 @@ from sinkql.planner.item.connection import validation
 from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.create import validate_connection
-from sinkql.session.item.earlier_plan import facts_of_follower
+from sinkql.session.item.earlier_plan import facts_of_follower, followers
 from sinkql.session.result import Result
 
 
 def alter(statement: ast.Alter, catalog: Catalog) -> Result:
     """Change an item; whoever runs a sink that depends on it follows. Nothing changes if anything is wrong.
 
-    Raises what `plan_alter` raises, SQ2016 where dependents would not plan, and what the outside answers of the altered
+    Raises what `plan_alter` raises, SQ2016 where dependents would not plan, SQ2985 for sinks of a table that cannot go
+    on with another column, and what the outside answers of the altered
     connection and of all sinks that depend on the item.
     """
     while True:
@@ -51,6 +52,10 @@ def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
         if altering.follows:
             old, new = lower(altering.name, catalog.plans), lower(altering.name, after)
             altering = replace(altering, facts=facts_of_follower(altering.facts or {}, old, new))
+        if isinstance(statement.action, ast.AddColumn):
+            following = followers([altering.name], catalog, after, statement.action.span)
+            catalog.change(redefining({**altering.changes, **following}, catalog.reader()))
+            return
         _ask_outside(statement, altering, after, catalog)
     catalog.change(redefining(altering.changes, catalog.reader()))
 

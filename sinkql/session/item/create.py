@@ -97,7 +97,7 @@ def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
     if works:
         after = catalog.plans.copy()
         redefine(after, changes)
-        changes = {**changes, **followers(stored.name, catalog.plans, after, name_span(statement))}
+        changes = {**changes, **followers([stored.name], catalog, after, name_span(statement))}
     catalog.change(redefining(changes, catalog.reader()))
     return _made(statement, planned)
 

@@ -5,47 +5,87 @@ Its job follows these plans: whoever runs it finds one of them in the table's ma
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
 from sinkql import logical, physical
+from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import Definitions
 from sinkql.errors import SinkqlError, Span
 from sinkql.lowering.job import lower
+from sinkql.physical.evolution import Evolution, InPlaceError, evolution
+from sinkql.planner.item.table import KIND as TABLE
 from sinkql.planner.name import short_name
+from sinkql.table.file import TableFile, table_path
+from sinkql.table.row import Codec
 
 
-def facts_of_follower(facts: logical.Facts, before: physical.Job, after: physical.Job) -> logical.Facts:
+def facts_of_follower(
+    facts: logical.Facts, before: physical.Job, after: physical.Job, change: Evolution | None = None
+) -> logical.Facts:
     """Return a sink's facts with the plan it had `before` as its last earlier one; the same ones if the plan stays."""
     if before.plan == after.plan:
         return facts
-    plans = [plan for plan in facts.get("plans", ()) if plan != before.plan]
-    return {**facts, "plans": [*plans, before.plan]}
+    change = change or Evolution()
+    earlier = [_since(each, change) for each in before.follows if each.plan != before.plan]
+    plans = (*earlier, physical.Earlier(before.plan, dict(change.renamed), change.unread))
+    return {**facts, "plans": msgspec.to_builtins(plans)}
 
 
-def followers(changed: str, before: MemoryCatalog, after: MemoryCatalog, span: Span) -> Definitions:
-    """Return new facts for the sinks of a changed item whose work is another one `after`.
+def _since(earlier: physical.Earlier, change: Evolution) -> physical.Earlier:
+    """Return what has changed since an earlier plan, with one change more."""
+    names = {**change.renamed, **{old: change.renamed.get(new, new) for old, new in earlier.renamed.items()}}
+    return physical.Earlier(earlier.plan, names, tuple(dict.fromkeys((*earlier.unread, *change.unread))))
 
-    Raises SQ2985 for those that must start over.
+
+def followers(changed: Iterable[str], catalog: Catalog, after: MemoryCatalog, span: Span) -> Definitions:
+    """Return new facts for the sinks of changed items whose work is another one `after`.
+
+    Raises SQ2985 for a sink that must start over.
     """
     changes = {}
-    for name in sorted(after.all_users(changed)):
-        entry = after.entry(name)
-        if entry is None or entry.kind != "SINK":
-            continue
-        old, new = lower(name, before), lower(name, after)
+    for name in sinks_of(changed, after):
+        old, new = lower(name, catalog.plans), lower(name, after)
         if old.plan == new.plan:
             continue
-        if _anew(old, new):
+        entry = after.entry(name)
+        assert entry is not None
+        try:
+            change = in_place(old, new, catalog.database.path.parent)
+        except InPlaceError as error:
             raise SinkqlError(
                 "SQ2985",
-                f'sink "{short_name(name, after)}" cannot follow another query yet',
+                f'sink "{short_name(name, after)}" does not support this change in place: {error}',
                 span,
                 hint="Create another view, and another sink of it into a new table.",
-            )
-        changes[name] = (entry.statement, facts_of_follower(entry.facts, old, new))
+            ) from None
+        changes[name] = (entry.statement, facts_of_follower(entry.facts, old, new, change))
     return changes
 
 
-def _anew(old: physical.Job, new: physical.Job) -> bool:
-    """Tell whether rows from before have a part in what is written, or the table has other columns."""
-    keyed = new.write.mode == "upsert" or old.write.columns != new.write.columns
-    return keyed or old.stateful() or new.stateful()
+def in_place(old: physical.Job, new: physical.Job, folder: Path) -> Evolution:
+    """Return how a sink's table becomes that of another job; raises InPlaceError where it must start over."""
+    change = evolution(old, new)
+    had = {read.source: {column.name for column in read.columns} for read in old.reads()}
+    reads = {read.source: read for read in new.reads()}
+    for source, column in change.unread:
+        read = reads[source]
+        if read.connector != TABLE or (column in had.get(source, ()) and not _unused(read, column, folder)):
+            raise InPlaceError(f'rows of "{short_name(read.name)}" that were read may have a value in "{column}"')
+    return change
+
+
+def _unused(read: physical.Read, column: str, folder: Path) -> bool:
+    """Tell whether no row of a table ever had a value in a column, or in one behind it."""
+    names = [each.name for each in read.columns]
+    file = TableFile(table_path(folder, read.options["table_id"], read.name), Codec([]))
+    return file.width() <= names.index(column)
+
+
+def sinks_of(changed: Iterable[str], after: MemoryCatalog) -> Iterator[str]:
+    """Yield the sinks that read one of some items, through views or not."""
+    names = {name for each in changed for name in after.all_users(each)}
+    return (name for name in sorted(names) if (entry := after.entry(name)) is not None and entry.kind == "SINK")

@@ -16,7 +16,7 @@ from sinkql.session.result import Result
 from sinkql.session.row.inputs import Columns, Inputs, table_file
 from sinkql.session.row.query import by_spark, enough, now, rows_of
 from sinkql.session.workspace import Workspace
-from sinkql.table.file import DuplicateError, Edit, TableFile
+from sinkql.table.file import DuplicateError, Edit, TableFile, WiderError
 from sinkql.table.row import Row, normal
 
 if TYPE_CHECKING:
@@ -242,7 +242,15 @@ class _changing:  # noqa: N801  # a context manager, used as a function
         self._statement = self._file.statement()
 
     def __enter__(self) -> Edit:
-        return self._statement.__enter__()
+        try:
+            return self._statement.__enter__()
+        except WiderError:
+            raise SinkqlError(
+                "SQ5210",
+                f'the columns of table "{short_name(self._target.item.name)}" have changed in the meantime',
+                self._span,
+                hint="Run the statement again.",
+            ) from None
 
     def __exit__(self, *raised: Any) -> bool | None:
         try:

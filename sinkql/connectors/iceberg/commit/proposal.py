@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sinkql import faults
@@ -16,10 +17,11 @@ from sinkql.connectors.iceberg.commit import marker as markers
 from sinkql.connectors.iceberg.commit.conflict import delete_manifests, hold, same_table, usable
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, Prepared, prepare
-from sinkql.connectors.iceberg.table.table import Expected, check, foreign_rows, rows
+from sinkql.connectors.iceberg.table.evolve import evolved
+from sinkql.connectors.iceberg.table.table import Expected, check, foreign_rows, own_empty, rows
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import JobOffsets, Marker, RedoBatchError, Switch, claimed
+from sinkql.extension.stream import NO_PLAN, JobOffsets, Marker, RedoBatchError, Switch, claimed
 
 
 class Claim:
@@ -45,8 +47,9 @@ class Claim:
 
     def prepare(self, table: Table) -> Prepared:
         """Write the claim on top of what the table says now; each time with a new epoch."""
-        check(table, self._expected)
         kept = markers.find(table, self._sink)
+        schema = self._schema(table, kept)
+        check(table, self._expected, schema)
         if kept is None and not self._keep_rows and rows(table):
             raise foreign_rows(table)
         marker = claimed(
@@ -60,7 +63,15 @@ class Claim:
         timestamp = kept.timestamp if kept else 0
         summary = markers.encode(table, marker, timestamp=timestamp, attempt=self.id)
 
-        return prepare(table, FileChange(), _notes(self._sink, summary), by=_by(marker))
+        return prepare(table, FileChange(), _notes(self._sink, summary), by=_by(marker), schema=schema)
+
+    def _schema(self, table: Table, kept: markers.Kept | None) -> Schema | None:
+        """Return the schema that the table gets with the claim, if it is another one."""
+        if self._switch is None or (kept is None and not own_empty(table, self._sink)):
+            return None
+        plan = kept.marker.plan if kept is not None else NO_PLAN
+        renamed = self._switch.follows.get(plan)
+        return evolved(table.metadata, self._expected, renamed) if renamed is not None else None
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this claim."""

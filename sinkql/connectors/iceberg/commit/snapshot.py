@@ -27,11 +27,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update import (
+    AddSchemaUpdate,
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
+    AssertLastAssignedFieldId,
     AssertRefSnapshotId,
     AssertTableUUID,
+    SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
@@ -89,10 +92,17 @@ class _DeleteManifestWriter(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
 
-def prepare(table: Table, change: FileChange, notes: Callable[[int, int], Notes], *, by: str = "") -> Prepared:
+def prepare(
+    table: Table,
+    change: FileChange,
+    notes: Callable[[int, int], Notes],
+    *,
+    by: str = "",
+    schema: Schema | None = None,
+) -> Prepared:
     """Write the manifests of `change` on top of main, in files whose names begin with `by`.
 
-    `notes` gets the snapshot's id and sequence number.
+    `notes` gets the snapshot's id and sequence number. With `schema`, the table gets it in the same commit.
     """
     builder = _Builder(table, by)
     carried = builder.carried(change.remove)  # first: where a file is missing, nothing is left behind
@@ -106,14 +116,24 @@ def prepare(table: Table, change: FileChange, notes: Callable[[int, int], Notes]
             "sequence-number": builder.sequence,
             "timestamp-ms": max(int(time.time() * 1000), table.metadata.last_updated_ms),
             "summary": builder.summary(change, said.summary),
-            "schema-id": table.metadata.current_schema_id,
+            "schema-id": table.metadata.current_schema_id if schema is None else schema.schema_id,
         }
     )
     head = {"ref-name": MAIN, "type": "branch", "snapshot-id": builder.snapshot}
-    updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(head)]
+    needed, updates = requirements(table), _schema_updates(table.metadata, schema) if schema is not None else []
+    if schema is not None:
+        last = {"last-assigned-field-id": table.metadata.last_column_id}
+        needed = (*needed, AssertLastAssignedFieldId.model_validate(last))
+    updates += [AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(head)]
     if said.table:
         updates.append(SetPropertiesUpdate(updates=dict(said.table)))
-    return Prepared(builder.snapshot, requirements(table), tuple(updates))
+    return Prepared(builder.snapshot, needed, tuple(updates))
+
+
+def _schema_updates(metadata: TableMetadata, schema: Schema) -> list[TableUpdate]:
+    known = any(each.schema_id == schema.schema_id for each in metadata.schemas)
+    current = SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id})
+    return [current] if known else [AddSchemaUpdate.model_validate({"schema": schema}), current]
 
 
 def requirements(table: Table) -> tuple[TableRequirement, ...]:

@@ -83,9 +83,9 @@ def _create_namespace(target: TargetTable, namespace: tuple[str, ...]) -> None:
         return
 
 
-def check(table: Table, expected: Expected) -> None:
+def check(table: Table, expected: Expected, schema: Schema | None = None) -> None:
     """Raise where the sink cannot write to this table: SQ3504 columns, SQ3505 and SQ3510 partitions, SQ3506 equality
-    deletes, SQ3509 order, SQ2951 not yet.
+    deletes, SQ3509 order, SQ2951 not yet. `schema` is the one that the table is about to get, if it gets another.
     """
     name = ".".join(table.name())
     version = table.metadata.format_version
@@ -95,7 +95,7 @@ def check(table: Table, expected: Expected) -> None:
             f'table "{name}" has format version {version}, which is not supported yet',
             hint="Use a table of format version 2.",
         )
-    differences = compare(table.schema(), expected)
+    differences = compare(schema or table.schema(), expected)
     if differences:
         raise SinkqlError(
             "SQ3504",
@@ -103,9 +103,9 @@ def check(table: Table, expected: Expected) -> None:
             detail="; ".join(differences),
             hint="Change the view or the table so that names and types are the same, or name another TABLE.",
         )
-    if not expected.layout.partitions(table.spec(), table.schema()):
+    if not expected.layout.partitions(table.spec(), schema or table.schema()):
         raise _other_partitions(table, expected.layout)
-    if not expected.layout.sorts(table.sort_order(), table.schema()):
+    if not expected.layout.sorts(table.sort_order(), schema or table.schema()):
         raise _other_order(table, expected.layout)
     lost = _lost_partitions(table)
     if lost:
@@ -189,6 +189,11 @@ def compare(schema: Schema, expected: Expected) -> Sequence[str]:
             differences.append(f'column "{wanted.name}" is required in the table, nullable in the sink')
     differences += [f'column "{name}" is only in the table' for name in found]
     return differences
+
+
+def own_empty(table: Table, sink_id: str) -> bool:
+    """Tell whether a sink made a table that nobody has written to."""
+    return table.properties.get(CREATED_BY) == sink_id and table.current_snapshot() is None
 
 
 def rows(table: Table) -> int:

@@ -23,7 +23,7 @@ from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, write_once
 from sinkql.connectors.iceberg.table.layout import Layout
-from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, rows
+from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.append import AppendMode
 from sinkql.connectors.iceberg.write.compacting import Compacting
@@ -86,9 +86,11 @@ class IcebergWriter(Writer):
         )
         self._opened = target
         table = ensure(target, self._expected, sink_id=self._context.sink_id)
-        check(table, self._expected)
-        if markers.find(table, self._context.sink_id) is None and not self._keep_rows and rows(table):
-            raise foreign_rows(table)
+        known = markers.find(table, self._context.sink_id) is not None or own_empty(table, self._context.sink_id)
+        if not known:  # else the claim checks it, and may give it other columns
+            check(table, self._expected)
+            if not self._keep_rows and rows(table):
+                raise foreign_rows(table)
         self._table = table
 
     def marker(self) -> Marker | None:

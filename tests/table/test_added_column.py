@@ -1,0 +1,149 @@
+"""A column added to a table: sinks that take it in give their Iceberg table the column, others go on as before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinkql.errors import SinkqlError
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.session import Session
+from support.readers import duckdb_folder, open_table, pyiceberg_rows
+from support.running import drain
+from table.test_table_sinks import loop
+
+_SETUP = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///catalog.db', WAREHOUSE = 'lake');
+CREATE TABLE t (id bigint PRIMARY KEY, v int);
+CREATE MATERIALIZED VIEW every AS SELECT * FROM t WHERE v > 0;
+CREATE MATERIALIZED VIEW listed AS SELECT id, v FROM t WHERE v > 0;
+CREATE MATERIALIZED VIEW counted AS SELECT v, count(*) AS rows FROM t GROUP BY v;
+INSERT INTO t VALUES (1, 1), (2, 2);
+"""
+_ADD = "ALTER TABLE t ADD COLUMN c text;"
+_LATER = "INSERT INTO t VALUES (3, 3, 'c'); UPDATE t SET v = 7 WHERE id = 1; UPDATE t SET c = 'two' WHERE id = 2;"
+_ROWS = Counter([(1, 7, None), (2, 2, "two"), (3, 3, "c")])
+
+
+def _sink(session: Session, relation: str, clauses: str) -> BatchLoop:
+    session.execute(
+        f"CREATE SINK s FROM {relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 's')"
+        f" {clauses} WITH (COMMIT INTERVAL = '1s')"
+    )
+    return _start(session, 1)
+
+
+def _start(session: Session, epoch: int) -> BatchLoop:
+    running = loop(session)
+    running.start(epoch=epoch)
+    return running
+
+
+def _written(*columns: str) -> Counter[tuple[Any, ...]]:
+    """Return what DuckDB and PyIceberg read in these columns, a changelog's changes added up."""
+    table = open_table(Path(), "n.s")
+    names = [field.name for field in table.schema().fields]
+    wanted = (*columns, *(("_mz_diff",) if "_mz_diff" in names else ()))
+    rows = pyiceberg_rows(table, wanted)
+    assert Counter(rows) == Counter(duckdb_folder(table.location(), ", ".join(wanted)))
+    if "_mz_diff" not in names:
+        return Counter(rows)
+    found: Counter[tuple[Any, ...]] = Counter()
+    for *row, diff in rows:
+        found[tuple(row)] += diff
+    assert all(count >= 0 for count in found.values())
+    return +found
+
+
+@pytest.mark.parametrize("relation", ["t", "every"])
+@pytest.mark.parametrize("clauses", ["MODE APPEND", "KEY (id) MODE UPSERT"])
+def test_a_column_reaches_the_table_and_old_rows_have_null_there(session: Session, relation: str, clauses: str) -> None:
+    session.execute(_SETUP)
+    running = _sink(session, relation, clauses)
+    drain(running)
+    before = open_table(Path(), "n.s")
+    session.execute(_ADD + _LATER)
+    assert drain(running) == 0  # who has the old columns reads no row that has more
+    running = _start(session, 2)
+    after = open_table(Path(), "n.s")
+    claim = after.current_snapshot()
+    assert claim is not None
+    assert (claim.parent_snapshot_id, claim.schema_id) == (
+        before.metadata.current_snapshot_id, after.schema().schema_id
+    )  # fmt: skip
+    assert after.schema().find_field("c").field_id == before.metadata.last_column_id + 1
+    assert {field.field_id: field.name for field in before.schema().fields}.items() < {
+        field.field_id: field.name for field in after.schema().fields
+    }.items()
+    drain(running)
+    assert _written("id", "v", "c") == _ROWS
+
+
+def test_views_that_do_not_use_the_column_keep_their_plan_and_go_on(session: Session) -> None:
+    session.execute(_SETUP)
+    running = _sink(session, "counted", "KEY (v) MODE UPSERT")
+    drain(running)
+    plan, state = running.job.plan, running.marker.state
+    session.execute(_ADD + _LATER)
+    running = _start(session, 2)
+    assert (running.job.plan, running.marker.state) == (plan, state)
+    drain(running)
+    assert Counter([(7, 1), (2, 1), (3, 1)]) == _written("v", "rows")
+    assert "c" not in open_table(Path(), "n.s").schema().column_names
+
+
+@pytest.mark.parametrize("clauses", ["MODE APPEND", "KEY (id) MODE UPSERT"])
+def test_a_listed_column_comes_with_the_view_as_long_as_no_row_had_a_value(session: Session, clauses: str) -> None:
+    session.execute(_SETUP)
+    drain(_sink(session, "listed", clauses))
+    session.execute(_ADD)
+    drain(_start(session, 2))
+    session.execute("UPDATE t SET v = 5 WHERE id = 1")
+    drain(_start(session, 3))
+    session.execute("CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT c, id, v FROM t WHERE v > 0;")
+    session.execute(_LATER)
+    drain(_start(session, 4))
+    assert _written("id", "v", "c") == _ROWS
+    session.execute("ALTER TABLE t ADD COLUMN d int; UPDATE t SET d = 4 WHERE id = 3;")
+    with pytest.raises(SinkqlError) as refused:
+        session.execute("CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT d, c, id, v FROM t WHERE v > 0;")
+    assert (refused.value.code, "may have a value" in refused.value.message) == ("SQ2985", True)
+    drain(_start(session, 5))
+    assert _written("id", "v", "c") == _ROWS
+
+
+def test_rows_that_came_while_a_view_was_changed_stop_the_sink(session: Session) -> None:
+    session.execute(_SETUP)
+    drain(_sink(session, "listed", "KEY (id) MODE UPSERT"))
+    session.execute(_ADD)
+    running = _start(session, 2)
+    session.execute("CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT id, v, c FROM t WHERE v > 0;")
+    session.execute(_LATER)
+    drain(running)  # it does not know yet
+    with pytest.raises(SinkqlError) as stopped:
+        _start(session, 3)
+    assert stopped.value.code == "SQ3413"
+
+
+def test_two_changes_while_nobody_runs_the_sink_are_made_at_once(session: Session) -> None:
+    session.execute(_SETUP)
+    drain(_sink(session, "every", "KEY (id) MODE UPSERT"))
+    session.execute(_ADD + "ALTER TABLE t ADD COLUMN d bigint;" + _LATER.replace("'c'", "'c', 9"))
+    drain(_start(session, 2))
+    assert Counter([(1, 7, None, None), (2, 2, "two", None), (3, 3, "c", 9)]) == _written("id", "v", "c", "d")
+    drain(_start(session, 3))
+
+
+def test_a_table_that_was_only_created_gets_the_column_too(session: Session) -> None:
+    session.execute(_SETUP)
+    session.execute(
+        "CREATE SINK s FROM t INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 's') MODE APPEND"
+        " WITH (COMMIT INTERVAL = '1s')"
+    )
+    loop(session).writer.open()
+    session.execute(_ADD + _LATER)
+    drain(_start(session, 1))
+    assert _written("id", "v", "c") == _ROWS
