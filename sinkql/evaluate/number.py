@@ -10,7 +10,7 @@ from typing import Any
 from sinkql.evaluate.failure import Make, RefusedError, Value, strict
 from sinkql.logical import Call, Literal, Type
 from sinkql.logical.expression import single
-from sinkql.logical.numeral import read_numeral, show_numeral
+from sinkql.logical.numeral import FLOAT_DIGITS, read_numeral, show_float, show_numeral
 from sinkql.logical.type import NUMERIC
 
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
@@ -136,9 +136,17 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
     def shown(value: int | Decimal) -> str:
         if type_ in BITS:
             whole(int(value) * 10**numeral.shift, type_)
+        if type_ == "integer" and numeral.exponent:
+            return show_float(numeral, float(value), FLOAT_DIGITS["double precision"])
         return show_numeral(numeral, value)
 
-    return strict(shown)(call, operands[:1])
+    def shown_float(value: float) -> str:
+        try:
+            return show_float(numeral, _narrow(value * 10**numeral.shift, type_), FLOAT_DIGITS[type_])
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+
+    return strict(shown_float if type_ in FLOATS else shown)(call, operands[:1])
 
 
 def _sign(value: Any) -> int:
@@ -258,7 +266,7 @@ FORMS: dict[str, Make] = {
     "floor(numeric)": _rounded(ROUND_FLOOR),
     "round(numeric,integer)": _rounded(ROUND_HALF_UP),
     "trunc(numeric,integer)": _rounded(ROUND_DOWN),
-    **{f"to_char({type_},text)": _to_char for type_ in ("integer", "bigint", "numeric")},
+    **{f"to_char({type_},text)": _to_char for type_ in ("integer", "bigint", "numeric", *FLOATS)},
     "sqrt(double precision)": strict(_sqrt),
     "round(double precision)": strict(even),
     "ceil(double precision)": strict(_toward(math.ceil)),

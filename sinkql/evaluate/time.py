@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sinkql.evaluate.failure import Make, RefusedError, Value, strict
 from sinkql.evaluate.number import EXACT, fit
 from sinkql.logical import Call, Interval, Literal, moment
-from sinkql.logical.timeform import NAMES, TimePart, read_by, read_time_form, read_to_char
+from sinkql.logical.timeform import NAMES, ROMAN, ROMAN_WIDTH, TimePart, ordinal, read_by, read_time_form, read_to_char
 from sinkql.logical.type import DAY
 
 _Day = TypeVar("_Day", date, datetime)
@@ -151,6 +151,7 @@ _NUMBERS: dict[str, Callable[[datetime], int]] = {
     "IW": lambda at: at.isocalendar().week,
     "WW": lambda at: (at.timetuple().tm_yday + 6) // 7,
     "W": lambda at: (at.day + 6) // 7,
+    "IDDD": lambda at: at.isocalendar().week * 7 - 7 + at.isoweekday(),
     "DDD": lambda at: at.timetuple().tm_yday,
     "DD": lambda at: at.day,
     "D": lambda at: at.isoweekday() % 7 + 1,
@@ -175,7 +176,7 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
     pattern = call.arguments[1]
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         return None
-    parts = read_to_char(pattern.value)
+    parts = read_to_char(pattern.value, zoned=call.arguments[0].type.name == "timestamptz")
 
     def shown(value: datetime) -> str:
         at = _in_utc(value)
@@ -186,8 +187,11 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
 
 def _shown(part: TimePart, at: datetime) -> str:
     if part.number:
-        return str(_NUMBERS[part.name](at)).rjust(part.width, "0")
+        number = str(_NUMBERS[part.name](at)).rjust(part.width, "0")
+        return ordinal(number, part.ending) if part.ending else number
     kind = part.name.upper()
+    if kind == "RM":
+        return part.cased(ROMAN[at.month - 1].ljust(ROMAN_WIDTH if part.blanks else 0))
     if kind not in NAMES:
         return part.cased("AP"[at.hour >= 12] + part.name[1:])
     name = _MONTHS[at.month - 1] if kind in ("MONTH", "MON") else _DAYS[at.weekday()]

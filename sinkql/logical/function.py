@@ -272,7 +272,7 @@ _TIME = (
         "to_timestamp(text,text) → timestamptz",
         "to_timestamp(bigint) → timestamptz",
         "to_timestamp(double precision) → timestamptz",
-        *_each("to_char(T,text) → text", *_INSTANTS, "integer", "bigint", "numeric"),
+        *_each("to_char(T,text) → text", *_INSTANTS, "integer", "bigint", "numeric", "real", "double precision"),
         *_each("isfinite(T) → boolean", "timestamptz", "timestamp", "date"),
     ),
 )

@@ -2,11 +2,13 @@
 
 999,990.00    digits, with blanks or zeros before them, , (or G) between them, and . (or D) before the last ones
 99V99         times ten for each digit behind the V
+9.99EEEE      the first digits and the power of ten; texts beside them are not written
 S MI PL SG PR signs; TH th the ending of an ordinal; RN rn a Roman numeral; FM leaves out blanks
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from sinkql.logical.pattern import PatternError
 
 DIGITS = ("9", "0")
 MOST_DIGITS, MOST_SHIFT = 38, 9
+FLOAT_DIGITS = {"real": 6, "double precision": 15}
+"""How many digits of a float are written, unless there are more before the point."""
 ROMAN = (
     ("", "M", "MM", "MMM"),
     ("", "C", "CC", "CCC", "CD", "D", "DC", "DCC", "DCCC", "CM"),
@@ -35,10 +39,11 @@ class Word:
     name: str
 
 
-_HINT = "Its parts are 9 0 . , D G V FM S MI PL SG PR TH and RN; put other letters in quotes, as in '\"no. \"999'."
+_HINT = "Its parts are 9 0 . , D G V FM S MI PL SG PR TH RN and EEEE; put other letters in quotes, as in '\"no. \"999'."
+_CURRENCY = "to_char() pattern 'L' is not supported: the currency sign is that of a server's locale"
 _EXAMPLE = "Write it as 'FM999990.00'."
 _TOKEN = re.compile(
-    r'(?P<word>FM|fm|MI|mi|PL|pl|PR|pr|SG|sg|RN|rn|TH|th|[SsVvDdGg90.,])|"(?P<quoted>[^"\\]*)"|(?P<text>[^A-Za-z0-9"\\.,]+)'
+    r'(?P<word>EEEE|eeee|FM|fm|MI|mi|PL|pl|PR|pr|SG|sg|RN|rn|TH|th|[SsVvDdGg90.,])|"(?P<quoted>[^"\\]*)"|(?P<text>[^A-Za-z0-9"\\.,]+)'
 )
 _CORE = tuple(map(Word, (*DIGITS, ",", ".", "V", "RN", "rn")))
 _EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
@@ -63,6 +68,8 @@ class Numeral:
     after: tuple[Word | str, ...]
     roman: str
     """RN or rn where the number is a Roman one."""
+    exponent: bool
+    """Whether a power of ten follows the digits; there are no signs and texts then."""
 
     @property
     def slots(self) -> str:
@@ -96,6 +103,28 @@ class Numeral:
         """Return how long a number is with what it begins with, where blanks fill it."""
         return sum(map(len, self.whole)) + (self.places + 1 if self.places else 0) + (self.start is not None)
 
+    @property
+    def ordinal(self) -> bool:
+        """Tell whether the number has the ending of an ordinal."""
+        return bool({Word("TH"), Word("th")} & {*self.before, *self.after})
+
+    @property
+    def no_exponent(self) -> str:
+        """Return what stands for a float that has no power of ten."""
+        return f" {'#' * len(self.slots)}.{'#' * (self.places + 4)}"
+
+    def cut(self, behind: int, *, pointed: bool) -> bool:
+        """Tell whether the text ends where digits of a float do that has so many behind the point."""
+        wanted = self.places if self.blanks or not pointed else self.kept
+        return behind < wanted if pointed else bool(self.places)
+
+    def not_finite(self, name: str, precision: int) -> str:
+        """Return infinity or NaN as a number of digits and of those behind the point, by how many are written."""
+        if len(name) <= len(self.slots):
+            return name
+        behind = max(min(self.places, precision - len(name)), 0)
+        return f"{name}.{'#' * behind}" if behind else name
+
     def beside(self, word: Word) -> tuple[str, str]:
         """Return what a sign beside the digits is, and that of a negative number."""
         return {"MI": (self.blank, "-"), "PL": ("+", self.blank)}.get(word.name, ("+", "-"))
@@ -104,6 +133,8 @@ class Numeral:
 def read_numeral(pattern: str) -> Numeral:
     """Return what a number pattern says; raises PatternError for what is not supported."""
     words = _words(pattern)
+    if Word("EEEE") in words:
+        return _with_exponent(words)
     parts = [each for each in words if each != Word("FM")]
     core = [place for place, each in enumerate(parts) if each in _CORE]
     if not core:
@@ -117,7 +148,35 @@ def read_numeral(pattern: str) -> Numeral:
     texts = [each for each in whole if each not in (*DIGITS, ",")]
     if whole[:1] != ("0",) and any(each.strip(" ") or not blanks for each in texts):
         raise PatternError("a text among the digits of a number takes 0 as the first digit", hint="Write '000-00'.")
-    return Numeral(whole, places, kept, shift, sign, blanks, _beside_digits(before), _beside_digits(after), roman)
+    return Numeral(whole, places, kept, shift, sign, blanks, _beside_digits(before), _beside_digits(after), roman,
+                   exponent=False)  # fmt: skip
+
+
+def check_float(numeral: Numeral) -> None:
+    """Refuse a pattern by which only some engines write floats exactly."""
+    if numeral.exponent and numeral.places >= FLOAT_DIGITS["double precision"]:
+        most = FLOAT_DIGITS["double precision"] - 1
+        raise PatternError(
+            f"a number pattern of to_char() has at most {most} digits between the point and EEEE for a float",
+            hint=f"Write '9.{'9' * most}EEEE'.",
+        )
+    if len(numeral.slots) == MOST_DIGITS:
+        raise PatternError(
+            f"a number pattern of to_char() has at most {MOST_DIGITS - 1} digits for a float", hint=_EXAMPLE
+        )
+
+
+def _with_exponent(words: Sequence[Word | str]) -> Numeral:
+    """Return what a pattern with a power of ten says: how many digits stand before and behind the point."""
+    parts = [each for each in words if isinstance(each, Word)]
+    known = [each in (Word("9"), Word("0"), Word("."), Word(",")) for each in parts]
+    if known != [True] * (len(parts) - 1) + [False]:
+        raise PatternError(
+            "EEEE ends a number pattern of to_char(), and only digits and a point go with it", hint="Write '9.99EEEE'."
+        )
+    digits = [each for each in parts[:-1] if each != Word(",")]
+    whole, places, kept, _ = _digits(digits)
+    return Numeral(whole, places, kept, 0, "", True, (), (), "", exponent=True)
 
 
 def _beside_digits(parts: Sequence[Word | str]) -> tuple[Word | str, ...]:
@@ -133,6 +192,8 @@ def _words(pattern: str) -> list[Word | str]:
         match = _TOKEN.match(pattern, position)
         if match is None:
             name = re.match(r"[A-Za-z]+|.", pattern[position:], re.DOTALL)
+            if name and name[0] in ("L", "l"):
+                raise PatternError(_CURRENCY, hint="Write the sign in quotes, as in '\"€\"999.00'.")
             raise _refused(name[0] if name else "")
         word = match["word"]
         if word is None:
@@ -191,37 +252,71 @@ def _sign(before: Sequence[Word | str], after: Sequence[Word | str], *, roman: b
 
 
 def show_numeral(numeral: Numeral, value: int | Decimal) -> str:
-    """Return a number as a pattern says."""
+    """Return a whole number or a numeric as a pattern says."""
     if numeral.roman:
-        return _roman(numeral, value)
+        return _roman(numeral, int(_EXACT.quantize(Decimal(value), Decimal(1))))
+    if numeral.exponent:
+        return _scientific(value, numeral.places)
     step = Decimal(1).scaleb(-numeral.places)
     moved = _EXACT.scaleb(Decimal(value), numeral.shift)
     rounded = _EXACT.quantize(_EXACT.abs(moved), step)
-    negative = value < 0 and rounded != 0
-    digits, _, fraction = format(rounded, "f").partition(".")
-    ending = ENDINGS[int(digits[-1]) if digits[-1] in "123" and digits[-2:-1] != "1" else 0]
-    if negative or numeral.places or len(digits) > len(numeral.slots):
-        ending = ""
+    return _written(numeral, format(rounded, "f"), negative=value < 0 and rounded != 0)
+
+
+def show_float(numeral: Numeral, value: float, precision: int) -> str:
+    """Return a float as a pattern says, of which only so many digits are written; raises ValueError for an ordinal of
+    what is not a number."""
+    finite = math.isfinite(value)
+    if numeral.roman:
+        return _roman(numeral, round(value) if finite else 0)
+    if numeral.exponent:
+        return f"{value: .{numeral.places}e}" if finite else numeral.no_exponent
+    if finite:
+        digits = len(format(abs(value), ".0f"))
+        shown = format(abs(value), f".{max(min(numeral.places, precision - digits), 0)}f")
+    else:
+        shown = numeral.not_finite("NaN" if math.isnan(value) else "Infinity", precision)
+    return _written(numeral, shown, negative=math.copysign(1, value) < 0 and not math.isnan(value))
+
+
+def _written(numeral: Numeral, number: str, *, negative: bool) -> str:
+    digits, _, fraction = number.partition(".")
+    over = len(digits) > len(numeral.slots)
+    ending = ""
+    if numeral.ordinal and not negative and not numeral.places and not over:
+        if not digits.isdigit():
+            raise ValueError(f'"{digits}" is not a number')
+        ending = ENDINGS[int(digits[-1]) if digits[-1] in "123" and digits[-2:-1] != "1" else 0]
     shown = _number(numeral, digits, fraction, negative=negative)
     sides = ["".join(_beside(numeral, each, ending, negative=negative) for each in side)
              for side in (numeral.before, numeral.after)]  # fmt: skip
-    return sides[0] + shown + sides[1]
+    return sides[0] + shown + ("" if numeral.cut(len(fraction), pointed=over or bool(fraction)) else sides[1])
 
 
 def _number(numeral: Numeral, digits: str, fraction: str, *, negative: bool) -> str:
-    slots = numeral.slots
-    if len(digits) > len(slots):
-        digits, fraction = "#" * len(slots), "#" * numeral.places
+    slots, over = numeral.slots, len(digits) > len(numeral.slots)
+    pointed = bool(fraction) or (over and bool(numeral.places))
+    width = numeral.width - (numeral.places - len(fraction)) - (bool(numeral.places) and not pointed)
+    if over:
+        digits, fraction = "#" * len(slots), "#" * len(fraction)
     if not numeral.blanks:
         fraction = fraction[: numeral.kept] + fraction[numeral.kept :].rstrip("0")
     if digits == "0" and numeral.places and not numeral.zeros and (numeral.blanks or fraction):
         digits = ""
     places = iter(digits.rjust(numeral.zeros, "0").rjust(len(slots)))
     shown = "".join(next(places) if each in DIGITS else each for each in numeral.whole)
-    shown = shown.lstrip(" ,") + ("." + fraction if numeral.places else "")
+    shown = shown.lstrip(" ,") + ("." + fraction if pointed else "")
     start, end = (("", "") if each is None else each for each in (numeral.start, numeral.end))
     shown = start[negative] + shown
-    return (shown.rjust(numeral.width) if numeral.blanks else shown) + end[negative]
+    return (shown.rjust(width) if numeral.blanks else shown) + (end[negative] if pointed or not numeral.places else "")
+
+
+def _scientific(value: int | Decimal, places: int) -> str:
+    """Return the first digits of a number, rounded, and its power of ten, which is that of before it was rounded."""
+    number = Decimal(value)
+    power = number.adjusted() if number else 0
+    digits = _EXACT.quantize(_EXACT.scaleb(number, -power), Decimal(1).scaleb(-places))
+    return f"{digits: f}e{power:+03}"
 
 
 def _beside(numeral: Numeral, part: Word | str, ending: str, *, negative: bool) -> str:
@@ -232,11 +327,10 @@ def _beside(numeral: Numeral, part: Word | str, ending: str, *, negative: bool) 
     return numeral.beside(part)[negative]
 
 
-def _roman(numeral: Numeral, value: int | Decimal) -> str:
-    rounded = int(_EXACT.quantize(Decimal(value), Decimal(1)))
+def _roman(numeral: Numeral, value: int) -> str:
     shown = "#" * ROMAN_WIDTH
-    if 1 <= rounded <= 3999:
-        shown = "".join(ROMAN[place][int(digit)] for place, digit in enumerate(f"{rounded:04}"))
+    if 1 <= value <= 3999:
+        shown = "".join(ROMAN[place][int(digit)] for place, digit in enumerate(f"{value:04}"))
     shown = shown.rjust(ROMAN_WIDTH) if numeral.blanks else shown
     shown = shown.lower() if numeral.roman == "rn" else shown
     return "".join([*map(str, numeral.before), shown, *map(str, numeral.after)])

@@ -10,18 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sinkql.logical import moment
+from sinkql.logical.numeral import ENDINGS
 from sinkql.logical.pattern import PatternError
 
 WIDTHS: Mapping[str, int] = {
     "YYYY": 4, "YYY": 3, "YY": 2, "Y": 1, "IYYY": 4, "IYY": 3, "IY": 2, "I": 1, "CC": 2, "Q": 1, "MM": 2, "IW": 2,
-    "WW": 2, "W": 1, "DDD": 3, "DD": 2, "D": 1, "ID": 1, "J": 1, "HH24": 2, "HH12": 2, "HH": 2, "MI": 2, "SS": 2,
-    "MS": 3, "US": 6, "SSSSS": 1, "SSSS": 1, "FF1": 1, "FF2": 2, "FF3": 3, "FF4": 4, "FF5": 5, "FF6": 6,
+    "IDDD": 3, "WW": 2, "W": 1, "DDD": 3, "DD": 2, "D": 1, "ID": 1, "J": 1, "HH24": 2, "HH12": 2, "HH": 2, "MI": 2,
+    "SS": 2, "MS": 3, "US": 6, "SSSSS": 1, "SSSS": 1, "FF1": 1, "FF2": 2, "FF3": 3, "FF4": 4, "FF5": 5, "FF6": 6,
 }  # fmt: skip
 """The parts that are numbers, with how many digits they have at least where FM does not stand before them."""
 NAMES: Mapping[str, int] = {"MONTH": 9, "MON": 3, "DAY": 9, "DY": 3}
 """The parts that are names, with how long they are where FM does not stand before them."""
 _FRACTIONS = ("MS", "US", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6")
 _HALVES = ("AM", "PM", "A.M.", "P.M.")
+ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
+"""The months as the part RM writes them."""
+ROMAN_WIDTH = 4
 _NAMED = [*NAMES, *_HALVES]
 _SPELLED = [
     *(word for part in (*WIDTHS, *_NAMED) for word in (part, part.lower())), *(part.capitalize() for part in NAMES),
@@ -31,22 +35,28 @@ _COMMA = "(?i:Y,YYY)"
 """The thousands of a year, a comma and the rest: not a Y, a comma and YYY."""
 _AHEAD = {"OF": "+00", "TZH": "+00", "TZM": "00"}
 """How far the zone is ahead: it is UTC."""
+_ZONE = "UTC"
+_QUOTES = "Put letters that stand for no part of a time in quotes, as in 'YYYY-MM-DD\"T\"HH24:MI:SS'."
 _PART = "|".join(map(re.escape, sorted(_SPELLED, key=len, reverse=True)))
-_KNOWN = rf'(?!(?:FM)?{_COMMA})(?P<fill>FM|fm)?(?P<part>{_PART})|"(?P<quoted>[^"\\]*)"'
+_KNOWN = rf"(?!(?:FM)?{_COMMA})(?P<fill>FM|fm)?(?P<part>{_PART})"
+_QUOTED = r'"(?P<quoted>[^"\\]*)"'
 _TOKEN = re.compile(
-    rf'(?:FM|fm)?(?P<comma>{_COMMA})|(?P<ahead>{"|".join(_AHEAD)}|of|tzh|tzm)|{_KNOWN}|(?P<plain>[^A-Za-z"\\]+)'
+    rf"(?:(?:FM|fm)?(?P<comma>{_COMMA})|(?P<ahead>{'|'.join(_AHEAD)}|of|tzh|tzm)|(?:FM|fm)?(?P<zone>TZ|tz)"
+    rf'|(?P<romanfill>FM|fm)?(?P<roman>RM|rm)|{_KNOWN})(?P<ending>TH|th)?|{_QUOTED}|(?P<plain>[^A-Za-z"\\]+)'
 )
-_READ_TOKEN = re.compile(_KNOWN + r'|(?P<plain>[^A-Za-z0-9"\\]+)')
+_READ_TOKEN = re.compile(rf'{_KNOWN}|{_QUOTED}|(?P<plain>[^A-Za-z0-9"\\]+)')
 """A digit of a pattern is written as it is; where a time is read, it would stand for any character."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimePart:
-    """A part of a time: the name of a number in capitals, or a name or half of a day as it is written."""
+    """A part of a time: the name of a number in capitals, or a name, RM or half of a day as it is written."""
 
     name: str
     blanks: bool = True
     """Whether FM does not stand before it."""
+    ending: str = ""
+    """TH or th where a number has the ending of an ordinal."""
 
     @property
     def filled(self) -> bool:
@@ -68,12 +78,21 @@ class TimePart:
         return text.upper() if self.name.isupper() else text.lower() if self.name.islower() else text
 
 
-def read_to_char(pattern: str) -> list[TimePart | str]:
-    """Return a pattern's parts, and the texts between them; raises PatternError for what has no exact form."""
-    return _parts(pattern, _TOKEN, "to_char() pattern '{}' is not supported", None)
+def read_to_char(pattern: str, *, zoned: bool) -> list[TimePart | str]:
+    """Return a pattern's parts, and the texts between them; raises PatternError for what has no exact form.
+
+    Only a time that is `zoned`, a timestamptz, has a zone with a name.
+    """
+    return _parts(pattern, _TOKEN, "to_char() pattern '{}' is not supported", _QUOTES, zone=_ZONE if zoned else "")
 
 
-def _parts(pattern: str, token: re.Pattern[str], message: str, hint: str | None) -> list[TimePart | str]:
+def ordinal(text: str, ending: str) -> str:
+    """Return a number with the ending of its last digits."""
+    last = int(text[-1]) if text[-1] in "123" and text[-2:-1] != "1" else 0
+    return text + (ENDINGS[last].upper() if ending == "TH" else ENDINGS[last])
+
+
+def _parts(pattern: str, token: re.Pattern[str], message: str, hint: str, *, zone: str = "") -> list[TimePart | str]:
     found: list[TimePart | str] = []
     position = 0
     while position < len(pattern):
@@ -83,13 +102,19 @@ def _parts(pattern: str, token: re.Pattern[str], message: str, hint: str | None)
             raise PatternError(message.format(word[0] if word else pattern[position]), hint)
         position = match.end()
         own = match.groupdict()
+        ending = own.get("ending") or ""
         if own.get("comma"):
-            found += [TimePart(_THOUSANDS), ",", TimePart("YYY")]
+            found += [TimePart(_THOUSANDS), ",", TimePart("YYY", ending=ending)]
         elif own.get("ahead"):
             found.append(_AHEAD[match["ahead"].upper()])
+        elif own.get("zone"):
+            found.append(zone if match["zone"].isupper() else zone.lower())
+        elif own.get("roman"):
+            found.append(TimePart(match["roman"], not match["romanfill"]))
         elif match["part"]:
             number = match["part"].upper() in WIDTHS
-            found.append(TimePart(match["part"].upper() if number else match["part"], not match["fill"]))
+            name = match["part"].upper() if number else match["part"]
+            found.append(TimePart(name, not match["fill"], ending if number else ""))
         else:
             found.append(match["plain"] if match["quoted"] is None else match["quoted"])
     return found

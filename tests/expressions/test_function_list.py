@@ -28,7 +28,8 @@ _CALLS = (
     "format('%s', i)",
     "cos(d)", "tan(d)", "degrees(d)", "div(n, n)", "to_hex(l)", "sha224(b)", "sha384(b)", "num_nulls(i, s)",
     "date_bin('1 hour', t, t)", "date_part('day', u)", "date_part('day', z)", "date_part('day', t - t)", "isfinite(u)",
-    "isfinite(z)", "to_char(z, 'YYYY')", "to_char(i, '9')", "to_char(l, '9')", "to_char(n, '9')",
+    "isfinite(z)", "to_char(z, 'YYYY')", "to_char(i, '9')", "to_char(l, '9')", "to_char(n, '9')", "to_char(r, '9')",
+    "to_char(d, '9EEEE')",
     "jsonb_build_array()",
     "to_jsonb(h)", "to_jsonb(l)", "to_jsonb(p)", "to_jsonb(s)",
 )  # fmt: skip

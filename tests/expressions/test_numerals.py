@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
@@ -16,6 +18,8 @@ from expressions import batch, vectors
 from sinkql import evaluate
 from sinkql.errors import SinkqlError
 from sinkql.extension.types import parse_type
+from sinkql.logical.expression import single
+from sinkql.lowering.spark.expression import spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +38,8 @@ def _answers() -> Iterator[tuple[str, str, list[str | None], list[Any]]]:
         yield type_, pattern, values, answers
 
 
-def _call(pattern: str) -> str:
-    return "to_char(n, '{}')".format(pattern.replace("'", "''"))
+def _call(pattern: str, name: str = "n") -> str:
+    return "to_char({}, '{}')".format(name, pattern.replace("'", "''"))
 
 
 def test_the_evaluator_writes_numbers_as_postgres_does() -> None:
@@ -79,6 +83,33 @@ def test_spark_writes_numbers_as_postgres_does(spark: SparkSession) -> None:
         ]
         assert not wrong, "\n".join(wrong)
         assert not any(_shown(spark, type_, pattern, values[row]) for pattern, rows in patterns for row in rows)
+
+
+_PATTERNS = ("9.99EEEE", "9EEEE", "0.99999999999999EEEE", "FM999999999990.00", "FM99999999999999990.99999999")
+
+
+@pytest.mark.spark
+def test_spark_rounds_floats_as_the_evaluator(spark: SparkSession) -> None:
+    random = Random(18)
+    halves = [random.randrange(1, 10**7) / random.choice((2, 4, 8, 16, 32, 1024)) for _ in range(300)]
+    decimals = [round(random.uniform(0, 10**6), 3) + random.choice((0, 0.0005)) for _ in range(300)]
+    others = [random.choice((1, -1)) * random.random() * 10.0 ** random.randint(-300, 300) for _ in range(300)]
+    whole = [float(random.randrange(10 ** random.randint(1, 19))) for _ in range(300)]
+    doubles = [*halves, *decimals, *others, *whole]
+    singles = [single(each) if abs(each) < 1e38 and single(each) else 0.5 for each in doubles]
+    table = spark.createDataFrame(
+        pa.table({"d": pa.array(doubles), "r": pa.array(singles, pa.float32()), "id": range(len(doubles))})
+    ).repartition(1)
+    types = (("d", "double precision", doubles), ("r", "real", singles))
+    cases = [(name, vectors.expression(_call(pattern, name), {name: type_}), values)
+             for name, type_, values in types for pattern in _PATTERNS]  # fmt: skip
+    columns = [f"{spark_sql(call)} AS x{number}" for number, (_, call, _) in enumerate(cases)]
+    rows = table.selectExpr("id", *columns).orderBy("id").collect()
+    for number, (name, call, values) in enumerate(cases):
+        shown = evaluate.function_of(call, [name])
+        assert shown is not None
+        assert [row[number + 1] for row in rows] == [shown((value,)) for value in values], _PATTERNS[number % 5]
+    assert _shown(spark, "double precision", "9EEEE", "1e-320") is None
 
 
 def _shown(spark: SparkSession, type_: str, pattern: str, value: str | None) -> str | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANSWERS = Path(__file__).with_name("times.jsonl")
-"""A function, a pattern, values, and what Postgres gave for each, a line."""
+"""A function, and where it takes more than one the type that it is of, a pattern, values, and what Postgres gave."""
 _ERROR = {"error": True}
 _REFUSED = {"2023-000", "2024000", "2024-02-29 12:30"}
 """Texts that do not have the form, which Postgres reads all the same."""
@@ -31,7 +31,8 @@ def _answers() -> Iterator[tuple[str, str, str, list[str | None], list[Any]]]:
         function, pattern, values, answers = json.loads(line)
         if pattern != "YYYY-MM-DD HH12:MI":
             answers = [_ERROR if value in _REFUSED else answer for value, answer in zip(values, answers, strict=True)]
-        type_ = "timestamp" if function == "to_char" else "text"
+        function, _, type_ = function.partition(" of ")
+        type_ = type_ or ("timestamp" if function == "to_char" else "text")
         yield f"{function}(x, '{pattern}')", type_, function, values, answers
 
 
@@ -67,7 +68,12 @@ def test_spark_does_what_postgres_does(spark: SparkSession) -> None:
         failing += [(call, bad[0])] if bad and function == "to_timestamp" else []
     relation = vectors.query(f"SELECT {', '.join(shown)} FROM t", vectors.table(columns)).relation
     found = list(zip(*spark.sql(batch.sql(relation, batch.rows(columns, rows))).collect(), strict=True))
-    assert [list(each[: len(wanted)]) for each, wanted in zip(found, expected, strict=True)] == expected
+    wrong = [
+        f"{column}: expected {wanted}, got {each}"
+        for column, each, wanted in zip(shown, found, expected, strict=True)
+        if list(each[: len(wanted)]) != wanted
+    ]
+    assert not wrong, "\n".join(wrong)
     assert len(failing) > 5
     assert [call for call, value in failing if _read(spark, call, value)] == []
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from sinkql.logical import Call, Expression, Interval, Literal, moment
-from sinkql.logical.timeform import NAMES, TimeForm, TimePart, read_time_form, read_to_char
+from sinkql.logical.numeral import ENDINGS
+from sinkql.logical.timeform import NAMES, ROMAN, ROMAN_WIDTH, TimeForm, TimePart, read_time_form, read_to_char
 from sinkql.logical.type import DAY
 from sinkql.lowering.spark.string import constant_text
 from sinkql.lowering.spark.text import Form, Spelling, raised, text_literal
@@ -61,7 +63,7 @@ _NUMBERS = {
     "YYYY": "year(@0)", "YYY": "year(@0) % 1000", "YY": "year(@0) % 100", "Y": "year(@0) % 10",
     "Y,": "year(@0) div 1000", "IYYY": "extract(YEAROFWEEK FROM @0)", "IYY": "extract(YEAROFWEEK FROM @0) % 1000",
     "IY": "extract(YEAROFWEEK FROM @0) % 100", "I": "extract(YEAROFWEEK FROM @0) % 10",
-    "CC": "(year(@0) + 99) div 100", "Q": "quarter(@0)",
+    "IDDD": "weekofyear(@0) * 7 - 7 + weekday(@0) + 1", "CC": "(year(@0) + 99) div 100", "Q": "quarter(@0)",
     "IW": "weekofyear(@0)", "WW": "(dayofyear(@0) + 6) div 7", "W": "(day(@0) + 6) div 7", "DDD": "dayofyear(@0)",
     "D": "dayofweek(@0)", "ID": "weekday(@0) + 1", "J": "datediff(@0, DATE'1970-01-01') + 2440588",
     **dict.fromkeys(("SSSSS", "SSSS"), "hour(@0) * 3600 + minute(@0) * 60 + second(@0)"),
@@ -175,8 +177,11 @@ def _composed(read: TimeForm, expression: str, zone: str) -> str:
 def _to_char(call: Call) -> Form:
     pieces: list[str] = []
     letters = ""
-    for part in read_to_char(constant_text(call.arguments[1])):
-        spelled = "" if isinstance(part, str) else (_LETTERS if part.filled else _UNFILLED).get(part.name, "")
+    zoned = call.arguments[0].type.name == "timestamptz"
+    for part in read_to_char(constant_text(call.arguments[1]), zoned=zoned):
+        spelled = (
+            "" if isinstance(part, str) or part.ending else (_LETTERS if part.filled else _UNFILLED).get(part.name, "")
+        )
         if isinstance(part, str):
             letters += _literally(part)
         elif spelled:
@@ -185,11 +190,19 @@ def _to_char(call: Call) -> Form:
             pieces += [*_formatted(letters), _part(part)]
             letters = ""
     pieces += _formatted(letters)
+    if not pieces:
+        return Form("left(CAST(@0 AS STRING), 0)", operands=call.arguments[:1])
     return Form(pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)})", operands=call.arguments[:1])
 
 
 def _part(part: TimePart) -> str:
     """Return a part that date_format does not write."""
+    if part.ending:
+        letters = (_LETTERS if part.filled else _UNFILLED).get(part.name)
+        number = f"date_format(@0, '{letters}')" if letters else _part(replace(part, ending=""))
+        endings = [each.upper() if part.ending == "TH" else each for each in ENDINGS]
+        cases = " ".join(f"WHEN `$n` RLIKE '(^|[^1]){digit}$' THEN '{endings[digit]}'" for digit in (1, 2, 3))
+        return f"transform(array({number}), `$n` -> concat(`$n`, CASE {cases} ELSE '{endings[0]}' END))[0]"
     if part.number:
         number, width = _NUMBERS[part.name], part.width
         if width == 1:
@@ -198,6 +211,9 @@ def _part(part: TimePart) -> str:
         length = f"IF({number} > 99, 3, 2)" if part.name == "CC" else width
         return f"lpad({number}, {length}, '0')"
     kind = part.name.upper()
+    if kind == "RM":
+        month = f"split_part('{part.cased('|'.join(ROMAN))}', '|', month(@0))"
+        return f"rpad({month}, {ROMAN_WIDTH}, ' ')" if part.blanks else month
     if kind not in NAMES:
         early, late = (part.cased(letter + part.name[1:]) for letter in "AP")
         return f"CASE WHEN hour(@0) < 12 THEN '{early}' WHEN hour(@0) >= 12 THEN '{late}' END"

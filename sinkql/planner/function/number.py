@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sinkql.errors import SinkqlError, Span
-from sinkql.logical.numeral import read_numeral
+from sinkql.logical.numeral import check_float, read_numeral
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import arithmetic
@@ -47,12 +47,10 @@ def _rounded(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
 
 def to_char(value: Typed, pattern: Typed, text: str) -> Typed:
     """Plan to_char(value, pattern) of a number."""
-    if types.floating(value.type):
-        exact = "value::numeric" if value.type == DOUBLE else "value::double precision::numeric"
-        message = f"to_char() of {value.type.name} is not supported"
-        raise SinkqlError("SQ2214", message, value.span, hint=f"Cast it, as in to_char({exact}, '{text}').")
     with refused(pattern.span):
-        read_numeral(text)
+        numeral = read_numeral(text)
+        if types.floating(value.type):
+            check_float(numeral)
     if value.type == types.SMALLINT:
         value = coerced(value, INTEGER)
     return call(f"to_char({value.type.name},text)", (value, coerced(pattern, TEXT)))

@@ -166,7 +166,7 @@ def _to_char(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     if not types.instant(value.type):
         raise SinkqlError("SQ2214", f"to_char() of {value.type.name} is not supported", value.span)
     with refused(arguments[1].span):
-        if not read_to_char(text):
+        if not read_to_char(text, zoned=value.type.name == "timestamptz"):
             raise PatternError("an empty to_char() pattern is not supported")
     value = coerced(value, TIMESTAMP) if value.type == DATE else value
     return call(f"to_char({value.type.name},text)", (value, coerced(arguments[1], TEXT)))
