@@ -26,7 +26,7 @@ demo: $(INSTALLED)
 test: lint types contracts pytest
 
 quick: lint types contracts
-	$(PYTEST) --no-cov -m "not spark and not server and not slow and not long"
+	$(PYTEST) -m "not spark and not server and not slow and not long"
 
 lint: $(INSTALLED_DEV)
 	$(BIN)/ruff check .
@@ -39,7 +39,7 @@ contracts: $(INSTALLED_DEV)
 	$(BIN)/lint-imports
 
 pytest: $(INSTALLED_DEV)
-	$(PYTEST) --cov
+	$(PYTEST) --cover
 
 # for a job that runs once a week, say: what users get who install today, and what those have who never update
 test-latest:

@@ -33,9 +33,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the hashes that plans have into tests/planner/plans.txt, instead of comparing",
     )
+    parser.addoption("--cover", action="store_true", help="print which lines of sinkql ran, and fail if they are few")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    _have_folders_in_memory()
+    if config.getoption("cover"):
+        from support.covered import Measured
+
+        config.pluginmanager.register(Measured(config))
+
+
+def _have_folders_in_memory() -> None:
     """Have the tests' folders in memory, if it may be: half of their time would go by waiting for a disk to sync."""
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
         found = os.statvfs(_MEMORY)
@@ -45,10 +54,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order tests for the workers, and run long ones without coverage, which would treble their time."""
-    for item in items:
-        if item.get_closest_marker("long") is not None:
-            item.add_marker(pytest.mark.no_cover)
+    """Order tests for the workers."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     items[:] = [item for share in _shares(items, workers) for item in share]
 
