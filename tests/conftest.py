@@ -38,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     _have_folders_in_memory()
+    _have_spark_start_fast()
     if config.getoption("cover"):
         from support.covered import Measured
 
@@ -50,6 +51,13 @@ def _have_folders_in_memory() -> None:
         found = os.statvfs(_MEMORY)
         if found.f_bavail * found.f_frsize >= _ROOM and not found.f_flag & os.ST_NOEXEC:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+def _have_spark_start_fast() -> None:
+    """Leave out what pays after minutes only, and take its classes from the archive of `make test`, if that is there."""
+    archive = Path(sys.prefix) / "spark.jsa"
+    shared = f" -XX:SharedArchiveFile={archive}" if archive.exists() and " " not in str(archive) else ""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1{shared}")
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m

@@ -1,14 +1,19 @@
-"""What is checked and written before Spark starts."""
+"""What is checked and written before Spark starts, and what its Java is started with."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.java import check_java
 from sinkql.runtime.spark.session import SparkSettings, buckets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def _java(folder: Path, body: str) -> None:
@@ -61,3 +66,12 @@ def test_a_java_that_does_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 )
 def test_buckets_are_the_cores_at_least_two(master: str, conf: dict[str, str], expected: int, tmp_path: Path) -> None:
     assert buckets(SparkSettings(master, conf, tmp_path)) == expected
+
+
+@pytest.mark.spark
+def test_java_may_use_an_archive_of_classes_and_has_the_options_of_the_environment(spark: SparkSession) -> None:
+    java = spark.sparkContext._jvm.java.lang
+    places = map(Path, java.System.getProperty("java.class.path").split(os.pathsep))
+    assert [place for place in places if place.is_dir() and any(place.iterdir())] == []
+    options = java.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    assert set(os.environ["SPARK_SUBMIT_OPTS"].split()) <= set(options)

@@ -44,8 +44,11 @@ class Jvm:
         """Tell whether somebody killed it."""
         return self._killed
 
-    def start(self, home: Path, output: IO[str]) -> JavaGateway:
-        """Start it by the script of Spark's `home` and return the way to it; raises JvmEndedError."""
+    def start(self, home: Path, properties: Path, output: IO[str]) -> JavaGateway:
+        """Start it by the script of Spark's `home`, with a file of settings, and return the way to it.
+
+        Raises JvmEndedError.
+        """
         submitted = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         with tempfile.TemporaryDirectory() as place:
             answer = Path(place) / "answer"
@@ -53,7 +56,7 @@ class Jvm:
                 if self._killed:
                     raise JvmEndedError
                 self._process = subprocess.Popen(
-                    [home / "bin" / "spark-submit", *submitted],
+                    [home / "bin" / "spark-submit", "--properties-file", properties, *submitted],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,

@@ -27,6 +27,7 @@ from sinkql.runtime.spark.java import check_java
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
 from sinkql.runtime.spark.source import SplitSource
 
+_HOME = Path(pyspark.__file__).parent
 _SILENT = logging.CRITICAL + 1
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
@@ -149,8 +150,8 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     durable.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
     jvm = jvm or Jvm()
     try:
-        with settings.log.open("a") as output, _environment(conf, _python(settings)):
-            session = _launch(settings, jvm, output)
+        with settings.log.open("a") as output, _environment(_python(settings)):
+            session = _launch(settings, jvm, conf / "spark-defaults.conf", output)
         session.dataSource.register(SplitSource)
     except BaseException as error:
         cancelled = jvm.killed
@@ -253,9 +254,9 @@ def _cores(master: str) -> int:
     return 1 if master == "local" else len(os.sched_getaffinity(0))
 
 
-def _launch(settings: SparkSettings, jvm: Jvm, output: TextIO) -> SparkSession:
+def _launch(settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO) -> SparkSession:
     try:
-        gateway = jvm.start(Path(pyspark.__file__).parent, output)
+        gateway = jvm.start(_HOME, properties, output)
         gateway.proc = jvm
         context = SparkContext(gateway=gateway)
     except Exception as error:
@@ -282,11 +283,12 @@ def _python(settings: SparkSettings) -> str:
 
 
 @contextmanager
-def _environment(conf: Path, python: str) -> Iterator[None]:
+def _environment(python: str) -> Iterator[None]:
     """Set what the JVM and its Python workers inherit, for as long as it takes to start them."""
     wanted = {
-        "SPARK_CONF_DIR": str(conf),
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        # There is none: Spark puts it into the class path, where an archive of classes allows no folder with files.
+        "SPARK_CONF_DIR": str(_HOME / "none"),
+        "SPARK_HOME": str(_HOME),
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -1,0 +1,49 @@
+"""What a whole run costs, from the start of Java to its end, without and with an archive of Spark's classes.
+
+    python -m bench.start [--runs 3]
+
+Prints medians of the quickstart's `sinkql exec --once`, and what the run costs that makes the archive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.meter import Cost, measure
+
+_EXAMPLE = Path(__file__).parents[1] / "examples" / "quickstart"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "spark.jsa"
+        _show("that makes the archive", [_cost(f"-XX:ArchiveClassesAtExit={archive}")])
+        costs = [(_cost(""), _cost(f"-XX:SharedArchiveFile={archive}")) for _ in range(runs)]
+        for name, each in zip(("without an archive", "with the archive"), zip(*costs, strict=True), strict=True):
+            _show(name, list(each))
+
+
+def _cost(options: str) -> Cost:
+    """Run the example, where nothing of another run is."""
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder) / "quickstart"
+        shutil.copytree(_EXAMPLE, project)
+        command = [sys.executable, "-m", "sinkql", "exec", "--once", "pipeline.sql"]
+        return measure(command, folder=project, environment={"SPARK_SUBMIT_OPTS": options})
+
+
+def _show(name: str, costs: list[Cost]) -> None:
+    cpu, wall = (statistics.median(each) for each in zip(*((cost.cpu_s, cost.wall_s) for cost in costs), strict=True))
+    print(f"a run {name + ':':25} {wall:6.1f} s, {cpu:6.1f} s CPU")
+
+
+if __name__ == "__main__":
+    main()
