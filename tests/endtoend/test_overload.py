@@ -17,9 +17,6 @@ _PIPELINE = """
 CREATE CLUSTER c (SIZE = 'local[1]');
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE SOURCE s (n bigint NOT NULL) FROM FILES (PATH = 'in', GLOB = '*.csv') FORMAT CSV WITH HEADER;
-CREATE SINK raw IN CLUSTER c FROM s
-  INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'raw') ENVELOPE NONE
-  WITH (COMMIT INTERVAL = '1s');
 CREATE MATERIALIZED VIEW odd AS SELECT n FROM s WHERE n % 2 = 1;
 CREATE SINK odd_sink IN CLUSTER c FROM odd
   INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'odd') ENVELOPE NONE
@@ -27,7 +24,7 @@ CREATE SINK odd_sink IN CLUSTER c FROM odd
 """
 
 
-def test_sinks_under_eight_times_the_load_commit_everything(tmp_path: Path) -> None:
+def test_a_sink_under_eight_times_the_load_commits_everything(tmp_path: Path) -> None:
     (tmp_path / "pipeline.sql").write_text(_PIPELINE)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("n\n" + "".join(f"{n}\n" for n in range(1000)))
@@ -37,12 +34,10 @@ def test_sinks_under_eight_times_the_load_commit_everything(tmp_path: Path) -> N
         # What is waited for with a limit, the Python processes of Spark, comes after its start, which takes its time.
         running.wait_for(lambda event: event.get("event") == "spark started")
         with overloaded(mark, times=8):
-            for _ in range(2):
-                ended = running.wait_for(lambda event: event.get("event") in ("stopped", "stalled"))
-                assert ended.get("why") == "caught up", ended
+            ended = running.wait_for(lambda event: event.get("event") in ("stopped", "stalled"))
+            assert ended.get("why") == "caught up", ended
             assert running.end() == 0
     finally:
         running.kill()
-    assert duckdb_folder(tmp_path / "lake" / "n" / "raw") == [(n,) for n in range(1000)]
     assert duckdb_folder(tmp_path / "lake" / "n" / "odd") == [(n,) for n in range(1, 1000, 2)]
     assert left(mark) == []
