@@ -49,7 +49,7 @@ pytest: $(INSTALLED_DEV) $(CLASSES)
 	$(PYTEST) --cover
 
 # the classes that Spark loads, as Java maps them: a third of its start. Without it, the tests take longer.
-$(CLASSES): $(INSTALLED)
+$(CLASSES): $(INSTALLED_DEV)
 	-SPARK_SUBMIT_OPTS=-XX:ArchiveClassesAtExit=$(abspath $@).new $(BIN)/sinkql demo >/dev/null && mv -f $@.new $@
 
 # for a job that runs once a week, say: what users get who install today, and what those have who never update

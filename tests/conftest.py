@@ -54,7 +54,7 @@ def _have_folders_in_memory() -> None:
 
 
 def _have_spark_start_fast() -> None:
-    """Leave out what pays after minutes only, and take its classes from the archive of `make test`, if that is there."""
+    """Leave out what pays after minutes only, and take its classes from the archive that `make test` makes."""
     archive = Path(sys.prefix) / "spark.jsa"
     shared = f" -XX:SharedArchiveFile={archive}" if archive.exists() and " " not in str(archive) else ""
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1{shared}")
