@@ -32,8 +32,11 @@ class InPlaceError(Exception):
     """The table cannot become the other job's; the text says why."""
 
 
-def evolution(old: Job, new: Job) -> Evolution:
-    """Return how the table of a job becomes that of another one of the same sink; raises InPlaceError."""
+def evolution(old: Job, new: Job, *, same: bool = False) -> Evolution:
+    """Return how the table of a job becomes that of another one of the same sink; raises InPlaceError.
+
+    With `same`, the columns that are there must mean the same also where it would do that they do from now on.
+    """
     before, after = old.write, new.write
     exact = after.mode == "upsert" or old.stateful() or new.stateful()
     if _kind(before) != _kind(after):
@@ -43,7 +46,7 @@ def evolution(old: Job, new: Job) -> Evolution:
     for name, column in had.items():
         _check_type(column, has[renamed.get(name, name)])
     names = [renamed.get(name, name) for name in had]
-    if exact and meaning_of(before.input, list(had)) != meaning_of(after.input, names):
+    if (exact or same) and meaning_of(before.input, list(had)) != meaning_of(after.input, names):
         raise InPlaceError("rows that it has written come about in another way")
     added = tuple(name for name in has if name not in names)
     told = exact or after.change == "retract"

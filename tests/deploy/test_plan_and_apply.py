@@ -94,7 +94,7 @@ def test_a_sink_whose_rows_come_about_in_another_way_is_made_anew(session: Sessi
     deployment = _plan(session, text)
     assert _steps(deployment) == [("alter", "MATERIALIZED VIEW", "v"), ("replace", "SINK", "k")]
     sink = deployment.steps[-1]
-    assert sink.reason == 'its rows are computed differently: materialized view "v" changes'
+    assert sink.reason == 'materialized view "v" changes: rows that it has written come about in another way'
     assert sink.effect == 're-reads source "n" from the start; the table keeps its rows'
     old = session.catalog.stored("materialize.public.k")
     apply(deployment, session)
@@ -418,3 +418,81 @@ def test_two_sinks_of_one_table_are_told(session: Session, old: str, new: str, s
     (step,) = _plan(session, f"{_BASE}CREATE SINK k2 {sink.replace(old, new)}").steps
     assert step.name.endswith(".k2")
     assert step.effect.partition('"a.t')[2].partition('"')[2] == said
+
+
+_TABLE = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE TABLE t (id bigint PRIMARY KEY, v int);
+CREATE MATERIALIZED VIEW a AS SELECT id, v FROM t WHERE v > 0;
+CREATE MATERIALIZED VIEW b AS SELECT v, id FROM a;
+CREATE MATERIALIZED VIEW g AS SELECT v, count(*) AS rows FROM t GROUP BY v;
+CREATE SINK s FROM b INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABLE = 's')
+  KEY (id) MODE UPSERT WITH (COMMIT INTERVAL = '2s');
+CREATE SINK r FROM g INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABLE = 'r')
+  KEY (v) MODE UPSERT WITH (COMMIT INTERVAL = '2s');
+"""
+_WIDER = (
+    _TABLE.replace("v int);", "v int, c text);").replace("SELECT id, v FROM", "SELECT id, c, v FROM")
+    .replace("SELECT v, id FROM", "SELECT v, id, c FROM")
+)  # fmt: skip
+
+
+def test_a_column_goes_through_tables_and_views_into_the_tables_of_sinks(session: Session) -> None:
+    session.execute(_TABLE + "INSERT INTO t VALUES (1, 1);")
+    before = {job.sink: job for job in session.jobs()}
+    deployment = _plan(session, _WIDER.replace("'2s'", "'3s'", 1))
+    told = [(step.name.rpartition(".")[2], step.action, step.effect) for step in deployment.steps]
+    gets = 'its table gets column "c", which has NULL in rows that are there; nothing is read again'
+    assert told == [
+        ("t", "alter", 'it keeps its rows, which have NULL in column "c"'),
+        ("a", "alter", "its sinks continue where they are"),
+        ("b", "alter", "its sinks continue where they are"),
+        ("s", "alter", gets),
+    ]
+    apply(deployment, session)
+    after = {job.sink: job for job in session.jobs()}
+    r, s = "materialize.public.r", "materialize.public.s"
+    assert after[r].plan == before[r].plan
+    assert [each.plan for each in after[s].follows] == [before[s].plan]
+    assert after[s].follows[0].unread == (("materialize.public.t", "c"),)
+    assert after[s].sink_id == before[s].sink_id
+    assert _plan(session, _WIDER.replace("'2s'", "'3s'", 1)).steps == ()
+    session.execute("INSERT INTO t VALUES (2, 2, 'two');")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "reason"),
+    [
+        ("c text", "c text NOT NULL", "t", 'its rows could not have the new column "c", which is NOT NULL'),
+        ("c text", "c text DEFAULT 'a'", "t", 'its rows could not have the new column "c", which has a DEFAULT'),
+        ("v int, c", "w int, v int, c", "t", "its columns change, and not by others behind them"),
+        ("SELECT v, id, c", "SELECT v, id, c, v + 1 AS w", "s",
+         'materialized view "a" changes, materialized view "b" changes, table "t" '
+         'changes: rows that are there have a value in column "w"'),
+        ("SELECT v, id, c", "SELECT id, c", "s",
+         'materialized view "a" changes, materialized view "b" changes, table "t" '
+         'changes: column "v" goes'),
+    ],
+)  # fmt: skip
+def test_what_a_table_cannot_have_in_place_is_made_anew_and_says_why(
+    session: Session, old: str, new: str, name: str, reason: str
+) -> None:
+    session.execute(_TABLE + "INSERT INTO t VALUES (1, 1);")
+    text = _WIDER.replace(old, new)
+    (step,) = (each for each in _plan(session, text).steps if each.name.endswith(f".{name}"))
+    assert (step.action, step.reason) == ("replace", reason)
+
+
+def test_a_column_of_a_source_comes_in_place_only_where_rows_are_not_overwritten(session: Session) -> None:
+    base = _BASE.replace(
+        "n FROM LOAD GENERATOR COUNTER (UP TO 10)", "n (counter bigint) FROM FILES (PATH = 'in') FORMAT JSON"
+    )
+    base = base.replace("SELECT counter FROM", "SELECT * FROM")
+    session.execute(base)
+    wider = base.replace("(counter bigint)", "(counter bigint, more text)")
+    assert _steps(_plan(session, wider)) == [("alter", "SOURCE", "n"), ("alter", "SINK", "k")]
+    session.execute("DROP SINK k")
+    upsert = "KEY (counter) NOT ENFORCED MODE UPSERT"
+    session.execute(base[base.index("CREATE SINK") :].replace("ENVELOPE NONE", upsert))
+    (_, sink) = _plan(session, wider.replace("ENVELOPE NONE", upsert)).steps
+    assert (sink.action, sink.effect) == ("replace", 're-reads source "n" from the start; the table keeps its rows')

@@ -137,6 +137,35 @@ def test_two_changes_while_nobody_runs_the_sink_are_made_at_once(session: Sessio
     drain(_start(session, 3))
 
 
+def test_a_column_and_the_view_that_shows_it_come_in_one_transaction(session: Session) -> None:
+    session.execute(_SETUP)
+    drain(_sink(session, "listed", "KEY (id) MODE UPSERT"))
+    view = "CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT id, v, c, NULL::bigint AS d FROM t WHERE v > 0;"
+    session.execute(f"BEGIN; {_ADD} {view} COMMIT; {_LATER}")
+    drain(_start(session, 2))
+    assert Counter({(*row, None): 1 for row in _ROWS}) == _written("id", "v", "c", "d")
+
+
+def test_state_goes_on_where_a_column_stands_above_it(session: Session) -> None:
+    session.execute(_SETUP)
+    running = _sink(session, "counted", "KEY (v) MODE UPSERT")
+    drain(running)
+    state = running.marker.state
+    session.execute(
+        "CREATE OR REPLACE MATERIALIZED VIEW counted AS"
+        " SELECT v, count(*) AS rows, NULL::text AS note FROM t GROUP BY v;"
+    )
+    running = _start(session, 2)
+    assert (running.marker.state, running.marker.plan) == (state, running.job.plan)
+    session.execute("INSERT INTO t VALUES (3, 2)")
+    drain(running)
+    assert Counter([(1, 1, None), (2, 2, None)]) == _written("v", "rows", "note")
+    with pytest.raises(SinkqlError) as refused:
+        session.execute("CREATE OR REPLACE MATERIALIZED VIEW counted AS SELECT v, count(*) AS rows, NULL::text AS note,"
+                        " sum(id) AS total FROM t GROUP BY v;")  # fmt: skip
+    assert refused.value.code == "SQ2985"
+
+
 def test_a_table_that_was_only_created_gets_the_column_too(session: Session) -> None:
     session.execute(_SETUP)
     session.execute(

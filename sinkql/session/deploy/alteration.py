@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+
+import msgspec
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
@@ -37,7 +39,27 @@ def obstacle(old: logical.Entry, new: logical.Entry, before: MemoryCatalog, afte
 
 
 def _source(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str | None:
-    return None if _read(name, before) == _read(name, after) else "it reads another relation"
+    old, new = _read(name, before), _read(name, after)
+    if old == new:
+        return None
+    if msgspec.structs.replace(new, columns=old.columns) != old:
+        return "it reads another relation"
+    if new.columns[: len(old.columns)] != old.columns:
+        return "its columns change, and not by others behind them"
+    entry = after.entry(name)
+    assert entry is not None
+    return _unfit(entry.statement, {column.name for column in old.columns})
+
+
+def _unfit(statement: ast.Create, known: Container[str]) -> str | None:
+    """Return why rows that are there could not have a column that is new."""
+    columns = statement.columns if isinstance(statement, ast.CreateTable | ast.CreateSource) else ()
+    for column in columns:
+        held = [each.kind for each in column.constraints if each.kind != "NULL"]
+        if column.name.value not in known and (column.not_null or held):
+            what = "is NOT NULL" if column.not_null else f"has a {held[0]}"
+            return f'its rows could not have the new column "{column.name.value}", which {what}'
+    return None
 
 
 def _read(name: str, catalog: MemoryCatalog) -> Read:

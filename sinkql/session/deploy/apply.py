@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, ChangedError
+from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.operation import redefining
+from sinkql.catalog.replan import redefine
+from sinkql.errors import Span
 from sinkql.planner.name import as_name
 from sinkql.session.deploy.alteration import alterations
 from sinkql.session.deploy.deployment import Deployment, check_fresh
 from sinkql.session.deploy.step import Step, dropped_first, redefined
+from sinkql.session.item.earlier_plan import followers
 
 if TYPE_CHECKING:
     from sinkql.session.session import Session
@@ -92,10 +96,25 @@ class _Doing:
             self._catalog.refresh()
             try:
                 definitions = {step.name: (self._planned(step), self._facts(step.name)) for step in steps}
-                self._catalog.change(redefining(definitions, self._catalog.reader()))
+                after = self._catalog.plans.copy()
+                redefine(after, definitions)
+                going_on = followers(definitions, self._catalog, after, Span(0, 0), moved=self._moved())
+                self._catalog.change(redefining({**definitions, **going_on}, self._catalog.reader()))
             except ChangedError:
                 continue
             return
+
+    def _moved(self) -> frozenset[str]:
+        """Return the sinks that read another relation afterwards."""
+        names = (step.name for step in self._steps if step.kind == "SINK" and step.action == "alter")
+        return frozenset(
+            name for name in names if self._relation(name, self._catalog.plans) != self._relation(name, self._after)
+        )
+
+    def _relation(self, name: str, plans: MemoryCatalog) -> str:
+        sink = plans.item(name)
+        assert isinstance(sink, logical.Sink)
+        return sink.relation
 
     def _facts(self, name: str) -> logical.Facts:
         entry = self._catalog.plans.entry(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
@@ -19,6 +20,7 @@ from sinkql.session.deploy.effect import CountRows, told
 from sinkql.session.deploy.refusal import Outside
 from sinkql.session.deploy.script_catalog import Script, ScriptCatalog, read_scripts
 from sinkql.session.deploy.step import Step
+from sinkql.session.item.earlier_plan import in_place
 from sinkql.session.row.inputs import table_file
 
 if TYPE_CHECKING:
@@ -64,7 +66,8 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
         value = given(statement.value).value
         return value is not None and catalog.secret(name) != value
 
-    steps = difference(before, found, catalog.registry, broken=broken, other_value=other_value)
+    follow = partial(in_place, folder=catalog.database.path.parent, same=True)
+    steps = difference(before, found, catalog.registry, broken=broken, other_value=other_value, in_place=follow)
     steps = (*steps, *comment_steps(stored_comments(catalog), found.comments, steps))
     ended = {step.name for step in steps if step.action in ("replace", "drop")}
     stay = frozenset(name for name in before.names("SINK") if name not in ended)

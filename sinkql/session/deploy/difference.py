@@ -6,10 +6,11 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sinkql import ast, logical
+from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.extension.registry import Registry
 from sinkql.lowering.job import lower
+from sinkql.physical.evolution import Evolution, InPlaceError
 from sinkql.planner.name import short_name
 from sinkql.planner.order import in_order
 from sinkql.printer import to_sql
@@ -21,6 +22,8 @@ from sinkql.session.deploy.trial import trial
 from sinkql.vocabulary import Vocabulary
 
 Entries = Mapping[str, logical.Entry]
+InPlace = Callable[[physical.Job, physical.Job], Evolution]
+"""Return how the table of a sink's job becomes that of another; raises InPlaceError where it has to start over."""
 OtherValue = Callable[[str, ast.CreateSecret], bool]
 """Tell whether a secret's value, by its full name, is another than the statement gives."""
 
@@ -39,6 +42,7 @@ class _Difference:
     before: MemoryCatalog
     after: MemoryCatalog
     broken: frozenset[str]
+    in_place: InPlace
     fates: dict[str, _Fate] = field(default_factory=dict)
 
     def find(self, other_value: OtherValue, statements: Mapping[str, ast.Create]) -> None:
@@ -116,9 +120,6 @@ class _Difference:
         if reshaped and theirs is not None and theirs.action == "drop" and not theirs.early:
             theirs.early = True
             return True
-        if reshaped and theirs is not None and theirs.action == "alter":
-            self.fates[user] = _Fate("replace", f"{what} has other columns")
-            return True
         return False
 
     def _reshaped(self, name: str) -> bool:
@@ -126,7 +127,7 @@ class _Difference:
         return isinstance(old, logical.View) and isinstance(new, logical.View) and old.shape != new.shape
 
     def _stale_sinks(self) -> bool:
-        """Replace sinks that stay as they are written, but whose rows come about in another way."""
+        """Change sinks whose rows come about in another way: in place where that goes, else they are replaced."""
         for name in self.before.names("SINK"):
             fate = self.fates.get(name)
             if self.after.entry(name) is None or (fate is not None and fate.action != "alter"):
@@ -134,8 +135,16 @@ class _Difference:
             old, new = self.before.item(name), self.after.item(name)
             assert isinstance(old, logical.Sink)
             assert isinstance(new, logical.Sink)
-            if old.relation == new.relation and lower(name, self.before).plan != lower(name, self.after).plan:
-                self.fates[name] = _Fate("replace", f"its rows are computed differently: {self._culprits(name)}")
+            was, will = lower(name, self.before), lower(name, self.after)
+            if old.relation != new.relation or was.plan == will.plan:
+                continue
+            try:
+                self.in_place(was, will)
+            except InPlaceError as error:
+                self.fates[name] = _Fate("replace", f"{self._culprits(name)}: {error}")
+                return True
+            if fate is None:
+                self.fates[name] = _Fate("alter", self._culprits(name))
                 return True
         return False
 
@@ -160,12 +169,13 @@ def difference(
     *,
     broken: Mapping[str, logical.Entry],
     other_value: OtherValue,
+    in_place: InPlace,
 ) -> tuple[Step, ...]:
     """Return the steps in the order in which they are run: early drops, what is made or changed, late drops.
 
     All are tried in memory, and what cannot be altered is created again; so that running them does what they say.
     """
-    found = _Difference(before, described.catalog, frozenset(broken))
+    found = _Difference(before, described.catalog, frozenset(broken), in_place)
     found.find(other_value, described.statements)
     while True:
         items = (_step(name, fate, found, described, broken) for name, fate in _ordered(found))

@@ -8,6 +8,8 @@ from dataclasses import replace
 from sinkql import logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.extension.plan import Destination
+from sinkql.lowering.job import lower
+from sinkql.physical.evolution import Evolution, evolution
 from sinkql.planner.name import short_name
 from sinkql.session.deploy.refusal import Refusal
 from sinkql.session.deploy.step import Step
@@ -59,6 +61,8 @@ def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: Count
         case "TABLE", ("drop" | "replace"):
             rows = count(step.name, before)
             return "its rows are lost" if rows is None else f"its {_rows(rows)} {'is' if rows == 1 else 'are'} lost"
+        case "TABLE", "alter":
+            return _filled(step.name, before, after)
         case "SECRET", "alter":
             return "running sinks use the new value from their next commit on"
         case "CLUSTER", "alter":
@@ -70,6 +74,15 @@ def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: Count
             return "its sinks continue where they are" if sinks and sinks <= stay else ""
         case _:
             return ""
+
+
+def _filled(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
+    """Say what is in the columns that a table gets."""
+    old, new = before.item(name), after.item(name)
+    assert isinstance(old, logical.Source)
+    assert isinstance(new, logical.Source)
+    added = [f'column "{column.name}"' for column in new.shape.columns[len(old.shape.columns) :]]
+    return f"it keeps its rows, which have NULL in {' and '.join(added)}" if added else ""
 
 
 def _created(name: str, after: MemoryCatalog, count: CountRows) -> str:
@@ -160,11 +173,22 @@ def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
     old, new = before.item(name), after.item(name)
     assert isinstance(old, logical.Sink)
     assert isinstance(new, logical.Sink)
+    was, will = lower(name, before), lower(name, after)
+    if old.relation == new.relation and was.plan != will.plan:
+        return _evolved(evolution(was, will))
     if old.relation != new.relation:
         return f'it continues with new rows of "{short_name(new.relation)}"; nothing is read again'
     if old.cluster != new.cluster:
         return f'it restarts in cluster "{new.cluster}", and continues where it is'
     return "it continues where it is"
+
+
+def _evolved(change: Evolution) -> str:
+    added = [f'column "{name}"' for name in change.added]
+    if not added:
+        return "it continues where it is"
+    have = "has" if len(added) == 1 else "have"
+    return f"its table gets {' and '.join(added)}, which {have} NULL in rows that are there; nothing is read again"
 
 
 def _rows(count: int) -> str:

@@ -10,6 +10,7 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.secret.value import given
 from sinkql.errors import SinkqlError
+from sinkql.lowering.job import lower
 from sinkql.planner.name import short_name
 from sinkql.planner.scope import Scope
 from sinkql.session.deploy.step import Step
@@ -60,7 +61,7 @@ class Outside:
             case "SINK", ("create" | "replace"):
                 return self._sink(step.name, self.after)
             case "SINK", "alter":
-                return self._kept(step.name, self.after)
+                return self._kept(step.name, self.before if self._evolves(step.name) else self.after)
             case "CONNECTION", _:
                 return self._connection(step)
             case "CLUSTER", "alter":
@@ -84,6 +85,11 @@ class Outside:
         """Ask about a sink that goes on: the rows in its table are its own."""
         found = self._asked(name, plans, keep=True)
         return Refusal(found) if found is not None else None
+
+    def _evolves(self, name: str) -> bool:
+        """Tell whether a sink's table is to get other columns with its next claim."""
+        old, new = lower(name, self.before), lower(name, self.after)
+        return old.plan != new.plan and old.write.columns != new.write.columns
 
     def _asked(self, name: str, plans: MemoryCatalog, *, keep: bool) -> str | None:
         entry, sink = plans.entry(name), plans.item(name)

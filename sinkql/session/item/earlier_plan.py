@@ -5,7 +5,7 @@ Its job follows these plans: whoever runs it finds one of them in the table's ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -32,7 +32,7 @@ def facts_of_follower(
     change = change or Evolution()
     earlier = [_since(each, change) for each in before.follows if each.plan != before.plan]
     plans = (*earlier, physical.Earlier(before.plan, dict(change.renamed), change.unread))
-    return {**facts, "plans": msgspec.to_builtins(plans)}
+    return {**facts, "plans": msgspec.json.decode(msgspec.json.encode(plans))}
 
 
 def _since(earlier: physical.Earlier, change: Evolution) -> physical.Earlier:
@@ -41,10 +41,17 @@ def _since(earlier: physical.Earlier, change: Evolution) -> physical.Earlier:
     return physical.Earlier(earlier.plan, names, tuple(dict.fromkeys((*earlier.unread, *change.unread))))
 
 
-def followers(changed: Iterable[str], catalog: Catalog, after: MemoryCatalog, span: Span) -> Definitions:
+def followers(
+    changed: Iterable[str],
+    catalog: Catalog,
+    after: MemoryCatalog,
+    span: Span,
+    *,
+    moved: Container[str] = (),
+) -> Definitions:
     """Return new facts for the sinks of changed items whose work is another one `after`.
 
-    Raises SQ2985 for a sink that must start over.
+    Raises SQ2985 for a sink that must start over, unless it is one of `moved`: they read something else afterwards.
     """
     changes = {}
     for name in sinks_of(changed, after):
@@ -54,7 +61,7 @@ def followers(changed: Iterable[str], catalog: Catalog, after: MemoryCatalog, sp
         entry = after.entry(name)
         assert entry is not None
         try:
-            change = in_place(old, new, catalog.database.path.parent)
+            change = Evolution() if name in moved else in_place(old, new, catalog.database.path.parent)
         except InPlaceError as error:
             raise SinkqlError(
                 "SQ2985",
@@ -66,9 +73,12 @@ def followers(changed: Iterable[str], catalog: Catalog, after: MemoryCatalog, sp
     return changes
 
 
-def in_place(old: physical.Job, new: physical.Job, folder: Path) -> Evolution:
-    """Return how a sink's table becomes that of another job; raises InPlaceError where it must start over."""
-    change = evolution(old, new)
+def in_place(old: physical.Job, new: physical.Job, folder: Path, *, same: bool = False) -> Evolution:
+    """Return how a sink's table becomes that of another job; raises InPlaceError where it must start over.
+
+    With `same`, all columns that are there must mean the same.
+    """
+    change = evolution(old, new, same=same)
     had = {read.source: {column.name for column in read.columns} for read in old.reads()}
     reads = {read.source: read for read in new.reads()}
     for source, column in change.unread:
