@@ -66,6 +66,12 @@ OPTION_NAMES = frozenset(
 )  # fmt: skip
 """Names of the language's own options after which `=` may be left out before a bare word: `SIZE small`."""
 
+PLAIN_NAME = r"[^\x00-^`{-\x7f][^\x00-#%-/:-^`{-\x7f]*"
+"""A name that its characters leave unquoted, as a regular expression: small letters, and all beyond ASCII.
+
+It names the characters that it does not take: a range up to the last one takes forty times as long to compile.
+"""
+
 ODD_CHARACTERS = "\u0085\u00a0\u00ab\u00b4\u00bb\u1680\u2000-\u206f\u2212\u3000\ufeff\uff08\uff09\uff0c\uff1b\uff1d"
 """Characters, as in a regular expression's brackets, that word processors put for quotes, dashes and spaces."""
 

@@ -9,9 +9,7 @@ from sinkql import ast, vocabulary
 
 _WIDTH = 100
 _DOC_ON = ("DOC ON TYPE", "DOC ON COLUMN")
-_PLAIN = re.compile(
-    rf"(?!.*[{vocabulary.ODD_CHARACTERS}])[a-z_\u0080-\U0010ffff][a-z0-9_$\u0080-\U0010ffff]*", re.DOTALL
-)
+_PLAIN = re.compile(rf"(?!.*[{vocabulary.ODD_CHARACTERS}]){vocabulary.PLAIN_NAME}", re.DOTALL)
 
 
 def line(*parts: object) -> str:

@@ -10,10 +10,10 @@ from sinkql.errors import SinkqlError
 from sinkql.parser.build import value
 from sinkql.parser.read import tree
 from sinkql.parser.read.tree import Node, Token, child, children, ident, only, span, the_name, the_token, token, words
-from sinkql.vocabulary import RESERVED, quoted
+from sinkql.vocabulary import PLAIN_NAME, RESERVED, quoted
 
 _STRATEGIES = {"strategy_id": "ID", "strategy_latest": "LATEST", "strategy_inline": "INLINE"}
-_PLAIN = re.compile(r"[a-z_\u0080-\U0010ffff][a-z0-9_$\u0080-\U0010ffff]*")
+_PLAIN = re.compile(PLAIN_NAME)
 
 
 def source(node: Node) -> ast.CreateSource:

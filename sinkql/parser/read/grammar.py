@@ -10,6 +10,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
+
 from sinkql import durable
 from sinkql.parser.read import table
 from sinkql.parser.read.automaton import Automaton
@@ -33,7 +35,8 @@ def text() -> str:
 def _tables() -> Tables:
     given = text()
     kept = _kept(given)
-    with contextlib.suppress(OSError, ValueError, TypeError):  # it is not there, or not what was written
+    # It is not there, or not what was written.
+    with contextlib.suppress(OSError, ValueError, TypeError, msgspec.MsgspecError):
         return table.from_json(kept.read_bytes())
     made = table.make(given)
     with contextlib.suppress(OSError):

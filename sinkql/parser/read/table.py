@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 Row = Mapping[str, int]
 """What may stand in a state: the state behind a symbol, or `~n` where rule n ends before it."""
@@ -36,12 +37,12 @@ class Tables:
     end: int
 
     def to_json(self) -> bytes:
-        return json.dumps([self.states, self.rules, self.terminals, self.start, self.end]).encode()
+        return msgspec.json.encode([self.states, self.rules, self.terminals, self.start, self.end])
 
 
 def from_json(data: bytes) -> Tables:
-    """Return the tables that `to_json` wrote. Raises ValueError for anything else."""
-    states, rules, terminals, start, end = json.loads(data)
+    """Return the tables that `to_json` wrote. Raises MsgspecError, ValueError or TypeError for anything else."""
+    states, rules, terminals, start, end = msgspec.json.decode(data)
     return Tables(tuple(states), tuple(map(Rule._make, rules)), terminals, start, end)
 
 
