@@ -3,7 +3,7 @@
     python -m bench.stop [--runs 1]
 
 Prints the seconds from the signal to the end of the process, the longest of the runs: while Python starts, at the
-beginning of each stage of a sink's start and some seconds into it, and right after the first commit.
+beginning of each stage of a sink's start and some seconds into it, in the first batch, and right after its commit.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _MOMENTS = (
     ("waiting for Spark", 3.0),
     ("starting the query", 0.0),
     ("starting the query", 1.0),
+    ("first batch", 0.0),
     ("committed", 0.0),
 )
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
@@ -19,4 +20,6 @@ def main() -> None:
     """Run the command line and exit: 0 ok, 1 SQL, 3 job, 4 environment, 5 conflict, 64 usage, 130/143 signals."""
     from sinkql.cli.group import run_command
 
-    sys.exit(run_command(sys.argv[1:]))
+    code = run_command(sys.argv[1:])
+    gc.freeze()  # or Python looks through all that was imported once more, and for cycles, before it ends
+    sys.exit(code)

@@ -12,8 +12,10 @@ from py4j.protocol import Py4JNetworkError
 
 from sinkql.runtime.process.supervisor import Stopping, _signals
 from sinkql.runtime.spark.jvm import Jvm
+from sinkql.runtime.spark.session import CancelledError, SparkSettings, Starting
 from support.command import launch
 from support.leftover import left, marked
+from support.patience import PATIENCE_S
 
 _TESTS = Path(__file__).parents[1]
 
@@ -45,6 +47,34 @@ def test_a_jvm_that_does_not_end_is_killed_with_what_it_started() -> None:
         _fail()
     assert jvm._process.returncode == -signal.SIGKILL
     assert left(mark) == []
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "java", "killed"),
+    [
+        ("local[2]", {"spark.driver.memory": "1g"}, "-XX:SharedArchiveFile=spark.jsa", True),
+        ("local[2]", {"spark.eventLog.enabled": "true"}, "", False),
+        ("local[2]", {}, "-XX:ArchiveClassesAtExit=spark.jsa", False),
+        ("spark://far:7077", {}, "", False),
+    ],
+)
+def test_a_spark_of_which_nobody_misses_anything_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, conf: dict[str, str], java: str, killed: bool
+) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", java)
+    mark = marked()
+    starting = Starting(SparkSettings(master, conf, tmp_path))
+    running = subprocess.Popen(["sleep", "1000"], env={**os.environ, **mark}, start_new_session=True)
+    starting._jvm._process, starting._begun = running, True
+    starting._session.set_exception(CancelledError())
+    try:
+        starting.end()
+        assert starting._jvm.killed == killed
+        if killed:
+            assert running.wait(PATIENCE_S) == -signal.SIGKILL
+    finally:
+        running.kill()
+        running.wait()
 
 
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.java import check_java
-from sinkql.runtime.spark.session import SparkSettings, buckets
+from sinkql.runtime.spark.session import SparkSettings, _defaults, buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,3 +76,11 @@ def test_java_may_use_an_archive_of_classes_and_has_the_options_of_the_environme
     assert [place for place in places if place.is_dir() and any(place.iterdir())] == []
     options = java.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
     assert set(os.environ["SPARK_SUBMIT_OPTS"].split()) <= set(options)
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "my \"own\" 'data' %41 ü"
+    folder.mkdir()
+    options = shlex.split(_defaults(SparkSettings("local", {}, folder))["spark.driver.defaultJavaOptions"])
+    log = (folder / "conf" / "log4j2.properties").as_uri()
+    assert options[-2:] == [f"-Dlog4j2.configurationFile={log}", f"-Djava.io.tmpdir={folder / 'tmp'}"]

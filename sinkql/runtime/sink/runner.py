@@ -40,6 +40,8 @@ _LONGEST_WAIT = 60.0
 _TRIES_FIRST = 2
 _TRIES_UNFORESEEN = 3
 _FOR_EVER = 1 << 30
+_YOUNG_SECONDS = 30.0
+"""A first batch that began so long ago has hardly more behind it than the start of Spark's processes."""
 
 
 class _StoppedError(Exception):
@@ -50,7 +52,8 @@ class _StoppedError(Exception):
 class SinkRunner:
     """Run one sink in the calling thread, following what the roster says of it.
 
-    `lost` is set, by who renews the lease, when somebody else has it; `ran` once its query has run.
+    `lost` is set, by who renews the lease, when somebody else has it; `ran` once its query has run, unless its first
+    batch is broken off.
     """
 
     host: Host
@@ -62,6 +65,7 @@ class SinkRunner:
     ran: bool = False
     wake: threading.Event = field(default_factory=threading.Event)
     _batch: threading.Lock = field(default_factory=threading.Lock)
+    _first_at: float | None = None
     _ran: bool = False
     _failures: int = 0
     _conflicts: int = 0
@@ -95,12 +99,17 @@ class SinkRunner:
 
     @property
     def busy(self) -> bool:
-        """Tell whether a batch runs, or is waited for; at any other time nothing is lost where the process ends."""
-        return self._batch.locked()
+        """Tell whether a batch runs, or is waited for; at any other time little is lost where the process ends.
+
+        A run's first batch does not count until it has run for a while.
+        """
+        young = self._first_at is not None and time.monotonic() < self._first_at + _YOUNG_SECONDS
+        return self._batch.locked() and not young
 
     def leave(self) -> SinkOutcome:
         """Say of a sink that does not answer, and whose process ends, that it is stopped; others may take it."""
         outcome = SinkOutcome(self.job.sink, "stopped")
+        self.ran = self.ran and not self._batch.locked()
         with suppress(SinkqlError):
             self._note(outcome)
             self.host.control.release(self.sink_id, owner=self.owner)
@@ -265,8 +274,8 @@ class SinkRunner:
             nonlocal first
             with self._batch:
                 if first:
+                    self._first_at, first = time.monotonic(), False
                     self._stage("first batch")
-                    first = False
                 while True:
                     if self._stops():
                         raise _StoppedError
@@ -277,9 +286,10 @@ class SinkRunner:
                             raise
                         continue
                     break
-            if self._failures or loop.conflicts() != self._conflicts:
-                self._failures, self._conflicts = 0, loop.conflicts()
-                self._status("running")
+                self._first_at = None
+                if self._failures or loop.conflicts() != self._conflicts:
+                    self._failures, self._conflicts = 0, loop.conflicts()
+                    self._status("running")
             if loop.caught_up():
                 self.wake.set()
 
@@ -336,7 +346,8 @@ class SinkRunner:
         launch.tell_to_stop()
         with self._batch:
             self._stop_asked = stop_asked
-            launch.stop()
+            if not self.host.stopping.is_set():  # or Spark ends with the process
+                launch.stop()
 
     def _stops(self) -> bool:
         return self._stop_asked or self.lost is not None or self.host.stopping.is_set()

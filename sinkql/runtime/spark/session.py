@@ -32,6 +32,14 @@ _SILENT = logging.CRITICAL + 1
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
 _NEVER = "3650d"
+_LISTENING = (
+    "spark.eventLog.", "spark.extraListeners", "spark.plugins", "spark.metrics.", "spark.sql.queryExecutionListeners",
+    "spark.sql.streaming.streamingQueryListeners", "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions",
+)  # fmt: skip
+"""Settings with which something in the JVM may have work to do as it ends."""
+_JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_WRITING = re.compile("(?i)exit|agent|flight")
+"""Java's own options of that kind: an archive of classes, a coverage, a recording."""
 _SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
 _WORKER = "pyspark.worker"
 _PYTHON = """\
@@ -66,6 +74,13 @@ class SparkSettings:
     def local(self) -> bool:
         """Tell whether all of it runs on this machine."""
         return self.master.startswith("local")
+
+    @property
+    def killable(self) -> bool:
+        """Tell whether nobody misses anything of a Spark that is killed while no batch runs."""
+        listening = any(name.startswith(_LISTENING) for name in self.conf)
+        writing = any(_WRITING.search(os.environ.get(name, "")) for name in _JAVA_OPTIONS)
+        return self.local and not listening and not writing
 
     @property
     def log(self) -> Path:
@@ -116,9 +131,14 @@ class Starting:
             self._jvm.kill()
 
     def end(self, patience: float = PATIENCE_SECONDS) -> None:
-        """Stop Spark where it is up, by force after `patience` seconds, and cancel its start where it is not."""
+        """Stop Spark where it is up, and cancel its start where it is not.
+
+        What is killable is killed; anything else is, where it has not ended after `patience` seconds.
+        """
         if not self._begun:
             return
+        if self.settings.killable:
+            self._jvm.kill()
         self.cancel()
         with suppress(SinkqlError, CancelledError):
             stop(self._session.result(), patience)
@@ -142,8 +162,10 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     # At debug they print all that goes to the JVM, tasks with their credentials too.
     for logger in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
         logging.getLogger(logger).setLevel(_SILENT)
+    logging.getLogger().addFilter(_not_of_py4j)
     conf = settings.folder / "conf"
-    conf.mkdir(parents=True, mode=0o700, exist_ok=True)
+    for each in (conf, settings.folder / "tmp"):
+        each.mkdir(parents=True, mode=0o700, exist_ok=True)
     durable.write(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
     defaults = {**_defaults(settings), **settings.conf, **_required(settings, conf)}
     text = "".join(f"{key} {_escaped(defaults[key])}\n" for key in defaults)
@@ -172,9 +194,32 @@ def stop(session: SparkSession, patience: float = PATIENCE_SECONDS) -> None:
     if gateway is not None:
         with gateway.proc.ending(patience=patience), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # it is said of a JVM that died before
-            session.stop()
+            if gateway.proc.killed:
+                _let_go(session)
+            else:
+                session.stop()
             gateway.shutdown()
     _forget()
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """Tell whether another than py4j logs: that a JVM has ended, it tells the root logger, and raises it too."""
+    return record.module not in ("java_gateway", "clientserver")
+
+
+def _unsaid(request: object, client_address: object) -> None:
+    """Say nothing of a JVM that ends while it is connected."""
+
+
+def _let_go(session: SparkSession) -> None:
+    """Close what this process has open for a JVM that was killed; its server takes half a second to notice."""
+    server = session.sparkContext._accumulatorServer
+
+    def close() -> None:
+        server.shutdown()
+        server.server_close()
+
+    threading.Thread(target=close, daemon=True).start()
 
 
 def _forget() -> None:
@@ -193,10 +238,12 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
     # while the loops of a large batch still get there at once.
     patience = ["Invocation=50000", "MinInvocation=6000", "Compile=150000", "BackEdge=400000"]
     compiler = " ".join(f"-XX:Tier4{each.replace('=', 'Threshold=')}" for each in patience)
-    log = f"-Dlog4j2.configurationFile=file:{settings.folder}/conf/log4j2.properties"
+    folder = settings.folder.absolute()
+    log = _java_option(f"-Dlog4j2.configurationFile={(folder / 'conf' / 'log4j2.properties').as_uri()}")
+    files = _java_option(f"-Djava.io.tmpdir={folder / 'tmp'}") if _runs_files(settings) else ""
     return {
         "spark.driver.memory": "2g",
-        "spark.driver.defaultJavaOptions": f"{collector} {compiler} {log}",
+        "spark.driver.defaultJavaOptions": f"{collector} {compiler} {log} {files}",
         "spark.sql.shuffle.partitions": str(buckets(settings)),
         "spark.local.dir": str(settings.folder / "local"),
         "spark.ui.enabled": "false",
@@ -266,6 +313,7 @@ def _launch(settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO)
             detail=_last_lines(settings.log) or str(error),
             hint=f"Read {settings.log}, and check the CONF of the cluster.",
         ) from error
+    context._accumulatorServer.handle_error = _unsaid
     context.setLogLevel("WARN")
     return SparkSession(context)
 
@@ -273,13 +321,18 @@ def _launch(settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO)
 def _python(settings: SparkSettings) -> str:
     """Return the Python for Spark's processes; other machines have no such file, and not every disk lets one run."""
     path = settings.folder / "conf" / "python"
-    if not settings.local or os.statvfs(settings.folder).f_flag & os.ST_NOEXEC:
+    if not _runs_files(settings):
         return sys.executable
     python, early = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("early.py")))
     text = _PYTHON.format(source=_SOURCE, worker=_WORKER, python=python, early=early)
     durable.write(path, text.encode(), private=True, sync=False)
     path.chmod(0o700)
     return str(path)
+
+
+def _runs_files(settings: SparkSettings) -> bool:
+    """Tell whether Spark's processes see its folder, and may run programs and load libraries from there."""
+    return settings.local and not os.statvfs(settings.folder).f_flag & os.ST_NOEXEC
 
 
 @contextmanager
@@ -303,6 +356,11 @@ def _environment(python: str) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _java_option(option: str) -> str:
+    """Write an option as Spark takes several apart: a folder's name may have spaces and quotes."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
 
 
 def _escaped(value: str) -> str:
