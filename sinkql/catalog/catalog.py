@@ -30,6 +30,7 @@ from sinkql.catalog.row import (
     stamp,
     stamps,
     write_details,
+    writes,
 )
 from sinkql.catalog.secret.cipher import Cipher, Sealed
 from sinkql.catalog.secret.value import SecretValue
@@ -97,6 +98,7 @@ class Catalog:
         return Waiting(
             row.id, row.full_name, row.kind, used, identity,
             read=partial(parsed, row), facts=partial(facts_of, row), open=partial(opened, row, cipher=self.cipher),
+            writes=partial(writes, row),
         )  # fmt: skip
 
     def _write_details(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from graphlib import CycleError
 
 from sinkql import ast, logical
+from sinkql.catalog.destination import Destinations, Place, taken
 from sinkql.errors import Notice, SinkqlError
 from sinkql.extension.registry import Registry
 from sinkql.planner import Planned, plan
@@ -47,6 +48,8 @@ class Waiting:
     read: Callable[[], ast.Create]
     facts: Callable[[], logical.Facts]
     open: Callable[[ast.Create], ast.Create]
+    writes: Callable[[], tuple[Place, bool] | None] = lambda: None
+    """Where a sink writes, and whether others may too; read without planning it."""
 
 
 class MemoryCatalog:
@@ -65,6 +68,7 @@ class MemoryCatalog:
         self._dependencies: dict[str, tuple[str, ...]] = {}
         self._users: dict[str, dict[str, None]] = {}
         self._identities: dict[str, str] = {}
+        self._destinations: Destinations | None = None  # of all sinks, as soon as somebody asks
         self._last = 0
         self._settings: dict[str, str] = {}
         size = ast.Option("SIZE", ast.Text("local[*]"))
@@ -211,8 +215,42 @@ class MemoryCatalog:
         if present is not None:
             return self._skipped(statement, present)
         planned = plan(statement, facts, self, self.registry)
+        self.check_destination(statement, planned)
         self.keep(planned, qualify(statement, self), facts, id)
         return planned
+
+    def check_destination(self, statement: ast.Create, planned: Planned) -> None:
+        """Refuse a sink that would write where another one does over the same connection (SQ2342)."""
+        sink = planned.item
+        written = self._writes(sink)
+        if not isinstance(statement, ast.CreateSink) or not isinstance(sink, logical.Sink) or written is None:
+            return
+        other = self._known_destinations().in_the_way(sink.name, written[0], shared=written[1])
+        if other is not None:
+            assert sink.destination is not None
+            raise taken(statement, sink.destination, other)
+
+    def _known_destinations(self) -> Destinations:
+        if self._destinations is None:
+            self._destinations = Destinations()
+            for name in self.names("SINK"):
+                self._note(name)
+        return self._destinations
+
+    def _note(self, full_name: str) -> None:
+        """Write down where an item writes, if it is a sink."""
+        each = self._entries[full_name]
+        written = each.writes() if isinstance(each, Waiting) else self._writes(self._items.get(full_name))
+        if self._destinations is not None and written is not None:
+            self._destinations.add(full_name, written[0], shared=written[1])
+
+    def _writes(self, sink: logical.Item | None) -> tuple[Place, bool] | None:
+        """Return where a planned sink writes, and whether others may too; None of all else."""
+        if not isinstance(sink, logical.Sink) or sink.destination is None:
+            return None
+        connection = self._entries[sink.connection]
+        assert connection is not None
+        return (connection.id, sink.destination.kind, sink.destination.name), sink.destination.shared
 
     def keep(self, planned: Planned, statement: ast.Create, facts: logical.Facts, id: str | None = None) -> None:  # noqa: A002 the field's name
         """Keep what was planned against what is here, under its statement with full names."""
@@ -220,12 +258,15 @@ class MemoryCatalog:
         new_id = id or f"u{1 + self._last}"
         self._entries[full_name] = logical.Entry(new_id, full_name, kind_of(statement), statement, facts)
         self._items[full_name] = planned.item
+        self._note(full_name)
         self._link(full_name, new_id, planned.dependencies, facts.get(IDENTITY))
 
     def wait(self, waiting: Iterable[Waiting]) -> None:
         """Take in stored items of names that are not here yet, in an order in which each comes after what it uses."""
         for each in waiting:
             self._entries[each.name] = each
+            if self._destinations is not None:
+                self._note(each.name)
             self._link(each.name, each.id, each.uses, each.identity)
 
     def remove(self, full_name: str) -> None:
@@ -246,6 +287,8 @@ class MemoryCatalog:
     def _forget(self, full_name: str) -> None:
         del self._entries[full_name]
         self._items.pop(full_name, None)
+        if self._destinations is not None:
+            self._destinations.discard(full_name)
         self._identities.pop(full_name, None)
         self._unlink(full_name)
 
@@ -275,6 +318,7 @@ class MemoryCatalog:
         self._entries, self._items = dict(other._entries), dict(other._items)
         self._dependencies, self._identities = dict(other._dependencies), dict(other._identities)
         self._users = {name: dict(users) for name, users in other._users.items()}
+        self._destinations = other._destinations.copy() if other._destinations is not None else None
 
     def reset(self, settings: Mapping[str, str]) -> None:
         """Replace all settings: those that are not given have their defaults."""

@@ -10,6 +10,7 @@ from graphlib import CycleError
 from typing import Any
 
 from sinkql import ast, logical
+from sinkql.catalog.destination import Place
 from sinkql.catalog.file.connection import Connection, Row
 from sinkql.catalog.file.control import forget
 from sinkql.catalog.file.process import now
@@ -196,6 +197,13 @@ def edges(connection: Connection) -> dict[str, list[str]]:
     for name, by in connection.all(query):
         found.setdefault(name, []).append(by)
     return found
+
+
+def writes(row: Row) -> tuple[Place, bool] | None:
+    """Return where a sink writes, and whether others may too, as the file says it; None of all other items."""
+    found = json.loads(row.details).get("destination") if row.kind == "SINK" else None
+    connection, kind, name, shared = found or (None, "", "", False)
+    return ((connection, kind, name), shared) if connection is not None else None
 
 
 def _named(full_name: str) -> dict[str, Any]:

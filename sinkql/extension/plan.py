@@ -155,20 +155,6 @@ PlanSink = Callable[[ast.CreateSink, logical.Shape, logical.Facts, Planning], Si
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
-    """What a sink writes to, as messages name it: its kind, such as `table`, and its name.
-
-    `refused` says what to do where the sink is refused because others' rows are there; None if it adds to them. `alone`
-    is one that stops where another sink writes to the same.
-    """
-
-    kind: str
-    name: str
-    refused: str | None = None
-    alone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class SinkKind:
     """One kind of CREATE SINK: `INTO name CONNECTION … (options) … WITH (with_options)`.
 
@@ -181,7 +167,8 @@ class SinkKind:
     `partitions`.
 
     `reading` gives lines that tell how to read what the sink wrote, `rows` up to so many of its rows, in Arrow,
-    `count_rows` how many there are; None where there is no such way. `destination` tells what a planned sink writes to.
+    `count_rows` how many there are; None where there is no such way. `destination` tells what a planned sink writes to,
+    by which a second sink into the same is refused.
     Of the labels in WITH (…), those in `fixed` matter when a sink is created, and cannot change; `owner` is what
     messages call such sinks.
     """
@@ -201,7 +188,7 @@ class SinkKind:
     reading: Callable[[physical.Write, Context], list[str]] | None = None
     count_rows: Callable[[physical.Write, Context], int | None] | None = None
     rows: ReadRows | None = None
-    destination: Callable[[logical.Sink], Destination] | None = None
+    destination: Callable[[logical.Sink], logical.Destination] | None = None
     about: str = ""
 
 

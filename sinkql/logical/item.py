@@ -103,6 +103,26 @@ class View:
     materialized: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What a sink writes to, as messages name it: its kind, such as `table`, and its name.
+
+    `refused` says what to do where the sink is refused because others' rows are there; None if it adds to them. `alone`
+    is one that stops where another sink writes to the same. `apart` says how two sinks get out of each other's way.
+    """
+
+    kind: str
+    name: str
+    refused: str | None = None
+    alone: bool = False
+    apart: str | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Tell whether other sinks like this one may write there too."""
+        return self.refused is None and not self.alone
+
+
 class SinkMode(StrEnum):
     APPEND = "append"
     UPSERT = "upsert"
@@ -127,6 +147,7 @@ class Sink:
     snapshot: bool
     options: Mapping[str, Any]
     shape: Shape
+    destination: Destination | None = None
 
 
 Item = Database | Schema | Secret | Connection | Cluster | Source | View | Sink

@@ -316,8 +316,8 @@ def test_an_item_that_becomes_one_of_another_kind_says_what_goes(session: Sessio
     session.execute(_BASE.replace("CREATE SINK k", "CREATE SINK w"))
     session.execute("CREATE VIEW k AS SELECT counter FROM n")
     steps = _plan(session, _BASE).steps
-    assert [(step.action, step.name.rpartition(".")[2]) for step in steps] == [("replace", "k"), ("drop", "w")]
-    assert steps[0].effect == 're-reads source "n" from the start, into table "a.t"'
+    assert [(step.action, step.name.rpartition(".")[2]) for step in steps] == [("drop", "w"), ("replace", "k")]
+    assert steps[1].effect == 're-reads source "n" from the start, into table "a.t"'
     back = _plan(session, _BASE.replace("CREATE SINK k FROM v", "CREATE TABLE k (a integer); CREATE SINK w FROM v"))
     assert back.steps[0].action == "replace"
 
@@ -415,7 +415,9 @@ def test_two_sinks_of_one_table_are_told(session: Session, old: str, new: str, s
     session.execute(_BASE)
     sink = _BASE.partition("CREATE SINK k ")[2]
     assert old in sink
-    (step,) = _plan(session, f"{_BASE}CREATE SINK k2 {sink.replace(old, new)}").steps
+    other = "CREATE CONNECTION lake2" + _BASE.partition("CREATE CONNECTION lake")[2].partition(";")[0] + ";"
+    second = sink.replace(old, new).replace("CONNECTION lake", "CONNECTION lake2")
+    _, step = _plan(session, f"{_BASE}{other}CREATE SINK k2 {second}").steps
     assert step.name.endswith(".k2")
     assert step.effect.partition('"a.t')[2].partition('"')[2] == said
 

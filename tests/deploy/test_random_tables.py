@@ -47,11 +47,12 @@ def _script(chance: random.Random) -> str:
         statements.append(
             "CREATE CONNECTION away TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'nope://h/d', WAREHOUSE = 'w');"
         )
+    tables = ["t1", "t2", "t3"]
     for name in chance.sample(["v1", "v2"], chance.randint(1, 2)):
         query = _GROUPED if chance.random() < 0.2 else f"{chance.choice(_OUTPUTS)} FROM n"
         statements.append(f"CREATE MATERIALIZED VIEW {name} AS SELECT {query};")
         for sink in chance.sample(["k1", "k2"], chance.randint(0, 1)):
-            table = chance.choice(["t1", "t2", "t3"])
+            table = tables.pop(chance.randrange(len(tables)))  # two sinks into one are refused before
             mode = chance.choice(["MODE APPEND", "MODE APPEND", "KEY (counter) NOT ENFORCED MODE UPSERT"])
             keep = chance.choice(["", "", ", EXISTING ROWS = KEEP"])
             cluster = chance.choice(["", "IN CLUSTER c "])

@@ -242,7 +242,7 @@ def test_a_source_is_as_well_as_the_worst_sink_that_reads_it(piped: Session) -> 
     assert _rows(piped, query) == [("n", "created", None)]
     piped.execute(
         "CREATE MATERIALIZED VIEW m AS SELECT counter FROM n;"
-        + SINK.replace("user_activity_iceberg", "k2").replace("FROM n", "FROM m")
+        + SINK.replace("user_activity_iceberg", "k2").replace("FROM n", "FROM m").replace("user_activity'", "k2'")
     )
     control = piped.catalog.control
     control.status(sink_id(piped), "running")

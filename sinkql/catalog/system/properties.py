@@ -99,7 +99,14 @@ def _sink(item: logical.Sink, statement: ast.Create, facts: logical.Facts, find_
         "cluster_id": find_id(item.cluster),
         "options": {name: value for name, value in item.options.items() if isinstance(value, str | int)},
         "sink_id": facts.get("sink_id"),
+        "destination": _destination(item, find_id),
     }
+
+
+def _destination(item: logical.Sink, find_id: FindId) -> list[Any] | None:
+    """Return where a sink writes, as `sinkql.catalog.destination.Place` has it, and whether others may write there."""
+    place = item.destination
+    return [find_id(item.connection), place.kind, place.name, place.shared] if place is not None else None
 
 
 def _columns(shape: logical.Shape) -> list[dict[str, Any]]:

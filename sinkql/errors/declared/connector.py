@@ -146,6 +146,11 @@ CODES = {
         "ALTER SINK … SET FROM names a relation whose columns are not those of the table.",
         "Create a materialized view with the columns of the table, and set the sink to that.",
     ),
+    "SQ2342": _code(
+        "Another sink already writes to that table over the same connection, and not both of them add rows beside "
+        "others': the two would undo or stop each other.",
+        "Write another TABLE, or create both sinks with MODE APPEND and EXISTING ROWS = KEEP.",
+    ),
     "SQ2401": _code(
         "Load generators make their own columns and changes, so a clause about them cannot be given.",
         "Leave the clause out.",

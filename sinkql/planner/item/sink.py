@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, one_of
 from sinkql.extension.plan import SinkKind
@@ -57,7 +59,7 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
     )
     if kind.check is not None:
         kind.check(statement, sink, scope)
-    return sink
+    return replace(sink, destination=kind.destination(sink)) if kind.destination is not None else sink
 
 
 def _check_clauses(statement: ast.CreateSink, kind: SinkKind) -> None:

@@ -48,8 +48,10 @@ class _Difference:
     def find(self, other_value: OtherValue, statements: Mapping[str, ast.Create]) -> None:
         """Decide on every item by itself, then on those that depend on what is created again, until nothing changes."""
         old, new = _names(self.before) | self.broken, _names(self.after)
+        wanted = {_place(name, self.after) for name in self.after.names("SINK")} - {None}
         for name in sorted(old - new):
-            self.fates[name] = _Fate("drop", "it is in no script")
+            early = _place(name, self.before) in wanted  # where another sink is to write
+            self.fates[name] = _Fate("drop", "it is in no script", early=early)
         for name in sorted(new - old):
             self.fates[name] = _Fate("create", "it is new")
         for name in sorted(old & new):
@@ -199,6 +201,14 @@ def _ordered(found: _Difference) -> Iterator[tuple[str, _Fate]]:
     yield from ((name, found.fates[name]) for name in (*before, *redefined, *after))
     late = [name for name in gone if not found.fates[name].early]
     yield from ((name, found.fates[name]) for name in reversed(_in_order(late, found.before)))
+
+
+def _place(name: str, catalog: MemoryCatalog) -> tuple[str, str, str] | None:
+    """Return what names a sink's destination; None of other items."""
+    item = catalog.item(name)
+    if not isinstance(item, logical.Sink) or item.destination is None:
+        return None
+    return item.connection, item.destination.kind, item.destination.name
 
 
 def _in_order(names: Iterable[str], catalog: MemoryCatalog) -> list[str]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from sinkql import logical
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.extension.plan import Destination
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import Evolution, evolution
 from sinkql.planner.name import short_name
@@ -148,12 +147,11 @@ def _columns(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
     return sink.changelog, *types
 
 
-def _destination(name: str, catalog: MemoryCatalog) -> Destination | None:
+def _destination(name: str, catalog: MemoryCatalog) -> logical.Destination | None:
     """Return what a sink writes to; None where its connector has no name for it."""
     sink = catalog.item(name)
     assert isinstance(sink, logical.Sink)
-    find = catalog.registry.sinks[sink.kind].destination
-    return find(sink) if find is not None else None
+    return sink.destination
 
 
 def _place(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
@@ -165,7 +163,7 @@ def _place(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
     return connection.options, found and (found.kind, found.name)
 
 
-def _named(destination: Destination) -> str:
+def _named(destination: logical.Destination) -> str:
     return f'{destination.kind} "{destination.name}"'
 
 

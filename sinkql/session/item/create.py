@@ -55,6 +55,7 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
             if not asked:
                 facts = {**facts, **sampled(statement, Scope(catalog.plans, catalog.registry))}
             planned = plan(statement, facts, catalog.plans, catalog.registry)
+            catalog.plans.check_destination(statement, planned)
             if not asked:
                 found, asked = purify(statement, planned, catalog), True
                 if found:

@@ -17,7 +17,7 @@ from sinkql import ast, logical
 from sinkql.connectors.iceberg.plan.layout import plan_order, plan_partitions
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.extension.options import bind, described, labels, option_span
-from sinkql.extension.plan import Destination, Planning, SinkPlan
+from sinkql.extension.plan import Planning, SinkPlan
 from sinkql.extension.sink import SinkOptions, check_positive
 
 _TYPES = {
@@ -29,6 +29,7 @@ _TYPES = {
 OWNER = "sinks into Iceberg"
 AT_CREATION = ("SNAPSHOT", "FORMAT VERSION", "EXISTING ROWS")
 """Options in WITH (…) that say how a sink and its table begin."""
+_APART = "Write another TABLE. Append sinks may share one if each of them has EXISTING ROWS = KEEP."
 _SEPARATORS = "/\\#?%"
 """Characters that part paths and URLs, or stand for others there. Where a table lies is both."""
 _LONGEST = 200
@@ -122,12 +123,12 @@ def _check_name(option: str, name: str, span: Span) -> None:
         raise SinkqlError("SQ2333", message, span, hint="Write names with single dots between them.")
 
 
-def destination(sink: logical.Sink) -> Destination:
+def destination(sink: logical.Sink) -> logical.Destination:
     """Return the table that a planned sink writes to."""
     keeps = sink.options.get("existing_rows") == "keep"
     name = f"{sink.options['namespace']}.{sink.options['table']}"
     refused = None if keeps else "name a new TABLE, or write EXISTING ROWS = KEEP"
-    return Destination("table", name, refused, alone=sink.mode == logical.SinkMode.UPSERT)
+    return logical.Destination("table", name, refused, alone=sink.mode == logical.SinkMode.UPSERT, apart=_APART)
 
 
 def _check_places(statement: ast.CreateSink) -> None:

@@ -1,0 +1,80 @@
+"""One table has one sink: a second one is refused before anything is stored, however the first came about."""
+
+from __future__ import annotations
+
+import pytest
+
+from sinkql.errors import SinkqlError
+from sinkql.session import Session
+from sinkql.session.deploy.apply import apply
+from sinkql.session.deploy.deployment import plan_deployment
+from sinkql.session.deploy.script_catalog import Script
+
+from .script import COUNTER, LAKE, PIPELINE, SINK, fails
+
+_SECOND = SINK.replace("user_activity_iceberg", "second")
+_KEEP = "'2s', EXISTING ROWS = KEEP"
+
+
+@pytest.fixture
+def piped(session: Session) -> Session:
+    """Return a session whose catalog has a sink."""
+    session.execute(PIPELINE)
+    return session
+
+
+def _sinks(session: Session) -> list[str]:
+    return [name.rpartition(".")[2] for name in session.catalog.plans.names("SINK")]
+
+
+def _refused(session: Session, text: str) -> None:
+    error = fails(session, text)
+    assert (error.code, error.message) == (
+        "SQ2342",
+        'sink "user_activity_iceberg" already writes to table "analytics.user_activity"',
+    )
+    assert error.span is not None
+    assert text[error.span.start : error.span.end] == "NAMESPACE = 'analytics', TABLE = 'user_activity'"
+
+
+def test_a_sink_that_nobody_planned_yet_is_in_the_way(piped: Session) -> None:
+    with Session() as session:  # which reads the file anew, and plans nothing of it
+        _refused(session, _SECOND)
+        assert _sinks(session) == ["user_activity_iceberg"]
+        waiting = session.catalog.plans.present()["materialize.public.user_activity_iceberg"]
+        assert type(waiting).__name__ == "Waiting"
+        session.execute("DROP SINK user_activity_iceberg;" + _SECOND)
+        assert _sinks(session) == ["second"]
+
+
+def test_a_sink_is_in_the_way_under_other_names_too(piped: Session) -> None:
+    piped.execute("ALTER CONNECTION lake RENAME TO ocean; ALTER SINK user_activity_iceberg RENAME TO user_activity;")
+    second = _SECOND.replace("CONNECTION lake", "CONNECTION ocean")
+    assert 'sink "user_activity" already writes' in fails(piped, second).message
+    with Session() as session:
+        assert 'sink "user_activity" already writes' in fails(session, second).message
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+def test_sinks_that_all_keep_rows_share_a_table(session: Session, first: bool, second: bool) -> None:
+    session.execute(LAKE + COUNTER + (SINK.replace("'2s'", _KEEP) if first else SINK))
+    text = _SECOND.replace("'2s'", _KEEP) if second else _SECOND
+    if first and second:
+        session.execute(text)
+        assert _sinks(session) == ["second", "user_activity_iceberg"]
+    else:
+        _refused(session, text)
+        assert _sinks(session) == ["user_activity_iceberg"]
+
+
+def test_a_transaction_and_a_deployment_refuse_it_too(piped: Session) -> None:
+    _refused(piped, f"BEGIN; {_SECOND}")
+    piped.execute(f"ROLLBACK; BEGIN; DROP SINK user_activity_iceberg; {_SECOND} COMMIT;")
+    assert _sinks(piped) == ["second"]
+    with pytest.raises(SinkqlError, match='sink "second" already writes'):
+        plan_deployment([Script("p.sql", SINK)], piped, keep=True)
+    with pytest.raises(SinkqlError, match="already writes"):
+        plan_deployment([Script("p.sql", LAKE + COUNTER + SINK + _SECOND)], piped)
+    apply(plan_deployment([Script("p.sql", LAKE + COUNTER + SINK)], piped), piped)
+    assert _sinks(piped) == ["user_activity_iceberg"]
