@@ -21,7 +21,8 @@ class Step:
     comments of the kind COMMENT, with the name of what they are on.
 
     `reason` says why, `effect` what that does to data. `changes` are lines of a difference. `early` drops come before
-    all else, since something they use is created again, or another sink is to write where they do. `statement` is the item's CREATE as the scripts have it.
+    all else, since something they use is created again, or another sink is to write where they do. `statement` is the
+    item's CREATE as the scripts have it.
     """
 
     action: Action
