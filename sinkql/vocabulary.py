@@ -118,13 +118,15 @@ class OptionWords:
     """What a kind's options are called, in upper case with single spaces.
 
     Of `labels`, the names of all, the literals of those in `secrets` are shown to nobody, and those in `references`
-    take the name of a connection. Those of `secrets` in `paired` are secrets only together with another option.
+    take the name of a connection. Those of `secrets` in `paired` are secrets only together with another option. Of
+    options that take one of some words, `choices` has each label with each word.
     """
 
     labels: frozenset[str] = frozenset()
     secrets: frozenset[str] = frozenset()
     references: frozenset[str] = frozenset()
     paired: frozenset[str] = frozenset()
+    choices: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +141,13 @@ class Vocabulary:
     labels: frozenset[str] = field(init=False, repr=False)
     secrets: frozenset[str] = field(init=False, repr=False)
     words: frozenset[str] = field(init=False, repr=False)
+    choices: frozenset[tuple[str, str]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         options = [each for kinds in self.kinds.values() for each in kinds.values()]
         object.__setattr__(self, "labels", OPTION_NAMES.union(*(each.labels for each in options)))
         object.__setattr__(self, "secrets", frozenset().union(*(each.secrets for each in options)))
+        object.__setattr__(self, "choices", frozenset().union(*(each.choices for each in options)))
         object.__setattr__(self, "words", frozenset(kind for kinds in self.kinds.values() for kind in kinds))
 
     def options(self, role: Role, kind: str) -> OptionWords | None:

@@ -44,6 +44,7 @@ def option_words(*into: type | None) -> OptionWords:
         secrets=frozenset(each.label for each in options if each.takes in ("secret", "text or secret")),
         references=frozenset(each.label for each in options if each.takes == "name"),
         paired=frozenset(each.label for each in options if each.paired),
+        choices=frozenset((each.label, choice) for each in options for choice in each.choices),
     )
 
 

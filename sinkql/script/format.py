@@ -1,7 +1,8 @@
 """A script → the same script in its canonical form: statements as the printer writes them, every comment at its place.
 
-Queries stay as they are written. Comments are whitespace to the parser, so putting them back changes no statement: each
-goes to where its neighbours stand in the canonical text.
+A statement that was written in one line stays in one while that is short enough. Queries stay as they are written.
+Comments are whitespace to the parser, so putting them back changes no statement: each goes to where its neighbours
+stand in the canonical text.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from sinkql.vocabulary import Vocabulary
 
 _LINE = re.compile(r"\r\n|\r|\n")
 _BLANK = re.compile(r"(?:\r\n|\r|\n)[ \t\f\v;]*(?:\r\n|\r|\n)")
+_WIDTH = 120
+"""How long a line may become that was one before."""
 _CLOSE = 2_000
 """Up to how many lexemes a statement's two forms are compared with each other thoroughly."""
 
@@ -54,7 +57,8 @@ def format_script(text: str, words: Vocabulary) -> str:
             lexemes.append(lexeme)
         if last and lexemes:
             written = next(statements)
-            pieces.statement(_statement(written, lexemes, text), lexemes)
+            laid_out = _statement(written, lexemes, text, words)
+            pieces.statement(_in_one_line(laid_out) if _one_line(lexemes, text) else laid_out, lexemes)
             lexemes = []
     pieces.comments(len(text))
     return pieces.script()
@@ -90,9 +94,45 @@ class _Pieces:
         return "".join(self.parts) + "\n" if self.parts else ""
 
 
-def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str) -> str:
+def _one_line(lexemes: Sequence[Lexeme], text: str) -> bool:
+    last = lexemes[-1] if lexemes[-1].kind == ";" else lexemes[-2]
+    return _LINE.search(text, lexemes[0].start, last.end) is None
+
+
+def _in_one_line(laid_out: str) -> str:
+    """Return a statement's text without the line breaks between its lexemes, if that is not too long."""
+    lexemes = list(lexical.scan(laid_out))
+    parts, at = [], 0
+    for before, after in pairwise(lexemes):
+        parts += [laid_out[at : before.end], re.sub(r"\s*\n\s*", " ", laid_out[before.end : after.start])]
+        at = after.start
+    joined = "".join([*parts, laid_out[at:]])
+    return joined if len(joined) <= _WIDTH and "\n" not in joined else laid_out
+
+
+def _spelled(canonical: str, words: Vocabulary) -> str:
+    """Return a canonical text with the words that options choose from as the connectors write them."""
+    known = {(label, choice.upper()): choice for label, choice in words.choices}
+    longest = max((label.count(" ") for label, _ in known), default=0) + 1
+    lexemes = list(lexical.scan(canonical))
+    parts, at = [], 0
+    for place, lexeme in enumerate(lexemes):
+        if lexeme.kind != "WORD" or place < 2 or lexemes[place - 1].kind != "=":
+            continue
+        label = [each.keyword for each in lexemes[max(0, place - 1 - longest) : place - 1]]
+        names = (" ".join(label[start:]) for start in range(len(label)))
+        found = next((known[name, lexeme.keyword] for name in names if (name, lexeme.keyword) in known), None)
+        if found is not None:
+            parts += [canonical[at : lexeme.start], found]
+            at = lexeme.end
+    return "".join([*parts, canonical[at:]])
+
+
+def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, words: Vocabulary) -> str:
     """Return a statement's canonical text with the comments that stand between its lexemes."""
     canonical = to_sql(statement)
+    if isinstance(statement, ast.CreateConnection | ast.CreateSource | ast.CreateSink | ast.Alter):
+        canonical = _spelled(canonical, words)
     if lexemes[-1].kind == "END":
         lexemes = lexemes[:-1]
     kept = tuple(_verbatim(statement, text))

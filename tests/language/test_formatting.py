@@ -25,7 +25,9 @@ _COMMENTS = st.sampled_from([" -- {}\n", "\n-- {}\n", " /* {} */ ", "\n/* {}\n /
 @st.composite
 def scripts(draw: st.DrawFn) -> str:
     """Draw statements with comments between any two of their lexemes, and around them."""
-    text = "\n".join(to_sql(each) for each in draw(st.lists(statements, max_size=3)))
+    laid_out = [to_sql(each) for each in draw(st.lists(statements, max_size=3))]
+    in_one_line = draw(st.booleans())  # where no string has a line break in it
+    text = "\n".join(each.replace("\n", " ") if in_one_line and "'" not in each else each for each in laid_out)
     lexemes = list(lexical.scan(text))
     places = sorted({draw(st.integers(0, len(lexemes) - 1)) for _ in range(draw(st.integers(0, 6)))}, reverse=True)
     for number, place in enumerate(places):
@@ -52,6 +54,17 @@ def _comments(text: str) -> list[str]:
     return sorted(found)
 
 
+_ONE_LINE = (
+    "CREATE SOURCE s (skip int, b text) FROM FILES (PATH = 'a=skip') FORMAT CSV WITH (POLL = '10s', ON ERROR = SKIP);\n"
+)
+_LAID_OUT = """\
+CREATE SOURCE s (skip int, b text)
+  FROM FILES (PATH = 'a=skip')
+  FORMAT CSV
+  WITH (POLL = '10 whole seconds', ON ERROR = SKIP);
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "formatted"),
     [
@@ -62,7 +75,15 @@ def _comments(text: str) -> list[str]:
         ("show sinks;show views;", "SHOW SINKS;\nSHOW VIEWS;\n"),
         ("\n\nshow sinks;\n\n\n\nshow views;\n\n", "SHOW SINKS;\n\nSHOW VIEWS;\n"),
         ("-- a\n\n-- b\nshow sinks; -- c", "-- a\n\n-- b\nSHOW SINKS; -- c\n"),
-        ("create secret s as 'hunter2'", "CREATE SECRET s\n  AS 'hunter2';\n"),
+        ("create secret s as 'hunter2'", "CREATE SECRET s AS 'hunter2';\n"),
+        ("create secret s\nas 'hunter2'", "CREATE SECRET s\n  AS 'hunter2';\n"),
+        (_ONE_LINE, _ONE_LINE),
+        (_ONE_LINE.replace("10s", "10 whole seconds"), _LAID_OUT),
+        (_LAID_OUT, _LAID_OUT),
+        ("create view v as /* why */ select  1", "CREATE VIEW v AS /* why */ select  1;\n"),
+        ("comment on table t is E'a\\nb'", "COMMENT ON TABLE t IS 'a\nb';\n"),
+        ('alter sink k set (on error = "skip")', "ALTER SINK k SET (ON ERROR = SKIP);\n"),
+        ("drop sink a; -- of skip", "DROP SINK a; -- of skip\n"),
         ("drop sink a, -- first\n b", "DROP SINK a, -- first\n    b;\n"),
         ("drop sink\n  -- both\n  a, b;", "DROP SINK\n    -- both\n    a, b;\n"),
         ("select  1 ,\n /* x */ 2 -- y\n", "select  1 ,\n /* x */ 2; -- y\n"),
