@@ -1,8 +1,9 @@
 """Two jobs of one sink → how the table that the first one wrote becomes the table of the second, or why it cannot.
 
-What is in the table stays as it is, and nothing is read again. So the columns that are there must mean the same, and
-new ones are NULL in all rows that are there. Where rows only come, that is how it is from now on; where they are
-overwritten, or come and go, no row that was read may have anything but NULL there.
+What is in the table stays as it is, and nothing is read again. So the columns that are there must mean the same, under
+whatever names, and with the types that they had or wider ones; new columns are NULL in all rows that are there. Where
+rows only come, that is how it is from now on; where they are overwritten, or come and go, no row that was read may have
+anything but NULL there.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from sinkql.logical.expression import Cast, Expression, Literal, Reference
+from sinkql.logical.type import parse_type
 from sinkql.physical.identity import meaning_of
 from sinkql.physical.job import Job
-from sinkql.physical.operator import Aggregate, Column, Map, Operator, Pick, Read, Union, Write, columns_of
+from sinkql.physical.operator import Aggregate, Column, Map, Operator, Output, Pick, Read, Union, Write, columns_of
 
 Unread = tuple[tuple[str, str], ...]
 """Columns of sources, these by the names that offsets have."""
@@ -21,10 +25,14 @@ Unread = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What becomes of a table's columns; `unread` are the columns of sources that must be NULL in all that was read."""
+    """What becomes of a table's columns; `unread` are the columns of sources that must be NULL in all that was read.
+
+    `widened` have their types from before and their types now.
+    """
 
     added: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
+    widened: tuple[tuple[str, str, str], ...] = ()
     unread: Unread = ()
 
 
@@ -42,16 +50,17 @@ def evolution(old: Job, new: Job, *, same: bool = False) -> Evolution:
     if _kind(before) != _kind(after):
         raise InPlaceError("its rows change in another way")
     had, has = _by_name(before), _by_name(after)
-    renamed = _renamed(before, after)
-    for name, column in had.items():
-        _check_type(column, has[renamed.get(name, name)])
+    now = after.input if new.stateful() else _narrowed(after.input, old)
+    renamed = _renamed(before, after, now)
+    widened = _widened(before, after, renamed)
     names = [renamed.get(name, name) for name in had]
-    if (exact or same) and meaning_of(before.input, list(had)) != meaning_of(after.input, names):
+    now = _without_casts(now, {name: type_ for name, type_, _ in widened})
+    if (exact or same) and meaning_of(before.input, list(had)) != meaning_of(now, names):
         raise InPlaceError("rows that it has written come about in another way")
     added = tuple(name for name in has if name not in names)
     told = exact or after.change == "retract"
     unread = tuple(each for name in added for each in _origins(after.input, name)) if told else ()
-    return Evolution(added, renamed, tuple(dict.fromkeys(unread)))
+    return Evolution(added, renamed, widened, tuple(dict.fromkeys(unread)))
 
 
 def _kind(write: Write) -> tuple[object, ...]:
@@ -62,18 +71,87 @@ def _by_name(write: Write) -> dict[str, Column]:
     return {column.name: column for column in write.columns}
 
 
-def _renamed(before: Write, after: Write) -> dict[str, str]:
+def widens(old: str, new: str) -> bool:
+    """Tell whether a type holds just the values of another one and more, and a table may change from one to the other.
+
+    Types are canonical texts.
+    """
+    if (old, new) in _WIDER:
+        return True
+    one, other = parse_type(old), parse_type(new)
+    if one.precision is None or other.precision is None:
+        return False
+    return one.scale == other.scale and one.precision < other.precision
+
+
+_WIDER = {
+    ("smallint", "integer"), ("smallint", "bigint"), ("integer", "bigint"), ("real", "double precision"),
+}  # fmt: skip
+
+
+def _renamed(before: Write, after: Write, now: Operator) -> dict[str, str]:
     """Return the new names of columns that have others; raises InPlaceError for a column that goes."""
     had, has = _by_name(before), _by_name(after)
-    gone = next((name for name in had if name not in has), None)
-    if gone is not None:
-        raise InPlaceError(f'column "{gone}" goes')
-    return {}
+    come = {name: meaning_of(now, [name]) for name in has if name not in had}
+    renamed: dict[str, str] = {}
+    for name in had:
+        if name in has:
+            continue
+        meaning = meaning_of(before.input, [name])
+        found = next((each for each, its in come.items() if its == meaning and each not in renamed.values()), None)
+        if found is None:
+            raise InPlaceError(f'column "{name}" goes')
+        renamed[name] = found
+    return renamed
 
 
-def _check_type(old: Column, new: Column) -> None:
-    if old.type != new.type:
-        raise InPlaceError(f'column "{new.name}" changes from {old.type} to {new.type}')
+def _widened(before: Write, after: Write, renamed: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
+    """Return the columns that get wider types; raises InPlaceError for others, and where files lie by the values."""
+    has = _by_name(after)
+    parted = {term["column"] for term in after.options.get("partition_by", ())}
+    found = []
+    for name, old in _by_name(before).items():
+        new = has[renamed.get(name, name)]
+        if old.type == new.type:
+            continue
+        if not widens(old.type, new.type):
+            raise InPlaceError(f'column "{new.name}" changes from {old.type} to {new.type}')
+        if new.name in parted:
+            raise InPlaceError(f'column "{new.name}", by which it is partitioned, has another type')
+        found.append((new.name, old.type, new.type))
+    return tuple(found)
+
+
+def _narrowed(operator: Operator, old: Job) -> Operator:
+    """Return what is read as it was read before, where columns of sources have wider types now."""
+    had = {(read.source, column.name): column.type for read in old.reads() for column in read.columns}
+    match operator:
+        case Read():
+            types = [(column, had.get((operator.source, column.name), column.type)) for column in operator.columns]
+            columns = tuple(
+                msgspec.structs.replace(column, type=type_) if widens(type_, column.type) else column
+                for column, type_ in types
+            )
+            return msgspec.structs.replace(operator, columns=columns)
+        case Union():
+            return Union(tuple(_narrowed(each, old) for each in operator.inputs), operator.change)
+        case Map() | Aggregate() | Pick():
+            return msgspec.structs.replace(operator, input=_narrowed(operator.input, old))
+
+
+def _without_casts(operator: Operator, types: Mapping[str, str]) -> Operator:
+    """Return columns as they were before the last projection only gave them wider types."""
+    if not isinstance(operator, Map):
+        return operator
+    outputs = tuple(_without_cast(output, types.get(output.name)) for output in operator.outputs)
+    return msgspec.structs.replace(operator, outputs=outputs)
+
+
+def _without_cast(output: Output, type_: str | None) -> Output:
+    cast = output.expression
+    if not isinstance(cast, Cast) or str(cast.operand.type) != type_:
+        return output
+    return Output(output.name, cast.operand)
 
 
 def _origins(operator: Operator, name: str) -> Unread:

@@ -9,7 +9,8 @@ import msgspec
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.lowering.job import lower_relation
-from sinkql.physical import Read
+from sinkql.physical import Column, Read
+from sinkql.physical.evolution import widens
 from sinkql.planner.item.table import unique_keys
 
 
@@ -44,11 +45,18 @@ def _source(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str | Non
         return None
     if msgspec.structs.replace(new, columns=old.columns) != old:
         return "it reads another relation"
-    if new.columns[: len(old.columns)] != old.columns:
-        return "its columns change, and not by others behind them"
+    if not all(_wider(*pair) for pair in zip(old.columns, (*new.columns, None), strict=False)):
+        return "its columns change, and not by others behind them or wider types"
     entry = after.entry(name)
     assert entry is not None
     return _unfit(entry.statement, {column.name for column in old.columns})
+
+
+def _wider(old: Column, new: Column | None) -> bool:
+    """Tell whether a column is still the same, or has a wider type."""
+    if new is None or (old.name, old.nullable) != (new.name, new.nullable):
+        return False
+    return old.type == new.type or widens(old.type, new.type)
 
 
 def _unfit(statement: ast.Create, known: Container[str]) -> str | None:

@@ -81,7 +81,7 @@ def _filled(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
     assert isinstance(old, logical.Source)
     assert isinstance(new, logical.Source)
     added = [f'column "{column.name}"' for column in new.shape.columns[len(old.shape.columns) :]]
-    return f"it keeps its rows, which have NULL in {' and '.join(added)}" if added else ""
+    return f"it keeps its rows, which have NULL in {' and '.join(added)}" if added else "it keeps its rows"
 
 
 def _created(name: str, after: MemoryCatalog, count: CountRows) -> str:
@@ -183,10 +183,12 @@ def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
 
 def _evolved(change: Evolution) -> str:
     added = [f'column "{name}"' for name in change.added]
-    if not added:
-        return "it continues where it is"
-    have = "has" if len(added) == 1 else "have"
-    return f"its table gets {' and '.join(added)}, which {have} NULL in rows that are there; nothing is read again"
+    told = [f'renames column "{old}" to "{new}"' for old, new in change.renamed.items()]
+    told += [f'widens column "{name}" from {old} to {new}' for name, old, new in change.widened]
+    if added:
+        have = "has" if len(added) == 1 else "have"
+        told.append(f"gets {' and '.join(added)}, which {have} NULL in rows that are there")
+    return f"its table {', '.join(told)}; nothing is read again" if told else "it continues where it is"
 
 
 def _rows(count: int) -> str:

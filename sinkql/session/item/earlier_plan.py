@@ -79,6 +79,8 @@ def in_place(old: physical.Job, new: physical.Job, folder: Path, *, same: bool =
     With `same`, all columns that are there must mean the same.
     """
     change = evolution(old, new, same=same)
+    if new.write.mode == "upsert" or new.write.change == "retract":
+        _check_reread(old, new)
     had = {read.source: {column.name for column in read.columns} for read in old.reads()}
     reads = {read.source: read for read in new.reads()}
     for source, column in change.unread:
@@ -86,6 +88,16 @@ def in_place(old: physical.Job, new: physical.Job, folder: Path, *, same: bool =
         if read.connector != TABLE or (column in had.get(source, ()) and not _unused(read, column, folder)):
             raise InPlaceError(f'rows of "{short_name(read.name)}" that were read may have a value in "{column}"')
     return change
+
+
+def _check_reread(old: physical.Job, new: physical.Job) -> None:
+    """Raise InPlaceError for a source other than a table that would read old rows with other values by wider types."""
+    had = {(read.source, column.name): column.type for read in old.reads() for column in read.columns}
+    for read in new.reads():
+        for column in read.columns:
+            if read.connector != TABLE and had.get((read.source, column.name), column.type) != column.type:
+                name = short_name(read.name)
+                raise InPlaceError(f'rows of "{name}" that were read may be others with "{column.name}" {column.type}')
 
 
 def _unused(read: physical.Read, column: str, folder: Path) -> bool:

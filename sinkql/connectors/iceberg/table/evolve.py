@@ -11,7 +11,7 @@ from itertools import count
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import NestedField
+from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
 from sinkql.connectors.iceberg.table.table import Expected
 
@@ -43,7 +43,15 @@ def _kept(field: NestedField, renamed: Mapping[str, str], wanted: Mapping[str, N
     name = renamed.get(field.name, field.name)
     if name not in wanted:
         return field
-    return field.model_copy(update={"name": name, "required": field.required and wanted[name].required})
+    type_ = wanted[name].field_type if _widens(field.field_type, wanted[name].field_type) else field.field_type
+    required = field.required and wanted[name].required
+    return field.model_copy(update={"name": name, "field_type": type_, "required": required})
+
+
+def _widens(old: IcebergType, new: IcebergType) -> bool:
+    return isinstance(old, IntegerType | FloatType) and isinstance(
+        new, LongType if isinstance(old, IntegerType) else DoubleType
+    )
 
 
 def _after(fields: list[NestedField], name: str | None) -> int:

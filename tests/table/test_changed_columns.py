@@ -1,7 +1,8 @@
-"""A column added to a table: sinks that take it in give their Iceberg table the column, others go on as before."""
+"""Columns that come, widen or get other names: sinks' tables do too, with their rows, or the change is refused."""
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session import Session
+from sinkql.session.deploy.apply import apply
+from sinkql.session.deploy.deployment import plan_deployment
+from sinkql.session.deploy.script_catalog import Script
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
 from support.running import drain
 from table.test_table_sinks import loop
@@ -164,6 +168,79 @@ def test_state_goes_on_where_a_column_stands_above_it(session: Session) -> None:
         session.execute("CREATE OR REPLACE MATERIALIZED VIEW counted AS SELECT v, count(*) AS rows, NULL::text AS note,"
                         " sum(id) AS total FROM t GROUP BY v;")  # fmt: skip
     assert refused.value.code == "SQ2985"
+
+
+_NARROW = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///catalog.db', WAREHOUSE = 'lake');
+CREATE TABLE t (id int PRIMARY KEY, v int, r real, n numeric(6, 2));
+CREATE MATERIALIZED VIEW a AS SELECT id, v, r, n FROM t;
+CREATE SINK s FROM a INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 's') {clauses}
+  WITH (COMMIT INTERVAL = '1s');
+"""
+_MANY = 5_000_000_000
+
+
+def _apply(session: Session, text: str) -> tuple[str, str]:
+    """Apply a script; return the action and the effect of the sink's step."""
+    deployment = plan_deployment([Script("a.sql", text)], session)
+    apply(deployment, session)
+    (step,) = (each for each in deployment.steps if each.kind == "SINK")
+    return step.action, step.effect
+
+
+@pytest.mark.parametrize("clauses", ["MODE APPEND", "KEY (id) MODE UPSERT"])
+def test_columns_get_wider_types_and_other_names_in_place(session: Session, clauses: str) -> None:
+    text = _NARROW.format(clauses=clauses)
+    session.execute(text + "INSERT INTO t VALUES (1, 1, 0.1, 1.25), (2, 2, 2, 2);")
+    drain(_start(session, 1))
+    ids = {field.name: field.field_id for field in open_table(Path(), "n.s").schema().fields}
+    wider = text.replace("int P", "bigint P").replace("v int", "v bigint").replace("(6, 2)", "(9, 2)")
+    wider = wider.replace("real", "double precision").replace("SELECT id, v, r", "SELECT v AS w, id, r")
+    widened = [("id", "integer", "bigint"), ("w", "integer", "bigint"), ("r", "real", "double precision"),
+               ("n", "numeric(6,2)", "numeric(9,2)")]  # fmt: skip
+    listed = ", ".join(f'widens column "{name}" from {old} to {new}' for name, old, new in widened)
+    assert _apply(session, wider) == ("alter", f'its table renames column "v" to "w", {listed}; nothing is read again')
+    session.execute(f"INSERT INTO t VALUES ({_MANY}, {_MANY}, 0.1, 1234567.25); UPDATE t SET v = 7 WHERE id = 1;")
+    running = _start(session, 2)
+    now = {field.name: field.field_id for field in open_table(Path(), "n.s").schema().fields}
+    assert now == {name if name != "v" else "w": id_ for name, id_ in ids.items()}
+    drain(running)
+    tenth = struct.unpack("f", struct.pack("f", 0.1))[0]
+    rows = [(1, 7, tenth, "1.25"), (2, 2, 2.0, "2.00"), (_MANY, _MANY, 0.1, "1234567.25")]
+    found = Counter({(*row[:-1], str(row[-1])): count for row, count in _written("id", "w", "r", "n").items()})
+    assert Counter(rows) == found
+    drain(_start(session, 3))
+
+
+def test_a_cast_in_the_view_widens_too(session: Session) -> None:
+    session.execute(_NARROW.format(clauses="KEY (id) MODE UPSERT") + "INSERT INTO t VALUES (1, 1, 0.1, 1.25);")
+    drain(_start(session, 1))
+    view = "CREATE OR REPLACE MATERIALIZED VIEW a AS SELECT id, v{}::bigint, r, n FROM t;"
+    with pytest.raises(SinkqlError) as refused:
+        session.execute(
+            view.format(" + 1").replace("v +", "(v +").replace("1::", "1)::").replace("bigint", "bigint AS v")
+        )
+    assert "come about in another way" in refused.value.message
+    session.execute(view.format(""))
+    session.execute("INSERT INTO t VALUES (2, 2, 2, 2);")
+    drain(_start(session, 2))
+    assert Counter([(1, 1), (2, 2)]) == _written("id", "v")
+
+
+@pytest.mark.parametrize(
+    ("view", "clauses", "why"),
+    [
+        ("SELECT id, v, r, n::numeric(9, 3) AS n FROM t", "MODE APPEND", "changes from"),
+        ("SELECT id, v::bigint, r, n FROM t", "KEY (id) MODE UPSERT PARTITION BY (v)", "partitioned"),
+        ("SELECT id, v AS w, r FROM t", "MODE APPEND", 'column "n" goes'),
+        ("SELECT id, v + 1 AS w, r, n FROM t", "KEY (id) MODE UPSERT", 'column "v" goes'),
+    ],
+)
+def test_what_is_not_the_same_column_is_refused(session: Session, view: str, clauses: str, why: str) -> None:
+    session.execute(_NARROW.format(clauses=clauses))
+    with pytest.raises(SinkqlError) as refused:
+        session.execute(f"CREATE OR REPLACE MATERIALIZED VIEW a AS {view};")
+    assert (refused.value.code, why in refused.value.message) == ("SQ2985", True)
 
 
 def test_a_table_that_was_only_created_gets_the_column_too(session: Session) -> None:
