@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from sinkql.logical import Call, Case, Cast, Expression, Interval, Literal, Reference, Type
+from sinkql.logical.array import write_array
 from sinkql.logical.type import DAY, SECOND
 from sinkql.vocabulary import QUOTED, quoted
 
@@ -98,10 +101,21 @@ def _literal(literal: Literal) -> _Text:
             return f"INTERVAL '{_interval(value)}'", _ATOM
         case _ if _natural(text) == type_:
             return text, _SIGN if text.startswith("-") else _ATOM
+        case "array" | "list":
+            return f"{_string(write_array(_items(json.loads(text), type_)))}::{type_}", _ATOM
         case "bytea":
             return f"'\\x{text}'::bytea", _ATOM
         case _:
             return f"{_string(text)}::{type_}", _ATOM
+
+
+def _items(texts: Sequence[Any], type_: Type) -> list[Any]:
+    """Return the texts of elements as they are written in an array."""
+    element = type_.element
+    assert element is not None
+    if element.element is not None:
+        return [None if each is None else _items(json.loads(each), element) for each in texts]
+    return [f"\\x{each}" if each is not None and element.name == "bytea" else each for each in texts]
 
 
 def _natural(text: str) -> Type | None:
@@ -158,6 +172,12 @@ def _call(call: Call) -> _Text:
         case "REGEXP_MATCH":
             text, pattern, place = (each[0] for each in operands)
             return f"(regexp_match({text}, {pattern}))[{place}]", _ATOM
+        case "[]":
+            return f"{_bracketed(operands[0], _ATOM)}[{operands[1][0]}]", _ATOM
+        case "ARRAY":
+            return f"ARRAY[{', '.join(each[0] for each in operands)}]", _ATOM
+        case "= ANY":
+            return f"{_bracketed(operands[0], _OTHER)} = ANY({operands[1][0]})", _PREDICATE
         case "LIKE" | "ILIKE" if len(operands) == 3:
             value, pattern, escape = (_bracketed(each, _ATOM) for each in operands)
             return f"{value} {function} {pattern} ESCAPE {escape}", _PREDICATE

@@ -5,7 +5,8 @@
 * `options`: the options of a statement, bound to a dataclass of the connector, and their types.
 * `option_help`: what a dataclass of options says of each: its label, what it takes, whether it is a secret.
 * `sink`: the options that every sink has.
-* `types`, `type_hint`: types of columns and their texts; what to write for a type that a column cannot have.
+* `types`, `rows`: types of columns and their texts; values of columns.
+* `type_hint`: what to write for a type that a column cannot have.
 * `jsonb`: JSON with its numbers as they were written.
 * `secret`: texts with secrets in them, as plans carry them.
 * `store`: what a connection to an object store gives to whoever reads or writes files.

@@ -19,6 +19,8 @@ def arrow_type(text: str) -> pa.DataType:
     type_ = parse_type(text)
     if type_.name == "numeric":
         return pa.decimal128(type_.precision, type_.scale)
+    if type_.element is not None:
+        return pa.list_(arrow_type(str(type_.element)))
     found: dict[str, pa.DataType] = {
         "boolean": pa.bool_(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(),
         "real": pa.float32(), "double precision": pa.float64(), "date": pa.date32(), "time": pa.time64("us"),
@@ -42,6 +44,13 @@ _NAMES = {
 }  # fmt: skip
 
 
+def nested_type(name: str, element: logical.Type | None) -> logical.Type | None:
+    """Return the type of arrays or lists of elements; of those that hold others there are only lists of lists."""
+    if element is None or (element.element is not None and (name, element.name) != ("list", "list")):
+        return None
+    return logical.Type(name, element=element)
+
+
 MOST_CHARACTERS = 10_485_760
 """The greatest length of a varchar or char, as in Postgres."""
 
@@ -61,6 +70,9 @@ def length_hint(text: str) -> str | None:
 
 def column_type(text: str) -> logical.Type | None:
     """Return the type that a column's declaration names, in lower case with single spaces; None if there is none."""
+    nested = re.fullmatch(r"(.+?) ?\[ ?\d* ?\]|(.+) list", text)
+    if nested is not None:
+        return nested_type("list" if nested[1] is None else "array", column_type(nested[1] or nested[2]))
     match = re.fullmatch(r"(?:numeric|decimal|dec)(?: ?\( ?(\d+)(?: ?, ?(\d+))? ?\))?", text)
     if match:
         if match[1] is None:

@@ -6,6 +6,7 @@ they were written (`span`) does not count. The union is closed: whoever reads tr
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 import sys
@@ -37,8 +38,9 @@ class Interval:
     micros: int = 0
 
 
-Value = bool | int | float | Decimal | str | bytes | date | time | datetime | Interval
-"""A literal's value: the type's own in Python. Texts of uuid and jsonb are str, timestamptz is in UTC."""
+Value = bool | int | float | Decimal | str | bytes | date | time | datetime | Interval | tuple[Any, ...]
+"""A literal's value: the type's own in Python; of arrays and lists a tuple, with None for NULL.
+Texts of uuid and jsonb are str, timestamptz is in UTC."""
 
 
 class _Node(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="node"):
@@ -77,7 +79,7 @@ class Literal(_Node, frozen=True, tag="literal"):
     @property
     def value(self) -> Value | None:
         """The value as Python has it."""
-        return None if self.text is None else _VALUES.get(self.type.name, str)(self.text)
+        return None if self.text is None else value_of(self.text, self.type)
 
 
 class Cast(_Node, frozen=True, tag="cast"):
@@ -228,7 +230,8 @@ def text_of(value: Value, type_: Type) -> str:
     """Return the one text of a value: of equal values of a type it is the same.
 
     Numbers have plain digits (`-1.50`, `1e+22`, `nan`, `inf`), times ISO's with a blank, timestamptz with +00:00, bytea
-    hexadecimal digits, booleans true or false, intervals `1 months 2 days 3 microseconds`.
+    hexadecimal digits, booleans true or false, intervals `1 months 2 days 3 microseconds`, arrays and lists are JSON's
+    of the texts of their elements.
     """
     match value:
         case bool():
@@ -246,8 +249,21 @@ def text_of(value: Value, type_: Type) -> str:
             return value.isoformat()
         case Interval():
             return f"{value.months} months {value.days} days {value.micros} microseconds"
+        case tuple():
+            element = type_.element
+            assert element is not None
+            return json.dumps([None if each is None else text_of(each, element) for each in value], ensure_ascii=False)
         case int() | str():
             return str(value)
+
+
+def value_of(text: str, type_: Type) -> Value:
+    """Return the value that a canonical text stands for."""
+    if type_.element is None:
+        found: Value = _VALUES.get(type_.name, str)(text)
+        return found
+    element = type_.element
+    return tuple(None if each is None else value_of(each, element) for each in json.loads(text))
 
 
 def single(value: float) -> float:

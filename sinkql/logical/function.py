@@ -277,6 +277,14 @@ _TIME = (
     ),
 )
 
+_ARRAY = (
+    # of arrays and of lists; a dimension is the constant 1
+    *_entries("[](any,integer) → any", "array_length(any,integer) → integer", nullable=Nullable.ALWAYS),
+    *_entries("= ANY(any,any) → boolean", nullable=Nullable.ALWAYS),
+    *_entries("cardinality(any) → integer"),
+    *_entries("ARRAY(any…) → any", nullable=Nullable.NEVER),
+)
+
 
 def _listed(functions: Iterable[Function]) -> Mapping[str, Function]:
     found: dict[str, Function] = {}
@@ -287,7 +295,7 @@ def _listed(functions: Iterable[Function]) -> Mapping[str, Function]:
 
 
 FUNCTIONS: Mapping[str, Function] = _listed(
-    (*_OPERATORS, *_CONDITION, *_NUMBER, *_TEXT, *_PATTERN, *_TIME, *_JSONB, *_AGGREGATE_RESULTS)
+    (*_OPERATORS, *_CONDITION, *_NUMBER, *_TEXT, *_PATTERN, *_TIME, *_JSONB, *_ARRAY, *_AGGREGATE_RESULTS)
 )
 """All that a Call may name, by id."""
 

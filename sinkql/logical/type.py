@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+_NESTED = {"array": "[]", "list": " list"}
 _NAMES = re.compile(r"numeric\((\d+),(\d+)\)")
 
 
@@ -13,17 +14,28 @@ class Type:
 
     Names: boolean, smallint, integer, bigint, real, double precision, numeric, date, time, timestamp, timestamptz,
     interval, text, bytea, uuid, jsonb, unknown (an untyped NULL or string). Numeric always has precision and scale.
+    An array (`integer[]`) and a list (`integer list`) have the type of their elements.
     """
 
-    __slots__ = ("name", "precision", "scale")
+    __slots__ = ("element", "name", "precision", "scale")
 
-    def __init__(self, name: str, precision: int | None = None, scale: int | None = None) -> None:
+    def __init__(
+        self, name: str, precision: int | None = None, scale: int | None = None, element: Type | None = None
+    ) -> None:
         self.name = name
         self.precision = precision
         self.scale = scale
+        self.element = element
 
     def __str__(self) -> str:
+        if self.element is not None:
+            return f"{self.element}[]" if self.name == "array" else f"{self.element} list"
         return f"{self.name}({self.precision},{self.scale})" if self.name == "numeric" else self.name
+
+    @property
+    def called(self) -> str:
+        """What messages call it: a numeric's digits are left out."""
+        return self.name if self.element is None else str(self)
 
     def __repr__(self) -> str:
         return f"Type({str(self)!r})"
@@ -31,14 +43,18 @@ class Type:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Type):
             return NotImplemented
-        return (self.name, self.precision, self.scale) == (other.name, other.precision, other.scale)
+        mine, its = (self.name, self.precision, self.scale), (other.name, other.precision, other.scale)
+        return mine == its and self.element == other.element
 
     def __hash__(self) -> int:
-        return hash((self.name, self.precision, self.scale))
+        return hash((self.name, self.precision, self.scale, self.element))
 
 
 def parse_type(text: str) -> Type:
     """Return the type of a canonical text, such as `numeric(38,10)`."""
+    for name, suffix in _NESTED.items():
+        if text.endswith(suffix):
+            return Type(name, element=parse_type(text.removesuffix(suffix)))
     match = _NAMES.fullmatch(text)
     return Type("numeric", int(match[1]), int(match[2])) if match else Type(text)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sinkql import logical
+from sinkql.extension.types import nested_type
 from sinkql.logical.type import BIGINT as BIGINT
 from sinkql.logical.type import BOOLEAN as BOOLEAN
 from sinkql.logical.type import BYTEA as BYTEA
@@ -65,9 +66,18 @@ def instant(type_: Type) -> bool:
     return type_.name in _TIMES
 
 
+def comparable(type_: Type) -> bool:
+    """Tell whether values of a type can be compared exactly."""
+    return type_ != JSONB and type_.element is None
+
+
 def implicit(source: Type, target: Type) -> bool:
     """Tell whether Postgres converts `source` to `target` unasked."""
-    if source.name in (target.name, "unknown"):
+    if source.name == "unknown" or source == target:
+        return True
+    if source.element is not None or target.element is not None:
+        return False
+    if source.name == target.name:
         return True
     for ladder in (_NUMBERS, _TIMES):
         if source.name in ladder and target.name in ladder:
@@ -84,7 +94,7 @@ def common(types: Sequence[Type]) -> Type | None:
     for type_ in known[1:]:
         if type_ == found:
             continue
-        if type_.name == found.name:
+        if type_.name == found.name and found.element is None:
             found = NUMERIC
         elif implicit(found, type_):
             found = type_
@@ -109,6 +119,11 @@ def parse_type_name(text: str) -> tuple[Type, int | None] | None:
 
     Raises ValueError with the reason where the name is known and its modifier is wrong.
     """
+    array = re.fullmatch(r"(.*?)\s*\[\s*\d*\s*\]", text, re.DOTALL)
+    if array is not None:
+        element = parse_type_name(array[1])
+        found = nested_type("array", element[0]) if element is not None else None
+        return None if found is None else (found, None)
     match = re.fullmatch(
         r"([a-z0-9_ ]+?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?( with(?:out)? time zone)?", _flat(text)
     )

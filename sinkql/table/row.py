@@ -3,14 +3,14 @@
 NULLs at the end of a row are left out of its text, so that a row stays the same where columns come after its own.
 
 Values are Python's: bool, int, float, Decimal, str (text, uuid, jsonb), bytes, date, time, datetime (without a zone for
-timestamp, in UTC for timestamptz), None.
+timestamp, in UTC for timestamptz), tuple (arrays and lists), None.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,10 @@ def normal(value: Any, type_: logical.Type) -> Any:
             return struct.unpack("f", struct.pack("f", value))[0]
         case "timestamptz":
             return value.astimezone(UTC)
+        case "array" | "list":
+            element = type_.element
+            assert element is not None
+            return tuple(normal(each, element) for each in value)
         case _:
             return value
 
@@ -62,14 +66,27 @@ _DECODE: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def _coder(type_: logical.Type, coders: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
+    """Return what encodes or decodes a value; None where it stays as it is."""
+    if type_.element is None:
+        return coders.get(type_.name)
+    of_element = _coder(type_.element, coders) or _same
+    return lambda value: tuple(None if each is None else of_element(each) for each in value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
 class Codec:
     """Encode and decode rows of columns of these types (canonical texts)."""
 
     def __init__(self, types: Sequence[str]) -> None:
         self.types = tuple(types)
-        names = [parse_type(text).name for text in types]
-        self._encoders = [_ENCODE.get(name) for name in names]
-        self._decoders = [(place, _DECODE[name]) for place, name in enumerate(names) if name in _DECODE]
+        found = [parse_type(text) for text in types]
+        self._encoders = [_coder(type_, _ENCODE) for type_ in found]
+        decoders = [_coder(type_, _DECODE) for type_ in found]
+        self._decoders = [(place, decoder) for place, decoder in enumerate(decoders) if decoder is not None]
 
     def encode(self, row: Row) -> str:
         """Return a row's text."""

@@ -26,10 +26,12 @@ _READ: dict[str, Callable[[str], Any]] = {
 }
 
 
-def value(text: str | None, type_: Type) -> Any:
+def value(text: Any, type_: Type) -> Any:
     """Return the value that a text stands for; raises ValueError for one that Python's times have no room for."""
     if text is None:
         return None
+    if type_.element is not None:
+        return tuple(value(each, type_.element) for each in text)
     if type_.name == "numeric":
         return Decimal(text).quantize(Decimal(1).scaleb(-(type_.scale or 0)), context=_WIDE)
     return _READ.get(type_.name, str)(text)

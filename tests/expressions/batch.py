@@ -55,7 +55,7 @@ def rows(columns: dict[str, str], values: Sequence[Sequence[str | None]]) -> str
     names = list(columns)
     lines = ", ".join(f"({', '.join(_literal(value) for value in row)})" for row in values)
     decoded = ", ".join(f"{_decoded(f'`${name}`', columns[name])} AS `{name}`" for name in names)
-    texts = ", ".join(f"CAST(`${name}` AS STRING) AS `${name}`" for name in names)
+    texts = ", ".join(f"CAST(`${name}` AS {_wire(columns[name])}) AS `${name}`" for name in names)
     heads = ", ".join(f"`${name}`" for name in names)
     return f"(SELECT {decoded} FROM (SELECT {texts} FROM VALUES {lines} AS v({heads})))"
 
@@ -65,9 +65,16 @@ def _decoded(name: str, type_: str) -> str:
     return _DECODED.get(type_, "CAST({0} AS " + spark + ")").format(name)
 
 
-def _literal(value: str | None) -> str:
+def _wire(type_: str) -> str:
+    """Return the type of what stands for a value: an array of the texts of its elements for an array."""
+    return "STRING" if parse_type(type_).element is None else "ARRAY<STRING>"
+
+
+def _literal(value: str | Sequence[str | None] | None) -> str:
     if value is None:
         return "NULL"
+    if not isinstance(value, str):
+        return f"array({', '.join(map(_literal, value))})"
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
     return f"'{escaped}'"
 

@@ -8,6 +8,8 @@ import struct
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from sinkql.logical.array import read_array
+
 
 def equal(got: Any, expected: str | None, type_: str, rule: str | None) -> bool:
     """Compare one value; `type_` is the planned SQL type's name, `rule` the vector's `compare`."""
@@ -24,6 +26,8 @@ def equal(got: Any, expected: str | None, type_: str, rule: str | None) -> bool:
             return _floating(_single(got), _single(float(expected)), rule)
         case "double precision":
             return _floating(got, float(expected), rule)
+        case "array" | "list":
+            return [None if each is None else str(each) for each in got] == read_array(expected)
         case "bytea":
             return bytes(got).hex() == expected.removeprefix("\\x")
         case "jsonb":

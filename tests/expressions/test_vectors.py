@@ -14,7 +14,7 @@ _SUPPORTED = {
     "CASE, COALESCE, NULLIF, GREATEST": 19,
     "aggregates": 31,
     "arithmetic": 51,
-    "arrays": 0,
+    "arrays": 11,
     "casts": 47,
     "comparison, NULL, logic": 42,
     "date and time": 114,

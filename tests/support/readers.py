@@ -77,7 +77,11 @@ def spark_rows(spark: SparkSession, table: Table) -> Rows:
 
 
 def _sorted(rows: Rows) -> Rows:
-    return sorted(rows, key=lambda row: tuple((value is not None, value) for value in row))
+    return sorted(rows, key=lambda row: tuple((value is not None, _comparable(value)) for value in row))
+
+
+def _comparable(value: Any) -> Any:
+    return repr(value) if isinstance(value, dict | list) else value
 
 
 @cache

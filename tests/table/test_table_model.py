@@ -12,6 +12,7 @@ import pytest
 
 from sinkql import logical, physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.rows import python_values
 from sinkql.extension.stream import Context, Tally
 from sinkql.lowering.job import lower_relation
 from sinkql.session import Session
@@ -86,7 +87,7 @@ def replayed(session: Session) -> list[Row]:
     found: Counter[Row] = Counter()
     for split in reader.splits(start, reader.target(start)):
         for batch in reader.read(split, Tally()):
-            for *row, diff in zip(*batch.to_pydict().values(), strict=True):
+            for *row, diff in zip(*map(python_values, batch.columns), strict=True):
                 found[tuple(row)] += diff
                 assert found[tuple(row)] >= 0
     return list(found.elements())

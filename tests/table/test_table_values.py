@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from sinkql.errors import SinkqlError
+from sinkql.logical.array import write_array
 from sinkql.session import Session
 from sinkql.session.row import modify, query
 from table.test_table_model import replayed
@@ -55,6 +56,8 @@ def shown(value: Any, type_: str) -> str | None:
             return (text.rstrip("0") if value.microsecond else text) + ("+00" if type_ == "timestamptz" else "")
         case "time", _:
             return str(value).rstrip("0") if value.microsecond else str(value)
+        case "integer[]" | "text[]", _:
+            return write_array([None if each is None else str(each) for each in value])
         case "bytea", _:
             return f"\\x{bytes(value).hex()}"
         case "char", _:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import time
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +43,30 @@ class Kind:
     ordered: bool = True
 
 
+def _lists(value: Any) -> Any:
+    return list(map(_lists, value)) if isinstance(value, tuple) else value
+
+
+def _array(value: Any) -> Any:
+    return None if value is None else {"items": _lists(value), "dimensions": min(len(value), 1)}
+
+
 KINDS = {
     "time": Kind({
         "'12:30'": time(12, 30), "TIME '00:00'": time(), "'11:59:59.999999 PM'": time(23, 59, 59, 999_999),
         "TIME '23:30' + INTERVAL '2 hours'": time(1, 30), "'04:05:06'::time": time(4, 5, 6), "NULL": None,
     }),
+    "int[]": Kind({
+        "'{1,NULL,3}'": (1, None, 3), "'{}'": (), "ARRAY[4, 2 + 3]": (4, 5), "'{-2147483648}'::int[]": (-(2**31),),
+        "NULL": None,
+    }, _array, ordered=False),
+    "time[]": Kind({"'{12:30,NULL,00:00}'": (time(12, 30), None, time()), "'{}'": (), "NULL": None}, _array, False),
+    "text list": Kind({
+        """'{a,NULL,"b, c","null",é}'""": ("a", None, "b, c", "null", "é"), "'{}'": (), "'{\"\"}'": ("",), "NULL": None,
+    }, _lists, ordered=False),
+    "numeric(6, 2) list list": Kind({
+        "'{{1.5,NULL},NULL,{}}'": ((Decimal("1.50"), None), None, ()), "'{}'": (), "NULL": None,
+    }, _lists, ordered=False),
 }  # fmt: skip
 Model = dict[int, tuple[Any, ...]]
 

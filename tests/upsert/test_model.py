@@ -17,7 +17,7 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, TruncateTransform
-from pyiceberg.types import DecimalType, LongType, StringType
+from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.compact import keyed
@@ -32,9 +32,18 @@ from upsert.keyed_sink import Sink, batch_of, create_table, duckdb_rows, pyicebe
 
 pytestmark = pytest.mark.long
 
-COLUMNS = {"name": StringType(), "number": LongType(), "amount": DecimalType(38, 2), "note": StringType()}
+COLUMNS = {
+    "name": StringType(), "number": LongType(), "amount": DecimalType(38, 2), "note": StringType(),
+    "tags": ListType(10, StringType(), element_required=False),
+    "sizes": StructType(
+        NestedField(11, "items", ListType(12, LongType(), element_required=False), required=False),
+        NestedField(13, "dimensions", IntegerType(), required=False),
+    ),
+}  # fmt: skip
 TYPES = {
     "name": pa.string(), "number": pa.int64(), "amount": pa.decimal128(12, 2), "note": pa.string(),
+    "tags": pa.list_(pa.string()),
+    "sizes": pa.struct([("items", pa.list_(pa.int64())), ("dimensions", pa.int32())]),
     "$seq": pa.int64(), "$diff": pa.int64(),
 }  # fmt: skip
 
@@ -54,7 +63,10 @@ def _key(rng: random.Random) -> Key:
 
 
 def _value(rng: random.Random) -> Row:
-    return Decimal(rng.randrange(10**6)).scaleb(-2), rng.choice([None, f"note {rng.randrange(1000)}"])
+    cents, note = rng.randrange(10**6), rng.choice([None, f"note {rng.randrange(1000)}"])
+    tags = (None, [], ["a", None], [f"tag {cents}"] * (cents % 5))[cents % 4]
+    sizes = (None, {"items": [], "dimensions": 0}, {"items": [cents, None], "dimensions": 1})[cents % 3]
+    return Decimal(cents).scaleb(-2), note, tags, sizes
 
 
 def _batch(rows: list[Row], last: str, rng: random.Random) -> pa.Table:
@@ -173,7 +185,7 @@ def test_table_holds_what_a_dict_holds(
 
 def _append(sink: Sink, model: dict[Key, Row], name: str) -> None:
     """Add rows as another program does."""
-    rows = [(name, number, Decimal(number), None) for number in range(3)]
+    rows: list[Row] = [(name, number, Decimal(number), None, [name], None) for number in range(3)]
     model.update({row[:2]: row[2:] for row in rows})
     arrow = schema_to_pyarrow(sink.table.schema(), include_field_ids=False)
     table = pa.Table.from_pylist([dict(zip(COLUMNS, row, strict=True)) for row in rows], arrow)

@@ -7,6 +7,7 @@ from datetime import datetime, time, timedelta
 from decimal import Decimal
 
 from sinkql.logical import Interval, Literal
+from sinkql.logical import literal as make_literal
 from sinkql.logical.type import DAY, SECOND
 from sinkql.lowering.spark.text import Text, spark_type, text_literal
 
@@ -18,6 +19,11 @@ def literal_text(literal: Literal) -> Text:
     text, type_ = literal.text, literal.type
     if text is None:
         return Text("NULL" if type_.name == "unknown" else f"CAST(NULL AS {spark_type(type_)})")
+    if type_.element is not None:
+        values = literal.value
+        assert isinstance(values, tuple)
+        items = ", ".join(literal_text(make_literal(each, type_.element)).sql for each in values)
+        return Text(f"CAST(array({items}) AS {spark_type(type_)})")
     match type_.name:
         case "smallint" | "integer" | "bigint":
             return Text(_signed(text + _SUFFIX[type_.name]))

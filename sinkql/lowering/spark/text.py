@@ -74,6 +74,8 @@ def spark_type(type_: Type) -> str:
 
     A time of day, which Spark has no type for, is its microseconds.
     """
+    if type_.element is not None:
+        return f"ARRAY<{spark_type(type_.element)}>"
     return f"DECIMAL({type_.precision},{type_.scale})" if type_.name == "numeric" else _TYPES[type_.name]
 
 

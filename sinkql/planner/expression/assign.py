@@ -105,9 +105,11 @@ def check_assignable(source: logical.Type, column: logical.Column, span: Span) -
         return
     raise SinkqlError(
         "SQ2425",
-        f'column "{column.name}" is of type {target} but its value is of type {source.name}',
+        f'column "{column.name}" is of type {target} but its value is of type {source.called}',
         span,
-        hint=f"Cast it, as in (…)::{target}.",
+        hint=f"Cast it, as in (…)::{target}."
+        if target.element is None
+        else "Write its elements as a string, in braces: '{…}'.",
     )
 
 

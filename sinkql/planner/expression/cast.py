@@ -22,7 +22,7 @@ def cast(value: Typed, target: Type, span: Span, length: int | None = None) -> T
     """Convert explicitly; raises SinkqlError where there is no such cast (SQ2218) or no exact form of it (SQ2214)."""
     if value.type == types.UNKNOWN:
         found = null_of(target, span) if value.null else literal(str(value.constant), target, value.span)
-    elif value.type == target and target != NUMERIC:
+    elif value.type == target and target != NUMERIC:  # which may have more digits in its tree
         found = exact(value)
     else:
         found = _converted(value, target, span)
@@ -41,4 +41,4 @@ def _converted(value: Typed, target: Type, span: Span) -> Typed:
     reason = _REFUSED.get(kinds)
     if reason is not None:
         raise SinkqlError("SQ2214", f"a cast of {kinds[0]} to {kinds[1]} is not exact: {reason}", span)
-    raise SinkqlError("SQ2218", f"cannot cast type {kinds[0]} to {kinds[1]}", span)
+    raise SinkqlError("SQ2218", f"cannot cast type {value.type.called} to {target.called}", span)

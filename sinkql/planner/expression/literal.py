@@ -11,6 +11,7 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.jsonb import jsonb
 from sinkql.logical import NUMERIC, Type, moment
+from sinkql.logical.array import Items, read_array
 from sinkql.logical.expression import single, text_of
 from sinkql.planner import types
 from sinkql.planner.expression.interval import parse_interval
@@ -85,6 +86,8 @@ def literal(text: str, target: Type, span: Span) -> Typed:
         return constant(text, types.TEXT, span)
     if target == types.INTERVAL:
         return constant(parse_interval(text, span), types.INTERVAL, span)
+    if target.element is not None:
+        return constant(_items(text, target, span), target, span)
     if target == types.JSONB:
         document(text, span)
         return cast_to(constant(text, types.TEXT, span), target)
@@ -96,6 +99,35 @@ def literal(text: str, target: Type, span: Span) -> Typed:
     if value is None:
         raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=_hint(target))
     return constant(value, target, span)
+
+
+def _items(text: str, target: Type, span: Span) -> tuple[logical.Value | None, ...]:
+    """Return the text of an array or a list as its value; raises SinkqlError (SQ2212)."""
+    try:
+        found = read_array(text)
+    except ValueError:
+        hint = "Write its elements in braces, as '{1,2,NULL}'."
+        raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=hint) from None
+    return _values(found, target, span)
+
+
+def _values(items: Items, target: Type, span: Span) -> tuple[logical.Value | None, ...]:
+    element = target.element
+    assert element is not None
+    return tuple(None if each is None else _element(each, element, target, span) for each in items)
+
+
+def _element(item: str | Items, element: Type, target: Type, span: Span) -> logical.Value | None:
+    if isinstance(item, list):
+        if element.element is not None:
+            return _values(item, element, span)
+        hint = "Write lists within a list into a column of type list list." if target.name == "list" else None
+        raise SinkqlError("SQ2214", f"an array within a value of type {target} is not supported", span, hint=hint)
+    if element == types.JSONB:
+        return document(item, span)
+    found = literal(item, element, span).tree
+    assert isinstance(found, logical.Literal)
+    return found.value
 
 
 def document(text: str, span: Span) -> str:

@@ -115,10 +115,9 @@ def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ..
         type_ = types.operand(type_, value.type) if type_ is not None else None
     if type_ == types.UNKNOWN:
         type_ = types.TEXT
-    if type_ == types.JSONB:
-        raise SinkqlError(
-            "SQ2214", "values of type jsonb cannot be compared exactly", span, hint="Compare j ->> 'key'."
-        )
+    if type_ is not None and not types.comparable(type_):
+        hint = "Compare j ->> 'key'." if type_ == types.JSONB else "Compare their elements, as in x[1]."
+        raise SinkqlError("SQ2214", f"values of type {type_} cannot be compared exactly", span, hint=hint)
     if type_ is None or type_ == types.INTERVAL:
         raise no_operator(operator, values, span)
     if type_.name == "numeric":
@@ -187,20 +186,20 @@ def concatenate(left: Typed, right: Typed, span: Span) -> Typed:
 
 def no_operator(operator: str, operands: Sequence[Typed], span: Span) -> SinkqlError:
     """Make the error for an operator that is not there for these types."""
-    names = [value.type.name for value in operands]
+    names = [value.type.called for value in operands]
     shown = f" {operator} ".join(names) if len(names) > 1 else f"{operator} {names[0]}"
     if operator == "BETWEEN":
         shown = "{} BETWEEN {} AND {}".format(*names)
-    return SinkqlError(
-        "SQ2211", f"operator does not exist: {shown}", span, hint="Cast the operands, as in value::integer."
-    )
+    nested = any(value.type.element is not None for value in operands)
+    hint = "Take elements of arrays and lists, as in x[1]." if nested else "Cast the operands, as in value::integer."
+    return SinkqlError("SQ2211", f"operator does not exist: {shown}", span, hint=hint)
 
 
 def settled(values: Sequence[Typed], span: Span, what: str) -> tuple[Type, tuple[Typed, ...]]:
     """Bring the branches of CASE, COALESCE and the like to one type; raises SinkqlError (SQ2213) if there is none."""
     type_ = types.common([value.type for value in values])
     if type_ is None:
-        shown = ", ".join(dict.fromkeys(value.type.name for value in values if value.type != types.UNKNOWN))
+        shown = ", ".join(dict.fromkeys(value.type.called for value in values if value.type != types.UNKNOWN))
         raise SinkqlError(
             "SQ2213", f"the types of {what} cannot be matched: {shown}", span, hint="Cast them to one type."
         )

@@ -12,7 +12,7 @@ from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed
 from sinkql.planner.expression.typed import call as listed
-from sinkql.planner.function import condition, json, number, pattern, text, time
+from sinkql.planner.function import array, condition, json, number, pattern, text, time
 from sinkql.planner.function.argument import Handler
 
 # what checks its arguments by more than their types
@@ -23,6 +23,7 @@ HANDLERS: Mapping[str, Handler] = {
     **condition.HANDLERS,
     **json.HANDLERS,
     **pattern.HANDLERS,
+    **array.HANDLERS,
 }
 ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES}
 _REFUSED: Mapping[str, str] = {**number.REFUSED}

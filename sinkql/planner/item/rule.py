@@ -90,7 +90,9 @@ def check_key_types(statement: ast.CreateSink, shape: logical.Shape) -> None:
                 "SQ2305",
                 f'key column "{column.value}" has type {type_}, which cannot be compared exactly',
                 column.span,
-                hint=f"Give it an exact type in a view: {column.value}::{'numeric' if floating else 'text'}.",
+                hint="Keep the values that tell rows apart in columns of their own."
+                if type_.element is not None
+                else f"Give it an exact type in a view: {column.value}::{'numeric' if floating else 'text'}.",
             )
 
 

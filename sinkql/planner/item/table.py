@@ -105,6 +105,13 @@ def _check_key_column(statement: ast.CreateTable, name: ast.Ident, key: tuple[as
             "SQ2304", f'key column "{name.value}" is specified more than once', name.span, hint="Keep one of them."
         )
     type_ = written[name.value].type
+    if type_ is not None and (nested := column_type(_flat(type_.text))) is not None and nested.element is not None:
+        raise SinkqlError(
+            "SQ2428",
+            f'column "{name.value}" is of type {nested}, which cannot be in a key',
+            name.span,
+            hint="Keep the values that tell rows apart in columns of their own.",
+        )
     if type_ is not None and type_.text in ("jsonb", "json"):
         raise SinkqlError(
             "SQ2428",
@@ -116,7 +123,7 @@ def _check_key_column(statement: ast.CreateTable, name: ast.Ident, key: tuple[as
 
 def _column(column: ast.ColumnDef, primary: set[str]) -> logical.Column:
     name = column.name.value
-    written = re.sub(r"\s+", " ", column.type.text.strip().lower()) if column.type is not None else ""
+    written = _flat(column.type.text) if column.type is not None else ""
     type_ = column_type(written)
     later = later_type(written)
     if later is not None and type_ is None:
@@ -143,6 +150,10 @@ def _column(column: ast.ColumnDef, primary: set[str]) -> logical.Column:
                 hint="Leave out one of them.",
             )
     return logical.Column(name, type_, not required)
+
+
+def _flat(text: str) -> str:
+    return re.sub(r"\s+", " ", text.strip().lower())
 
 
 def _check_default(column: logical.Column, written: ast.ColumnDef) -> None:

@@ -116,7 +116,7 @@ class _Aggregate:
         return self.calls.add(function, _where(argument, self.condition), type_, self.span, distinct=distinct)
 
     def no_function(self) -> SinkqlError:
-        return SinkqlError("SQ2211", f"aggregate {self.name}({self.argument.type.name}) does not exist", self.span)
+        return SinkqlError("SQ2211", f"aggregate {self.name}({self.argument.type.called}) does not exist", self.span)
 
 
 def _aggregates(node: Any) -> bool:
@@ -140,8 +140,8 @@ def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
 
 
 def _count(call: _Aggregate) -> Typed:
-    if call.argument.type == types.INTERVAL or (call.distinct and call.argument.type == types.JSONB):
-        raise SinkqlError("SQ2214", f"count() of {call.argument.type.name} is not supported here", call.span)
+    if call.argument.type == types.INTERVAL or (call.distinct and not types.comparable(call.argument.type)):
+        raise SinkqlError("SQ2214", f"count() of {call.argument.type.called} is not supported here", call.span)
     return call.add("count", call.argument, types.BIGINT, distinct=call.distinct)
 
 

@@ -114,6 +114,12 @@ class _Terms:
         if self._places is None:  # no SELECT, which has asked for what is hidden
             self.hidden(tuple(column.name for column in relation.shape.columns))
         assert self._places is not None
+        for place, term in zip(self._places, self._terms, strict=True):
+            type_ = relation.shape.columns[place].type
+            if type_.element is not None:
+                message = f"values of type {type_} cannot be ordered"
+                hint = "Order by their elements, as in x[1]."
+                raise SinkqlError("SQ2214", message, self._syntax.span(term.this), hint=hint)
         return tuple(_order(place, term) for place, term in zip(self._places, self._terms, strict=True))
 
     def _place(self, node: Any) -> int:

@@ -14,6 +14,7 @@ from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, call
+from sinkql.planner.function import array as functions_array
 from sinkql.planner.function import call as functions
 from sinkql.planner.function import pattern as functions_pattern
 from sinkql.planner.query.translation import Handler, Translation
@@ -78,8 +79,13 @@ def compare_rows(operator: str, lefts: Sequence[Typed], rights: Sequence[Typed],
 def _quantified(t: Translation, operator: str, left: Any, right: Any, span: Span) -> Typed:
     values = _array(t, right)
     subject = t.translate(left)
-    if values is None or (operator, type(right)) not in (("=", exp.Any), ("<>", exp.All)):
-        raise SinkqlError("SQ2214", "ANY and ALL are supported as = ANY(ARRAY[…]) and <> ALL(ARRAY[…])", span)
+    equality = (operator, type(right)) in (("=", exp.Any), ("<>", exp.All))
+    if values is None and equality and not isinstance(right.this, exp.Subquery | exp.Select):
+        among = functions_array.among(operator, subject, t.translate(right.this), span)
+        if among is not None:
+            return among if operator == "=" else negated(among)
+    if values is None or not equality:
+        raise SinkqlError("SQ2214", "ANY and ALL are supported as = ANY(array) and <> ALL(array)", span)
     found = member(subject, values, span)
     return found if operator == "=" else negated(found)
 

@@ -64,9 +64,11 @@ def group(
     check_retractable(relation, span, "an aggregate" if calls else "DISTINCT")
     outputs = tuple(logical.Output(name, settled(value)) for name, value in groups)
     for output in outputs:
-        if output.expression.type == types.JSONB:
-            message = "jsonb is not allowed in GROUP BY or DISTINCT: its values cannot be compared exactly"
-            raise SinkqlError("SQ2214", message, output.expression.span, hint="Use values of it, as j ->> 'key'.")
+        type_ = output.expression.type
+        if not types.comparable(type_):
+            message = f"{type_} is not allowed in GROUP BY or DISTINCT: its values cannot be compared exactly"
+            hint = "Use values of it, as j ->> 'key'." if type_ == types.JSONB else "Use elements of it, as x[1]."
+            raise SinkqlError("SQ2214", message, output.expression.span, hint=hint)
     columns = [_column(output) for output in outputs]
     for call in calls:
         argument = call.argument

@@ -182,6 +182,7 @@ for _name in _RANGED:
 
 
 class _SinkqlQuery(Postgres):  # type: ignore[misc]  # sqlglot publishes no types
+    INDEX_OFFSET = 0  # subscripts stay as they are written
     Parser = _Parser
 
 

@@ -16,6 +16,9 @@ from sinkql.planner.expression.interval import parse_interval
 from sinkql.planner.expression.literal import number, untyped, untyped_null
 from sinkql.planner.expression.typed import Typed, constant
 from sinkql.planner.function import (
+    array as functions_array,
+)
+from sinkql.planner.function import (
     call as functions,
 )
 from sinkql.planner.function import (
@@ -216,15 +219,29 @@ def _dot(t: Translation, node: Any) -> Typed:
 
 
 def _bracket(t: Translation, node: Any) -> Typed:
-    """Plan (regexp_match(text, 'pattern'))[n], the one array that is known."""
+    """Plan value[n], and (regexp_match(text, 'pattern'))[n] as one function."""
     t.only(node, "this", "expressions")
     call = node.this.this if isinstance(node.this, exp.Paren) else node.this
     index = node.expressions[0]
     known = isinstance(call, exp.Anonymous) and str(call.this).lower() == "regexp_match" and len(call.expressions) == 2
-    if not known or not isinstance(index, exp.Literal) or not str(index.this).isdigit():
-        raise SinkqlError("SQ2214", "arrays are not supported yet", t.span(node))
+    if not known:
+        return _subscript(t, node)
+    if not isinstance(index, exp.Literal) or not str(index.this).isdigit():
+        raise SinkqlError("SQ2214", "a subscript of regexp_match() must be a constant", t.span(node))
     text, pattern = (t.translate(each) for each in call.expressions)
-    return functions_pattern.match_group(text, pattern, int(index.this) + 1)  # sqlglot counts from 0
+    return functions_pattern.match_group(text, pattern, int(index.this))
+
+
+def _subscript(t: Translation, node: Any) -> Typed:
+    (index, *more) = node.expressions
+    if more or isinstance(index, exp.Slice):
+        raise SinkqlError("SQ2214", "slices are not supported yet", t.span(node))
+    return functions_array.element(t.translate(node.this), t.translate(index), t.span(node))
+
+
+def _array(t: Translation, node: Any) -> Typed:
+    t.only(node, "expressions", "bracket_notation")
+    return functions_array.construct([t.translate(each) for each in node.expressions], t.span(node))
 
 
 def _filter(t: Translation, node: Any) -> Typed:
@@ -290,6 +307,7 @@ _HANDLERS: dict[type, Handler] = {
     exp.Anonymous: _call,
     exp.Dot: _dot,
     exp.Bracket: _bracket,
+    exp.Array: _array,
     exp.Filter: _filter,
     exp.Collate: _collate,
 }

@@ -75,7 +75,6 @@ _REASONS: dict[type, tuple[str, ...]] = {
     ),
     exp.HexString: ("SQ2215", "hex strings are not supported yet", r"Write bytes as '\x6162'::bytea."),
     exp.BitString: ("SQ2215", "bit strings are not supported yet", "Write the bits as an integer."),
-    exp.Array: ("SQ2214", "arrays are not supported yet outside of = ANY(ARRAY[…])"),
     exp.Tuple: ("SQ2214", "rows are not supported here"),
     exp.Placeholder: (
         "SQ2215",

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.extension.rows import python_values
 from sinkql.extension.stream import Reader, Split, Tally, WriteResult
 from sinkql.extension.types import arrow_type
 from sinkql.runtime.batch.engine import Batch, Outcome
@@ -141,7 +142,7 @@ def _consolidated(rows: pa.Table) -> pa.Table:
     """Add up the changes of equal rows, and leave out what comes to nothing."""
     counts: Counter[tuple[Any, ...]] = Counter()
     places: dict[tuple[Any, ...], int] = {}
-    *columns, diffs = (column.to_pylist() for column in rows.columns)
+    *columns, diffs = map(python_values, rows.columns)
     for place, (diff, *values) in enumerate(zip(diffs, *columns, strict=True)):
         row = tuple(map(_alike, values))
         places.setdefault(row, place)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from sinkql import evaluate, physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.rows import python_values
 from sinkql.extension.types import arrow_type
 from sinkql.logical.expression import Call, Cast, Expression, Literal, Reference, walk
 from sinkql.runtime.batch import failure
@@ -20,7 +21,7 @@ Row = tuple[Any, ...]
 def python_rows(table: pa.Table) -> list[Row]:
     """Return rows as Python has them; raises SQ2663 for dates and times of years that it has not."""
     try:
-        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return list(zip(*map(python_values, table.columns), strict=True))
     except (OverflowError, ValueError):
         raise SinkqlError(
             "SQ2663", "only Spark computes with dates and times outside the years 1 to 9999", hint=_ELSEWHERE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
@@ -15,17 +16,18 @@ Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 def into_spark(rows: Rows) -> Rows:
     """Return rows as Spark takes them: a time of day is its microseconds."""
     for place, field in enumerate(rows.schema):
-        if pa.types.is_time64(field.type):
-            rows = rows.set_column(place, field.name, _viewed(rows.column(place), pa.int64()))
+        carried = _carried(field.type)
+        if carried != field.type:
+            rows = rows.set_column(place, field.name, rows.column(place).cast(carried))
     return rows
 
 
 def out_of_spark(rows: Rows, types: Sequence[str | None]) -> Rows:
     """Return rows that Spark gave as columns of these types, None for what is none of SinkQL's, have them."""
     for place, text in enumerate(types):
-        if text == "time":
-            field = rows.schema.field(place)
-            rows = rows.set_column(place, field.name, _viewed(rows.column(place), arrow_type(text)))
+        if text is not None and _TIME.search(text):
+            found = rows.column(place).cast(arrow_type(text))
+            rows = rows.set_column(place, rows.schema.field(place).name, found)
     return rows
 
 
@@ -34,7 +36,10 @@ def batches_into_spark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
     return map(into_spark, batches)
 
 
-def _viewed(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([chunk.view(type_) for chunk in column.chunks], type_)
-    return column.view(type_)
+def _carried(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_time64(type_):
+        return pa.int64()
+    return pa.list_(_carried(type_.value_type)) if pa.types.is_list(type_) else type_
+
+
+_TIME = re.compile(r"\btime\b")

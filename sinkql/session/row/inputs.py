@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
+from sinkql.extension.rows import python_values
 from sinkql.extension.stream import Context, Offsets, Reader, Tally
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
@@ -45,7 +46,7 @@ def table_file(item: logical.Source, statement: ast.Create, catalog: Catalog) ->
 def python_rows(table: pa.Table, span: Span | None = None) -> list[Row]:
     """Return rows as Python has them; raises SQ2647 for dates and times of years that it has not."""
     try:
-        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return list(zip(*map(python_values, table.columns), strict=True))
     except (OverflowError, ValueError):
         raise SinkqlError(
             "SQ2647",

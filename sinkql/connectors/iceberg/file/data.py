@@ -326,6 +326,8 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             f'null value in required column "{field.name}" of the table',
             hint="Filter such rows out in the view, or use COALESCE.",
         )
+    if pa.types.is_struct(field.type) and pa.types.is_list(column.type):
+        column = pa.chunked_array([_array_struct(chunk) for chunk in column.chunks], _array_type(column.type))
     if column.type.equals(field.type):
         return column
     if isinstance(field.type, pa.UuidType):
@@ -338,6 +340,16 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         raise SinkqlError(
             "SQ3151", f'a value does not fit column "{field.name}" of the table', detail=str(error)
         ) from error
+
+
+def _array_type(items: pa.DataType) -> pa.DataType:
+    return pa.struct([("items", items), ("dimensions", pa.int32())])
+
+
+def _array_struct(items: pa.ListArray) -> pa.StructArray:
+    """Return arrays as tables have them: one without elements has no dimensions."""
+    dimensions = pc.min_element_wise(pc.list_value_length(items), pa.scalar(1, pa.int32()))
+    return pa.StructArray.from_arrays([items, dimensions], fields=list(_array_type(items.type)), mask=items.is_null())
 
 
 def _uuid_bytes(column: pa.ChunkedArray) -> pa.Array:

@@ -86,11 +86,15 @@ def _check_type(term: ast.Transform, type_: str) -> None:
     column = term.column.value
     fitting = [function for function in _OFFERED if kind in _TAKES[function]]
     if not fitting:
+        number = kind in ("float", "double")
+        shown = _shown(kind) if number else "array" if kind.startswith("struct") else "list"
         raise SinkqlError(
             "SQ2337",
-            f'tables cannot be partitioned by column "{column}" of type {_shown(kind)}',
+            f'tables cannot be partitioned by column "{column}" of type {shown}',
             term.span,
-            hint=f"Give it an exact type in a view: {ident(term.column)}::numeric.",
+            hint=f"Give it an exact type in a view: {ident(term.column)}::numeric."
+            if number
+            else "Take what they are partitioned by into a column of its own, in a view.",
         )
     raise SinkqlError(
         "SQ2337",

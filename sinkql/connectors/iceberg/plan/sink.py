@@ -8,6 +8,7 @@ type, changelog included, in order), `format_version`, `maintenance`,
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
     _check_version(statement, options)
     columns = shape.columns + (_CHANGELOG if _changelog(statement) else ())
     types = _column_types(statement, columns)
-    if "time" in types.values():
+    if any(re.search(r"\btime\b", each) for each in types.values()):
         planning.notice(
             Notice(
                 "SQ2329",
@@ -188,6 +189,10 @@ def _column_types(statement: ast.CreateSink, columns: tuple[logical.Column, ...]
 
 def _iceberg_type(type_: logical.Type) -> str | None:
     """Return the Iceberg type; of numeric only the scale is kept, so that a wider view still fits the table."""
+    if type_.element is not None:
+        element = _iceberg_type(type_.element)
+        items = None if element is None else f"list<{element}>"
+        return items if items is None or type_.name == "list" else f"struct<items: {items}, dimensions: int>"
     return f"decimal(38,{type_.scale})" if type_.name == "numeric" else _TYPES.get(type_.name)
 
 

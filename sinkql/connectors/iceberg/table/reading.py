@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
@@ -33,6 +34,8 @@ def rows(write: physical.Write, context: Context, columns: tuple[physical.Column
 
 def _declared(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Return a column in its declared type; a uuid that the table keeps as bytes becomes its text."""
+    if pa.types.is_list(type_) and pa.types.is_struct(column.type):
+        column = pc.struct_field(column, "items")
     if pa.types.is_string(type_) and (pa.types.is_fixed_size_binary(column.type) or column.type == pa.uuid()):
         texts = [None if value is None else str(_uuid(value)) for value in column.to_pylist()]
         return pa.chunked_array([pa.array(texts, type_)])

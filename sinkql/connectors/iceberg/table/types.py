@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -14,9 +15,11 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
     NestedField,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
     TimeType,
@@ -24,6 +27,7 @@ from pyiceberg.types import (
 
 from sinkql import physical
 from sinkql.extension.types import parse_type
+from sinkql.logical.type import BIGINT, INTEGER, Type
 
 DIFF_COLUMN = "_mz_diff"
 TIMESTAMP_COLUMN = "_mz_timestamp"
@@ -36,28 +40,47 @@ _TYPES: dict[str, IcebergType] = {
 }  # fmt: skip
 
 
-def iceberg_type(text: str) -> IcebergType:
-    """Return the Iceberg type of an SQL type's text: of a numeric only the scale is kept."""
-    type_ = parse_type(text)
+def _iceberg_type(type_: Type, ids: Iterator[int]) -> IcebergType:
+    """Return the Iceberg type of an SQL type: of a numeric only the scale is kept. What it holds has the next `ids`."""
+    if type_.name == "array":
+        items = NestedField(next(ids), "items", _list_type(type_, ids), required=False)
+        return StructType(items, NestedField(next(ids), "dimensions", IntegerType(), required=False))
+    if type_.element is not None:
+        return _list_type(type_, ids)
     if type_.name == "numeric":
         assert type_.scale is not None
         return DecimalType(38, type_.scale)
     return _TYPES[type_.name]
 
 
+def _list_type(type_: Type, ids: Iterator[int]) -> ListType:
+    element = type_.element
+    assert element is not None
+    number = next(ids)
+    return ListType(number, _iceberg_type(element, ids), element_required=False)
+
+
 def table_schema(columns: Iterable[physical.Column], *, changelog: bool) -> Schema:
     """Return the schema of the sink's table; field ids from 1 on, which a catalog may replace by others."""
-    fields = [(column.name, iceberg_type(column.type), not column.nullable) for column in columns]
+    fields = [(column.name, parse_type(column.type), not column.nullable) for column in columns]
     if changelog:
-        fields += [(DIFF_COLUMN, IntegerType(), True), (TIMESTAMP_COLUMN, LongType(), True)]
+        fields += [(DIFF_COLUMN, INTEGER, True), (TIMESTAMP_COLUMN, BIGINT, True)]
+    ids = itertools.count(1)
     return Schema(
         *(
-            NestedField(field_id=number, name=name, field_type=kind, required=required)
-            for number, (name, kind, required) in enumerate(fields, start=1)
+            NestedField(next(ids), name, _iceberg_type(type_, ids), required=required)
+            for name, type_, required in fields
         )
     )
 
 
 def fits(wanted: IcebergType, found: IcebergType, *, sql_type: str) -> bool:
     """Tell whether a table's column can hold a sink's: the same type, or a uuid's own."""
+    if not wanted.is_primitive:
+        return _renumbered(wanted) == _renumbered(found)
     return wanted == found or (sql_type == "uuid" and str(found) in ("uuid", "fixed[16]"))
+
+
+def _renumbered(type_: IcebergType) -> IcebergType:
+    """Return a type with field ids that only depend on its form."""
+    return assign_fresh_schema_ids(Schema(NestedField(1, "x", type_, required=False))).fields[0].field_type

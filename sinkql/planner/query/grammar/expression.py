@@ -89,7 +89,7 @@ class Expressions(Specials):
 
     def _subscript(self) -> None:
         if self.next.kind == "NUMBER" and self.ahead().kind == "]":
-            self.place += 2  # which sqlglot counts from 0
+            self.place += 2
             return
         if not self.at(":"):
             self.expression()

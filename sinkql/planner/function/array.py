@@ -1,0 +1,75 @@
+"""Arrays and lists: their elements, how many there are, and what is among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sinkql.errors import SinkqlError, Span
+from sinkql.planner import types
+from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.operator import no_operator, settled
+from sinkql.planner.expression.typed import Typed, call, exact
+from sinkql.planner.function.argument import Handler, arity, typed
+from sinkql.planner.types import INTEGER, Type
+
+
+def element(value: Typed, index: Typed, span: Span) -> Typed:
+    """Plan `value[index]`: NULL where there is no such element."""
+    found = value.type.element
+    if found is None:
+        hint = "Write value -> index." if value.type == types.JSONB else None
+        message = f"cannot subscript type {value.type.called}: it is not an array or a list"
+        raise SinkqlError("SQ2211", message, span, hint=hint)
+    if not types.whole(index.type) and index.type != types.UNKNOWN:
+        raise SinkqlError("SQ2211", f"a subscript is an integer, found {index.type.called}", index.span)
+    if index.type == types.BIGINT:
+        raise SinkqlError("SQ2211", "a subscript is an integer, found bigint", index.span, hint="Write (index)::int.")
+    return call("[](any,integer)", (exact(value), coerced(index, INTEGER)), span, type_=found)
+
+
+def construct(values: Sequence[Typed], span: Span) -> Typed:
+    """Plan ARRAY[values]."""
+    if not values:
+        hint = "Write its type, as in '{}'::integer[]."
+        raise SinkqlError("SQ2213", "cannot tell the type of an empty array", span, hint=hint)
+    type_, items = settled(values, span, "ARRAY")
+    if type_.element is not None:
+        raise SinkqlError("SQ2214", "arrays of arrays are not supported", span)
+    return call("ARRAY(any…)", items, span, type_=Type("array", element=type_))
+
+
+def among(operator: str, subject: Typed, value: Typed, span: Span) -> Typed | None:
+    """Plan `subject = ANY(value)`; None where value is neither array nor list."""
+    found = value.type.element
+    if found is None:
+        return None
+    if types.operand(subject.type, found) != found or (found.name == "numeric" and subject.raw != found):
+        raise no_operator(f"{operator} ANY", (subject, value), span)
+    if not types.comparable(found):
+        raise SinkqlError("SQ2214", f"values of type {found} cannot be compared exactly", span)
+    return call("= ANY(any,any)", (coerced(subject, found), exact(value)), span)
+
+
+def _length(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 2, 2)
+    if arguments[1].constant != 1:
+        raise SinkqlError("SQ2214", f"the dimension of {name}() must be 1", arguments[1].span)
+    return call("array_length(any,integer)", (_held(name, arguments[0]), typed(name, arguments[1], INTEGER)), span)
+
+
+def _count(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
+    arity(name, arguments, span, 1, 1)
+    return call("cardinality(any)", (_held(name, arguments[0]),), span)
+
+
+def _held(name: str, value: Typed) -> Typed:
+    kind = "list" if name == "list_length" else "array"
+    if value.type.name != kind:
+        hint = {"array": "Use cardinality().", "list": "Use list_length()."}.get(value.type.name)
+        raise SinkqlError("SQ2211", f"{name}() takes {kind}s, found {value.type.called}", value.span, hint=hint)
+    return exact(value)
+
+
+HANDLERS: dict[str, Handler] = {
+    "array_length": _length, "array_upper": _length, "cardinality": _count, "list_length": _count,
+}  # fmt: skip
