@@ -86,13 +86,14 @@ COLUMNS` or declared columns without a header: by place. Options of CSV follow i
 `.bz2`, `.zst` or `.lz4` are read compressed; `COMPRESSION` says it where names do not. A file of several compressed
 members is read whole; one that is cut off, damaged or empty is an error, and no row of it is written.
 `FORMAT PARQUET` and `FORMAT ORC`: columns go by name, and others in the file are left out. A column has the declared
-type in the file, or one whose values all fit into it, such as `integer` for a `bigint`; lists, structs and maps are
-`jsonb`.
+type in the file, or one whose values all fit into it, such as `integer` for a `bigint`; structs and maps are
+`jsonb`, and so are lists that are not declared as arrays or lists.
 Without columns, those of all formats but CSV without a header are found in a sample of the files when the source
 is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where there is no file yet, a JSON
 object is one column `data` of type `jsonb`.
 Types: `boolean`, `smallint`, `integer`, `bigint`, `real`, `double precision`, `numeric(p, s)`, `date`, `time`,
-`timestamp`, `timestamptz`, `text`, `bytea`, `uuid`, `jsonb`."""
+`timestamp`, `timestamptz`, `text`, `bytea`, `uuid`, `jsonb`; arrays and lists of
+these, as `integer[]` and `text list`."""
 
 connector = Connector(
     "files",

@@ -51,6 +51,9 @@ def type_of(type_: pa.DataType) -> str:
 
 def readable(type_: pa.DataType, declared: str) -> bool:
     """Return whether a column of a file is read as a declared type."""
+    element = parse_type(declared).element
+    if element is not None:
+        return _list_like(type_) and readable(type_.value_type, str(element))
     own, wanted = parse_type(type_of(type_)), parse_type(declared)
     if wanted.name != "numeric":
         fixed = pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16
@@ -69,6 +72,8 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     name, type_ = parse_type(declared).name, arrow_type(declared)
+    if _list_like(values.type) and pa.types.is_list(type_):
+        return _list(values, declared, failures)
     if name == "uuid" and pa.types.is_fixed_size_binary(values.type):
         return _each(values, type_, failures, lambda value: str(UUID(bytes=value)))
     if name in ("text", "uuid", "jsonb"):
@@ -81,6 +86,25 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
         return found
     outside = _outside(found)
     return found if outside is None else _without(found, outside, "it is outside of the years 1 to 9999", failures)
+
+
+def _list_like(type_: pa.DataType) -> bool:
+    return any(test(type_) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
+
+
+def _list(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
+    """Return lists of what the elements are read as; a list with one that does not fit is NULL, and noted."""
+    type_ = parse_type(declared)
+    plain = values.cast(pa.list_(values.type.value_type))
+    lengths = pc.fill_null(pc.list_value_length(plain), 0).to_numpy(zero_copy_only=False)
+    own: Failures = {}
+    elements = column_of(plain.flatten(), str(type_.element), own)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    for place, why in own.items():
+        failures.setdefault(int(np.searchsorted(offsets, place, side="right")) - 1, why)
+    mask = plain.is_null() if plain.null_count else None
+    found = pa.ListArray.from_arrays(pa.array(offsets), elements, mask=mask)
+    return found.cast(arrow_type(declared))
 
 
 def _text(values: pa.Array, declared: str, failures: Failures) -> pa.Array:

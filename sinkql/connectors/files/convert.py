@@ -41,7 +41,8 @@ def from_text(texts: pa.StringArray, type_text: str, failures: Failures) -> pa.A
 def _parts(texts: pa.StringArray, type_text: str, first: int, failures: Failures) -> list[pa.Array]:
     type_ = arrow_type(type_text)
     try:
-        found = _AT_ONCE[parse_type(type_text).name](texts, type_)
+        at_once = _AT_ONCE.get(parse_type(type_text).name)  # of arrays and lists there is none
+        found = at_once(texts, type_) if at_once is not None else None
     except (pa.ArrowInvalid, ValueError, OverflowError):
         found = None
     if found is not None:

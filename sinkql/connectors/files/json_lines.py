@@ -19,13 +19,15 @@ import pyarrow.json as pj
 from sinkql import physical
 from sinkql.connectors.files.convert import Failures, WideError, from_text
 from sinkql.connectors.files.csv_records import Records
-from sinkql.connectors.files.value import wanted
+from sinkql.connectors.files.value import value_of, wanted
 from sinkql.extension.jsonb import MOST_LEVELS, nested_deeply
 from sinkql.extension.stream import Decoded, Failure
 from sinkql.extension.types import arrow_type, parse_type
+from sinkql.logical import Type
 
 _FEW = 32
 _AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "uuid", "bytea")
+_NESTED = ("array", "list")
 _NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric")
 _KINDS = {b'"': "str", b"t": "bool", b"f": "bool", b"[": "array", b"{": "object"}
 _BLANK = b" \t\r"
@@ -38,8 +40,9 @@ class JsonDecoder:
     def __init__(self, columns: Sequence[physical.Column], *, whole: bool = False) -> None:
         self._columns = columns
         self._whole = whole
-        self._names = [parse_type(column.type).name for column in columns]
-        self._schema = None if whole or "jsonb" in self._names else self._arrow_schema()
+        self._types = [parse_type(column.type) for column in columns]
+        self._names = [type_.name for type_ in self._types]
+        self._schema = None if whole or {"jsonb", *_NESTED} & {*self._names} else self._arrow_schema()
         fields = [(f"f{i}", _decoded_as(name), None) for i, name in enumerate(self._names)]
         renamed = {f"f{i}": column.name for i, column in enumerate(columns)}
         self._decode = msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=renamed, gc=False)).decode
@@ -168,6 +171,9 @@ class JsonDecoder:
             wrong: Failures = {}
             array = from_text(texts, column.type, wrong)
             found |= {row: wanted(column.type, texts[row].as_py(), quoted=False) for row in wrong}
+        elif name in _NESTED:
+            nested = [_nested(raw, row, self._types[place], found) for row, raw in enumerate(_raws(values))]
+            array = pa.array(nested, arrow_type(column.type))
         elif name == "boolean":
             array = pa.array(values, pa.bool_())
         else:
@@ -192,9 +198,52 @@ class JsonDecoder:
 
 def _decoded_as(name: str) -> Any:
     """Return what a member is decoded as: numbers by their text, which the types of columns read exactly."""
-    if name in _NUMBERS or name == "jsonb":
+    if name in _NUMBERS or name == "jsonb" or name in _NESTED:
         return msgspec.Raw
     return bool | None if name == "boolean" else str | None
+
+
+def _nested(raw: bytes | None, row: int, type_: Type, failures: Failures) -> list[Any] | None:
+    """Return the values of an array's members, each as a member of a row of its type would be read."""
+    if raw is None:
+        return None
+    try:
+        return _items(raw, type_)
+    except _MemberError as error:
+        failures[row] = str(error)
+        return None
+
+
+class _MemberError(Exception):
+    """Raised for a member that does not fit the type of elements."""
+
+
+def _items(raw: bytes, type_: Type) -> list[Any]:
+    element = type_.element
+    assert element is not None
+    if raw[:1] != b"[":
+        raise _MemberError(f"expected {type_}, got {_KINDS.get(raw[:1], 'number')}")
+    return [_member(each, element) for each in _raws(_MEMBERS.decode(raw))]
+
+
+def _member(raw: bytes | None, type_: Type) -> Any:
+    if raw is None:
+        return None
+    if type_.element is not None:
+        return _items(raw, type_)
+    kind, text = _KINDS.get(raw[:1], "number"), raw.decode()
+    if kind == "str" and type_.name != "jsonb":
+        text = msgspec.json.decode(raw)
+    wanted_kinds = {"boolean": ("bool",), "numeric": ("number", "str"), "jsonb": (kind,)}
+    if kind not in wanted_kinds.get(type_.name, ("number",) if type_.name in _NUMBERS else ("str",)):
+        raise _MemberError(f"expected {type_}, got {kind}")
+    try:
+        return value_of(text, str(type_))
+    except ValueError:
+        raise _MemberError(wanted(str(type_), text, quoted=kind == "str")) from None
+
+
+_MEMBERS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def _number(raw: bytes | None, row: int, type_: str, failures: Failures) -> bytes | None:

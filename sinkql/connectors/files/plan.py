@@ -296,7 +296,7 @@ def _column(column: ast.ColumnDef) -> logical.Column:
         return logical.Column(name, logical.Type("text"), not column.not_null)
     type_ = column_type(re.sub(r"\s+", " ", column.type.text.strip().lower()))
     later = later_type(column.type.text)
-    if later is not None and (type_ is None or type_.element is not None):
+    if type_ is None and later is not None:
         raise SinkqlError(
             "SQ2935",
             f'column "{name}" has type {column.type.text}, which sources from files do not support yet',

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from sinkql.extension.jsonb import jsonb
 from sinkql.extension.types import arrow_type, parse_type
-from sinkql.logical import moment
+from sinkql.logical import Type, moment
+from sinkql.logical.array import Items, read_array
 
 _WANTED = {
     "boolean": "a boolean", "smallint": "a smallint", "integer": "an integer", "bigint": "a bigint",
@@ -32,12 +33,31 @@ def wanted(type_text: str, text: str, *, quoted: bool = True) -> str:
     """Return the message for a text that does not fit a type."""
     shown = json.dumps(text, ensure_ascii=False) if quoted else text
     short = shown if len(shown) <= 60 else shown[:57] + "..."
-    return f"{short} is not {_WANTED[parse_type(type_text).name]}"
+    type_ = parse_type(type_text)
+    return f"{short} is not {_WANTED[type_.name] if type_.element is None else f'a value of type {type_}'}"
 
 
 def value_of(text: str, type_text: str) -> Any:
     """Return the value; raises ValueError with no text to show, or with the reason."""
-    return _READERS[parse_type(type_text).name](text, arrow_type(type_text))
+    type_ = parse_type(type_text)
+    if type_.element is not None:
+        return _items(read_array(text), type_)
+    return _READERS[type_.name](text, arrow_type(type_text))
+
+
+def _items(items: Items, type_: Type) -> list[Any]:
+    """Return the values of the texts in an array or a list."""
+    element = type_.element
+    assert element is not None
+    return [None if each is None else _item(each, element) for each in items]
+
+
+def _item(item: str | Items, element: Type) -> Any:
+    if element.element is not None and not isinstance(item, str):
+        return _items(item, element)
+    if not isinstance(item, str):
+        raise ValueError("it has an array in an array")
+    return value_of(item, str(element))
 
 
 _DIGITS = r"[0-9](?:_?[0-9])*+"

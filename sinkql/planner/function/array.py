@@ -70,6 +70,7 @@ def _held(name: str, value: Typed) -> Typed:
     return exact(value)
 
 
+ALIASES = {"array_upper": "array_length", "list_length": "cardinality"}
 HANDLERS: dict[str, Handler] = {
     "array_length": _length, "array_upper": _length, "cardinality": _count, "list_length": _count,
 }  # fmt: skip

@@ -25,7 +25,7 @@ HANDLERS: Mapping[str, Handler] = {
     **pattern.HANDLERS,
     **array.HANDLERS,
 }
-ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES}
+ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES, **array.ALIASES}
 _REFUSED: Mapping[str, str] = {**number.REFUSED}
 _LISTED: dict[str, list[Function]] = {}
 for _function in FUNCTIONS.values():

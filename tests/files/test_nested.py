@@ -1,0 +1,111 @@
+"""Arrays and lists in files: the same values from JSON, CSV, Parquet and ORC, and an error for what does not fit."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import date, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+from sinkql.errors import SinkqlError
+from sinkql.extension.types import arrow_type
+from sinkql.logical.array import write_array
+from sinkql.session import Session
+
+_VALUES: dict[str, tuple[Any, ...]] = {
+    "integer": (0, -(2**31), 2**31 - 1, 7),
+    "numeric(6,2)": (Decimal("1.50"), Decimal("-0.01"), Decimal("9999.99")),
+    "double precision": (0.5, -1e300, 3.0),
+    "boolean": (True, False),
+    "text": ("", "a", "b, c", 'q"\\', "null", "{}", " é "),
+    "date": (date(2024, 2, 29), date(1, 1, 1), date(9999, 12, 31)),
+    "time": (time(12, 30), time(23, 59, 59, 999_999)),
+}
+_ROWS = 60
+
+
+def _made(random_: random.Random, depth: int, values: tuple[Any, ...]) -> Any:
+    if random_.random() < 0.15:
+        return None
+    if not depth:
+        return random_.choice(values)
+    return tuple(_made(random_, depth - 1, values) for _ in range(random_.randrange(4)))
+
+
+def _text(value: Any) -> Any:
+    """Return what a JSON array and an array's text hold."""
+    if isinstance(value, tuple):
+        return [_text(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _csv(value: Any) -> str:
+    def inner(each: Any) -> Any:
+        if isinstance(each, list):
+            return [inner(one) for one in each]
+        return each if each is None or isinstance(each, str) else str(each).lower()
+
+    return "" if value is None else '"' + write_array(inner(_text(value))).replace('"', '""') + '"'
+
+
+@pytest.mark.parametrize("element", _VALUES)
+def test_arrays_and_lists_are_read_alike_from_all_formats(
+    element: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    random_, values = random.Random(element), _VALUES[element]
+    rows = [(_made(random_, 1, values), _made(random_, 2, values)) for _ in range(_ROWS)]
+    types = (f"{element}[]", f"{element} list list")
+    table = pa.table(
+        [pa.array(column, arrow_type(type_)) for column, type_ in zip(zip(*rows, strict=True), types, strict=True)],
+        ["a", "l"],
+    )
+    for kind in ("json", "csv", "parquet", "orc"):
+        (tmp_path / kind).mkdir()
+    lines = [json.dumps({"a": _text(one), "l": _text(two)}) for one, two in rows]
+    (tmp_path / "json" / "f.json").write_text("\n".join(lines))
+    (tmp_path / "csv" / "f.csv").write_text("a,l\n" + "".join(f"{_csv(one)},{_csv(two)}\n" for one, two in rows))
+    pq.write_table(table, tmp_path / "parquet" / "f.parquet")
+    with Session() as session:
+        formats = {"json": "JSON", "csv": "CSV WITH HEADER", "parquet": "PARQUET"}
+        if element != "time":  # which ORC has not
+            pa.orc.write_table(table, tmp_path / "orc" / "f.orc")
+            formats["orc"] = "ORC"
+        for kind, format_ in formats.items():
+            session.execute(
+                f"CREATE SOURCE {kind}_rows (a {types[0]}, l {types[1]}) FROM FILES (PATH = '{kind}') FORMAT {format_}"
+            )
+            (found,) = session.execute(f"SELECT * FROM {kind}_rows")
+            assert list(found.rows) == rows, kind
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "message"),
+    [
+        ("int[]", "1", "expected integer[], got number"),
+        ("int[]", '["1"]', "expected integer, got str"),
+        ("int[]", "[1.5]", "1.5 is not an integer"),
+        ("int[]", "[[1]]", "expected integer, got array"),
+        ("text list", "[1]", "expected text, got number"),
+        ("date list", '["2024-02-30"]', '"2024-02-30" is not a date'),
+        ("int list list", "[1]", "expected integer list, got number"),
+    ],
+)
+def test_a_member_that_does_not_fit_is_an_invalid_row(
+    type_: str, value: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "f.json").write_text(f'{{"a": null}}\n{{"a": {value}}}\n')
+    with Session() as session:
+        session.execute(f"CREATE SOURCE s (a {type_}) FROM FILES (PATH = 'in') FORMAT JSON")
+        with pytest.raises(SinkqlError) as failed:
+            session.execute("SELECT * FROM s")
+    assert f'column "a": {message}' in f"{failed.value.message} {failed.value.detail}"
