@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo         set up and show a pipeline"
 	@echo "make test         all that CI runs: linters, types, contracts, all tests with their coverage"
-	@echo "make quick        linters, types, contracts, and the tests without Spark and servers: three to four minutes"
+	@echo "make quick        linters, types, contracts, and the tests without Spark and servers: two minutes"
 	@echo "make test-latest  all tests with the newest versions that pyproject.toml allows"
 	@echo "make test-lowest  all tests with the lowest ones"
 	@echo "make lock         write $(LOCK) anew: the versions that 'make test' installs"

@@ -216,6 +216,7 @@ def _race(path: Path, owner: str, start: multiprocessing.synchronize.Barrier, pi
     start.wait()
 
 
+@pytest.mark.long
 def test_of_runners_that_start_at_once_one_gets_the_lease(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     Control(Database(path, LAYOUT)).set_desired("s", "running")

@@ -198,6 +198,7 @@ def _commit_often(path: Path, start: multiprocessing.synchronize.Barrier) -> Non
         control.committed("s", rows=3, size=10, offsets={}, epoch=1)
 
 
+@pytest.mark.long
 def test_processes_that_open_a_new_file_and_write_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     barrier = _SPAWN.Barrier(4, timeout=PATIENCE_S)

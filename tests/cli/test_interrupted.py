@@ -10,6 +10,8 @@ from support.command import start
 from support.patience import PATIENCE_S
 from support.silent import silent
 
+pytestmark = pytest.mark.long
+
 _CONNECTION = "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'REST', URL = '{url}', WAREHOUSE = 'lake')"
 _SINK = """ WITH (VALIDATE = false);
 CREATE SOURCE n FROM LOAD GENERATOR COUNTER;

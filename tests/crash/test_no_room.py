@@ -21,6 +21,8 @@ from sinkql.extension.stream import Limit
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.loop import BatchLoop
 
+pytestmark = pytest.mark.long
+
 LIMITS = (0, 100, 400, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 8_000, 16_000, 30_000)
 """Bytes that a file may have: each stops the sink elsewhere."""
 

@@ -1,4 +1,4 @@
-"""300 random pairs of a catalog and a script: applying does what planning said, and leaves nothing to do."""
+"""144 random pairs of a catalog and a script: applying does what planning said, and leaves nothing to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sinkql.session.deploy.step import Step
 
 pytestmark = pytest.mark.long
 
-_PAIRS = 300
+_PAIRS = 144
 _GROUPS = 12
 
 

@@ -27,6 +27,8 @@ from support.running import MemoryControl, drain
 
 from .test_random_pairs import _items
 
+pytestmark = pytest.mark.long
+
 _PAIRS = 72
 _GROUPS = 6
 _LAKES = 12

@@ -10,6 +10,8 @@ import pytest
 from docs.test_examples import python_blocks, sql_blocks
 from support.readers import duckdb_folder
 
+pytestmark = pytest.mark.long
+
 _ROWS = """
 {"id": 1, "customer": 7, "amount": 10.5, "placed_at": "2026-01-01T08:00:00"}
 {"id": 2, "customer": 7, "amount": 4.5, "placed_at": "2026-01-01T20:00:00"}

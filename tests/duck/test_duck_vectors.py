@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from duck.expression import FORMS, NoFormError, duck_sql, quoted
 from evaluate import wire
@@ -16,6 +17,8 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.types import arrow_type
 from sinkql.logical.function import FUNCTIONS
 from sinkql.logical.type import parse_type
+
+pytestmark = pytest.mark.long
 
 _ERROR = {"error": True}
 # functions that DuckDB has no form for: it lacks them, or gives other values than Postgres

@@ -22,6 +22,8 @@ from sinkql.lowering.spark.expression import spark_sql
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 _TYPES = ("smallint", "integer", "bigint", "numeric(12,10)", "numeric(38,0)", "numeric(38,10)", "numeric(5,2)",
           "numeric(20,5)", "numeric(10,10)")  # fmt: skip
 _BITS = {"smallint": 15, "integer": 31, "bigint": 63}

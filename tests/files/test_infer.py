@@ -86,6 +86,7 @@ def test_types_of_json_members(tmp_path: Path, values: list[str], type_: str) ->
     assert {"x": "text", "v": type_} == _found(tmp_path, _JSON)
 
 
+@pytest.mark.long
 def test_the_first_and_last_files_are_sampled_and_only_their_beginnings(tmp_path: Path) -> None:
     for number in range(20):
         _put(tmp_path, f"{number:02}.json", f'{{"n{number}": 1}}\n')

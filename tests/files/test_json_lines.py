@@ -125,6 +125,7 @@ def _document(value: Any) -> str | None:
     return str(value_of(str(value) if isinstance(value, _Number) else json.dumps(value), "jsonb"))
 
 
+@pytest.mark.long
 def test_lines_are_read_as_they_say_in_either_way() -> None:
     seed, lines_seen, at_once = random.Random(9), 0, 0
     for columns in (_COLUMNS, _COLUMNS, _COLUMNS, _JSONB):

@@ -23,6 +23,7 @@ CREATE SINK s FROM {0} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'house'
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "key", "query"),
     [

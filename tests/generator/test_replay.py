@@ -60,6 +60,7 @@ def digest() -> str:
     return found.hexdigest()
 
 
+@pytest.mark.long
 def test_another_process_gives_the_same_rows() -> None:
     program = "from generator.test_replay import digest; print(digest())"
     done = subprocess.run(

@@ -19,6 +19,8 @@ from sinkql.script.mask import mask
 from sinkql.session import Session
 from support.words import WORDS
 
+pytestmark = pytest.mark.long
+
 _EXECUTED = ("exec", "plan", "session")
 _OF_ROWS = ("SQ2405", "SQ2420", "SQ2421", "SQ2422", "SQ3201")
 """What only the rows tell, or reading them: lint says nothing."""

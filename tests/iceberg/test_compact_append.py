@@ -54,6 +54,8 @@ from sinkql.connectors.iceberg.table.target import TargetTable
 from support import strangers
 from support.lake import Lake, Sink
 
+pytestmark = pytest.mark.long
+
 TYPES = (
     BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DecimalType(38, 4), DateType(), TimeType(),
     TimestampType(), TimestamptzType(), StringType(), UUIDType(), FixedType(5), BinaryType(),

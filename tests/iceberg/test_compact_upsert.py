@@ -16,6 +16,8 @@ from support import strangers
 from support.eager import compact_eagerly
 from support.lake import Lake, Sink
 
+pytestmark = pytest.mark.long
+
 BATCHES = 12
 
 

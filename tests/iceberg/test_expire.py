@@ -15,6 +15,8 @@ from support import strangers
 from support.lake import NAMESPACE, Lake, Sink
 from support.readers import pyiceberg_rows
 
+pytestmark = pytest.mark.long
+
 KEEP_5 = {"retain_snapshots": 5}
 
 

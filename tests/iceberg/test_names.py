@@ -47,6 +47,7 @@ def _refused(namespace: str, table: str) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_names_are_refused_or_one_folder_in_the_warehouse(tmp_path: Path) -> None:
     (tmp_path / "deep" / "er").mkdir(parents=True)
     lake = Lake(tmp_path / "deep" / "er")

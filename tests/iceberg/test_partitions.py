@@ -108,6 +108,7 @@ def test_readers_skip_files_of_other_partitions(lake: Lake) -> None:
     assert "Total Files Read: 6 " in plan[0][1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
 def test_compactions_stay_within_partitions(lake: Lake, upsert: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     compact_eagerly(monkeypatch)

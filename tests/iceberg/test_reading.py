@@ -35,6 +35,7 @@ def test_rows_and_a_way_to_read_them_are_shown_once_they_are_there(any_lake: Lak
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == [(1, "a"), (2, None)]
 
 
+@pytest.mark.long
 def test_printed_lines_work_as_printed(any_lake: Lake, name: str) -> None:
     sink = Sink(any_lake, name)
     sink.start()

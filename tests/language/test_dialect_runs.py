@@ -6,10 +6,14 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.session import Session
 from support.words import WORDS
+
+pytestmark = pytest.mark.long
 
 _FORMS = Path(__file__).with_name("dialect.sql").read_text("utf-8")
 _MADE = {

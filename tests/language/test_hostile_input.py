@@ -21,7 +21,7 @@ from sinkql.session import Session
 
 pytestmark = pytest.mark.long
 
-DEEP = 10_000
+DEEP = 6_000
 LONG = 100_000
 VIEW = "CREATE SOURCE n FROM LOAD GENERATOR COUNTER; CREATE VIEW v AS SELECT {} FROM n;"
 
@@ -74,6 +74,7 @@ LISTS = {
     "strings that go on": "SELECT " + "'a'\n" * LONG,
     "statements that never end": "CREATE SINK s " * 30_000,
 }
+TOO_LONG = ("columns of a table", "garbage", "modes")
 ODD = ["", "\0", "\ud800", "a\udfffb", '"\ud800"', "SELECT 'a\0'", "\ufeff", "\ufeff\ufeff", "\x1b[31m", "$", "'", "\\"]
 
 
@@ -109,7 +110,7 @@ def test_any_statement_runs_or_gets_a_coded_error(catalog: Session, statement: a
     coded(catalog.execute, to_sql(statement))
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", [name for name in LISTS if name not in TOO_LONG])
 def test_length_is_refused_or_parses(name: str) -> None:
     coded(parse, LISTS[name])
 
@@ -119,7 +120,7 @@ def test_long_query_is_refused_or_compiles(name: str) -> None:
     coded(compile_text, VIEW.format(LISTS[name].removeprefix("SELECT ")))
 
 
-@pytest.mark.parametrize("name", ["columns of a table", "garbage", "modes"])
+@pytest.mark.parametrize("name", TOO_LONG)
 def test_too_long_statement_is_refused(name: str) -> None:
     with pytest.raises(SinkqlError, match="the statement has more than") as raised:
         parse(LISTS[name])
@@ -127,12 +128,12 @@ def test_too_long_statement_is_refused(name: str) -> None:
 
 
 def test_too_long_query_is_refused(tmp_path: Path) -> None:
-    many = " AND ".join(["true"] * LONG)
+    condition = "true AND " * LONG + "true"
     with pytest.raises(SinkqlError, match="the query has more than") as raised:
-        compile_text(VIEW.replace("FROM n", "FROM n WHERE " + many).format("1"))
+        compile_text(VIEW.replace("FROM n", "FROM n WHERE " + condition).format("1"))
     assert raised.value.code == "SQ1029"
     with pytest.raises(SinkqlError, match="the query has more than") as raised:
-        Session(tmp_path / "catalog.db").execute(f"SELECT name FROM mz_sinks WHERE {many}")
+        Session(tmp_path / "catalog.db").execute("SELECT name FROM mz_sinks WHERE " + condition)
     assert raised.value.code == "SQ1029"
 
 

@@ -28,6 +28,7 @@ def catalog() -> MemoryCatalog:
     return found
 
 
+@pytest.mark.long
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=3))
 def test_split_name_undoes_join_name(parts: list[str]) -> None:
     assert split_name(join_name(*parts)) == tuple(parts)

@@ -92,6 +92,7 @@ def test_a_file_that_is_an_array_gives_its_elements(session: Session, folder: Pa
     assert _rows(session, "SELECT * FROM 'a.json'") == [(1, "x"), (2, None)]
 
 
+@pytest.mark.long
 def test_a_limit_stops_reading(session: Session, folder: Path) -> None:
     (folder / "a.json").write_text('{"id": 1}\n' * 300_000 + "no JSON\n")
     assert _rows(session, "SELECT id FROM 'a.json' LIMIT 3") == [(1,)] * 3

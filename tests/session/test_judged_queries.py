@@ -14,6 +14,7 @@ from sinkql.errors import SinkqlError
 from sinkql.session import Session
 
 
+@pytest.mark.long
 def test_a_query_gives_what_postgres_gives_or_an_error_with_its_place(session: Session) -> None:
     session.execute(TABLE)
     outcomes: Counter[str] = Counter()

@@ -170,6 +170,7 @@ def _create_many(folder: Path, name: str, start: multiprocessing.synchronize.Bar
         session.execute(f"CREATE SOURCE {name}{number} FROM LOAD GENERATOR COUNTER; " + COUNTER)
 
 
+@pytest.mark.long
 def test_processes_that_create_at_once_lose_nothing(folder: Path) -> None:
     barrier = _SPAWN.Barrier(4, timeout=PATIENCE_S)
     processes = [_SPAWN.Process(target=_create_many, args=(folder, name, barrier)) for name in "abcd"]

@@ -41,6 +41,7 @@ def filtered(session: Session, capsys: pytest.CaptureFixture[str]) -> Filtered:
     return Filtered(session, capsys)
 
 
+@pytest.mark.long
 def test_a_pipe_and_a_file_and_an_option_hand_in_statements(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("SELECT 'file' AS a;")
     piped = run("shell", folder=tmp_path, text="SHOW SINKS;\nSELECT 'pipe' AS a")

@@ -84,6 +84,7 @@ def _run(running: BatchLoop, session: Session, random_: random.Random) -> None:
         running.process(running.marker.end, end)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", _KINDS)
 def test_a_sink_stops_while_a_row_fails_and_only_then(session: Session, kind: str) -> None:
     random_, each = random.Random(f"{kind}1"), _KINDS[kind]

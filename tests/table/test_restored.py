@@ -149,6 +149,7 @@ def _held(session: Session) -> list[object]:
     return [sorted(session.execute(f"SELECT * FROM {table}")[0].rows, key=repr) for table in ("t", "loose")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["upsert", "grouped", "union"])
 def test_a_restored_catalog_is_followed_by_sinks_that_had_read_more(session: Session, kind: str) -> None:
     random_, each = random.Random(kind), KINDS[kind]

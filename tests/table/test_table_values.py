@@ -120,6 +120,7 @@ def check(session: Session, type_: str, tried: dict[int, dict[str, str]]) -> lis
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("type_", dict.fromkeys(each["type"] for each in vectors()))
 def test_a_value_is_held_as_in_postgres_or_is_an_error(session: Session, type_: str) -> None:
     counts: Counter[str] = Counter()
@@ -142,6 +143,7 @@ def test_a_value_is_held_as_in_postgres_or_is_an_error(session: Session, type_: 
     assert counts["spark"] < counts.total() / 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("type_", dict.fromkeys(each["type"] for each in vectors()))
 def test_a_default_is_held_as_in_postgres_or_is_an_error(session: Session, type_: str) -> None:
     wrong = []

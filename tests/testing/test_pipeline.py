@@ -255,6 +255,7 @@ def test_a_mistake_of_a_script_is_told_in_it(tmp_path: Path) -> None:
         assert (raised.value.code, raised.value.path) == ("SQ2202", str(tmp_path / "a.sql"))
 
 
+@pytest.mark.long
 def test_no_spark_and_no_library_of_a_lake_is_loaded_and_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     code = f"""if True:

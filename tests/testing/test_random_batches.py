@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 import sinkql.testing
 from sinkql.testing import Pipeline
@@ -99,6 +100,7 @@ def _sorted(rows: Sequence[dict[str, Any]], key: str) -> list[Any]:
     return sorted((row[key] for row in rows), key=lambda value: (value is None, value or 0))
 
 
+@pytest.mark.long
 def test_views_and_sinks_hold_what_their_sql_gives_after_every_batch() -> None:
     pipeline, random_ = sinkql.testing.loads(_script()), random.Random(7)
     duck = duckdb.connect(config={"threads": 1})
