@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.commit.landing import land
+from sinkql.connectors.iceberg.compact import keyed
 from sinkql.connectors.iceberg.file.delete import live_files
 from sinkql.connectors.iceberg.keyindex import fold
 from sinkql.connectors.iceberg.keyindex.index import Index
@@ -51,6 +54,19 @@ def test_files_stay_few_and_hold_few_dead_rows(lake: Lake, name: str) -> None:
     assert max(files) <= 12
     assert lake.rows(name) == sorted(after(30).items())
     assert replaced(lake.table(name)) >= 6
+
+
+@pytest.mark.parametrize(
+    ("rows", "fits"),
+    [
+        (pa.table({"id": pa.array([1], pa.int64())}), True),
+        (pa.table({"id": pa.array([1], pa.int32())}), False),  # of a file from before the column was widened
+        (pa.table({"id": np.arange(1 << 16)}), False),
+        (pa.table({"id": np.arange((1 << 16) - 1)}), True),
+    ],
+)
+def test_rows_are_looked_up_together_where_they_are_alike_and_few(rows: pa.Table, *, fits: bool) -> None:
+    assert keyed._fits([keyed._Read(0, 0, pa.table({"id": pa.array([1], pa.int64())}))], rows) is fits
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from sinkql.errors import SinkqlError
 from support import strangers
+from support.eager import compact_eagerly
 from support.lake import Lake, Sink
 
 
@@ -21,9 +22,9 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Callable[
     """Count the calls of a function, which stays as it is."""
     function, calls = getattr(owner, name), [0]
 
-    def counting(*arguments: Any) -> Any:
+    def counting(*arguments: Any, **named: Any) -> Any:
         calls[0] += 1
-        return function(*arguments)
+        return function(*arguments, **named)
 
     monkeypatch.setattr(owner, name, counting)
     return lambda: calls[0]
@@ -84,6 +85,40 @@ def test_metadata_file_that_is_lost_is_missed(lake: Lake, name: str) -> None:
     table.io.delete(table.metadata_location)
     with pytest.raises(SinkqlError, match="SQ4304"):
         known(sink)
+
+
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_own_manifests_are_not_read_again_and_say_the_same_once_merged(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, upsert: bool
+) -> None:
+    compact_eagerly(monkeypatch)
+    sink = Sink(lake, name, upsert=upsert)
+    sink.start()
+    sink.put((0, "a"))
+    reads = counted(monkeypatch, ManifestFile, "fetch_manifest_entry")
+    for batch in range(1, 20):
+        sink.put((batch, "a"), (batch % 3, "b"), (batch // 2, "c"))
+    assert reads() == 0
+    manifests, entries = merged(lake, name)
+    assert manifests < entries
+    for _ in range(3):
+        sink.put((50, "a"))
+        sink.writer.maintain()
+    merged(lake, name)
+    assert len(lake.rows(name)) == (21 if upsert else 1 + 19 * 3 + 3)
+
+
+def merged(lake: Lake, name: str) -> tuple[int, int]:
+    """Return how many manifests and entries there are; an entry has the numbers of the snapshot that it names."""
+    table = lake.table(name)
+    head = table.current_snapshot()
+    assert head is not None
+    sequence = {each.snapshot_id: each.sequence_number for each in table.metadata.snapshots}
+    manifests = head.manifests(table.io)
+    entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
+    numbers = [(entry.sequence_number, entry.file_sequence_number) for entry in entries]
+    assert [(sequence.get(entry.snapshot_id or 0),) * 2 for entry in entries] == numbers
+    return len(manifests), len(entries)
 
 
 def test_expiry_reads_the_lists_of_what_goes_and_few_others(

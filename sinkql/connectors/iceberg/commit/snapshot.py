@@ -49,6 +49,8 @@ MAIN = "main"
 _BASE = 500
 _TIERS = Tiers(fan=6, small=8, base=_BASE)
 """When manifests are merged, by the files they name: a file is written again a few times, whatever the table has."""
+_SMALL = 128
+"""Entries of a manifest that are kept in memory: about half a megabyte."""
 _CODEC: Literal["deflate"] = "deflate"
 
 
@@ -193,6 +195,7 @@ class _Builder:
         self._metadata = table.metadata
         self._name = f"{by}{uuid4()}"
         self._written = 0
+        self._known = _Known(table)
         self._collector = _Collector()
         self.parent = table.current_snapshot()
         self.snapshot = table.metadata.new_snapshot_id()
@@ -219,15 +222,20 @@ class _Builder:
                     )
                     self._collector.add_file(file, schema=self._metadata.schema(), partition_spec=spec)
             manifests.append(writer.to_manifest_file())
+            self._known.wrote(manifests[-1].manifest_path, [self._added(file) for file in files])
         return manifests
 
     def carried(self, removed: frozenset[str]) -> list[ManifestFile]:
         """Return the parent's manifests: those that name removed files rewritten, small ones merged in tiers."""
         if self.parent is None:
             return []
-        io = self._table.io
-        old = [each for each in self.parent.manifests(io) if each.has_added_files() or each.has_existing_files()]
-        names = _names(self._table, old) if removed else {}
+        old = [
+            each
+            for each in self.parent.manifests(self._table.io)
+            if each.has_added_files() or each.has_existing_files()
+        ]
+        self._known.only(old)
+        names = {each.manifest_path: self._known.names(each) for each in old} if removed else {}
         touched = {path: found for path, found in names.items() if not removed.isdisjoint(found)}
         missing = removed.difference(*touched.values())
         if missing:
@@ -238,7 +246,7 @@ class _Builder:
             if manifest.manifest_path in rewritten:
                 alone = number if _entries(manifest) >= _BASE else 0
                 group = manifest.content == ManifestContent.DELETES, manifest.partition_spec_id, alone
-                groups[group].extend(manifest.fetch_manifest_entry(io))
+                groups[group].extend(self._known.entries(manifest))
         kept = [each for each in old if each.manifest_path not in rewritten]
         return [self._rewritten(*group[:2], entries, removed) for group, entries in groups.items()] + kept
 
@@ -261,6 +269,16 @@ class _Builder:
         operation = change.operation or (Operation.APPEND if plain else Operation.OVERWRITE)
         return Summary(operation, **totals.additional_properties)
 
+    def _added(self, file: DataFile) -> ManifestEntry:
+        """Return the entry of a file that this snapshot adds, as it is read."""
+        return ManifestEntry.from_args(
+            status=ManifestEntryStatus.ADDED,
+            snapshot_id=self.snapshot,
+            sequence_number=self.sequence,
+            file_sequence_number=self.sequence,
+            data_file=file,
+        )
+
     def _rewritten(
         self, deletes: bool, spec_id: int, entries: list[ManifestEntry], removed: frozenset[str]
     ) -> ManifestFile:
@@ -272,7 +290,9 @@ class _Builder:
                     self._collector.remove_file(entry.data_file, schema=self._metadata.schema(), partition_spec=spec)
                 else:
                     writer.existing(entry)
-        return writer.to_manifest_file()
+        written = writer.to_manifest_file()
+        self._known.wrote(written.manifest_path, [each for each in entries if each.data_file.file_path not in removed])
+        return written
 
     def _writer(self, deletes: bool, spec_id: int) -> ManifestWriterV2:
         name = f"{self._name}-m{self._written}.avro"
@@ -301,23 +321,53 @@ def _entries(manifest: ManifestFile) -> int:
     return sum(each if each is not None else _BASE for each in counts)
 
 
-def _names(table: Table, manifests: Iterable[ManifestFile]) -> dict[str, frozenset[str]]:
-    """Return the paths of the files that each manifest names, by the manifest's own; each is read once."""
-    known = _known_names(str(table.metadata.table_uuid))
-    now = {
-        each.manifest_path: known[each.manifest_path]
-        if each.manifest_path in known
-        else frozenset(entry.data_file.file_path for entry in each.fetch_manifest_entry(table.io))
-        for each in manifests
-    }
-    known.clear()
-    known.update(now)
-    return now
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a manifest says: the paths of the files that it names, and of a small one its entries."""
+
+    names: frozenset[str]
+    entries: tuple[ManifestEntry, ...] | None
+
+    @classmethod
+    def of(cls, entries: Iterable[ManifestEntry]) -> _Said:
+        found = tuple(entries)
+        names = frozenset(entry.data_file.file_path for entry in found)
+        return cls(names, found if len(found) <= _SMALL else None)
+
+
+class _Known:
+    """What is known of a table's manifests, which never change: pyiceberg takes some milliseconds to read one."""
+
+    def __init__(self, table: Table) -> None:
+        self._io = table.io
+        self._said = _said(str(table.metadata.table_uuid))
+
+    def only(self, manifests: Iterable[ManifestFile]) -> None:
+        """Forget all others."""
+        for path in self._said.keys() - {each.manifest_path for each in manifests}:
+            del self._said[path]
+
+    def names(self, manifest: ManifestFile) -> frozenset[str]:
+        """Return the paths of the files that a manifest names."""
+        path = manifest.manifest_path
+        if path not in self._said:
+            self._said[path] = _Said.of(manifest.fetch_manifest_entry(self._io))
+        return self._said[path].names
+
+    def entries(self, manifest: ManifestFile) -> Iterable[ManifestEntry]:
+        """Return the entries of a manifest."""
+        said = self._said.get(manifest.manifest_path)
+        return said.entries if said and said.entries is not None else manifest.fetch_manifest_entry(self._io)
+
+    def wrote(self, path: str, entries: list[ManifestEntry]) -> None:
+        """Take note of a manifest just written; of large ones, which are seldom asked for, only when they are."""
+        if len(entries) <= _SMALL:
+            self._said[path] = _Said.of(entries)
 
 
 @lru_cache(maxsize=64)
-def _known_names(table_uuid: str) -> dict[str, frozenset[str]]:
-    """Return what is known of a table's manifests, which never change; those of the last commit are kept."""
+def _said(table_uuid: str) -> dict[str, _Said]:
+    """Return what is known of a table's manifests, those of the last commit."""
     return {}
 
 

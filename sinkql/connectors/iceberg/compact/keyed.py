@@ -49,6 +49,8 @@ from sinkql.runs import Tiers, sort_places
 
 _ROWS = 1 << 20
 """Rows in one compaction, unless a single file has more: where they are then is written in one step."""
+_AT_ONCE, _BYTES_AT_ONCE = 1 << 16, 64 << 20
+"""Rows of small files that are copied at once, at most, and their bytes in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,15 @@ def _due_deletes(index: Index, pool: list[int], tiers: Tiers, scope: Scope | Non
     return due(some, lambda number: index.deletes[number].rows, target=1 << 62, tiers=tiers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Rows of a file from a position on."""
+
+    file: int
+    start: int
+    rows: pa.Table
+
+
 @dataclass(slots=True)
 class _Copy:
     """A part's live rows in a new file, in order: their keys, and where each was (`file` and `pos`)."""
@@ -212,16 +223,19 @@ class Rewriting:
         name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=part.foreign)
         writer = SortedWriter(for_tasks(self._table), name, part.place)
         copy = _Copy(part, number)
+        read: list[_Read] = []
         try:
             for file in part.files:
                 if not (yield from self._stays(part, file)):
                     continue
                 try:
-                    yield from self._copy_file(copy, writer, file)
+                    yield from self._copy_file(copy, writer, file, read)
                 except UnreadableFileError:
                     if (yield from self._stays(part, file)):
                         raise
                     # It left the table meanwhile, and was deleted: what was read of it is dead.
+            if read:
+                yield from self._copy_live(copy, writer, read)
             copy.written = writer.close()
             if writer.order is not None:
                 copy.entries = [copy.whole().take(writer.order)]
@@ -232,22 +246,34 @@ class Rewriting:
             self._written.append(copy.written)
         return copy
 
-    def _copy_file(self, copy: _Copy, writer: SortedWriter, file: int) -> Generator[bool, None, None]:
-        part, note = copy.part, copy.part.files[file]
+    def _copy_file(
+        self, copy: _Copy, writer: SortedWriter, file: int, read: list[_Read]
+    ) -> Generator[bool, None, None]:
+        """Read a file; what was read before is copied when it is much: looking up the rows of small files is slow."""
+        note = copy.part.files[file]
         start = 0
         for rows in readable(note.path, read_rows(for_tasks(self._table), note.path)):
-            index = yield from self._index()
-            h1, h2 = self._hashes(rows)
-            at = np.arange(start, start + rows.num_rows, dtype=np.uint32)
-            entries = Entries(h1, h2, np.full(rows.num_rows, file, np.uint32), at)
-            live = self._lives(index, part, entries)
-            copy.entries.append(entries.take(live))
-            writer.write(rows if live.all() else rows.filter(pa.array(live)))
+            if read and not _fits(read, rows):
+                yield from self._copy_live(copy, writer, read)
+            read.append(_Read(file, start, rows))
             start += rows.num_rows
             if not self._attempt.late():
                 yield True
         if start != note.rows:
             raise UnreadableFileError(note.path, f"it has {start} rows, its manifest says {note.rows}")
+
+    def _copy_live(self, copy: _Copy, writer: SortedWriter, read: list[_Read]) -> Generator[bool, None, None]:
+        """Copy those of the rows that live, and forget that they were read."""
+        index = yield from self._index()
+        rows = pa.concat_tables(each.rows for each in read)
+        h1, h2 = self._hashes(rows)
+        files = np.repeat(np.array([each.file for each in read], np.uint32), [each.rows.num_rows for each in read])
+        places = [np.arange(each.start, each.start + each.rows.num_rows, dtype=np.uint32) for each in read]
+        entries = Entries(h1, h2, files, np.concatenate(places))
+        live = self._lives(index, copy.part, entries)
+        copy.entries.append(entries.take(live))
+        writer.write(rows if live.all() else rows.filter(pa.array(live)))
+        read.clear()
 
     def _index(self) -> Generator[bool, None, Index]:
         """Return the index once it is true of the table."""
@@ -339,13 +365,13 @@ class Rewriting:
 
     def _merge(self, index: Index, pool: Sequence[int], removed: frozenset[int]) -> Iterator[MergedDeletes]:
         """Write what a pool of delete files says of the files that stay."""
-        found: dict[str, Positions] = {}
+        named = {note.path: number for number, note in index.files.items() if number not in removed}
+        found: dict[str, list[Positions]] = defaultdict(list)
         for path in (index.deletes[number].path for number in pool):
             for each in readable(path, iter([read_position_deletes(self._table.io, [path])])):
-                for target, positions in each.items():
-                    found[target] = np.union1d(found[target], positions) if target in found else positions
-        named = {note.path: number for number, note in index.files.items() if number not in removed}
-        dead = {path: positions for path, positions in found.items() if path in named}
+                for target in each.keys() & named.keys():
+                    found[target].append(each[target])
+        dead = {path: _united(parts) for path, parts in found.items()}
         if dead:
             place = index.file(named[next(iter(dead))]).place
             yield self._delete(dead, named, place)
@@ -356,6 +382,20 @@ class Rewriting:
         entry = write_position_deletes(for_tasks(self._table), name, dead, place)
         self._written.append(entry)
         return MergedDeletes(entry.path, entry.rows, tuple(named[path] for path in sorted(dead)))
+
+
+def _fits(read: Sequence[_Read], rows: pa.Table) -> bool:
+    """Tell whether rows may be copied together with those before them."""
+    total = rows.num_rows + sum(each.rows.num_rows for each in read)
+    size = rows.nbytes + sum(each.rows.nbytes for each in read)
+    alike: bool = rows.schema.equals(read[0].rows.schema)
+    return total <= _AT_ONCE and size <= _BYTES_AT_ONCE and alike
+
+
+def _united(parts: Sequence[Positions]) -> Positions:
+    """Return the positions in order, each once."""
+    positions = np.sort(np.concatenate(parts), kind="stable")
+    return positions[np.concatenate(([True], positions[1:] != positions[:-1]))]
 
 
 def _there(part: Part, index: Index) -> dict[int, FileNote]:

@@ -71,7 +71,7 @@ def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positio
     found: dict[str, list[Positions]] = defaultdict(list)
     for path in paths:
         with io.new_input(path).open() as stream:
-            rows = pq.read_table(stream, columns=["file_path", "pos"], read_dictionary=["file_path"])
+            rows = pq.ParquetFile(stream, read_dictionary=["file_path"]).read(["file_path", "pos"])
         rows = rows.unify_dictionaries().combine_chunks()
         for column, pos in zip(rows.column(0).chunks, rows.column(1).chunks, strict=True):
             codes, positions = column.indices.to_numpy(), pos.to_numpy()
