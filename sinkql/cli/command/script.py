@@ -111,7 +111,9 @@ def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, s
 def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
     """Format FILES (or folders of .sql files) in place: keywords in upper case, a clause a line.
 
-    A file named - is read from standard input and written to standard output.
+    A statement that is written in one line of at most 120 characters stays in
+    one line. A file named - is read from standard input and written to
+    standard output.
 
     Comments and queries stay as they are written. Files that do not parse are left alone.
     """

@@ -251,7 +251,8 @@ CODES = {
         "Create a table, or change the rows where the source reads them.",
     ),
     "SQ2433": _code(
-        "A column that is added to a table is NULL in the rows that are there, so it has no constraint and no DEFAULT.",
+        "A column that is added to a table is NULL in the rows that are there, so it can have neither a "
+        "constraint nor a DEFAULT.",
         "Add the column without it, and UPDATE the rows; or create another table.",
     ),
     "SQ2434": _code(
@@ -303,7 +304,7 @@ CODES = {
         "Leave one of them out.",
     ),
     "SQ2512": _code(
-        "An AWS connection has one of ACCESS KEY ID and SECRET ACCESS KEY without the other.",
+        "An AWS connection has only one of ACCESS KEY ID and SECRET ACCESS KEY.",
         "Give both.",
     ),
     "SQ2513": _code(
@@ -319,7 +320,7 @@ CODES = {
         "Write it as the hint says.",
     ),
     "SQ2516": _code(
-        "ENDPOINT of an AWS connection is not an address of the web.",
+        "ENDPOINT of an AWS connection is not an http or https URL.",
         "Write it as in https://host:port.",
     ),
     "SQ2519": _code(

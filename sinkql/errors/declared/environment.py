@@ -27,7 +27,7 @@ CODES = {
     ),
     "SQ4005": _code(
         "A process of Spark did not answer in time, mostly because the machine has too much to do.",
-        "Nothing at first: a sink tries again, with growing pauses. If it goes on, let less run on the machine.",
+        "Usually nothing: a sink tries again, with growing pauses. If the error stays, run less on the machine.",
         retryable=True,
     ),
     "SQ4010": _code(
@@ -296,14 +296,14 @@ CODES = {
     ),
     "SQ4209": _code(
         "The certificate of the Iceberg catalog is not signed by an authority that this machine trusts, or the server "
-        "at URL speaks no TLS.",
+        "at URL does not use TLS.",
         "Set REQUESTS_CA_BUNDLE to the certificate of the authority, or correct URL in CREATE CONNECTION.",
     ),
     "SQ4210": _code(
-        "The connection says ACCESS DELEGATION = 'vended-credentials', and the Iceberg catalog gives no keys to the "
-        "files of the table.",
-        "Let the catalog give keys, or leave out ACCESS DELEGATION and add USING AWS CONNECTION to the sink. A running "
-        "sink tries again by itself.",
+        "The connection has ACCESS DELEGATION = 'vended-credentials', but the Iceberg catalog does not give keys for "
+        "the files of the table.",
+        "Set up the catalog so that it gives keys, or leave out ACCESS DELEGATION and add USING AWS CONNECTION to "
+        "the sink. A running sink tries again by itself.",
         retryable=True,
     ),
     "SQ4211": _code(
@@ -351,7 +351,8 @@ CODES = {
         retryable=True,
     ),
     "SQ4227": _code(
-        "The certificate of the server at ENDPOINT of an AWS connection is not trusted, or the server speaks no TLS.",
+        "The certificate of the server at ENDPOINT of an AWS connection is not trusted, or the server does "
+        "not use TLS.",
         "Set AWS_CA_BUNDLE to the certificate of its authority, or correct ENDPOINT.",
     ),
     "SQ4228": _code(
@@ -389,7 +390,7 @@ CODES = {
     ),
     "SQ4307": _code(
         "A file in a sink's state folder or warehouse cannot be read or written: the disk is mounted read-only, or the "
-        "user lacks the right.",
+        "user does not have permission.",
         "Mount the disk for writing, or give the user the right. Nothing is lost: a running sink goes on by itself.",
         retryable=True,
     ),
