@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from sinkql import ast
+from sinkql.cli.command.deploy import _print as print_plan
+from sinkql.cli.output import Output
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
@@ -498,3 +500,16 @@ def test_a_column_of_a_source_comes_in_place_only_where_rows_are_not_overwritten
     session.execute(base[base.index("CREATE SINK") :].replace("ENVELOPE NONE", upsert))
     (_, sink) = _plan(session, wider.replace("ENVELOPE NONE", upsert)).steps
     assert (sink.action, sink.effect) == ("replace", 're-reads source "n" from the start; the table keeps its rows')
+
+
+def test_the_page_shows_what_plan_says(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    before = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE TABLE orders (id bigint PRIMARY KEY, total int);
+CREATE SINK orders_sink FROM orders INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABLE = 's')
+  KEY (id) MODE UPSERT WITH (COMMIT INTERVAL = '2s');
+"""
+    session.execute(before)
+    print_plan(_plan(session, before.replace("total int", "total int, note text")), Output("text"))
+    page = (Path(__file__).parents[2] / "docs" / "changing.md").read_text("utf-8")
+    assert page.split("```")[3].strip("\n") + "\n\n2 to alter\n" == capsys.readouterr().out

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from sinkql import ast
 from sinkql.errors import SinkqlError
+from sinkql.parser import parse
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.script_catalog import Script
+from sinkql.session.row.modify import run
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
 from support.running import drain
 from table.test_table_sinks import loop
@@ -227,6 +230,21 @@ def test_a_cast_in_the_view_widens_too(session: Session) -> None:
     assert Counter([(1, 1), (2, 2)]) == _written("id", "v")
 
 
+@pytest.mark.parametrize("view", ["SELECT id, v, r, n, NULL::text AS c FROM t", "SELECT id, v AS w, r, n FROM t"])
+def test_a_sink_is_read_before_its_table_has_changed(session: Session, view: str) -> None:
+    session.execute(_NARROW.format(clauses="KEY (id) MODE UPSERT") + "INSERT INTO t VALUES (1, 1, 2, 1.25);")
+    drain(_start(session, 1))
+    session.execute(f"CREATE OR REPLACE MATERIALIZED VIEW a AS {view};")
+    if " w," in view:
+        with pytest.raises(SinkqlError) as refused:
+            session.execute("SELECT * FROM s;")
+        assert (refused.value.code, refused.value.detail) == ("SQ3504", "missing: w")
+    else:
+        assert str(session.execute("SELECT * FROM s;")[0].rows) == "((1, 1, 2.0, Decimal('1.25'), None),)"
+    drain(_start(session, 2))
+    assert len(session.execute("SELECT * FROM s;")[0].rows) == 1
+
+
 @pytest.mark.parametrize(
     ("view", "clauses", "why"),
     [
@@ -253,3 +271,17 @@ def test_a_table_that_was_only_created_gets_the_column_too(session: Session) -> 
     session.execute(_ADD + _LATER)
     drain(_start(session, 1))
     assert _written("id", "v", "c") == _ROWS
+
+
+def test_a_statement_that_does_not_know_the_column_changes_nothing(session: Session) -> None:
+    session.execute(_SETUP)
+    with Session() as other:
+        other.execute("SELECT * FROM t")
+        session.execute(_ADD + _LATER)
+        (statement,) = parse("UPDATE t SET v = 9")
+        assert isinstance(statement, ast.Update)
+        with pytest.raises(SinkqlError) as refused:
+            run(statement, other)  # planned before, run after
+        assert refused.value.code == "SQ5210"
+        other.execute("UPDATE t SET v = 9")
+    assert session.execute("SELECT c FROM t WHERE v = 9 ORDER BY id")[0].rows == ((None,), ("two",), ("c",))

@@ -17,18 +17,35 @@ from sinkql import physical
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, job_stores
 from sinkql.connectors.iceberg.table.catalog import local_folder, open_catalog
 from sinkql.connectors.iceberg.table.rest import token_access
+from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Context
 from sinkql.extension.types import arrow_type
 
 
 def rows(write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int) -> pa.Table:
-    """Return up to `limit` rows of the table as they are now, in the columns' declared types; none without a table."""
+    """Return up to `limit` rows of the table as they are now, in the columns' declared types; none without a table.
+
+    Columns that the table gets with the sink's next claim are NULL. Raises SQ3504 where it has others in their place.
+    """
     schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
     table = _table(write, context)
     if table is None:
         return schema.empty_table()
-    found = table.scan(selected_fields=tuple(schema.names), limit=limit).to_arrow()
-    arrays = [_declared(found.column(field.name), field.type) for field in schema]
+    known = {field.name for field in table.schema().fields}
+    if known - set(schema.names) and set(schema.names) - known:
+        raise SinkqlError(
+            "SQ3504",
+            f'table "{".".join(table.name())}" does not have the columns that the sink writes',
+            detail=f"missing: {', '.join(name for name in schema.names if name not in known)}",
+            hint="Run the sink, which gives them other names if the view has changed so.",
+        )
+    found = table.scan(selected_fields=tuple(name for name in schema.names if name in known), limit=limit).to_arrow()
+    arrays = [
+        _declared(found.column(field.name), field.type)
+        if field.name in known
+        else pa.chunked_array([pa.nulls(found.num_rows, field.type)])
+        for field in schema
+    ]
     return pa.table(arrays, schema=schema)
 
 
