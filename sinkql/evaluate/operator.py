@@ -31,7 +31,9 @@ def _float_key(value: float) -> tuple[bool, float]:
 
 
 def comparable(value: Any) -> Any:
-    """Return what a value is ordered by, and is equal by, among values of its type."""
+    """Return what a value is ordered by, and is equal by, among values of its type; NULL within others comes last."""
+    if isinstance(value, tuple):
+        return tuple((each is None, each if each is None else comparable(each)) for each in value)
     return _float_key(value) if isinstance(value, float) else value
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from sinkql import logical, physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.rows import python_values
 from sinkql.extension.stream import Decoding, Limit, Offsets, Reader, Split, Tally, UndecodableError, invalid_row
 from sinkql.extension.types import arrow_type
 from sinkql.table.row import Row
@@ -57,7 +58,7 @@ class GivenSource:
         stream = BytesIO(data.removeprefix(b"\xef\xbb\xbf"))
         try:
             for decoded in decoding.open(options["format"], self.read.columns).decode(stream):
-                columns = [column.to_pylist() for column in decoded.batch.columns]
+                columns = map(python_values, decoded.batch.columns)
                 self.waiting += [(row, 1) for row in zip(*columns, strict=True)]
                 for each in decoded.failures:
                     self.waiting.append(Refused(invalid_row(self.read.name, str(each.line), each.message, each.raw)))

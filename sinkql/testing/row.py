@@ -51,9 +51,12 @@ def value_of(given: Any, column: logical.Column) -> Any:
         found = literal(given, type_, _NOWHERE).tree
         assert isinstance(found, logical.Literal)
         return found.value
+    if type_.element is not None and isinstance(given, list | tuple):
+        return tuple(value_of(each, logical.Column(column.name, type_.element)) for each in given)
     found = _python(given, type_)
     if found is None:
-        wanted = f"Give {_PYTHON[type_.name]}, or the text that SQL would have."
+        kind = _PYTHON[type_.name] if type_.element is None else "a list of its elements"
+        wanted = f"Give {kind}, or the text that SQL would have."
         raise SinkqlError("SQ2422", f'{given!r} is no value for column "{column.name}" of type {type_}', hint=wanted)
     return found
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sinkql import physical
+from sinkql.extension.rows import python_values
 from sinkql.extension.stream import (
     Committed,
     Compacted,
@@ -44,7 +45,7 @@ class Taking:
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Return the rows, each with its `$seq` or `$diff`."""
-        rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        rows = [row for batch in batches for row in zip(*map(python_values, batch.columns), strict=True)]
         return WriteResult(bucket, len(rows), rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -291,3 +291,23 @@ def test_rows_that_differ_are_shown_side_by_side() -> None:
         "-  2    None",
         "+  3",
     ]
+
+
+def test_arrays_and_times_go_in_and_come_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pipeline = sinkql.testing.loads("""
+    CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///c.db', WAREHOUSE = 'w');
+    CREATE TABLE t (id bigint PRIMARY KEY, tags text[], sizes int list list, at time);
+    CREATE MATERIALIZED VIEW v AS SELECT id, tags, sizes, at, tags[1] AS tag FROM t WHERE at < '23:00';
+    CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
+      KEY (id) MODE UPSERT WITH (COMMIT INTERVAL = '10s');
+    """)
+    pipeline.insert("t", {"id": 1, "tags": ["a", None], "sizes": [[1], None, []], "at": time(12, 30)})
+    pipeline.insert("t", {"id": 2, "tags": "{b}", "sizes": None, "at": "3:04 PM"})
+    pipeline.insert("t", {"id": 3, "tags": [], "sizes": [], "at": time(23, 30)})
+    assert pipeline.rows("s") == [
+        {"id": 1, "tags": ("a", None), "sizes": ((1,), None, ()), "at": time(12, 30), "tag": "a"},
+        {"id": 2, "tags": ("b",), "sizes": None, "at": time(15, 4), "tag": "b"},
+    ]
+    with pytest.raises(SinkqlError, match='5 is no value for column "tags" of type text'):
+        pipeline.insert("t", {"id": 4, "tags": [5]})

@@ -154,6 +154,8 @@ def _consolidated(rows: pa.Table) -> pa.Table:
 
 def _alike(value: Any) -> Any:
     """Return what stands for a value among rows that are compared: NaN equals NaN."""
+    if isinstance(value, tuple):
+        return tuple(map(_alike, value))
     return "NaN" if value != value else value  # only NaN is not itself
 
 
