@@ -198,9 +198,9 @@ class IcebergWriter(Writer):
             done = self._compact(self._compacting, go_on)
             if self._compacting.unknown(self._known[0]):
                 return done
-        self._tidy()
         if self._leftovers is not None and maintained:
             self._leftovers.run(lambda: go_on(False))
+        self._tidy()
         return done
 
     def optimize(self, go_on: Callable[[], bool] = lambda: True) -> tuple[Sequence[Compacted], bool]:
