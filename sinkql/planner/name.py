@@ -260,7 +260,7 @@ def check_columns(columns: tuple[tuple[str, Span], ...]) -> None:
                 "SQ2008",
                 f'column "{name}" is specified more than once',
                 span,
-                hint="Give each column its own name with AS.",
+                hint="Give each column a name of its own.",
             )
         if name.startswith("$"):
             raise SinkqlError(

@@ -9,7 +9,7 @@ from datetime import datetime
 from sinkql import ast, logical
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest
 from sinkql.extension.options import unknown
-from sinkql.extension.type_hint import later_type
+from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
 from sinkql.planner.expression.assign import assign
 from sinkql.planner.name import check_columns
@@ -121,6 +121,10 @@ def _check_key_column(statement: ast.CreateTable, name: ast.Ident, key: tuple[as
         )
 
 
+def _known(text: str) -> bool:
+    return column_type(text) is not None
+
+
 def _column(column: ast.ColumnDef, primary: set[str]) -> logical.Column:
     name = column.name.value
     written = _flat(column.type.text) if column.type is not None else ""
@@ -138,7 +142,7 @@ def _column(column: ast.ColumnDef, primary: set[str]) -> logical.Column:
             "SQ2429",
             f'column "{name}" has a type that tables do not support: {written}',
             column.type.span if column.type is not None else column.name.span,
-            hint=length_hint(written) or f"Use {_TYPES}.",
+            hint=length_hint(written) or type_hint(written, _known, f"Use {_TYPES}."),
         )
     required = column.not_null or name in primary
     for each in column.constraints:

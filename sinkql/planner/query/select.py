@@ -129,7 +129,9 @@ def _grouped(select: Any, wanted: Sequence[_Wanted]) -> bool:
     if select.args.get("group") is not None or select.args.get("having") is not None:
         return True
     return any(
-        isinstance(call.this, str) and call.this.lower() in functions.AGGREGATES
+        isinstance(call.this, str)
+        and call.this.lower() in functions.AGGREGATES
+        and call.find_ancestor(exp.Window) is None  # which is refused as what it is
         for each in wanted
         for call in each.node.find_all(exp.Anonymous)
     )

@@ -47,7 +47,9 @@ def hint(words: Sequence[str], stuck: int, expected: str | None) -> str | None:
             return f"Write THEN and an expression {where}."
         case "WHEN" if found in _ENDS:
             return f"Write WHEN … THEN … {where}."
-        case "AND" if found in _ENDS:
+        case "ONLY":
+            return f"Write ONLY {where}."
+        case "AND" if found in _ENDS or found == ",":
             return "Write AND and the upper bound, as in BETWEEN 1 AND 9."
         case "AS" if found in ("SELECT", ")"):
             return "Write AS and a type, as in cast(a AS integer)." if found == ")" else _QUERY

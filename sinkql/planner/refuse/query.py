@@ -40,6 +40,7 @@ _NEVER_NAMES = frozenset({"SELECT", "FROM", "WHERE", "HAVING", "WITH"})
 _NEEDLESS = (",", "(", ")", "=", ".", "AND", "OR")
 _EXPRESSIONS = ("1 = 1", "1")
 _OPERATORS = {"=<": "<=", "=>": ">=", "=!": "!="}
+_JOINED = {"GROUPBY": "GROUP BY", "ORDERBY": "ORDER BY"}
 _TRIED = 300
 _BACK = 3
 _BACK_TO_HABIT = 16
@@ -342,6 +343,8 @@ def _respelled(tokens: Sequence[Any], stuck: int) -> Iterator[tuple[int, int, tu
     """Yield keywords in the place of words like them, those before the place where parsing stops included."""
     for place in range(min(stuck, len(tokens) - 1), max(-1, stuck - _BACK - 1), -1):
         token = tokens[place]
+        if token.text.upper() in _JOINED:
+            yield place, 1, (_JOINED[token.text.upper()],)
         if not re.fullmatch(r"\w{3,}", token.text) or token.text.upper() in _KEYWORDS:
             continue
         near = nearest(token.text, _KEYWORDS)

@@ -212,6 +212,8 @@ class _Queries(Expressions):
                     self.expression()
                 if not self.take_any("ROW", "ROWS"):
                     raise self.mistake("ROWS")
+                if not self.at_any("ONLY", "WITH"):
+                    raise self.mistake("ONLY")
                 if not self.take("ONLY"):
                     self.expect("WITH", "TIES")
 
