@@ -317,6 +317,9 @@ def put_back(path: Path, copy: Path) -> None:
         ).fetchone()
         if common is None:
             raise OtherLogError(_newest(connection).change)
+        # Columns that the copy does not know went as well: nothing reads what rows had in them meanwhile.
+        (width,) = connection.execute("SELECT width FROM copy.statement ORDER BY last DESC LIMIT 1").fetchone()
+        connection.execute("UPDATE main.statement SET width = ? WHERE last > ? AND width > ?", (width, common, width))
         # Rows from before the logs part have the same numbers in both.
         only = "SELECT id, data FROM {}.row WHERE id > ? OR id NOT IN (SELECT id FROM {}.row) ORDER BY id"
         gone = connection.execute(only.format("main", "copy"), (common,)).fetchall()

@@ -100,7 +100,7 @@ class Codec:
 
     def decode(self, text: str) -> Row:
         """Return the row that a text stands for."""
-        values: list[Any] = json.loads(text)
+        values: list[Any] = json.loads(text)[: len(self.types)]
         values += [None] * (len(self.types) - len(values))
         for place, decoder in self._decoders:
             if values[place] is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import struct
 from collections import Counter
 from pathlib import Path
@@ -18,6 +19,8 @@ from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import plan_deployment
 from sinkql.session.deploy.script_catalog import Script
 from sinkql.session.row.modify import run
+from sinkql.table.file import TableFile, create, put_back
+from sinkql.table.row import Codec
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
 from support.running import drain
 from table.test_table_sinks import loop
@@ -285,3 +288,26 @@ def test_a_statement_that_does_not_know_the_column_changes_nothing(session: Sess
         assert refused.value.code == "SQ5210"
         other.execute("UPDATE t SET v = 9")
     assert session.execute("SELECT c FROM t WHERE v = 9 ORDER BY id")[0].rows == ((None,), ("two",), ("c",))
+
+
+def test_a_table_put_back_from_before_a_column_is_read_on_without_it(tmp_path: Path) -> None:
+    path, copy = tmp_path / "t.db", tmp_path / "copy.db"
+    create(path)
+    narrow, wide = TableFile(path, Codec(["bigint"])), TableFile(path, Codec(["bigint", "text"]))
+    start = narrow.first()
+    with narrow.statement() as edit:
+        edit.insert((1,))
+    with sqlite3.connect(path) as before, sqlite3.connect(copy) as after:
+        before.backup(after)
+    with wide.statement() as edit:
+        edit.delete(*edit.rows()[0])
+        edit.insert((1, "one"))
+        edit.insert((2, None))
+    assert narrow.end(start, rows=100, size=1 << 20).change == 1
+    put_back(path, copy)
+    end = narrow.end(start, rows=100, size=1 << 20)
+    assert end == narrow.last()
+    assert end.change > 4
+    (found,) = narrow.changes(1, end.change, start=start.change, end=end, most=100)
+    assert [(diff, narrow.codec.decode(data)) for diff, data in found] == [(1, (1,))]
+    assert narrow.rows() == [(1,)]
