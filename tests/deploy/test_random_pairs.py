@@ -57,8 +57,11 @@ def _script(chance: random.Random) -> str:
     if chance.random() < 0.9:
         place = chance.choice(["one", "one", "two"])
         statements.append(f"CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = '{place}');")
+        tables: set[str] = set()
         for name in chance.sample(["a1", "a2", "a3"], chance.randint(0, 3)):
-            table = chance.choice([name, name, "t"])
+            wished = chance.choice([name, name, "t"])
+            table = name if wished in tables else wished
+            tables.add(table)
             statements.append(
                 f"CREATE SINK {name} IN CLUSTER {chance.choice(clusters)} FROM {chance.choice(exported)}"
                 f" INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'x', TABLE = '{table}') ENVELOPE NONE"
