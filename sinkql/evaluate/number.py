@@ -10,6 +10,7 @@ from typing import Any
 from sinkql.evaluate.failure import Make, RefusedError, Value, strict
 from sinkql.logical import Call, Literal, Type
 from sinkql.logical.expression import single
+from sinkql.logical.function import whole_divisor
 from sinkql.logical.numeral import FLOAT_DIGITS, read_numeral, show_float, show_numeral
 from sinkql.logical.type import NUMERIC
 
@@ -89,13 +90,19 @@ def _product(call: Call, operands: list[Value]) -> Value | None:
     return strict(lambda x, y: fit(fit(_ENGINE.multiply(x, y), type_)))(call, operands)
 
 
-def _decimal_quotient(x: Decimal, y: Decimal) -> Decimal:
+def _quotient_of_decimals(call: Call, operands: list[Value]) -> Value | None:
+    # what the engine has room for
+    room = NUMERIC if whole_divisor(call.arguments[1]) else Type("numeric", 30, 10)
+    return strict(lambda x, y: _decimal_quotient(x, y, room))(call, operands)
+
+
+def _decimal_quotient(x: Decimal, y: Decimal, room: Type) -> Decimal:
     dividend, divisor = (int(fit(each).scaleb(10, EXACT)) for each in (x, y))
     if divisor == 0:
         raise RefusedError("division by zero")
     found, rest = divmod(abs(dividend) * 10**10, abs(divisor))
     found += 2 * rest >= abs(divisor)
-    rounded = fit(Decimal(found).scaleb(-10, EXACT), Type("numeric", 30, 10))  # what the engine has room for
+    rounded = fit(Decimal(found).scaleb(-10, EXACT), room)
     return rounded if (dividend < 0) == (divisor < 0) else EXACT.minus(rounded)
 
 
@@ -205,7 +212,7 @@ def even(value: float) -> float:
 
 def _toward(round_: Callable[[float], int]) -> Callable[[float], float]:
     def found(value: float) -> float:
-        return value if math.isnan(value) or math.isinf(value) else float(round_(value))
+        return value if math.isnan(value) or math.isinf(value) else math.copysign(float(round_(value)), value)
 
     return found
 
@@ -257,7 +264,7 @@ FORMS: dict[str, Make] = {
     "+(numeric,numeric)": _sum(EXACT.add),
     "-(numeric,numeric)": _sum(EXACT.subtract),
     "*(numeric,numeric)": _product,
-    "/(numeric,numeric)": strict(_decimal_quotient),
+    "/(numeric,numeric)": _quotient_of_decimals,
     "%(numeric,numeric)": strict(_decimal_remainder),
     "-(numeric)": strict(EXACT.minus),
     "abs(numeric)": strict(EXACT.abs),

@@ -77,6 +77,13 @@ def cast(operand: Expression, target: Type, span: Span | None = None) -> Cast:
     return Cast(operand, target, version, operand.span if span is None else span)
 
 
+def whole_divisor(divisor: Expression) -> bool:
+    """Tell whether a numeric is a whole number that fits bigint: by such a one, what is held in full is divided."""
+    if isinstance(divisor, Cast) and divisor.operand.type.name in _WHOLE:
+        return True
+    return divisor.type.scale == 0 and (divisor.type.precision or 0) <= 19
+
+
 _ENTRY = re.compile(r"(.+?)\((.*)\) → ([a-z ]+)")
 
 
@@ -311,7 +318,7 @@ CASTS: Mapping[tuple[str, str], int] = MappingProxyType(
             (source, target): 1 for source in _NUMBERS for target in _NUMBERS if (source, target) != ("real", "numeric")
         },
         **{(source, "text"): 1 for source in _TO_TEXT},
-        **{("text", target): 2 if target in _MOMENTS else 1 for target in _FROM_TEXT},
+        **{("text", target): 2 if target in (*_MOMENTS, "jsonb") else 1 for target in _FROM_TEXT},
         **{("date", target): 1 for target in _INSTANTS},
         **{(source, target): 1 for source in _INSTANTS for target in ("date", "time")},
         **{(a, b): 1 for a in _INSTANTS for b in _INSTANTS if a != b},

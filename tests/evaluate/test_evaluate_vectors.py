@@ -84,6 +84,17 @@ def test_operands_that_are_not_asked_for_raise_nothing(text: str, expected: list
     assert [function((value,)) for value in (0, 1, None)] == expected
 
 
+@pytest.mark.parametrize("name", ["ceil", "trunc", "round"])
+def test_zero_keeps_its_sign(name: str) -> None:
+    function = evaluate.function_of(vectors.expression(f"{name}(d)", {"d": "double precision"}), ["d"])
+    assert function is not None
+    assert [str(function((value,))) for value in (-0.25, -0.0, 0.25)] == [
+        "-0.0",
+        "-0.0",
+        "1.0" if name == "ceil" else "0.0",
+    ]
+
+
 def test_an_error_has_the_place_of_what_failed() -> None:
     text = "SELECT 1 + 10 / i AS x FROM t"
     run = evaluate.rows_of(vectors.query(text, tables := vectors.table({"i": "integer"})).relation, tables)

@@ -83,6 +83,16 @@ def test_input_column_wins_over_an_alias_in_group_by() -> None:
     assert _error("SELECT note || '!' AS id, note FROM orders GROUP BY id").code == "SQ2206"
 
 
+@pytest.mark.parametrize(
+    ("number", "type_"),
+    [("-2147483648", "integer"), ("-(2147483648)", "integer"), ("2147483648", "bigint"), ("-2147483649", "bigint"),
+     ("-9223372036854775808", "bigint"), ("-(2147483648::bigint)", "bigint"),
+     ("9223372036854775808", "numeric(38,10)"), ("-1.5", "numeric(38,10)")],
+)  # fmt: skip
+def test_a_number_has_the_type_that_its_sign_leaves(number: str, type_: str) -> None:
+    assert type_ == str(_plan(f"SELECT {number} AS x FROM orders").shape.columns[0].type)
+
+
 def test_average_is_a_sum_and_a_count_below_a_projection() -> None:
     relation = _plan("SELECT avg(amount) AS a FROM orders")
     assert isinstance(relation, logical.Project)
@@ -253,7 +263,7 @@ def test_at_signs_in_patterns_and_keys_are_themselves() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        "to_char(at, 'DDth')", "to_char(at, 'TZ')", "to_char(id, 'L9')", "to_char(id, '9EEEE')",
+        "to_char(at, 'DDTHH24')", "to_char(at, 'BC')", "to_char(id, 'L9')", "to_char(id, '9EEEE9')",
         "to_timestamp(note, 'Y,YYY')", "to_timestamp(note, 'YYYY FF3')",
     ],
 )  # fmt: skip

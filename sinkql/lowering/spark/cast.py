@@ -86,6 +86,9 @@ def _time_of_day() -> str:
     return f"CASE WHEN @0 IS NULL THEN NULL WHEN NOT @0 RLIKE {form} OR {late} THEN {failed} ELSE {read} END"
 
 
+# Spark keeps numbers of 38 digits, and others, which all that have an exponent are, as double precision
+_WITHOUT_TEXTS = r"""regexp_replace(regexp_replace(@0, r'\\.', ''), '"[^"]*"', '')"""
+_LONG_NUMBER = r"r'([0-9]\.?){39}|([0-9]\.?){16}[eE]|[eE][+-]?0*(29[0-9]|[3-9][0-9]{2}|[1-9][0-9]{3})'"
 _FROM_TEXT = {
     "double precision": (
         f"CASE WHEN @0 IS NULL THEN NULL WHEN @0 RLIKE {_IS_SPECIAL} THEN CAST(@0 AS DOUBLE) "
@@ -114,7 +117,9 @@ _FROM_TEXT = {
         "ELSE encode(@0, 'UTF-8') END"
     ),
     "jsonb": (
-        "CASE WHEN @0 IS NULL THEN NULL WHEN json_array_length(concat('[', @0, ']')) = 1 AND "
+        f"CASE WHEN @0 IS NULL THEN NULL WHEN {_WITHOUT_TEXTS} RLIKE {_LONG_NUMBER} "
+        "THEN CAST(raise_error('a number of jsonb has too many digits') AS STRING) "
+        "WHEN json_array_length(concat('[', @0, ']')) = 1 AND "
         """parse_json(concat('{"v":', @0, '}')) IS NOT NULL THEN to_json(parse_json(@0)) """
         "ELSE CAST(raise_error('invalid input syntax for type json') AS STRING) END"
     ),

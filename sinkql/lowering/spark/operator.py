@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sinkql.logical import Call, Expression, Interval, Literal, Type
+from sinkql.logical.function import whole_divisor
 from sinkql.logical.type import DAY, SECOND
 from sinkql.lowering.spark.literal import day_time
 from sinkql.lowering.spark.text import (
@@ -86,15 +87,31 @@ def _numeric_quotient(call: Call) -> Form:
     """
     types = [each.type for each in call.arguments]
     left, right = (_wide(type_, f"@{place}") for place, type_ in enumerate(types))
+    form = _rounded_once(left, right, short=_short(*types))
+    digits = (types[0].precision or 38) - (types[0].scale or 0)
+    if digits > _ROOM and whole_divisor(call.arguments[1]):
+        # the multiple of the divisor that is in it, and what is left
+        rest = _rounded_once("`$m`", right, short=False)
+        most = f"CAST(CAST({left} - `$m` AS DECIMAL(38,0)) / CAST(@1 AS DECIMAL(19,0)) AS DECIMAL(38,10))"
+        long = f"transform(array({left} % {right}), `$m` -> CAST({most} + {rest} AS DECIMAL(38,10)))[0]"
+        form = f"CASE WHEN {left} NOT BETWEEN -1{'0' * _ROOM}BD AND 1{'0' * _ROOM}BD THEN {long} ELSE {form} END"
+    return Form(form)
+
+
+_ROOM = 20
+"""How many digits before the point Spark has room for in a quotient of wide numbers."""
+
+
+def _rounded_once(left: str, right: str, *, short: bool) -> str:
     quotient = f"{left} / {right}"
     rounded = f"CAST({quotient} AS DECIMAL(38,10))"
-    if _short(*types):
-        return Form(rounded)
+    if short:
+        return rounded
     behind = f"({quotient}) % {_STEP}"
     rest = f"{left} % {right}" + f" * 100BD % {right}" * 5  # times 10^10, two digits at a time
     # twice the rest is the divisor or more
     enough = f"transform(array(2 * ({rest})), `$r` -> `$r` % {right} <> `$r`)[0]"
-    return Form(
+    return (
         f"CASE WHEN {behind} NOT IN (0.00000000005BD, -0.00000000005BD) OR {enough} THEN {rounded} "
         f"ELSE CAST({quotient} - {behind} AS DECIMAL(38,10)) END"
     )

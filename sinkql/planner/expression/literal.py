@@ -37,14 +37,15 @@ def untyped_null(span: Span) -> Typed:
     return null_of(types.UNKNOWN, span)
 
 
-def number(text: str, span: Span) -> Typed:
-    """Return a number literal: integer, bigint or numeric by its size and form."""
+def number(text: str, span: Span, *, negative: bool = False) -> Typed:
+    """Return a number literal: integer, bigint or numeric by its size, with its sign, and its form."""
     try:
         value = Decimal(text.replace("_", ""))
     except InvalidOperation:
         raise _too_long(span) from None
-    if re.fullmatch(r"[0-9_]+", text) and value < 2**63:
-        return constant(int(value), types.INTEGER if value < 2**31 else types.BIGINT, span)
+    value = value.copy_negate() if negative and value else value
+    if re.fullmatch(r"[0-9_]+", text) and -(2**63) <= value < 2**63:
+        return constant(int(value), types.INTEGER if -(2**31) <= value < 2**31 else types.BIGINT, span)
     return decimal(value, span)
 
 

@@ -103,6 +103,9 @@ def _complement(t: Translation, node: Any) -> Typed:
 
 
 def _negative(t: Translation, node: Any) -> Typed:
+    operand = node.this.unnest()
+    if isinstance(operand, exp.Literal) and not operand.is_string:
+        return number(operand.this, t.span(node), negative=True)
     return operators.negative(t.translate(node.this), t.span(node))
 
 
