@@ -110,7 +110,7 @@ def test_a_limit_stops_reading(session: Session, folder: Path) -> None:
         ("read_csv('a.csv', true)", "SQ2646"),
         ("read_json(42)", "SQ2646"),
         ("'pipe.csv'", "SQ3305"),
-        ("'link.json'", "SQ3302"),
+        ("'link.json'", "SQ3305"),
         ("'bad.json'", "SQ3101"),
         ("'bad.json.gz'", "SQ3102"),
         ("'bad.parquet'", "SQ3102"),
@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_an_error_at_its_place(session: Session, folder: 
     (folder / "twice.csv").write_text("a,a\n1,2\n")
     head = "SELECT * FROM "
     error = fails(session, f"{head}{place};")
-    assert code == error.code
+    assert (code, False) == (error.code, "sink" in (error.hint or ""))
     assert error.span is not None
     assert error.span.start == len(head)
 

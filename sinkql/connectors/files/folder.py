@@ -65,16 +65,9 @@ class Folder:
     def status(self, name: str) -> os.stat_result | None:
         """Return the status of a file, None where it was removed meanwhile; raises SQ3305 for what is not a file."""
         path = self.file(name)
-        try:
-            found = path.stat()
-        except FileNotFoundError as error:
-            if not path.is_symlink():
-                return None
-            raise unreadable(path, "it is a link to a file that does not exist") from error
-        except OSError as error:
-            raise unreadable(path, error.strerror or str(error)) from error
-        if not stat.S_ISREG(found.st_mode):
-            raise unreadable(path, f"it is {_KINDS.get(stat.S_IFMT(found.st_mode), 'not a regular file')}")
+        found = regular(path)
+        if found is None:
+            return None
         if not name.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in name):
             raise unreadable(path, "its name is not UTF-8")
         return found
@@ -102,6 +95,21 @@ def _folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False  # a link in a circle, say: `status` tells what it is
+
+
+def regular(path: Path) -> os.stat_result | None:
+    """Return the status of a regular file, None where there is none; raises SQ3305 for what is not one."""
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        if not path.is_symlink():
+            return None
+        raise unreadable(path, "it is a link to a file that does not exist") from error
+    except OSError as error:
+        raise unreadable(path, error.strerror or str(error)) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise unreadable(path, f"it is {_KINDS.get(stat.S_IFMT(found.st_mode), 'not a regular file')}")
+    return found
 
 
 def unreadable(path: Path, why: str) -> SinkqlError:

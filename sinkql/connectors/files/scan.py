@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +15,7 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.connectors.files.compression import codec_of, plain
 from sinkql.connectors.files.content import LONGEST_LINE, LongLineError, open_file, undecodable
-from sinkql.connectors.files.folder import Folder
+from sinkql.connectors.files.folder import Folder, regular
 from sinkql.connectors.files.infer import infer
 from sinkql.connectors.files.reader import text_of, whole_lines
 from sinkql.errors import SinkqlError
@@ -23,7 +24,13 @@ from sinkql.extension.stream import Decoding, UndecodableError
 
 def scan(path: str, format_: str, formats: Mapping[str, Decoding]) -> FilesScan:
     """Look at the files under a path. Raises SQ2645 where there are none, SQ3102 and SQ3305 for what cannot be read."""
-    paths = _paths(path)
+    with _of_no_sink():
+        return _looked_at(_paths(path), format_, formats)
+
+
+def _looked_at(paths: Sequence[Path], format_: str, formats: Mapping[str, Decoding]) -> FilesScan:
+    for path in paths:
+        regular(path)
     options: dict[str, Any] = {"name": format_}
     if format_ == "CSV":
         options |= {"header": True, "delimiter": ","}
@@ -47,7 +54,7 @@ class FilesScan:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, reading on as they are taken; raises SQ3101 for a row that is not of the columns."""
         for path in self.paths:
-            with open_file(path) as file:
+            with _of_no_sink(), open_file(path) as file:
                 try:
                     yield from self._decoded(path, file)
                 except (UndecodableError, OSError, pa.ArrowException) as error:
@@ -70,6 +77,17 @@ class FilesScan:
                         )
                     yield part.batch
                 before += block.count(b"\n") if block is not None else 0
+
+
+@contextmanager
+def _of_no_sink() -> Iterator[None]:
+    """Have the errors of files say what to do about a query: no sink waits, and no source has options."""
+    try:
+        yield
+    except SinkqlError as error:
+        if error.code in ("SQ3302", "SQ3305"):
+            error.hint = "Correct the file, or name others."
+        raise
 
 
 def _paths(path: str) -> Sequence[Path]:
