@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from sinkql.extension.registry import discover
+from sinkql.runtime.process.application import Workload, _Spark
 from sinkql.runtime.process.supervisor import Stopping, _signals
 from sinkql.runtime.spark.jvm import Jvm
 from sinkql.runtime.spark.session import CancelledError, SparkSettings, Starting
 from support.command import launch
 from support.leftover import left, marked
 from support.patience import PATIENCE_S
+from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 _TESTS = Path(__file__).parents[1]
 
@@ -75,6 +79,32 @@ def test_a_spark_of_which_nobody_misses_anything_is_killed(
     finally:
         running.kill()
         running.wait()
+
+
+def test_a_spark_that_died_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Starting] = []
+    monkeypatch.setattr(Starting, "_run", lambda starting, then: begun.append(starting))
+    each = job(counter(up_to=5), tmp_path)
+    workload = Workload(
+        FixedRoster([each]), lambda one: contexts(tmp_path, one), discover(), MemoryControl(), lambda _: None,
+        once=False, takeover=False,
+    )  # fmt: skip
+    spark = _Spark(each, workload, threading.Event())
+    spark.begin()
+    first = spark._starting
+    first._jvm._process = subprocess.Popen(["sleep", "1000"], stdin=subprocess.PIPE, start_new_session=True)
+    first._session.set_result(None)
+    spark.begin()
+    assert (spark._starting, spark.death()) == (first, None)
+    first._jvm._process.kill()
+    first._jvm._process.wait()
+    error = spark.death()
+    assert error is not None
+    assert (error.code, error.detail) == ("SQ4004", "signal 9")
+    spark.begin()
+    assert (spark._starting is first, spark.death()) == (False, None)
+    spark._starting._session.set_exception(CancelledError())
+    spark.end(0.0)
 
 
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from sinkql.errors import LateError
+from sinkql.errors import LateError, SinkqlError, UnforeseenError
 from sinkql.extension.registry import discover
 from sinkql.runtime.batch.progress import Event, SinkStage, SinkStalled, SinkStarted
 from sinkql.runtime.sink import runner
@@ -39,13 +39,19 @@ class _LockedControl(MemoryControl):
 
 
 def _run(
-    folder: Path, control: MemoryControl, session: Callable[[], NoReturn], *, once: bool
+    folder: Path,
+    control: MemoryControl,
+    session: Callable[[], NoReturn],
+    *,
+    once: bool,
+    death: Callable[[], SinkqlError | None] = lambda: None,
 ) -> tuple[SinkOutcome, list[Event]]:
     events: list[Event] = []
     each = job(counter(up_to=5), folder)
     roster = FixedRoster([each])
     host = Host(
-        session, 2, discover(), control, events.append, roster, lambda one: contexts(folder, one), once=once
+        session, 2, discover(), control, events.append, roster, lambda one: contexts(folder, one),
+        once=once, death=death,
     )  # fmt: skip
     (work,) = roster.now()
     return runner.SinkRunner(host, work).run(), events
@@ -96,3 +102,11 @@ def test_a_locked_catalog_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monk
     outcome, _ = _run(tmp_path, control, _late(5), once=False)
     assert outcome == SinkOutcome("materialize.public.t", "stopped")
     assert control.told > 0
+
+
+def test_a_spark_that_died_is_told_and_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_FIRST_WAIT", 1e-5)
+    died = UnforeseenError("SQ4004", "the Java process ended")
+    outcome, events = _run(tmp_path, MemoryControl(), _late(2), once=False, death=lambda: died)
+    assert [event.error for event in events if isinstance(event, SinkStalled)] == [died, died]
+    assert outcome.ending == "stopped"

@@ -85,7 +85,7 @@ def _of_no_sink() -> Iterator[None]:
     try:
         yield
     except SinkqlError as error:
-        if error.code in ("SQ3302", "SQ3305"):
+        if error.code.startswith("SQ330"):  # of what lies in a folder
             error.hint = "Correct the file, or name others."
         raise
 

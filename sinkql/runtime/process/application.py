@@ -14,7 +14,7 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from sinkql import physical
-from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError
+from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
 from sinkql.extension.registry import Registry
 from sinkql.extension.stream import Context
 from sinkql.runtime.batch.control import Control
@@ -84,13 +84,31 @@ class _Spark:
         self._progress = workload.progress
         self._stopping = stopping
         self._starting = spark.Starting(self.settings)
+        self._beginning = threading.Lock()
 
     def begin(self) -> None:
-        """Start it in the background, unless that was done."""
+        """Start it in the background, unless that was done, and again where it died."""
         began = time.monotonic()
         self._folder.take()
-        if self._starting.begin(lambda: self._progress(SparkStarted(self.cluster, time.monotonic() - began))):
-            self._progress(SparkStarting(self.cluster))
+        with self._beginning:
+            if self._starting.death() is not None:
+                self._starting.end()
+                self._starting = spark.Starting(self.settings)
+            if self._starting.begin(lambda: self._progress(SparkStarted(self.cluster, time.monotonic() - began))):
+                self._progress(SparkStarting(self.cluster))
+
+    def death(self) -> SinkqlError | None:
+        """Return the error of a Spark that died, until another one is begun."""
+        code = self._starting.death()
+        if code is None:
+            return None
+        return UnforeseenError(
+            "SQ4004",
+            f'the Java process of cluster "{self.cluster}" ended',
+            detail=f"signal {-code}" if code < 0 else f"exit code {code}",
+            hint=f"Spark starts again, and the sink continues. If it goes on, see {self.settings.log}; the machine may "
+            "have too little memory.",
+        )
 
     def session(self) -> SparkSession:
         """Wait until it is up; raises SQ4001 to SQ4003, and CancelledError where all is to stop before that."""
@@ -180,6 +198,7 @@ class _Application:
             workload.contexts,
             once=workload.once,
             prepare=self.spark.begin,
+            death=self.spark.death,
             stopping=self.stopping,
         )
 

@@ -44,7 +44,8 @@ class Host:
     """What all sinks of one Spark application share.
 
     `starting` is held while a query's source gets its process: Spark switches a setting of all queries for that.
-    `prepare` lets Spark begin to start, so that it is up by the time that the session is asked for.
+    `prepare` lets Spark begin to start, so that it is up by the time that the session is asked for; `death` is the
+    error of a Spark that died since then.
     """
 
     session: Callable[[], SparkSession]
@@ -56,6 +57,7 @@ class Host:
     contexts: Callable[[physical.Job], Context]
     once: bool
     prepare: Callable[[], None] = lambda: None
+    death: Callable[[], SinkqlError | None] = lambda: None
     stopping: threading.Event = field(default_factory=threading.Event)
     starting: threading.Lock = field(default_factory=threading.Lock)
     claiming: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))

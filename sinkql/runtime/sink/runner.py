@@ -162,7 +162,7 @@ class SinkRunner:
                     return self._failed(error)
                 continue
             except Exception as error:
-                coded = failure.coded(error)
+                coded = self.host.death() or failure.coded(error)
                 if not self._again(coded, between=True):
                     return self._failed(coded)
                 continue

@@ -44,6 +44,11 @@ class Jvm:
         """Tell whether somebody killed it."""
         return self._killed
 
+    @property
+    def ended_with(self) -> int | None:
+        """Return the exit code, or the negative signal, with which it ended; None where it has not."""
+        return self._process.poll() if self._process is not None else None
+
     def start(self, home: Path, properties: Path, output: IO[str]) -> JavaGateway:
         """Start it by the script of Spark's `home`, with a file of settings, and return the way to it.
 

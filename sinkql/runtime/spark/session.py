@@ -121,6 +121,11 @@ class Starting:
         """Tell whether it was begun."""
         return self._begun
 
+    def death(self) -> int | None:
+        """Return with what Java ended where Spark was up and nobody here ended it."""
+        up = self._session.done() and self._session.exception() is None
+        return self._jvm.ended_with if up and not self._jvm.killed else None
+
     def result(self, timeout: float | None = None) -> SparkSession:
         """Wait for it; raises SQ4001 to SQ4003, CancelledError, and TimeoutError where it is not up in time."""
         return self._session.result(timeout)
