@@ -281,7 +281,7 @@ def test_digits_that_plain_numeric_cannot_keep_are_not_rounded_off(item: str) ->
 
 
 def test_deep_nesting_is_an_error_with_a_code() -> None:
-    assert _error("SELECT " + "(" * 3000 + "1" + ")" * 3000 + " FROM orders").code == "SQ2209"
+    assert _error("SELECT " + "(" * 3000 + "1" + ")" * 3000 + " FROM orders").code == "SQ1019"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from golden.test_golden import FILES
 ELSEWHERE = {
     "SQ1010": "a script that is not UTF-8: tests/endtoend/test_mistakes.py",
     "SQ1029": "a statement of a million words: tests/language/test_hostile_input.py",
-    "SQ2209": "a text of thousands of parentheses: tests/expressions/test_query.py",
+    "SQ2209": "an expression too deep to be told: tests/planner/test_identity.py",
     "SQ2339": "a sink that has not run: tests/session/test_optimize.py",
     "SQ2415": "files to sample: tests/files/test_infer.py",
     "SQ2434": "a script that is compiled: tests/session/test_program.py",
