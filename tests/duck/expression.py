@@ -66,6 +66,8 @@ def duck_type(type_: Type) -> str:
     """Return a type as DuckDB calls it."""
     if type_.name == "numeric":
         return f"DECIMAL({type_.precision},{type_.scale})"
+    if type_.element is not None:
+        raise NoFormError("arrays and lists")
     return _TYPES.get(type_.name, type_.name.upper())
 
 
