@@ -9,9 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
-from multiprocessing.queues import SimpleQueue
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.progress import Event, SinkStarting, SinkStopped
@@ -21,8 +22,8 @@ from sinkql.runtime.sink.roster import Work
 
 _LOOK_SECONDS = 1.0
 
-Told = Event | list[SinkOutcome] | None
-"""What a child says: an event, its outcomes at the end; None is the parent's own word that no more will come."""
+Told = Event | list[SinkOutcome]
+"""What a child says: an event, its outcomes at the end."""
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class Child:
     cluster: str
     settings: object
     process: ForkProcess
-    queue: SimpleQueue[Told]
+    reader: Connection
     listener: threading.Thread
     sinks: set[str]
     found: list[SinkOutcome] | None = None
@@ -47,13 +48,13 @@ class Child:
         `works` are what there is to run of one cluster. The parent must have no Spark.
         """
         context = multiprocessing.get_context("fork")
-        queue: SimpleQueue[Told] = context.SimpleQueue()
+        reader, writer = context.Pipe(duplex=False)
         cluster = works[0].job.cluster
-        own = replace(workload, progress=queue.put)
-        process = context.Process(target=_run, args=(cluster, own, queue), daemon=False)
+        process = context.Process(target=_run, args=(cluster, workload, _Voice(writer)), daemon=False)
         process.start()
+        writer.close()  # so that the end of the pipe is the end of the child, however it came
         sinks = {work.job.sink for work in works}
-        child = cls(cluster, settings(works[0]), process, queue, threading.Thread(daemon=True), sinks)
+        child = cls(cluster, settings(works[0]), process, reader, threading.Thread(daemon=True), sinks)
         child.listener = threading.Thread(target=child._listen, args=(workload,), daemon=True)
         child.listener.start()
         return child
@@ -78,7 +79,6 @@ class Child:
     def outcomes(self) -> list[SinkOutcome]:
         """Wait for its end and return its outcomes; SQ4004 for each sink of a child that died."""
         self.process.join()
-        self.queue.put(None)
         self.listener.join()
         died = SinkqlError(
             "SQ4004",
@@ -91,7 +91,7 @@ class Child:
         return [SinkOutcome(sink, "failed", died) for sink in sorted(self.sinks)]
 
     def _listen(self, workload: Workload) -> None:
-        while (told := self.queue.get()) is not None:
+        while (told := self._heard()) is not None:
             if isinstance(told, list):
                 self.found = told
                 continue
@@ -104,13 +104,35 @@ class Child:
                     pass
             workload.progress(told)
 
+    def _heard(self) -> Told | None:
+        """Return what the child says next, None at its end; one that was killed may have said half of it."""
+        try:
+            told: Told = self.reader.recv()
+        except (EOFError, OSError):
+            self.reader.close()
+            return None
+        return told
+
+
+class _Voice:
+    """The child's end of the pipe, for all of its threads."""
+
+    def __init__(self, writer: Connection) -> None:
+        self._writer = writer
+        self._speaking = threading.Lock()
+
+    def say(self, told: Told) -> None:
+        """Tell the parent; one that is gone hears nothing."""
+        with self._speaking, suppress(OSError):
+            self._writer.send(told)
+
 
 def settings(work: Work) -> object:
     """Return what a cluster's process is started with: another one needs another process."""
     return work.job.master, work.job.conf
 
 
-def _run(cluster: str, workload: Workload, queue: SimpleQueue[Told]) -> None:
+def _run(cluster: str, workload: Workload, voice: _Voice) -> None:
     stopping = threading.Event()
 
     def handle(number: int, frame: object) -> None:
@@ -124,7 +146,7 @@ def _run(cluster: str, workload: Workload, queue: SimpleQueue[Told]) -> None:
     # What the parent draws on its terminal is not this process's.
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     threading.Thread(target=_follow, args=(os.getppid(), stopping), daemon=True).start()
-    queue.put(run_here(cluster, workload, stopping))
+    voice.say(run_here(cluster, replace(workload, progress=voice.say), stopping))
 
 
 def _follow(parent: int, stopping: threading.Event) -> None:
