@@ -23,7 +23,7 @@ _ROOM = 4 << 30
 """Bytes; a run's folders hold a tenth of it, where those of tests that passed go."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     parser.addoption(
         "--rewrite",
         action="store_true",
@@ -35,15 +35,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write the hashes that plans have into tests/planner/plans.txt, instead of comparing",
     )
     parser.addoption("--cover", action="store_true", help="print which lines of sinkql ran, and fail if they are few")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    _have_folders_in_memory()
-    _have_spark_start_fast()
-    if config.getoption("cover"):
+    config = pluginmanager.get_plugin("pytestconfig")
+    assert isinstance(config, pytest.Config)
+    # before the folders' own conftest.py import what is measured; a worker has its options before it reads any
+    if "--cover" in config.invocation_params.args or config.getoption("cover", False):
         from support.covered import Measured
 
-        config.pluginmanager.register(Measured(config))
+        pluginmanager.register(Measured(config))
+
+
+def pytest_configure() -> None:
+    _have_folders_in_memory()
+    _have_spark_start_fast()
 
 
 def _have_folders_in_memory() -> None:

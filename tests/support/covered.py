@@ -9,6 +9,7 @@ from __future__ import annotations
 import copyreg
 import io
 import json
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ class Measured:
         self.config = config
         self.found: dict[str, Any] | None = None
         self.slipcover: Slipcover | None = None
-        if not config.getoption("numprocesses", None):
+        if "PYTEST_XDIST_WORKER" in os.environ or "-n" not in config.invocation_params.args:
             self.slipcover = Slipcover(exclude_also=_NOT_COUNTED)
             _let_spark_pickle(self.slipcover)
             ImportManager(self.slipcover, FileMatcher(sources=[_PACKAGE])).__enter__()
