@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinkql.runs import Tiers, find, hits, newest, repeats, sort_places, sweep
@@ -23,6 +23,7 @@ def columns(keys: Keys) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint64]], ..
     return tuple(np.array([top + key[half] for key in keys], np.uint64) for half in (0, 1))
 
 
+@settings(deadline=None)
 @given(KEYS)
 def test_order_is_by_both_halves_and_stable(keys: Keys) -> None:
     expected = sorted(range(len(keys)), key=lambda place: (*keys[place], place))
@@ -32,6 +33,7 @@ def test_order_is_by_both_halves_and_stable(keys: Keys) -> None:
     assert again == repeats(*(column[order] for column in columns(keys))).tolist()
 
 
+@settings(deadline=None)
 @given(st.lists(KEYS, max_size=4), KEYS)
 def test_the_newest_run_that_has_a_key_knows_it(runs: list[Keys], asked: Keys) -> None:
     whole = [sorted(set(keys)) for keys in runs]
@@ -47,6 +49,7 @@ def test_the_newest_run_that_has_a_key_knows_it(runs: list[Keys], asked: Keys) -
     assert expected == found
 
 
+@settings(deadline=None)
 @given(KEYS)
 def test_merging_keeps_the_first_of_each_key(keys: Keys) -> None:
     assert [keys.index(key) for key in sorted(set(keys))] == newest(*columns(keys)).tolist()

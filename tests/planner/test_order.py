@@ -5,12 +5,13 @@ from __future__ import annotations
 from graphlib import CycleError
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinkql.planner.order import in_order, reached
 
 
+@settings(deadline=None)
 @given(st.permutations(range(8)), st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7))))
 def test_each_comes_after_what_it_uses(standing: list[int], pairs: set[tuple[int, int]]) -> None:
     uses = {f"i{each}": [f"i{b}" for a, b in sorted(pairs) if a == each and b < a] for each in standing}

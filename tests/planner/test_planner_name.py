@@ -1,7 +1,7 @@
 """Full names: joined and taken apart, resolved."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinkql import ast
@@ -29,6 +29,7 @@ def catalog() -> MemoryCatalog:
 
 
 @pytest.mark.long
+@settings(deadline=None)
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=3))
 def test_split_name_undoes_join_name(parts: list[str]) -> None:
     assert split_name(join_name(*parts)) == tuple(parts)
@@ -133,6 +134,7 @@ def test_full_names_of_clusters_databases_schemas_and_items_never_meet() -> None
     assert {"a", "a.", "a.a.", "a.a.a"} <= {entry.name for entry in found.entries()}
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(min_size=1), max_size=3))
 def test_a_path_as_it_is_kept_is_taken_apart_again(schemas: list[str]) -> None:
     listed = ast.Sequence(tuple(ast.Text(schema) for schema in schemas))

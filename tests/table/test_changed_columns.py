@@ -194,6 +194,7 @@ def _apply(session: Session, text: str) -> tuple[str, str]:
     return step.action, step.effect
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clauses", ["MODE APPEND", "KEY (id) MODE UPSERT"])
 def test_columns_get_wider_types_and_other_names_in_place(session: Session, clauses: str) -> None:
     text = _NARROW.format(clauses=clauses)
@@ -218,6 +219,7 @@ def test_columns_get_wider_types_and_other_names_in_place(session: Session, clau
     drain(_start(session, 3))
 
 
+@pytest.mark.slow
 def test_a_cast_in_the_view_widens_too(session: Session) -> None:
     session.execute(_NARROW.format(clauses="KEY (id) MODE UPSERT") + "INSERT INTO t VALUES (1, 1, 0.1, 1.25);")
     drain(_start(session, 1))
