@@ -16,10 +16,10 @@ from sinkql.connectors.iceberg.table import catalog
 def test_the_database_gets_user_and_password(monkeypatch: pytest.MonkeyPatch, address: str, credential: str) -> None:
     opened: list[str] = []
 
-    def open_(name: str, **properties: Any) -> None:  # as pyiceberg's
+    def open_(name: str, **properties: Any) -> None:  # as the catalog's
         opened.append(properties["uri"])
 
-    monkeypatch.setattr(catalog, "SqlCatalog", open_)
+    monkeypatch.setattr(catalog, "KnowingCatalog", open_)
     options = {"catalog_type": "sql", "url": address, "credential": {"secret_text": [{"secret": "s"}]}}
     catalog.open_catalog("lake", options, lambda _: credential)
     url = make_url(opened[0])

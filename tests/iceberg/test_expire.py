@@ -105,6 +105,29 @@ def test_tagged_snapshots_and_branches_stay_readable(lake: Lake, name: str) -> N
     assert [row[0] for row in pyiceberg_rows(table)] == list(range(60))
 
 
+def test_snapshots_after_a_tag_keep_their_manifests(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tagged one has fewer manifests than those before the first that is kept after it."""
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 1)
+    sink = Sink(lake, name, options={"maintenance": False})
+    sink.start()
+    tagged = lake.table(name).metadata.current_snapshot_id
+    assert tagged is not None
+    with lake.table(name).manage_snapshots() as manage:
+        manage.create_tag(tagged, "release")
+    run(sink, range(12))
+    strangers.compact(lake.table(name))  # main has their manifests no more
+    run(sink, range(12, 16))
+    sink.writer._write.options["maintenance"] = True
+    sink.writer._write.options["retain_snapshots"] = 8
+    run(sink, range(16, 17))
+    sink.writer.maintain()
+    table = lake.table(name)
+    assert tagged in {each.snapshot_id for each in table.metadata.snapshots}
+    assert len(table.metadata.snapshots) <= 10
+    for each in table.metadata.snapshots:
+        table.scan(snapshot_id=each.snapshot_id).to_arrow()
+
+
 def test_rows_replaced_since_stay_readable_in_a_tag(lake: Lake, name: str) -> None:
     sink = Sink(lake, name, upsert=True, options=KEEP_5)
     sink.start()

@@ -25,9 +25,9 @@ def on_disk(lake: Lake, name: str) -> set[str]:
     return {str(path) for path in (lake.folder / "warehouse" / NAMESPACE / name).rglob("*") if path.is_file()}
 
 
-def older(paths: set[str], *, seconds: float = 7200.0) -> None:
+def older(paths: set[str]) -> None:
     for path in paths:
-        os.utime(path, (time.time() - seconds,) * 2)
+        os.utime(path, (time.time() - leftover._OLD - 60,) * 2)
 
 
 def fails(sink: Sink, point: str, patch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_tagged_rows_stay(lake: Lake, name: str) -> None:
     assert lake.table(name).scan(snapshot_id=tagged).to_arrow()["name"].to_pylist() == ["a", "a"]
 
 
-def test_young_file_is_looked_for_again_once_it_is_old(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_young_file_goes_once_it_is_old(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink(lake, name)
     sink.start()
     before = on_disk(lake, name)
@@ -129,9 +129,9 @@ def test_young_file_is_looked_for_again_once_it_is_old(lake: Lake, name: str, mo
     sink.writer.maintain()
     assert left <= on_disk(lake, name)
     older(left)
-    hour = time.monotonic() + leftover._OLD
+    due = time.monotonic() + leftover._EVERY
     for later, gone in ((-60, False), (60, True)):
-        monkeypatch.setattr(time, "monotonic", lambda now=hour + later: now)
+        monkeypatch.setattr(time, "monotonic", lambda now=due + later: now)
         sink.put((2, "a"))
         sink.writer.maintain()
         assert (left & on_disk(lake, name) == set()) is gone
@@ -175,3 +175,56 @@ def test_batch_that_is_to_be_redone_leaves_no_files(lake: Lake, name: str) -> No
         sink.finish(attempt)
     assert written
     assert written & on_disk(lake, name) == set()
+
+
+def test_table_of_before_in_the_same_folder_stays(lake: Lake, name: str) -> None:
+    Sink(lake, name).start()
+    first = Sink(lake, name)
+    first.start()
+    first.put((1, "a"))
+    kept = f"{name}_kept"
+    lake.catalog().rename_table((NAMESPACE, name), (NAMESPACE, kept))
+    second = Sink(lake, name)
+    second.start(epoch=5)
+    for number in range(3):
+        second.put((number, "b"))
+    assert lake.table(kept).location() == lake.table(name).location()
+    older(on_disk(lake, name))
+    second.put((3, "b"))
+    optimized(second)
+    assert lake.table(kept).scan().to_arrow().to_pylist() == [{"id": 1, "name": "a"}]
+
+
+def test_nothing_goes_where_the_table_says_so(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, options={"retain_snapshots": 1})
+    sink.start()
+    sink.put((1, "a"))
+    with lake.table(name).transaction() as change:
+        change.set_properties({"gc.enabled": "false"})
+    sink.attempt([(3, "never")])
+    older(on_disk(lake, name))
+    before = on_disk(lake, name)
+    sink.put((2, "b"))
+    optimized(sink)
+    lost = {Path(path).name for path in before - on_disk(lake, name)}
+    assert {each for each in lost if not each.endswith(".metadata.json")} == set()
+
+
+def test_optimize_looks_for_as_long_as_it_may(lake: Lake, name: str) -> None:
+    Sink(lake, name).start()
+    sink = Sink(lake, name)
+    sink.start()
+    before = on_disk(lake, name)
+    sink.attempt([(3, "never")])
+    left = on_disk(lake, name) - before
+    sink.put((1, "a"))
+    older(left)
+    turns = 0
+    finished = False
+    while not finished:
+        answers = iter([True, True])
+        _, finished = sink.writer.optimize(lambda answers=answers: next(answers, False))  # type: ignore[misc]
+        turns += 1
+        assert turns < 100
+    assert turns > 1
+    assert left & on_disk(lake, name) == set()

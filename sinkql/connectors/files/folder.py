@@ -45,7 +45,7 @@ class Folder:
                 return
             yield from self._below(self.path, "", known, frozenset())
         except OSError as error:
-            raise SinkqlError(
+            raise UnreadableError(
                 "SQ3304",
                 f'cannot list "{self.path}": {error.strerror}',
                 hint="Create the folder or correct its permissions; the sink continues where it stopped.",
@@ -112,9 +112,13 @@ def regular(path: Path) -> os.stat_result | None:
     return found
 
 
-def unreadable(path: Path, why: str) -> SinkqlError:
+class UnreadableError(SinkqlError):
+    """Say that a folder, or what lies in it, cannot be read."""
+
+
+def unreadable(path: Path, why: str) -> UnreadableError:
     """Return the error for what lies in the folder and cannot be read."""
-    return SinkqlError(
+    return UnreadableError(
         "SQ3305",
         f'cannot read "{_shown(path)}": {why}',
         hint="Correct or move it, or leave it out by GLOB; names that begin with . or _ are not read. "

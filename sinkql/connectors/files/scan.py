@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connectors.files.compression import codec_of, plain
-from sinkql.connectors.files.content import LONGEST_LINE, LongLineError, open_file, undecodable
-from sinkql.connectors.files.folder import Folder, regular
+from sinkql.connectors.files.content import LONGEST_LINE, GoneError, LongLineError, open_file, undecodable
+from sinkql.connectors.files.folder import Folder, UnreadableError, regular
 from sinkql.connectors.files.infer import infer
 from sinkql.connectors.files.reader import text_of, whole_lines
 from sinkql.errors import SinkqlError
@@ -84,9 +84,8 @@ def _of_no_sink() -> Iterator[None]:
     """Have the errors of files say what to do about a query: no sink waits, and no source has options."""
     try:
         yield
-    except SinkqlError as error:
-        if error.code.startswith("SQ330"):  # of what lies in a folder
-            error.hint = "Correct the file, or name others."
+    except (GoneError, UnreadableError) as error:
+        error.hint = "Correct the file, or name others."
         raise
 
 

@@ -51,7 +51,7 @@ def expired(table: Table, options: Mapping[str, Any], *, whole: bool = False) ->
     """
     properties = table.properties
     retain = options.get("retain_snapshots")
-    if options.get("maintenance") is False and not whole:
+    if (options.get("maintenance") is False and not whole) or not may_delete(table):
         return ()
     if retain is None and not {_KEEP, _AGE, CREATED_BY} & properties.keys():
         return ()
@@ -67,6 +67,11 @@ def expired(table: Table, options: Mapping[str, Any], *, whole: bool = False) ->
         if each.snapshot_id not in kept and (each.sequence_number or 0) < oldest
     )
     return gone if whole or len(gone) >= _AT_ONCE else ()
+
+
+def may_delete(table: Table) -> bool:
+    """Tell whether files may be deleted: `gc.enabled = false` says that what no snapshot reaches has other users."""
+    return table.properties.get("gc.enabled", "true").lower() != "false"
 
 
 def expire(target: TargetTable, table: Table, gone: tuple[Snapshot, ...]) -> None:
@@ -137,12 +142,14 @@ def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
 def _telling(table: Table, kept: Iterable[Snapshot]) -> list[Snapshot]:
     """Return those of the kept snapshots that reach every manifest of the older ones that any of them reaches.
 
-    A manifest that main has lost it never gets back, so of main the oldest tells, unless somebody cut its parents off.
+    A manifest that main has lost it never gets back: what stands between two that are kept reaches none that these do
+    not. The first after one that goes tells by itself, as do a tag's on main and one whose parents somebody cut off.
     """
-    main = list(ancestry(table))
-    inner = {each.snapshot_id for each in main if each.snapshot_id != table.metadata.current_snapshot_id}
     ids = {each.snapshot_id for each in kept}
-    inner -= {next((each.snapshot_id for each in reversed(main) if each.snapshot_id in ids), -1)}
+    line = [each.snapshot_id for each in ancestry(table)]
+    inner = {
+        here for after, here, before in zip(line, line[1:], line[2:], strict=False) if {after, here, before} <= ids
+    }
     inner -= _referred(table)
     return [each for each in kept if each.snapshot_id not in inner]
 

@@ -1,8 +1,10 @@
 """A table's folder → without the files that killed and failed attempts of the sink left there, a little at a time.
 
-What is deleted has a name that only this sink gives, with an epoch not above its own, is older than an hour, and is
-reached by no snapshot of a table that was loaded after the file had been seen. The table is the sink's, so nothing of
-an earlier epoch can be committed any more; its own epoch's files are looked for between two batches.
+What is deleted has a name that only this sink gives, with an epoch not above its own and not below its first one in
+this table, is older than three days, and is reached by no snapshot of a table that was loaded after the file had been
+seen. The table is the sink's, so nothing of an earlier epoch can be committed any more; its own epoch's files are
+looked for between two batches. Epochs before the first one are those of another table that had this folder: it may be
+in the catalog under another name, or be registered again.
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ from dataclasses import dataclass
 
 from pyarrow.fs import FileInfo, FileSelector, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 
 from sinkql import faults
-from sinkql.connectors.iceberg.commit.expire import named_offsets
+from sinkql.connectors.iceberg.commit.expire import may_delete, named_offsets
+from sinkql.connectors.iceberg.commit.marker import first_epoch
 from sinkql.connectors.iceberg.storage.access import AskingFileIO
 
-_OLD = 3600.0
+_OLD = 3 * 86400.0
+"""Seconds, as long as Iceberg's own removal of such files waits."""
 _EVERY = 6 * 3600.0
 
 
@@ -44,7 +49,7 @@ class Leftovers:
         self, load: Callable[[], Table], busy: Callable[[], str | None], *, sink: str, epoch: int, sql: bool
     ) -> None:
         self._load, self._busy = load, busy
-        self._epoch, self._sql = epoch, sql
+        self._sink, self._epoch, self._sql = sink, epoch, sql
         id_ = re.escape(sink)
         self._own = re.compile(
             rf"[bcf]\d+-{id_}-(\d+)-.+\.parquet"
@@ -53,25 +58,33 @@ class Leftovers:
         )
         self._draft = re.compile(rf"\.(?:version-hint\.text|sinkql-{id_}-.+)\.[0-9a-f]{{16}}")
         self._steps: Iterator[None] | None = None
+        self._asked = False
         self._due_at = 0.0
 
-    def run(self, go_on: Callable[[], bool], *, now: bool = False) -> None:
-        """Look and delete while there is time. What fails is tried again hours later: no sink stops for it."""
+    def run(self, go_on: Callable[[], bool], *, now: bool = False) -> bool:
+        """Look and delete while there is time; tell whether that is done. `now` begins where nothing is due.
+
+        What fails is tried again hours later: no sink stops for it.
+        """
         if self._steps is None and not now and time.monotonic() < self._due_at:
-            return
-        if self._steps is None or now:
-            self._steps = self._look()
+            return True
+        if self._steps is None or (now and not self._asked):
+            self._steps, self._asked = self._look(), now
         try:
             while go_on():
                 next(self._steps)
         except Exception:  # also the end of the steps
-            self._steps = None
+            self._steps, self._asked = None, False
+        return self._steps is None
 
     def _look(self) -> Iterator[None]:
         self._due_at = time.monotonic() + _EVERY
+        table = self._load()
+        if not may_delete(table):
+            return
         found: dict[str, _Found] = {}
-        for folder in _folders(self._load()):
-            yield from self._list(folder, found)
+        for folder in _folders(table):
+            yield from self._list(table, folder, found)
         table = self._load()
         reached: set[str] = set()
         for paths in _reached(table):
@@ -79,42 +92,43 @@ class Leftovers:
             yield
         until = time.time() - _OLD
         for name in sorted(found.keys() - reached):
-            if not self._dead(name, table):
-                continue
-            if found[name].at > until:
-                self._due_at = time.monotonic() + _OLD
+            if found[name].at > until or not self._dead(found[name].location, table):
                 continue
             faults.point("leftover")
             with suppress(OSError):
                 table.io.delete(found[name].location)
             yield
 
-    def _list(self, folder: str, found: dict[str, _Found]) -> Iterator[None]:
+    def _list(self, table: Table, folder: str, found: dict[str, _Found]) -> Iterator[None]:
         """Note the files of a folder, and of those in it, that may be left over."""
-        for info in _entries(self._load(), folder):
+        for info in _entries(table, folder):
             location = f"{folder}/{info.base_name}"
             if info.type == FileType.Directory:
-                yield from self._list(location, found)
-            elif info.mtime is not None and self._nameable(info.base_name):
+                yield from self._list(table, location, found)
+            elif info.mtime is not None and self._nameable(info.base_name, first_epoch(table, self._sink)):
                 found[info.base_name] = _Found(location, info.mtime.timestamp())
         yield
 
-    def _nameable(self, name: str) -> bool:
+    def _nameable(self, name: str, first: int | None) -> bool:
         if self._draft.fullmatch(name) or (self._sql and _version(name) is not None):
             return True
         own = self._own.fullmatch(name)
-        if own is None or int(own[own.lastindex or 1]) > self._epoch:
+        if own is None or first is None or not first <= int(own[own.lastindex or 1]) <= self._epoch:
             return False
         busy = self._busy()
         return busy is None or busy not in name
 
-    def _dead(self, name: str, table: Table) -> bool:
-        """Tell whether a file that nothing reaches is of no use: of metadata files those that a commit passed."""
-        version = _version(name)
+    def _dead(self, location: str, table: Table) -> bool:
+        """Tell whether a file that nothing reaches is of no use: of metadata files the table's that a commit passed."""
+        version = _version(_base(location))
         if version is None:
             return True
         last = _version(_base(table.metadata_location))
-        return table.properties.get("write.metadata.delete-after-commit.enabled") == "true" and version < (last or 0)
+        if table.properties.get("write.metadata.delete-after-commit.enabled") != "true" or version >= (last or 0):
+            return False
+        # Another table may have been in this folder, or still be, under another name.
+        told = FromInputFile.table_metadata(table.io.new_input(location))
+        return told.table_uuid == table.metadata.table_uuid
 
 
 def _folders(table: Table) -> tuple[str, ...]:

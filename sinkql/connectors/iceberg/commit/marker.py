@@ -42,6 +42,17 @@ def property_name(sink: str) -> str:
     return f"sinkql.{sink}.last"
 
 
+def begins(sink: str, epoch: int) -> dict[str, str]:
+    """Return the property of the table that says with which epoch a sink began to write to it."""
+    return {f"sinkql.{sink}.first": str(epoch)}
+
+
+def first_epoch(table: Table, sink: str) -> int | None:
+    """Return the epoch with which a sink began to write to the table, if it says so."""
+    found = table.properties.get(f"sinkql.{sink}.first", "")
+    return int(found) if found.isdecimal() else None
+
+
 def encode(
     table: Table, marker: Marker, *, timestamp: int, attempt: str, compaction: str | None = None
 ) -> dict[str, str]:

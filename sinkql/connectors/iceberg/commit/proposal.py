@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from uuid import uuid4
 
 from pyiceberg.schema import Schema
@@ -62,8 +63,8 @@ class Claim:
         )
         timestamp = kept.timestamp if kept else 0
         summary = markers.encode(table, marker, timestamp=timestamp, attempt=self.id)
-
-        return prepare(table, FileChange(), _notes(self._sink, summary), by=_by(marker), schema=schema)
+        begins = {} if kept else markers.begins(self._sink, marker.epoch)
+        return prepare(table, FileChange(), _notes(self._sink, summary, begins), by=_by(marker), schema=schema)
 
     def _schema(self, table: Table, kept: markers.Kept | None) -> Schema | None:
         """Return the schema that the table gets with the claim, if it is another one."""
@@ -101,7 +102,6 @@ class BatchCommit:
     def prepare(self, table: Table) -> Prepared:
         """Write the snapshot's manifests."""
         summary = markers.encode(table, self.marker, timestamp=self.timestamp, attempt=self.marker.commit)
-
         return prepare(table, self.files, _notes(self.marker.sink, summary), by=_by(self.marker))
 
     def landed(self, table: Table) -> bool:
@@ -165,11 +165,13 @@ def _by(marker: Marker) -> str:
     return f"sinkql-{marker.sink}-{marker.epoch}-"
 
 
-def _notes(sink: str, summary: Mapping[str, str]) -> Callable[[int, int], Notes]:
+def _notes(
+    sink: str, summary: Mapping[str, str], properties: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[int, int], Notes]:
     """Return what a snapshot says of its sink, once it has a number."""
 
     def notes(snapshot: int, sequence: int) -> Notes:
         value = markers.as_property(summary, snapshot=snapshot, sequence=sequence)
-        return Notes(markers.sealed(summary, snapshot=snapshot), {markers.property_name(sink): value})
+        return Notes(markers.sealed(summary, snapshot=snapshot), {**properties, markers.property_name(sink): value})
 
     return notes

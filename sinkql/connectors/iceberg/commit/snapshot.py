@@ -345,14 +345,15 @@ class _Known:
     def only(self, manifests: Iterable[ManifestFile]) -> None:
         """Forget all others."""
         for path in self._said.keys() - {each.manifest_path for each in manifests}:
-            del self._said[path]
+            self._said.pop(path, None)  # another sink of this process may forget it as well
 
     def names(self, manifest: ManifestFile) -> frozenset[str]:
         """Return the paths of the files that a manifest names."""
         path = manifest.manifest_path
-        if path not in self._said:
-            self._said[path] = _Said.of(manifest.fetch_manifest_entry(self._io))
-        return self._said[path].names
+        said = self._said.get(path)
+        if said is None:
+            said = self._said[path] = _Said.of(manifest.fetch_manifest_entry(self._io))
+        return said.names
 
     def entries(self, manifest: ManifestFile) -> Iterable[ManifestEntry]:
         """Return the entries of a manifest."""

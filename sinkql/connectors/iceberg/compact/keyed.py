@@ -368,7 +368,7 @@ class Rewriting:
         named = {note.path: number for number, note in index.files.items() if number not in removed}
         found: dict[str, list[Positions]] = defaultdict(list)
         for path in (index.deletes[number].path for number in pool):
-            for each in readable(path, iter([read_position_deletes(self._table.io, [path])])):
+            for each in readable(path, (read_position_deletes(self._table.io, [name]) for name in (path,))):
                 for target in each.keys() & named.keys():
                     found[target].append(each[target])
         dead = {path: _united(parts) for path, parts in found.items()}

@@ -59,7 +59,9 @@ class IcebergOptions(SinkOptions):
         default=None,
     )
     maintenance: bool = described(
-        "compact files, expire snapshots, and remove files that nothing reaches", default=True
+        "compact files, expire snapshots, and remove files that nothing reaches; with the table's `gc.enabled = false` "
+        "only compact",
+        default=True,
     )
     maintenance_share: float | None = described(
         "percent of the time that compaction may take, else 15",

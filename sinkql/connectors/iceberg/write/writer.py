@@ -211,7 +211,7 @@ class IcebergWriter(Writer):
         if finished and not self._compacting.unknown(self._known[0]):
             self._tidy(whole=True)
             if self._leftovers is not None:
-                self._leftovers.run(lambda: True, now=True)
+                finished = self._leftovers.run(go_on, now=True)
         return done, finished
 
     def _compact(
