@@ -34,7 +34,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """A 64-bit hash of values, as a bigint. NULL is a value, so that (NULL, 'a') and ('a', NULL) are two."""
+    """A 64-bit hash of values, as a bigint, in which NULL is a value and an array has its ends.
+
+    So (NULL, 'a') and ('a', NULL) are two, and so are {a} and {a,NULL}, and {{1},{2}} and {{1,2}}.
+    """
 
     name: str
     seed: int

@@ -176,6 +176,8 @@ def plain(row: Sequence[Any]) -> Row:
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
+    if isinstance(value, list | tuple):
+        return plain(value)
     return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from datetime import time
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,18 @@ from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.operator.pick import CONFLICTS
 
 PAIR = {"k": "integer", "v": "text"}
+ARRAYS = {"k": "integer", "a": "text[]", "b": "text[]", "n": "integer_list_list", "t": "time[]"}
+FLOATS = {"k": "integer", "v": "double_precision[]", "n": "real_list_list"}
+TEXTS = [None, (), (None,), (None, None), ("",), ("a",), ("a", None), (None, "a"), ("a", "a")]
+LISTS = [None, (), ((),), (None,), ((1, 2),), ((1,), (2,)), ((1, 2), ()), ((), (1, 2)), ((1, None), (2,))]
+TIMES = [None, (time(12),), (time(12), None)]
+UPDATES: list[tuple[Row, Row]] = [
+    *(((old, ("b",), None, None), (new, ("b",), None, None)) for old, new in permutations(TEXTS, 2)),
+    *(((None, None, old, None), (None, None, new, None)) for old, new in permutations(LISTS, 2)),
+    *(((None, None, None, old), (None, None, None, new)) for old, new in permutations(TIMES, 2)),
+    ((("a",), (), None, None), ((), ("a",), None, None)),
+]
+"""Rows of arrays, and what they become: no two of them are alike."""
 
 
 def pick(key: tuple[str, ...] = ("k",), **types: str) -> physical.Pick:
@@ -33,6 +47,20 @@ def live(pipeline: Pipeline, *key: int) -> dict[Row, set[Row]]:
 
 def conflicting(pipeline: Pipeline) -> int:
     return state.total(state.load(pipeline.folder, pipeline.manifests[-1]), CONFLICTS)
+
+
+def check_updates(pipeline: Pipeline) -> None:
+    """Put the rows of `UPDATES` in, update them, and assert that each shows as it is then."""
+    pipeline.batch(e=[((k, *old), 1) for k, (old, _) in enumerate(UPDATES)])
+    pipeline.batch(e=[change for k, (old, new) in enumerate(UPDATES) for change in (((k, *old), -1), ((k, *new), 1))])
+    assert pipeline.got() == +pipeline.inputs["e"]
+
+
+def check_floats(pipeline: Pipeline) -> None:
+    """Take a row back by one whose arrays hold the other zero."""
+    pipeline.batch(e=[((1, (0.0, None), ((0.0,), None)), 1)])
+    pipeline.batch(e=[((1, (-0.0, None), ((-0.0,), None)), -1)])
+    assert pipeline.got() == Counter()
 
 
 def check(pipeline: Pipeline, *key: int) -> None:
@@ -105,6 +133,14 @@ def test_row_taken_back_that_was_never_there_is_refused(tmp_path: Path) -> None:
         pipeline.attempt()
     assert caught.value.code == "SQ3401"
     assert caught.value.detail == "row (1, 'a')"
+
+
+def test_update_within_an_array_shows(tmp_path: Path) -> None:
+    check_updates(Pipeline(tmp_path, pick(("k",), **ARRAYS)))
+
+
+def test_zeros_in_arrays_are_one_value(tmp_path: Path) -> None:
+    check_floats(Pipeline(tmp_path, pick(("k",), **FLOATS)))
 
 
 def test_pick_of_nothing_is_nothing(tmp_path: Path) -> None:

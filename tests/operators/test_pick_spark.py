@@ -11,7 +11,7 @@ import pytest
 from operators import pipeline as pipeline_module
 from operators.pipeline import Pipeline
 from operators.test_aggregate import EVENT, changes
-from operators.test_pick import check, pick
+from operators.test_pick import ARRAYS, FLOATS, check, check_floats, check_updates, pick
 from sinkql.runtime.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -36,3 +36,9 @@ def test_in_spark_too_each_key_shows_one_of_its_rows(tmp_path: Path, session: Sp
     for size in (40, 0, 20):
         pipeline.batch(e=changes(rng, pipeline.inputs["e"], size, retract=True))
         check(pipeline, 0, 1)
+
+
+def test_in_spark_too_arrays_are_told_apart_as_values(tmp_path: Path, session: SparkSession) -> None:
+    engine = SparkEngine(lambda: session, buckets=2)
+    check_updates(Pipeline(tmp_path / "updates", pick(("k",), **ARRAYS), engine=engine))
+    check_floats(Pipeline(tmp_path / "floats", pick(("k",), **FLOATS), engine=engine))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sinkql.extension.types import parse_type
+from sinkql.logical import Type
 from sinkql.lowering.preparation import FLOATS, Hash, Measure, Preparation, Value
 from sinkql.lowering.spark.text import quoted, spark_type
 
@@ -33,9 +34,17 @@ def spark_steps(preparation: Preparation) -> SparkSteps:
 
 
 def _hash(hash_: Hash) -> str:
-    # xxhash64 passes over NULLs
-    parts = [f"{text} IS NULL, {text}" for text in map(_normal, hash_.values)]
+    parts = [_hashed(_normal(each), parse_type(each.type)) for each in hash_.values]
     return f"xxhash64({', '.join([f'{hash_.seed}L', *parts])})"
+
+
+def _hashed(text: str, type_: Type, depth: int = 0) -> str:
+    """Return what is hashed of a value: xxhash64 passes over NULLs, and takes an array for its elements in a row."""
+    if type_.element is None:
+        return f"{text} IS NULL, {text}"
+    element = f"`$e{depth}`"
+    elements = f"transform({text}, {element} -> struct({_hashed(element, type_.element, depth + 1)}))"
+    return f"{text} IS NULL, size({text}), {elements}"
 
 
 def _normal(value: Value) -> str:

@@ -47,11 +47,18 @@ def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
 
 
 def _normal(value: Value, rows: pa.Table) -> list[Any]:
-    """Return a column with one zero and one NaN."""
+    """Return a column with one zero and one NaN, in arrays too."""
     column = [each for (each,) in python_rows(rows.select([value.column]))]
-    if value.type not in FLOATS:
-        return column
-    return [each if each is None else math.nan if math.isnan(each) else each + 0.0 for each in column]
+    type_ = parse_type(value.type)
+    while type_.element is not None:
+        type_ = type_.element
+    return list(map(_one, column)) if str(type_) in FLOATS else column
+
+
+def _one(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_one, value))
+    return value if value is None else math.nan if math.isnan(value) else value + 0.0
 
 
 def _hashes(hash_: Hash, values: dict[str, list[Any]], count: int) -> list[int]:
