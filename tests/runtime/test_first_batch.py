@@ -3,105 +3,223 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import pytest
 
+from sinkql import physical
+from sinkql.errors import LeaseLostError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import JobOffsets
+from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.process import application
 from sinkql.runtime.process.application import Workload, _Application
 from sinkql.runtime.sink import runner
 from sinkql.runtime.sink.host import Host, SinkOutcome
 from support.patience import PATIENCE_S
-from support.running import FixedRoster, MemoryControl, contexts, counter, job
+from support.running import FixedRoster, MemoryControl, contexts, counter, job, rows
 
 
 @dataclass
-class _Loop:
-    """Batches that end when they are told to."""
+class _Gate:
+    """Where a batch waits in the middle, until it is let go."""
 
-    begun: threading.Event = field(default_factory=threading.Event)
-    ending: threading.Event = field(default_factory=threading.Event)
+    reached: threading.Event = field(default_factory=threading.Event)
+    opened: threading.Event = field(default_factory=threading.Event)
+    error: Exception | None = None
 
-    def process(self, start: JobOffsets, end: JobOffsets, *, more: bool) -> None:
-        self.begun.set()
-        assert self.ending.wait(PATIENCE_S)
+    def wait(self) -> None:
+        self.reached.set()
+        assert self.opened.wait(PATIENCE_S)
+        if self.error is not None:
+            raise self.error
 
-    def conflicts(self) -> int:
-        return 0
 
-    def caught_up(self) -> bool:
-        return False
+@dataclass
+class _Engine(LocalEngine):
+    """An engine with a gate before its work."""
 
-    def run(self, process: Callable[[JobOffsets, JobOffsets, bool], None]) -> threading.Thread:
-        """Run a batch in a thread, until it is in the middle."""
-        self.begun.clear()
-        running = threading.Thread(target=process, args=({}, {}, False), daemon=True)
-        running.start()
-        assert self.begun.wait(PATIENCE_S)
-        return running
+    gate: _Gate | None = None
+    buckets: int = 2
 
-    def end(self, running: threading.Thread) -> None:
-        self.ending.set()
-        running.join(PATIENCE_S)
-        self.ending.clear()
+    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+        if self.gate is not None:
+            self.gate.wait()
+        return super().run(job, batch)
+
+
+@dataclass
+class _Control(MemoryControl):
+    """A catalog with a gate before it takes in a commit."""
+
+    gate: _Gate | None = None
+
+    def committed(self, sink_id: str, **told: Any) -> None:
+        if self.gate is not None:
+            self.gate.wait()
+        super().committed(sink_id, **told)
+
+
+class _NoSparkError(Exception):
+    pass
 
 
 def _no_spark() -> NoReturn:
-    raise AssertionError
+    raise _NoSparkError
 
 
-def _runner(folder: Path, stopping: threading.Event) -> runner.SinkRunner:
-    roster = FixedRoster([job(counter(up_to=5), folder)])
-    host = Host(
-        _no_spark, 2, discover(), MemoryControl(), lambda _: None, roster, lambda each: contexts(folder, each),
-        once=False, stopping=stopping,
-    )  # fmt: skip
-    (work,) = roster.now()
-    return runner.SinkRunner(host, work, ran=True)
+@dataclass
+class _Run:
+    """A sink of five numbers whose query runs, in an application that is to stop, without Spark."""
+
+    folder: Path
+    body: physical.Operator = field(default_factory=counter)
+    engine: _Engine = field(default_factory=_Engine)
+    control: _Control = field(default_factory=_Control)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    runner: runner.SinkRunner = field(init=False)
+    application: _Application = field(init=False)
+    raised: list[Exception] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        roster = FixedRoster([job(self.body, self.folder)])
+        host = Host(
+            _no_spark, 2, discover(), self.control, lambda _: None, roster, lambda each: contexts(self.folder, each),
+            once=False, stopping=self.stopping,
+        )  # fmt: skip
+        (work,) = roster.now()
+        self.runner = runner.SinkRunner(host, work, ran=True)
+        workload = Workload(
+            roster, host.contexts, host.registry, host.control, host.progress, once=False, takeover=False
+        )
+        self.application = _Application(workload, self.stopping, cast(Any, None), [work])
+        self.application.running[self.runner.sink_id] = (self.runner, cast(Any, None))
+
+    def claim(self, epoch: int = 1) -> BatchLoop:
+        loop = self.runner._claim(epoch)
+        loop.engine = self.engine
+        return loop
+
+    def batch(self, loop: BatchLoop, gate: _Gate) -> threading.Thread:
+        """Begin an incarnation's next batch, of one number, in a thread; return it once it is at the gate."""
+        process = self.runner._process(loop)
+        begin, end = loop.marker.end, _after(loop.marker.end)
+
+        def call() -> None:
+            try:
+                process(begin, end, True)
+            except Exception as error:
+                self.raised.append(error)
+
+        return _begun(threading.Thread(target=call, daemon=True), gate)
+
+    def rows(self) -> int:
+        return len(rows(self.folder))
 
 
-def _application(run: runner.SinkRunner, stopping: threading.Event) -> _Application:
-    workload = Workload(
-        run.host.roster, run.host.contexts, run.host.registry, run.host.control, run.host.progress,
-        once=False, takeover=False,
-    )  # fmt: skip
-    found = _Application(workload, stopping, cast(Any, None), [run.work])
-    found.running[run.sink_id] = (run, cast(Any, None))
-    return found
+def _after(offsets: JobOffsets) -> JobOffsets:
+    """Return where a number more than these is read."""
+    return {name: {**offset, "count": offset["count"] + 1} for name, offset in offsets.items()}
+
+
+def _begun(thread: threading.Thread, gate: _Gate) -> threading.Thread:
+    thread.start()
+    assert gate.reached.wait(PATIENCE_S)
+    return thread
+
+
+def _end(thread: threading.Thread, gate: _Gate) -> None:
+    gate.opened.set()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "_PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(runner, "_YOUNG_SECONDS", 1e6)
 
 
 @pytest.mark.parametrize(("young_seconds", "left"), [(1e6, True), (0.0, False)])
-def test_a_first_batch_is_left_while_it_is_young(
+def test_a_first_batch_is_left_while_it_is_young_and_commits_nothing_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, young_seconds: float, left: bool
 ) -> None:
     monkeypatch.setattr(runner, "_YOUNG_SECONDS", young_seconds)
-    monkeypatch.setattr(application, "_PATIENCE_SECONDS", -1.0)
-    stopping, loop = threading.Event(), _Loop()
-    run = _runner(tmp_path, stopping)
-    batch = loop.run(run._process(cast(BatchLoop, loop)))
-    stopping.set()
-    found = _application(run, stopping)
-    assert found._stuck() == left
-    if left:
-        found._leave()
-        ((_, outcome),) = found.ended.values()
-        assert outcome == SinkOutcome(run.job.sink, "stopped", early=True)
-    loop.end(batch)
+    gate = _Gate()
+    run = _Run(tmp_path, engine=_Engine(gate))
+    batch = run.batch(run.claim(), gate)
+    run.stopping.set()
+    assert run.application._stuck() == left
+    run.application._leave()
+    outcomes = [outcome for _, outcome in run.application.ended.values()]
+    assert outcomes == ([SinkOutcome(run.runner.job.sink, "stopped", early=True)] if left else [])
+    _end(batch, gate)
+    assert [type(error) for error in run.raised] == ([runner._StoppedError] if left else [])
+    assert run.rows() == (0 if left else 1)
 
 
-def test_a_later_batch_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(application, "_PATIENCE_SECONDS", -1.0)
-    stopping, loop = threading.Event(), _Loop()
-    run = _runner(tmp_path, stopping)
-    process = run._process(cast(BatchLoop, loop))
-    loop.end(loop.run(process))
-    batch = loop.run(process)
-    assert not _application(run, stopping)._stuck()
-    loop.end(batch)
-    assert _application(run, stopping)._stuck()
+def test_a_first_batch_that_committed_is_waited_for(tmp_path: Path) -> None:
+    gate = _Gate()
+    run = _Run(tmp_path, control=_Control(gate=gate))
+    batch = run.batch(run.claim(), gate)
+    run.stopping.set()
+    assert run.rows() == 1
+    assert not run.application._stuck()
+    assert run.runner.leave() is None
+    _end(batch, gate)
+    assert len(run.control.commits) == 1
+    assert run.application._stuck()
+    assert run.application._told(run.runner, cast(SinkOutcome, run.runner.leave())).exit_code == 0
+
+
+def test_no_batch_is_young_once_the_sink_has_committed_in_an_earlier_incarnation(tmp_path: Path) -> None:
+    gate = _Gate()
+    gate.opened.set()
+    run = _Run(tmp_path, engine=_Engine(gate))
+    _end(run.batch(run.claim(), gate), gate)
+    run.engine.gate = again = _Gate()
+    batch = run.batch(run.claim(2), again)
+    run.stopping.set()
+    assert not run.application._stuck()
+    _end(batch, again)
+    assert (run.raised, run.rows()) == ([], 2)
+
+
+def test_a_first_batch_that_failed_makes_nothing_young(tmp_path: Path) -> None:
+    gate = _Gate(error=ValueError())
+    run = _Run(tmp_path, engine=_Engine(gate))
+    _end(run.batch(run.claim(), gate), gate)
+    assert run.raised == [gate.error]
+    with run.runner._batch:  # as OPTIMIZE holds it
+        assert run.runner.busy
+
+
+def test_a_batch_that_needs_no_query_is_a_batch_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = counter(up_to=5)
+    call = physical.AggregateCall("n", "count", None, False, "bigint")
+    gate = _Gate()
+    run = _Run(tmp_path, physical.Aggregate(read, "a1", (), (call,), read.change), control=_Control(gate=gate))
+    run.runner.ran = False
+    monkeypatch.setattr(runner, "SparkEngine", lambda session, *, buckets: run.engine)
+    batch = _begun(threading.Thread(target=_incarnation, args=(run.runner,), daemon=True), gate)
+    run.stopping.set()
+    assert not run.application._stuck()
+    _end(batch, gate)
+    assert (run.runner.ran, run.rows()) == (True, 1)
+
+
+def test_a_sink_whose_lease_was_lost_as_it_began_does_not_say_that_it_was_stopped(tmp_path: Path) -> None:
+    run = _Run(tmp_path)
+    run.runner.lost = lost = LeaseLostError("SQ5202", "sink was taken over")
+    outcome = run.runner.run()
+    assert outcome == SinkOutcome(run.runner.job.sink, "fenced", lost)
+
+
+def _incarnation(run: runner.SinkRunner) -> None:
+    with suppress(_NoSparkError):
+        run._incarnation(1)

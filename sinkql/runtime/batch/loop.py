@@ -50,8 +50,8 @@ class BatchLoop:
     """Run a job's batches one after the other. No Spark in it: the engine may be anything that runs operators.
 
     `folder` is the sink's own state folder, the readers' `Context.folder`; `allowance` is how much time goes into the
-    table between batches. `start` comes first; after an error of
-    `process` the same batch may be processed again.
+    table between batches; `committing` is called before a batch commits, and may raise. `start` comes first; after an
+    error of `process` the same batch may be processed again.
     """
 
     job: physical.Job
@@ -62,6 +62,7 @@ class BatchLoop:
     control: CommitLog
     progress: Progress = silent
     allowance: Allowance = field(default_factory=Allowance)
+    committing: Callable[[], None] = lambda: None
     targets: JobOffsets | None = field(default=None, init=False)
     marker: Marker = field(init=False)
     _manifest: tuple[str | None, state.Manifest] | None = field(default=None, init=False)
@@ -180,6 +181,7 @@ class BatchLoop:
         self._attach(end)
         marker = replace(self.marker, commit=task.commit, start=start, end=end, plan=self.job.plan, state=named)
         self._owned_at = time.time()
+        self.committing()
         return self.writer.commit(task, outcome.results, marker), outcome
 
     def _load_state(self) -> state.Manifest:

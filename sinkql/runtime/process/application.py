@@ -177,9 +177,11 @@ class _Application:
 
     def _leave(self) -> None:
         """End without the sinks that do not answer: their threads end with the process."""
-        for sink_id, (run, _) in self.running.items():
-            self.ended[sink_id] = (run.work, self._told(run, run.leave()))
-        self.running.clear()
+        for sink_id, (run, _) in list(self.running.items()):
+            outcome = run.leave()
+            if outcome is not None:
+                del self.running[sink_id]
+                self.ended[sink_id] = (run.work, self._told(run, outcome))
 
     def _told(self, run: SinkRunner, outcome: SinkOutcome) -> SinkOutcome:
         """Say of a sink that was stopped whether it had run."""

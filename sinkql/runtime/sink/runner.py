@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -45,15 +45,15 @@ _YOUNG_SECONDS = 30.0
 
 
 class _StoppedError(Exception):
-    """Say that a batch is not begun because the sink is to stop."""
+    """Say that a batch is not begun, or not committed, because the sink is to stop."""
 
 
 @dataclass(slots=True)
 class SinkRunner:
     """Run one sink in the calling thread, following what the roster says of it.
 
-    `lost` is set, by who renews the lease, when somebody else has it; `ran` once its query has run, unless its first
-    batch is broken off.
+    `lost` is set, by who renews the lease, when somebody else has it; `ran` once its query has run, or it committed,
+    unless its first batch is broken off.
     """
 
     host: Host
@@ -65,7 +65,9 @@ class SinkRunner:
     ran: bool = False
     wake: threading.Event = field(default_factory=threading.Event)
     _batch: threading.Lock = field(default_factory=threading.Lock)
+    _edge: threading.Lock = field(default_factory=threading.Lock)
     _first_at: float | None = None
+    _committed: bool = False
     _ran: bool = False
     _failures: int = 0
     _conflicts: int = 0
@@ -101,20 +103,26 @@ class SinkRunner:
     def busy(self) -> bool:
         """Tell whether a batch runs, or is waited for; at any other time little is lost where the process ends.
 
-        A run's first batch does not count until it has run for a while.
+        A run's batches do not count until the first of them commits, or has run for a while.
         """
         young = self._first_at is not None and time.monotonic() < self._first_at + _YOUNG_SECONDS
         return self._batch.locked() and not young
 
-    def leave(self) -> SinkOutcome:
-        """Say of a sink that does not answer, and whose process ends, that it is stopped; others may take it."""
+    def leave(self) -> SinkOutcome | None:
+        """Say of a sink that does not answer, and whose process ends, that it is stopped; others may take it.
+
+        It commits nothing from then on. None where a batch runs by now that is waited for.
+        """
+        with self._edge:
+            if self.busy:
+                return None
+            self._left = True
+            self.ran = self.ran and (self._committed or not self._batch.locked())
         outcome = SinkOutcome(self.job.sink, "stopped")
-        self.ran = self.ran and not self._batch.locked()
         with suppress(SinkqlError):
             self._note(outcome)
             self.host.control.release(self.sink_id, owner=self.owner)
-        self._end(outcome)
-        self._left = True
+        self._tell_end(outcome)
         return outcome
 
     def run(self) -> SinkOutcome:
@@ -142,16 +150,19 @@ class SinkRunner:
 
     def _end(self, outcome: SinkOutcome) -> SinkOutcome:
         if not self._left:
-            self.host.progress(SinkStopped(outcome.sink, outcome.ending, outcome.error))
+            self._tell_end(outcome)
         return outcome
+
+    def _tell_end(self, outcome: SinkOutcome) -> None:
+        self.host.progress(SinkStopped(outcome.sink, outcome.ending, outcome.error))
 
     def _run(self, epoch: int) -> SinkOutcome:
         self._status("starting")
         while True:
             try:
-                ending = self._incarnation(epoch)
-            except CancelledError:
-                return SinkOutcome(self.job.sink, "stopped")
+                ending: Ending | None = self._incarnation(epoch)
+            except (CancelledError, _StoppedError):
+                ending = "stopped"
             except DivergedError as error:
                 self._failures += 1
                 if self._failures > _TRIES_UNFORESEEN:
@@ -166,6 +177,8 @@ class SinkRunner:
                 if not self._again(coded, between=True):
                     return self._failed(coded)
                 continue
+            if ending == "stopped" and self.lost is not None:
+                return self._failed(self.lost)
             if ending is not None:
                 return SinkOutcome(self.job.sink, ending)
 
@@ -215,7 +228,8 @@ class SinkRunner:
         loop = self._claim(epoch)
         self._ran, self._conflicts = True, loop.conflicts()
         if loop.owing():
-            loop.process(loop.marker.end, loop.marker.end)
+            with self._in_batch():
+                loop.process(loop.marker.end, loop.marker.end)
         if loop.caught_up():
             return "caught up"
         self._stage("waiting for Spark")
@@ -258,8 +272,9 @@ class SinkRunner:
         writer = host.registry.sinks[job.write.connector].writer(job.write, self.context)
         engine = SparkEngine(host.session, buckets=host.buckets)
         loop = BatchLoop(
-            job, readers, writer, engine, self.context.folder, host.control, host.progress, Allowance(stops=self._stops)
-        )
+            job, readers, writer, engine, self.context.folder, host.control, host.progress,
+            Allowance(stops=self._stops), self._commits,
+        )  # fmt: skip
         # Sinks of one connection start one after the other: not every catalog makes its own tables in a safe way.
         with host.claiming[job.write.connection.name]:
             if self._stops():
@@ -272,9 +287,9 @@ class SinkRunner:
 
         def process(start: JobOffsets, end: JobOffsets, more: bool) -> None:  # Spark's row gives it
             nonlocal first
-            with self._batch:
+            with self._in_batch():
                 if first:
-                    self._first_at, first = time.monotonic(), False
+                    first = False
                     self._stage("first batch")
                 while True:
                     if self._stops():
@@ -286,7 +301,6 @@ class SinkRunner:
                             raise
                         continue
                     break
-                self._first_at = None
                 if self._failures or loop.conflicts() != self._conflicts:
                     self._failures, self._conflicts = 0, loop.conflicts()
                     self._status("running")
@@ -294,6 +308,23 @@ class SinkRunner:
                 self.wake.set()
 
         return process
+
+    @contextmanager
+    def _in_batch(self) -> Iterator[None]:
+        with self._batch:
+            if not self._committed:
+                self._first_at = time.monotonic()
+            try:
+                yield
+            finally:
+                self._first_at = None
+
+    def _commits(self) -> None:
+        """Let a batch commit, which is waited for from here on; raises _StoppedError where its sink was left."""
+        with self._edge:
+            if self._left:
+                raise _StoppedError
+            self._first_at, self._committed, self.ran = None, True, True
 
     def _watch(self, loop: BatchLoop, launch: Launch) -> Ending | None:
         """Wait until the query fails, the sink is to stop, or it has caught up; raise what ended the query."""
