@@ -6,8 +6,8 @@ from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.planner.name import short_name
 
-Place = tuple[str, str, str]
-"""The id of a connection, and the kind and name of what is written to there."""
+Place = tuple[str, str, tuple[str, ...]]
+"""The id of a connection, and the kind and path of what is written to there."""
 
 
 class Destinations:

@@ -250,7 +250,7 @@ class MemoryCatalog:
             return None
         connection = self._entries[sink.connection]
         assert connection is not None
-        return (connection.id, sink.destination.kind, sink.destination.name), sink.destination.shared
+        return (connection.id, sink.destination.kind, sink.destination.path), sink.destination.shared
 
     def keep(self, planned: Planned, statement: ast.Create, facts: logical.Facts, id: str | None = None) -> None:  # noqa: A002 the field's name
         """Keep what was planned against what is here, under its statement with full names."""

@@ -202,8 +202,8 @@ def edges(connection: Connection) -> dict[str, list[str]]:
 def writes(row: Row) -> tuple[Place, bool] | None:
     """Return where a sink writes, and whether others may too, as the file says it; None of all other items."""
     found = json.loads(row.details).get("destination") if row.kind == "SINK" else None
-    connection, kind, name, shared = found or (None, "", "", False)
-    return ((connection, kind, name), shared) if connection is not None else None
+    connection, kind, path, shared = found or (None, "", (), False)
+    return ((connection, kind, tuple(path)), shared) if connection is not None else None
 
 
 def _named(full_name: str) -> dict[str, Any]:

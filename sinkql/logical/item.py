@@ -105,17 +105,22 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What a sink writes to, as messages name it: its kind, such as `table`, and its name.
+    """What a sink writes to: its kind, such as `table`, and the names that lead to it, which may have dots.
 
     `refused` says what to do where the sink is refused because others' rows are there; None if it adds to them. `alone`
     is one that stops where another sink writes to the same. `apart` says how two sinks get out of each other's way.
     """
 
     kind: str
-    name: str
+    path: tuple[str, ...]
     refused: str | None = None
     alone: bool = False
     apart: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it; two may have one name."""
+        return ".".join(self.path)
 
     @property
     def shared(self) -> bool:

@@ -78,3 +78,19 @@ def test_a_transaction_and_a_deployment_refuse_it_too(piped: Session) -> None:
         plan_deployment([Script("p.sql", LAKE + COUNTER + SINK + _SECOND)], piped)
     apply(plan_deployment([Script("p.sql", LAKE + COUNTER + SINK)], piped), piped)
     assert _sinks(piped) == ["user_activity_iceberg"]
+
+
+def test_tables_whose_dotted_names_are_the_same_are_two(session: Session) -> None:
+    dotted = SINK.replace("'analytics', TABLE = 'user_activity'", "'analytics', TABLE = 'of.users'")
+    second = _SECOND.replace("'analytics', TABLE = 'user_activity'", "'analytics.of', TABLE = 'users'")
+    session.execute(LAKE + COUNTER + dotted + second)
+    with Session() as again:  # which has the places from the file
+        error = fails(again, second.replace("second", "third"))
+        assert error.message == 'sink "second" already writes to table "analytics.of.users"'
+    # what is dropped goes before what another sink makes of the same table, and after what is made of another
+    steps = plan_deployment([Script("p.sql", LAKE + COUNTER + second.replace("second", "third"))], session).steps
+    assert [(each.action, each.name.rpartition(".")[2], each.early) for each in steps] == [
+        ("drop", "second", True),
+        ("create", "third", False),
+        ("drop", "user_activity_iceberg", False),
+    ]

@@ -106,7 +106,7 @@ def _sink(item: logical.Sink, statement: ast.Create, facts: logical.Facts, find_
 def _destination(item: logical.Sink, find_id: FindId) -> list[Any] | None:
     """Return where a sink writes, as `sinkql.catalog.destination.Place` has it, and whether others may write there."""
     place = item.destination
-    return [find_id(item.connection), place.kind, place.name, place.shared] if place is not None else None
+    return [find_id(item.connection), place.kind, place.path, place.shared] if place is not None else None
 
 
 def _columns(shape: logical.Shape) -> list[dict[str, Any]]:

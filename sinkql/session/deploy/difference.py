@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sinkql import ast, logical, physical
+from sinkql.catalog.destination import Place
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.extension.registry import Registry
 from sinkql.lowering.job import lower
@@ -203,12 +204,12 @@ def _ordered(found: _Difference) -> Iterator[tuple[str, _Fate]]:
     yield from ((name, found.fates[name]) for name in reversed(_in_order(late, found.before)))
 
 
-def _place(name: str, catalog: MemoryCatalog) -> tuple[str, str, str] | None:
+def _place(name: str, catalog: MemoryCatalog) -> Place | None:
     """Return what names a sink's destination; None of other items."""
     item = catalog.item(name)
     if not isinstance(item, logical.Sink) or item.destination is None:
         return None
-    return item.connection, item.destination.kind, item.destination.name
+    return item.connection, item.destination.kind, item.destination.path
 
 
 def _in_order(names: Iterable[str], catalog: MemoryCatalog) -> list[str]:

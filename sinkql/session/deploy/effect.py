@@ -160,7 +160,7 @@ def _place(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
     assert isinstance(sink, logical.Sink)
     connection = catalog.item(sink.connection)
     assert isinstance(connection, logical.Connection)
-    return connection.options, found and (found.kind, found.name)
+    return connection.options, found and (found.kind, found.path)
 
 
 def _named(destination: logical.Destination) -> str:

@@ -129,9 +129,9 @@ def _check_name(option: str, name: str, span: Span) -> None:
 def destination(sink: logical.Sink) -> logical.Destination:
     """Return the table that a planned sink writes to."""
     keeps = sink.options.get("existing_rows") == "keep"
-    name = f"{sink.options['namespace']}.{sink.options['table']}"
+    path = (sink.options["namespace"], sink.options["table"])
     refused = None if keeps else "name a new TABLE, or write EXISTING ROWS = KEEP"
-    return logical.Destination("table", name, refused, alone=sink.mode == logical.SinkMode.UPSERT, apart=_APART)
+    return logical.Destination("table", path, refused, alone=sink.mode == logical.SinkMode.UPSERT, apart=_APART)
 
 
 def _check_places(statement: ast.CreateSink) -> None:
