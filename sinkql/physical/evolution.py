@@ -46,7 +46,8 @@ def evolution(old: Job, new: Job, *, same: bool = False) -> Evolution:
     With `same`, the columns that are there must mean the same also where it would do that they do from now on.
     """
     before, after = old.write, new.write
-    exact = after.mode == "upsert" or old.stateful() or new.stateful()
+    only_come = before.change == after.change == "append" and not (old.stateful() or new.stateful())
+    exact = after.mode == "upsert" or not only_come
     if _kind(before) != _kind(after):
         raise InPlaceError("its rows change in another way")
     had, has = _by_name(before), _by_name(after)
@@ -58,8 +59,7 @@ def evolution(old: Job, new: Job, *, same: bool = False) -> Evolution:
     if (exact or same) and meaning_of(before.input, list(had)) != meaning_of(now, names):
         raise InPlaceError("rows that it has written come about in another way")
     added = tuple(name for name in has if name not in names)
-    told = exact or after.change == "retract"
-    unread = tuple(each for name in added for each in _origins(after.input, name)) if told else ()
+    unread = tuple(each for name in added for each in _origins(after.input, name)) if exact else ()
     return Evolution(added, renamed, widened, tuple(dict.fromkeys(unread)))
 
 

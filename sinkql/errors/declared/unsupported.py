@@ -233,8 +233,8 @@ CODES = {
     ),
     "SQ2985": _code(
         (
-            "The change of a view or a table would give a sink other rows or columns than those that it has written, "
-            "which cannot be changed in place."
+            "The change of a view or a table, or ALTER SINK … SET FROM, would give a sink other rows or columns than "
+            "those that it has written, which cannot be changed in place."
         ),
         "Create another view, and another sink of it into a new table.",
     ),

@@ -139,7 +139,12 @@ class _Difference:
             assert isinstance(old, logical.Sink)
             assert isinstance(new, logical.Sink)
             was, will = lower(name, self.before), lower(name, self.after)
-            if old.relation != new.relation or was.plan == will.plan:
+            if old.relation != new.relation:
+                if fate is not None and self._cannot_move(was, will):
+                    self.fates[name] = _Fate("replace", "it reads another relation, whose rows come and go")
+                    return True
+                continue
+            if was.plan == will.plan:
                 continue
             try:
                 self.in_place(was, will)
@@ -150,6 +155,12 @@ class _Difference:
                 self.fates[name] = _Fate("alter", self._culprits(name))
                 return True
         return False
+
+    def _cannot_move(self, was: physical.Job, will: physical.Job) -> bool:
+        """Tell whether rows that come and go do so in another way: as the sink is moved, or before that."""
+        if was.write.change == will.write.change == "append":
+            return False
+        return was.plan != will.plan or any(self.redefined(used) for used in self.before.all_used(was.sink))
 
     def _culprits(self, sink: str) -> str:
         changed = [

@@ -13,20 +13,21 @@ from sinkql.catalog.replan import redefine
 from sinkql.catalog.secret.value import given
 from sinkql.errors import SinkqlError, Span
 from sinkql.lowering.job import lower
+from sinkql.physical.evolution import InPlaceError
 from sinkql.planner.edit.alter import Altering, plan_alter
 from sinkql.planner.item.connection import validation
 from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.create import validate_connection
-from sinkql.session.item.earlier_plan import facts_of_follower, followers
+from sinkql.session.item.earlier_plan import facts_of_follower, followers, in_place, must_start_over
 from sinkql.session.result import Result
 
 
 def alter(statement: ast.Alter, catalog: Catalog) -> Result:
     """Change an item; whoever runs a sink that depends on it follows. Nothing changes if anything is wrong.
 
-    Raises what `plan_alter` raises, SQ2016 where dependents would not plan, SQ2985 for sinks of a table that cannot go
-    on with another column, and what the outside answers of the altered
+    Raises what `plan_alter` raises, SQ2016 where dependents would not plan, SQ2985 for sinks that cannot go on
+    with another column or relation, and what the outside answers of the altered
     connection and of all sinks that depend on the item.
     """
     while True:
@@ -50,14 +51,24 @@ def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
         after = catalog.plans.copy()
         redefine(after, altering.changes)
         if altering.follows:
-            old, new = lower(altering.name, catalog.plans), lower(altering.name, after)
-            altering = replace(altering, facts=facts_of_follower(altering.facts or {}, old, new))
+            altering = replace(altering, facts=_facts_after(statement, altering, after, catalog))
         if isinstance(statement.action, ast.AddColumn):
             following = followers([altering.name], catalog, after, statement.action.span)
             catalog.change(redefining({**altering.changes, **following}, catalog.reader()))
             return
         _ask_outside(statement, altering, after, catalog)
     catalog.change(redefining(altering.changes, catalog.reader()))
+
+
+def _facts_after(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> logical.Facts:
+    """Return the facts of a sink that reads another relation `after`; raises SQ2985 where it must start over."""
+    old, new = lower(altering.name, catalog.plans), lower(altering.name, after)
+    if old.write.change != "append" or new.write.change != "append":
+        try:
+            in_place(old, new, catalog.database.path.parent)
+        except InPlaceError as error:
+            raise must_start_over(altering.name, after, error, statement.action.span) from None
+    return facts_of_follower(altering.facts or {}, old, new)
 
 
 def _ask_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> None:

@@ -63,14 +63,19 @@ def followers(
         try:
             change = Evolution() if name in moved else in_place(old, new, catalog.database.path.parent)
         except InPlaceError as error:
-            raise SinkqlError(
-                "SQ2985",
-                f'sink "{short_name(name, after)}" does not support this change in place: {error}',
-                span,
-                hint="Create another view, and another sink of it into a new table.",
-            ) from None
+            raise must_start_over(name, after, error, span) from None
         changes[name] = (entry.statement, facts_of_follower(entry.facts, old, new, change))
     return changes
+
+
+def must_start_over(sink: str, after: MemoryCatalog, why: InPlaceError, span: Span) -> SinkqlError:
+    """Return the error for a sink that cannot go on in its table."""
+    return SinkqlError(
+        "SQ2985",
+        f'sink "{short_name(sink, after)}" does not support this change in place: {why}',
+        span,
+        hint="Create another view, and another sink of it into a new table.",
+    )
 
 
 def in_place(old: physical.Job, new: physical.Job, folder: Path, *, same: bool = False) -> Evolution:
