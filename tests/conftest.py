@@ -130,7 +130,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from sinkql.runtime.spark.session import SparkSettings, start, stop
 
     folder = tmp_path_factory.mktemp("spark")
-    session = start(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, folder=folder))
+    theirs = folder / "theirs.conf"
+    theirs.write_text("spark.sql.caseSensitive false\nspark.ui.showConsoleProgress true\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(
+            "PYSPARK_SUBMIT_ARGS", f"--properties-file {theirs} --conf spark.sql.ansi.enabled=false pyspark-shell"
+        )
+        session = start(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, folder=folder))
     yield session
     stop(session)
 

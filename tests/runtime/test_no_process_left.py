@@ -54,18 +54,29 @@ def test_a_jvm_that_does_not_end_is_killed_with_what_it_started() -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "conf", "java", "killed"),
+    ("master", "conf", "java", "submitted", "killed"),
     [
-        ("local[2]", {"spark.driver.memory": "1g"}, "-XX:SharedArchiveFile=spark.jsa", True),
-        ("local[2]", {"spark.eventLog.enabled": "true"}, "", False),
-        ("local[2]", {}, "-XX:ArchiveClassesAtExit=spark.jsa", False),
-        ("spark://far:7077", {}, "", False),
+        ("local[2]", {"spark.driver.memory": "1g"}, "-XX:SharedArchiveFile=spark.jsa", "--jars a.jar", True),
+        ("local[2]", {"spark.eventLog.enabled": "true"}, "", "", False),
+        ("local[2]", {}, "-XX:ArchiveClassesAtExit=spark.jsa", "", False),
+        ("local[2]", {}, "-Dspark.eventLog.enabled=true", "", False),
+        ("local[2]", {}, "", "--conf spark.eventLog.enabled=true", False),
+        ("local[2]", {}, "", "-c 'spark.plugins=a.Plugin'", False),
+        ("local[2]", {}, "", "--driver-java-options -agentlib:a", False),
+        ("spark://far:7077", {}, "", "", False),
     ],
 )
 def test_a_spark_of_which_nobody_misses_anything_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, conf: dict[str, str], java: str, killed: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    master: str,
+    conf: dict[str, str],
+    java: str,
+    submitted: str,
+    killed: bool,
 ) -> None:
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", java)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{submitted} pyspark-shell")
     mark = marked()
     starting = Starting(SparkSettings(master, conf, tmp_path))
     running = subprocess.Popen(["sleep", "1000"], env={**os.environ, **mark}, start_new_session=True)

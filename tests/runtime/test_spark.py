@@ -78,6 +78,16 @@ def test_java_may_use_an_archive_of_classes_and_has_the_options_of_the_environme
     assert set(os.environ["SPARK_SUBMIT_OPTS"].split()) <= set(options)
 
 
+@pytest.mark.spark
+def test_arguments_of_the_environment_change_nothing_that_rows_depend_on(spark: SparkSession) -> None:
+    expected = {
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.caseSensitive": "true",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    assert {name: spark.conf.get(name) for name in expected} == expected
+
+
 def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
     folder = tmp_path / "my \"own\" 'data' %41 ü"
     folder.mkdir()

@@ -52,16 +52,16 @@ class Jvm:
     def start(self, home: Path, properties: Path, output: IO[str]) -> JavaGateway:
         """Start it by the script of Spark's `home`, with a file of settings, and return the way to it.
 
-        Raises JvmEndedError.
+        Arguments of PYSPARK_SUBMIT_ARGS come before the file: the last of two files is read. Raises JvmEndedError.
         """
-        submitted = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        *submitted, program = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")) or ["pyspark-shell"]
         with tempfile.TemporaryDirectory() as place:
             answer = Path(place) / "answer"
             with self._lock:
                 if self._killed:
                     raise JvmEndedError
                 self._process = subprocess.Popen(
-                    [home / "bin" / "spark-submit", "--properties-file", properties, *submitted],
+                    [home / "bin" / "spark-submit", *submitted, "--properties-file", properties, program],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 import pyspark
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -40,6 +40,8 @@ _LISTENING = (
 _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _WRITING = re.compile("(?i)exit|agent|flight")
 """Java's own options of that kind: an archive of classes, a coverage, a recording."""
+_SUBMITTED = "PYSPARK_SUBMIT_ARGS"
+_GIVING_OPTIONS = "--driver-java-options"
 _SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
 _WORKER = "pyspark.worker"
 _PYTHON = """\
@@ -78,9 +80,12 @@ class SparkSettings:
     @property
     def killable(self) -> bool:
         """Tell whether nobody misses anything of a Spark that is killed while no batch runs."""
-        listening = any(name.startswith(_LISTENING) for name in self.conf)
-        writing = any(_WRITING.search(os.environ.get(name, "")) for name in _JAVA_OPTIONS)
-        return self.local and not listening and not writing
+        options = " ".join(os.environ.get(name, "") for name in _JAVA_OPTIONS)
+        submitted = os.environ.get(_SUBMITTED, "")
+        listening = any(name.startswith(_LISTENING) for name in self.conf) or any(
+            each in f"{options} {submitted}" for each in (*_LISTENING, _GIVING_OPTIONS)
+        )
+        return self.local and not listening and not _WRITING.search(options)
 
     @property
     def log(self) -> Path:
@@ -249,7 +254,6 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
     return {
         "spark.driver.memory": "2g",
         "spark.driver.defaultJavaOptions": f"{collector} {compiler} {log} {files}",
-        "spark.sql.shuffle.partitions": str(buckets(settings)),
         "spark.local.dir": str(settings.folder / "local"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -261,6 +265,7 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
     required = {
         "spark.master": settings.master,
         "spark.app.name": settings.name,
+        "spark.sql.shuffle.partitions": str(buckets(settings)),
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",
@@ -310,7 +315,9 @@ def _launch(settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO)
     try:
         gateway = jvm.start(_HOME, properties, output)
         gateway.proc = jvm
-        context = SparkContext(gateway=gateway)
+        # These also win over what PYSPARK_SUBMIT_ARGS and Java's options say.
+        required = _required(settings, properties.parent)
+        context = SparkContext(gateway=gateway, conf=SparkConf().setAll([*required.items()]))
     except Exception as error:
         raise SinkqlError(
             "SQ4003",
