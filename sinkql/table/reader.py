@@ -13,7 +13,7 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Context, Limit, Offsets, Reader, Split, Tally
 from sinkql.table.file import OtherLogError, Point, TableFile, table_path
-from sinkql.table.row import Codec
+from sinkql.table.row import Codec, NarrowError
 
 _BATCH_ROWS = 1 << 14
 _SPLIT_ROWS = 1 << 18
@@ -80,9 +80,21 @@ class TableReader(Reader):
         first, last, end = split["first"], split["last"], _point(split["end"])
         for changes in self.file.changes(first, last, start=split["start"], end=end, most=_BATCH_ROWS):
             tally.bytes += sum(len(data) for _, data in changes)
-            arrays = self.file.codec.arrays(self.file.codec.decode(data) for _, data in changes)
+            try:
+                arrays = self.file.codec.arrays(self.file.codec.decode(data) for _, data in changes)
+            except NarrowError as error:
+                raise self._narrow(error.place) from None
             diffs = pa.array([diff for diff, _ in changes], pa.int64())
             yield pa.record_batch([*arrays, diffs], names=[*self.names, "$diff"])
+
+    def _narrow(self, place: int) -> SinkqlError:
+        name, type_ = self.names[place], self.file.codec.types[place]
+        return SinkqlError(
+            "SQ3414",
+            f'column "{name}" of table "{self.source}" has a value that type {type_} cannot hold',
+            detail="The column got a wider type after the sink was started.",
+            hint="A sink that keeps running continues with the new type; run one that was started with --once again.",
+        )
 
     @contextmanager
     def _of_one_log(self, offsets: Offsets) -> Iterator[None]:

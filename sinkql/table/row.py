@@ -78,6 +78,14 @@ def _same(value: Any) -> Any:
     return value
 
 
+class NarrowError(Exception):
+    """A column cannot hold a value of a row exactly: its type became a wider one after the column was read."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__(f"column {place}")
+        self.place = place
+
+
 class Codec:
     """Encode and decode rows of columns of these types (canonical texts)."""
 
@@ -120,8 +128,28 @@ class Codec:
         return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
     def arrays(self, rows: Iterable[Row]) -> list[pa.Array]:
-        """Return the rows' columns as Arrow arrays."""
-        import pyarrow as pa
-
+        """Return the rows' columns as Arrow arrays; raises NarrowError."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self.types)
-        return [pa.array(column, arrow_type(text)) for column, text in zip(columns, self.types, strict=True)]
+        found = []
+        for place, (column, text) in enumerate(zip(columns, self.types, strict=True)):
+            array = _exactly(column, text)
+            if array is None:
+                raise NarrowError(place)
+            found.append(array)
+        return found
+
+
+def _exactly(column: Sequence[Any], type_: str) -> pa.Array | None:
+    """Return a column as an Arrow array, None where the type does not hold all its values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if type_ == "real":  # Arrow would round to it
+        given = pa.array(column, pa.float64())
+        found = given.cast(pa.float32())
+        exact = pc.or_(pc.equal(found.cast(pa.float64()), given), pc.is_nan(given))
+        return found if pc.all(exact).as_py() is not False else None
+    try:
+        return pa.array(column, arrow_type(type_))
+    except (pa.ArrowInvalid, OverflowError):
+        return None

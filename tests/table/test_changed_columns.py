@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import struct
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +186,7 @@ CREATE SINK s FROM a INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABL
   WITH (COMMIT INTERVAL = '1s');
 """
 _MANY = 5_000_000_000
+_VALUES = {"v": int, "r": float, "n": Decimal}
 
 
 def _apply(session: Session, text: str) -> tuple[str, str]:
@@ -217,6 +220,37 @@ def test_columns_get_wider_types_and_other_names_in_place(session: Session, clau
     found = Counter({(*row[:-1], str(row[-1])): count for row, count in _written("id", "w", "r", "n").items()})
     assert Counter(rows) == found
     drain(_start(session, 3))
+
+
+@pytest.mark.parametrize(
+    ("column", "old", "new", "value"),
+    [
+        ("v", "v int", "v bigint", str(_MANY)),
+        ("r", " real", " double precision", "'0.1'"),
+        ("r", " real", " double precision", "'1e300'"),
+        ("n", "(6, 2)", "(9, 2)", "1234567.25"),
+    ],
+)
+def test_who_has_the_old_type_writes_no_value_that_it_cannot_hold(
+    session: Session, column: str, old: str, new: str, value: str
+) -> None:
+    text = _NARROW.format(clauses="KEY (id) MODE UPSERT")
+    session.execute(text + "INSERT INTO t VALUES (1, 1, 2, 1.25), (2, NULL, '-Infinity', NULL), (3, 3, NULL, 3);")
+    running = _start(session, 1)
+    drain(running)
+    _apply(session, text.replace(old, new))
+    session.execute(f"INSERT INTO t (id, {column}) VALUES (4, {value});")
+    with pytest.raises(SinkqlError) as refused:
+        drain(running)
+    assert (refused.value.code, refused.value.retryable) == ("SQ3414", True)
+    assert f'column "{column}" of table' in refused.value.message
+    drain(_start(session, 2))
+    assert dict(_written("id", column).keys())[4] == _VALUES[column](value.strip("'"))
+
+
+def test_a_real_that_is_no_number_or_nothing_is_held_as_it_is() -> None:
+    (found,) = Codec(["real"]).arrays([(math.nan,), (None,), (math.inf,), (0.5,)])
+    assert str(found.to_pylist()) == "[nan, None, inf, 0.5]"
 
 
 @pytest.mark.slow

@@ -160,6 +160,14 @@ CODES = {
         ),
         "Drop the sink and create it again, into a new table.",
     ),
+    "SQ3414": _code(
+        (
+            "A row of a table has a value that the column could not hold when the sink was started: the column has got "
+            "a wider type since then. No row of the batch was written."
+        ),
+        "The sink continues with the new type by itself. If it was started with --once, run it again.",
+        retryable=True,
+    ),
     "SQ3420": _code(
         "The file with the rows of a table is missing or damaged, or cannot be read or written, as on a full disk.",
         "Mend what the detail says, or put the file back from a backup.",

@@ -21,7 +21,7 @@ from sinkql.session.row.files import FileQuery
 from sinkql.session.row.files import columns_of as columns_of_file
 from sinkql.session.workspace import Workspace
 from sinkql.table.file import TableFile, table_path
-from sinkql.table.row import Codec, Row
+from sinkql.table.row import Codec, NarrowError, Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 MOST_ROWS = 5_000_000
 Columns = tuple[Sequence[logical.Column], "pa.Table"]
 """Rows by column, and what the columns are."""
+
+
+def changed(item: logical.Item, span: Span | None = None) -> SinkqlError:
+    """Return the error for a table that has got more columns, or wider types, since a statement was planned."""
+    return SinkqlError(
+        "SQ5210",
+        f'the columns of table "{short_name(item.name)}" have changed in the meantime',
+        span,
+        hint="Run the statement again.",
+    )
 
 
 def table_file(item: logical.Source, statement: ast.Create, catalog: Catalog) -> TableFile:
@@ -88,7 +98,10 @@ class Inputs:
         if not isinstance(statement, ast.CreateTable):
             return columns_of(item), self._sink(item) if isinstance(item, logical.Sink) else self._source(item)
         codec = Codec([str(column.type) for column in item.shape.columns])
-        arrays = codec.arrays(self._table(item, statement))
+        try:
+            arrays = codec.arrays(self._table(item, statement))
+        except NarrowError:
+            raise changed(item) from None
         return item.shape.columns, pa.table(arrays, names=[column.name for column in item.shape.columns])
 
     def tuples(self, full_name: str) -> list[Row]:

@@ -14,10 +14,11 @@ from sinkql.planner.item.table import length
 from sinkql.planner.name import short_name
 from sinkql.session.result import Result
 from sinkql.session.row.inputs import Columns, Inputs, table_file
+from sinkql.session.row.inputs import changed as changed_meanwhile
 from sinkql.session.row.query import by_spark, enough, now, rows_of
 from sinkql.session.workspace import Workspace
 from sinkql.table.file import DuplicateError, Edit, TableFile, WiderError
-from sinkql.table.row import Row, normal
+from sinkql.table.row import NarrowError, Row, normal
 
 if TYPE_CHECKING:
     from sinkql.planner.edit.row import Deleted, Inserted, NewValue, Target, Updated
@@ -204,7 +205,10 @@ def _in_spark(planned: Updated | Deleted, values: Sequence[NewValue], workspace:
             import pyarrow as pa
 
             codec = _file(planned.target, workspace).codec
-            arrays = [*codec.arrays(row for _, row in rows), pa.array([number for number, _ in rows], pa.int64())]
+            try:
+                arrays = [*codec.arrays(row for _, row in rows), pa.array([number for number, _ in rows], pa.int64())]
+            except NarrowError:
+                raise changed_meanwhile(planned.target.item) from None
             return columns, pa.table(arrays, names=[column.name for column in columns])
 
         found = []
@@ -245,12 +249,7 @@ class _changing:  # noqa: N801  # a context manager, used as a function
         try:
             return self._statement.__enter__()
         except WiderError:
-            raise SinkqlError(
-                "SQ5210",
-                f'the columns of table "{short_name(self._target.item.name)}" have changed in the meantime',
-                self._span,
-                hint="Run the statement again.",
-            ) from None
+            raise changed_meanwhile(self._target.item, self._span) from None
 
     def __exit__(self, *raised: Any) -> bool | None:
         try:
