@@ -151,6 +151,13 @@ class ReadRows(Protocol):
         """Return up to `limit` rows of what a sink wrote, in the columns' Arrow types; none without a table."""
 
 
+class FindTarget(Protocol):
+    def __call__(
+        self, statement: ast.CreateSink, sink: logical.Sink, access: Access, *, job: physical.Job | None = None
+    ) -> logical.Facts:
+        """Return what the target of a sink says; raises where the sink, new or with this job, could not write to it."""
+
+
 PlanSink = Callable[[ast.CreateSink, logical.Shape, logical.Facts, Planning], SinkPlan]
 
 
@@ -183,7 +190,7 @@ class SinkKind:
     modes: tuple[str, ...] = ("append", "upsert")
     formats: tuple[str, ...] = ()
     partitions: bool = False
-    facts: Callable[[ast.CreateSink, logical.Sink, Access], logical.Facts] | None = None
+    facts: FindTarget | None = None
     check: Callable[[ast.CreateSink, logical.Sink, Planning], None] | None = None
     reading: Callable[[physical.Write, Context], list[str]] | None = None
     count_rows: Callable[[physical.Write, Context], int | None] | None = None

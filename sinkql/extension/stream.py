@@ -292,6 +292,15 @@ class Switch:
     stateful: bool = False
 
 
+def switch_of(job: physical.Job) -> Switch | None:
+    """Return how a job goes on in a table that its earlier plans wrote, or claimed before a first batch."""
+    earlier = {each.plan: each.renamed for each in job.follows if each.plan != job.plan}
+    if not earlier:
+        return None
+    unwritten = {old: new for renamed in earlier.values() for old, new in renamed.items()}
+    return Switch(job.plan, {NO_PLAN: unwritten, **earlier}, stateful=job.stateful())
+
+
 def claimed(
     kept: Marker | None, *, sink: str, claim: str, initial: JobOffsets, epoch: int, switch: Switch | None
 ) -> Marker:

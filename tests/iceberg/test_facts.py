@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from sinkql import ast, logical
-from sinkql.connectors.iceberg.table.facts import find
+from sinkql.connectors.iceberg.commit.facts import find
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.types import parse_type
 from support.lake import Lake, Sink

@@ -120,7 +120,9 @@ def _refusing(table: str) -> Registry:
     registry, seen = discover(), set[str]()
     kind = registry.sinks["ICEBERG CATALOG"]
 
-    def find(statement: ast.CreateSink, sink: logical.Sink, access: Access) -> logical.Facts:
+    def find(
+        statement: ast.CreateSink, sink: logical.Sink, access: Access, *, job: physical.Job | None = None
+    ) -> logical.Facts:
         if sink.options["table"] == table and table in seen:
             raise SinkqlError("SQ4203", "the catalog does not allow this")
         seen.add(sink.options["table"])

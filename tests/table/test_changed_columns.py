@@ -284,6 +284,22 @@ def test_a_sink_is_read_before_its_table_has_changed(session: Session, view: str
     assert len(session.execute("SELECT * FROM s;")[0].rows) == 1
 
 
+def test_a_sink_is_altered_before_its_table_has_the_columns_to_come(session: Session) -> None:
+    """The target is asked as the next claim will leave it, not as it is."""
+    text = _NARROW.format(clauses="KEY (id) MODE UPSERT")
+    session.execute(text)
+    drain(_start(session, 1))
+    wider = text.replace("n numeric(6, 2)", "n numeric(6, 2), c text").replace("SELECT id, v,", "SELECT id, c, v AS w,")
+    wider = wider.replace("'1s'", "'2s'")
+    gets = 'column "c", which has NULL in rows that are there; nothing is read again'
+    assert _apply(session, wider) == ("alter", f'its table renames column "v" to "w", gets {gets}')
+    session.execute("ALTER SINK s SET (COMMIT INTERVAL = '3s');")
+    assert _apply(session, wider) == ("alter", "it continues where it is")
+    session.execute("INSERT INTO t VALUES (1, 1, 2, 1.25, 'c');")
+    drain(_start(session, 2))
+    assert Counter([(1, "c", 1)]) == _written("id", "c", "w")
+
+
 @pytest.mark.parametrize(
     ("view", "clauses", "why"),
     [

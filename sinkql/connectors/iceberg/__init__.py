@@ -54,10 +54,12 @@ def _validate(planned: logical.Connection, access: Access) -> None:
     validate(planned, access)
 
 
-def _find_facts(statement: ast.CreateSink, sink: logical.Sink, access: Access) -> logical.Facts:
-    from sinkql.connectors.iceberg.table.facts import find
+def _find_facts(
+    statement: ast.CreateSink, sink: logical.Sink, access: Access, *, job: physical.Job | None = None
+) -> logical.Facts:
+    from sinkql.connectors.iceberg.commit.facts import find
 
-    return find(statement, sink, access)
+    return find(statement, sink, access, job=job)
 
 
 def _open_writer(write: physical.Write, context: Context) -> Writer:

@@ -21,9 +21,9 @@ from sinkql.extension.stream import (
     Reader,
     RedoBatchError,
     Split,
-    Switch,
     Tally,
     Writer,
+    switch_of,
 )
 from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.control import CommitLog
@@ -92,7 +92,7 @@ class BatchLoop:
         if once and self.targets is None:
             self.targets = {name: reader.target(begin[name]) for name, reader in self.readers.items()}
         self._owned_at = time.time()
-        self.marker = self.writer.claim(begin, epoch=epoch, switch=self._switch())
+        self.marker = self.writer.claim(begin, epoch=epoch, switch=switch_of(self.job))
         self._check_plan(self.marker)
         self._restore(self.marker.end)
         if found is not None and found.plan != self.marker.plan:
@@ -226,17 +226,9 @@ class BatchLoop:
     def _initial(self) -> JobOffsets:
         return {name: reader.initial(at_end=not self.job.snapshot) for name, reader in self.readers.items()}
 
-    def _switch(self) -> Switch | None:
-        """Return how the job goes on in a table that its earlier plans wrote, or claimed before a first batch."""
-        earlier = {each.plan: each.renamed for each in self.job.follows if each.plan != self.job.plan}
-        if not earlier:
-            return None
-        unwritten = {old: new for renamed in earlier.values() for old, new in renamed.items()}
-        return Switch(self.job.plan, {NO_PLAN: unwritten, **earlier}, stateful=self.job.stateful())
-
     def _going_on(self, found: Marker) -> JobOffsets:
         """Return where the job goes on: sources that are new to a table with rows begin at their present end."""
-        switch = self._switch()
+        switch = switch_of(self.job)
         if switch is None or found.plan not in switch.follows:
             self._check_plan(found)
             return found.end

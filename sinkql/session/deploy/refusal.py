@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from sinkql import ast, logical
+import msgspec
+
+from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.secret.value import given
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
+from sinkql.physical.evolution import Evolution, evolution
 from sinkql.planner.name import short_name
 from sinkql.planner.scope import Scope
 from sinkql.session.deploy.step import Step
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.create import validate_connection
+from sinkql.session.item.earlier_plan import followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class Outside:
             case "SINK", ("create" | "replace"):
                 return self._sink(step.name, self.after)
             case "SINK", "alter":
-                return self._kept(step.name, self.before if self._evolves(step.name) else self.after)
+                return self._kept(step.name)
             case "CONNECTION", _:
                 return self._connection(step)
             case "CLUSTER", "alter":
@@ -75,23 +79,30 @@ class Outside:
         return _Access(self.catalog, self.after, self.secrets)
 
     def _sink(self, name: str, plans: MemoryCatalog) -> Refusal | None:
-        found = self._asked(name, plans, keep=False)
+        found = self._asked(name, plans)
         if found is None:
             return None
         kept = self._asked(name, plans, keep=True)
         return Refusal(found, rows=True) if kept is None else Refusal(kept)
 
-    def _kept(self, name: str, plans: MemoryCatalog) -> Refusal | None:
-        """Ask about a sink that goes on: the rows in its table are its own."""
-        found = self._asked(name, plans, keep=True)
+    def _kept(self, name: str) -> Refusal | None:
+        """Ask about a sink that goes on: the rows in its table are its own, and its columns follow."""
+        old, new = lower(name, self.before), lower(name, self.after)
+        if old.plan != new.plan:
+            moved = self._relation(name, self.before) != self._relation(name, self.after)
+            change = Evolution() if moved else evolution(old, new)
+            new = msgspec.structs.replace(new, follows=followed(old, change))
+        found = self._asked(name, self.after, keep=True, job=new)
         return Refusal(found) if found is not None else None
 
-    def _evolves(self, name: str) -> bool:
-        """Tell whether a sink's table is to get other columns with its next claim."""
-        old, new = lower(name, self.before), lower(name, self.after)
-        return old.plan != new.plan and old.write.columns != new.write.columns
+    def _relation(self, name: str, plans: MemoryCatalog) -> str:
+        sink = plans.item(name)
+        assert isinstance(sink, logical.Sink)
+        return sink.relation
 
-    def _asked(self, name: str, plans: MemoryCatalog, *, keep: bool) -> str | None:
+    def _asked(
+        self, name: str, plans: MemoryCatalog, *, keep: bool = False, job: physical.Job | None = None
+    ) -> str | None:
         entry, sink = plans.entry(name), plans.item(name)
         assert entry is not None
         assert isinstance(entry.statement, ast.CreateSink)
@@ -101,7 +112,7 @@ class Outside:
             sink = replace(sink, options={**sink.options, "existing_rows": "keep"})
         try:
             if find is not None:
-                find(entry.statement, sink, self._access())
+                find(entry.statement, sink, self._access(), job=job)
         except SinkqlError as error:
             return _text(error)
         return None
@@ -120,7 +131,7 @@ class Outside:
     def _users(self, name: str) -> Refusal | None:
         """Ask about the sinks of a connection or cluster that changes under them."""
         for sink in self._sinks(name):
-            found = self._asked(sink, self.before, keep=True)
+            found = self._asked(sink, self.before, keep=True, job=lower(sink, self.before))
             if found is not None:
                 return Refusal(f'sink "{short_name(sink)}": {found}')
         return None

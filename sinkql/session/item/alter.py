@@ -52,6 +52,7 @@ def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
         redefine(after, altering.changes)
         if altering.follows:
             altering = replace(altering, facts=_facts_after(statement, altering, after, catalog))
+            redefine(after, altering.changes)
         if isinstance(statement.action, ast.AddColumn):
             following = followers([altering.name], catalog, after, statement.action.span)
             catalog.change(redefining({**altering.changes, **following}, catalog.reader()))
@@ -92,7 +93,7 @@ def _ask_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalog,
         # The rows that are in the table already are the sink's own.
         own = replace(sink, options={**sink.options, "existing_rows": "keep"})
         try:
-            find_target(entry.statement, own, access)
+            find_target(entry.statement, own, access, job=lower(name, after))
         except SinkqlError as error:
             raise _of_sink(error, name, altering.name, action.span) from error
 

@@ -29,10 +29,13 @@ def facts_of_follower(
     """Return a sink's facts with the plan it had `before` as its last earlier one; the same ones if the plan stays."""
     if before.plan == after.plan:
         return facts
-    change = change or Evolution()
+    return {**facts, "plans": msgspec.json.decode(msgspec.json.encode(followed(before, change or Evolution())))}
+
+
+def followed(before: physical.Job, change: Evolution) -> tuple[physical.Earlier, ...]:
+    """Return the plans that a sink's job follows which comes of the job `before` by a change."""
     earlier = [_since(each, change) for each in before.follows if each.plan != before.plan]
-    plans = (*earlier, physical.Earlier(before.plan, dict(change.renamed), change.unread))
-    return {**facts, "plans": msgspec.json.decode(msgspec.json.encode(plans))}
+    return (*earlier, physical.Earlier(before.plan, dict(change.renamed), change.unread))
 
 
 def _since(earlier: physical.Earlier, change: Evolution) -> physical.Earlier:

@@ -4,6 +4,7 @@
 * `snapshot`: files → manifests, requirements and updates.
 * `conflict`: what others did meanwhile, and whether a sink may go on.
 * `proposal`: a claim of the table, a batch, or a compaction.
+* `facts`: does the catalog answer, and what is in the target table of a sink that is created or goes on.
 * `landing`: a proposal → a known outcome, through lost replies and conflicts.
 * `expire`: old snapshots go, with the files that only they reach.
 * `leftover`: so do files that killed and failed attempts left.

@@ -49,7 +49,7 @@ class Claim:
     def prepare(self, table: Table) -> Prepared:
         """Write the claim on top of what the table says now; each time with a new epoch."""
         kept = markers.find(table, self._sink)
-        schema = self._schema(table, kept)
+        schema = schema_of_claim(table, self._expected, kept, sink=self._sink, switch=self._switch)
         check(table, self._expected, schema)
         if kept is None and not self._keep_rows and rows(table):
             raise foreign_rows(table)
@@ -66,14 +66,6 @@ class Claim:
         begins = {} if kept else markers.begins(self._sink, marker.epoch)
         return prepare(table, FileChange(), _notes(self._sink, summary, begins), by=_by(marker), schema=schema)
 
-    def _schema(self, table: Table, kept: markers.Kept | None) -> Schema | None:
-        """Return the schema that the table gets with the claim, if it is another one."""
-        if self._switch is None or (kept is None and not own_empty(table, self._sink)):
-            return None
-        plan = kept.marker.plan if kept is not None else NO_PLAN
-        renamed = self._switch.follows.get(plan)
-        return evolved(table.metadata, self._expected, renamed) if renamed is not None else None
-
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this claim."""
         return markers.landed(table, self._sink, "claim", self.id)
@@ -81,6 +73,17 @@ class Claim:
     def check(self, base: Table, now: Table) -> None:
         """Nothing but another table of the same name keeps a claim from being tried again."""
         same_table(base, now)
+
+
+def schema_of_claim(
+    table: Table, expected: Expected, kept: markers.Kept | None, *, sink: str, switch: Switch | None
+) -> Schema | None:
+    """Return the schema that a table gets with a claim of the sink, if it is another one."""
+    if switch is None or (kept is None and not own_empty(table, sink)):
+        return None
+    plan = kept.marker.plan if kept is not None else NO_PLAN
+    renamed = switch.follows.get(plan)
+    return evolved(table.metadata, expected, renamed) if renamed is not None else None
 
 
 def take(target: TargetTable, table: Table, claim: Claim) -> Table:

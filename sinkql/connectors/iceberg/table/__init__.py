@@ -3,7 +3,6 @@
 * `catalog`, `sql`, `rest`, `glue`, `failure`: a planned connection → an open catalog; its failures → coded errors.
 * `target`: one table of a catalog: loaded, posted to, and tidied after a commit.
 * `types`, `layout`, `table`: SQL columns and PARTITION BY → schema and spec; the table is created, or compared with it.
-* `facts`: does the catalog answer, and what is in the target table.
 * `folder`: small files beside the table's metadata.
 * `reading`: how to read a sink's table, and its rows.
 """
