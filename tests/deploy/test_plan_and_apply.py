@@ -487,6 +487,23 @@ def test_what_a_table_cannot_have_in_place_is_made_anew_and_says_why(
     assert (step.action, step.reason) == ("replace", reason)
 
 
+def test_a_sink_goes_on_from_another_relation_only_with_the_same_columns(session: Session) -> None:
+    session.execute(_BASE)
+    view = "CREATE MATERIALIZED VIEW w AS SELECT * FROM v WHERE {} < 9; CREATE SINK k FROM w"
+    moved = _BASE.replace("CREATE SINK k FROM v", view.format("counter"))
+    assert [(step.action, step.reason) for step in _plan(session, moved).steps] == [
+        ("create", "it is new"), ("alter", "its definition changes")
+    ]  # fmt: skip
+    renamed = _BASE.replace("SELECT counter FROM", "SELECT counter AS n FROM")
+    renamed = renamed.replace("CREATE SINK k FROM v", view.format("n"))
+    deployment = _plan(session, renamed)
+    assert [(step.action, step.reason) for step in deployment.steps if step.kind == "SINK"] == [
+        ("replace", "it reads another relation, which has other columns")
+    ]
+    apply(deployment, session)
+    assert _plan(session, renamed).steps == ()
+
+
 def test_a_column_of_a_source_comes_in_place_only_where_rows_are_not_overwritten(session: Session) -> None:
     base = _BASE.replace(
         "n FROM LOAD GENERATOR COUNTER (UP TO 10)", "n (counter bigint) FROM FILES (PATH = 'in') FORMAT JSON"

@@ -140,8 +140,9 @@ class _Difference:
             assert isinstance(new, logical.Sink)
             was, will = lower(name, self.before), lower(name, self.after)
             if old.relation != new.relation:
-                if fate is not None and self._cannot_move(was, will):
-                    self.fates[name] = _Fate("replace", "it reads another relation, whose rows come and go")
+                hindrance = self._fixed(was, will)
+                if hindrance is not None:
+                    self.fates[name] = _Fate("replace", f"it reads another relation, {hindrance}")
                     return True
                 continue
             if was.plan == will.plan:
@@ -156,11 +157,15 @@ class _Difference:
                 return True
         return False
 
-    def _cannot_move(self, was: physical.Job, will: physical.Job) -> bool:
-        """Tell whether rows that come and go do so in another way: as the sink is moved, or before that."""
+    def _fixed(self, was: physical.Job, will: physical.Job) -> str | None:
+        """Return why a sink that reads another relation cannot go on in its table; None where it can."""
+        if _types(was) != _types(will):
+            return "which has other columns"
         if was.write.change == will.write.change == "append":
-            return False
-        return was.plan != will.plan or any(self.redefined(used) for used in self.before.all_used(was.sink))
+            return None
+        if was.plan != will.plan or any(self.redefined(used) for used in self.before.all_used(was.sink)):
+            return "whose rows come and go"
+        return None
 
     def _culprits(self, sink: str) -> str:
         changed = [
@@ -200,6 +205,10 @@ def difference(
         for name in failure.names:
             found.fates[name] = _Fate("replace", failure.reason)
         found.settle()
+
+
+def _types(job: physical.Job) -> dict[str, str]:
+    return {column.name: column.type for column in job.write.columns}
 
 
 def _ordered(found: _Difference) -> Iterator[tuple[str, _Fate]]:
