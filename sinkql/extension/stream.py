@@ -284,12 +284,14 @@ class RedoBatchError(Exception):
 class Switch:
     """A sink that goes on as `plan` in a table that one of the plans `follows` wrote, with its state if it has any.
 
-    Of each of these plans: the names that columns have now, by those that they had.
+    Of each of these plans: the names that columns have now, by those that they had. `check` raises a SinkqlError for a
+    marker of one of them from which the plan cannot go on.
     """
 
     plan: str
     follows: Mapping[str, Mapping[str, str]]
     stateful: bool = False
+    check: Callable[[Marker], None] = lambda marker: None
 
 
 def switch_of(job: physical.Job) -> Switch | None:
@@ -304,12 +306,16 @@ def switch_of(job: physical.Job) -> Switch | None:
 def claimed(
     kept: Marker | None, *, sink: str, claim: str, initial: JobOffsets, epoch: int, switch: Switch | None
 ) -> Marker:
-    """Return the marker of the claim `claim` on a table whose marker is `kept`, by the rules of `Writer.claim`."""
+    """Return the marker of the claim `claim` on a table whose marker is `kept`, by the rules of `Writer.claim`.
+
+    Raises what `Switch.check` does: others may have written since whoever claims has read the marker.
+    """
     if kept is None:
         return Marker(sink, max(epoch, 1), claim, claim, initial, initial, NO_PLAN, None, None)
     marker = replace(kept, epoch=max(epoch, kept.epoch + 1), claim=claim)
     if switch is None or kept.plan not in switch.follows:
         return marker
+    switch.check(kept)
     end = {source: kept.end.get(source, begin) for source, begin in initial.items()}
     return replace(marker, start=end, end=end, plan=switch.plan, state=kept.state if switch.stateful else None)
 
@@ -331,8 +337,9 @@ class Writer(Protocol):
         """Take the table: commit an empty snapshot with an epoch above the table's and above `epoch` - 1.
 
         A marker of a plan that `switch` follows becomes one of its plan in the same commit: with the sources that are
-        in `initial`, at the marker's offsets where it has any. `claimed` makes the marker. Where the job has other
-        columns than that plan, the table gets them in the same commit; rows that are there have NULL in new ones.
+        in `initial`, at the marker's offsets where it has any. `claimed` makes the marker, of the one that the commit
+        follows. Where the job has other columns than that plan, the table gets them in the same commit; rows that are
+        there have NULL in new ones.
         """
 
     def refresh(self) -> Marker:

@@ -14,6 +14,7 @@ import pytest
 
 from sinkql import ast
 from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Marker
 from sinkql.parser import parse
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.session import Session
@@ -138,6 +139,29 @@ def test_rows_that_came_while_a_view_was_changed_stop_the_sink(session: Session)
     with pytest.raises(SinkqlError) as stopped:
         _start(session, 3)
     assert stopped.value.code == "SQ3413"
+
+
+def test_rows_that_came_while_the_sink_was_claimed_stop_it_too(session: Session) -> None:
+    session.execute(_SETUP)
+    drain(_sink(session, "listed", "KEY (id) MODE UPSERT"))
+    session.execute(_ADD)
+    old = _start(session, 2)
+    session.execute("CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT id, v, c FROM t WHERE v > 0;")
+    session.execute(_LATER)
+    new = loop(session)
+    claim = new.writer.claim
+
+    def late(*given: Any, **named: Any) -> Marker:
+        drain(old)  # after the marker was read, before the claim
+        return claim(*given, **named)
+
+    new.writer.claim = late  # type: ignore[method-assign]  # the moment in between
+    before = old.marker
+    with pytest.raises(SinkqlError) as stopped:
+        new.start(epoch=3)
+    assert stopped.value.code == "SQ3413"
+    assert old.marker.end != before.end
+    assert new.writer.marker() == old.marker
 
 
 def test_two_changes_while_nobody_runs_the_sink_are_made_at_once(session: Session) -> None:

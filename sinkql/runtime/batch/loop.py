@@ -21,6 +21,7 @@ from sinkql.extension.stream import (
     Reader,
     RedoBatchError,
     Split,
+    Switch,
     Tally,
     Writer,
     switch_of,
@@ -92,7 +93,7 @@ class BatchLoop:
         if once and self.targets is None:
             self.targets = {name: reader.target(begin[name]) for name, reader in self.readers.items()}
         self._owned_at = time.time()
-        self.marker = self.writer.claim(begin, epoch=epoch, switch=switch_of(self.job))
+        self.marker = self.writer.claim(begin, epoch=epoch, switch=self._switch())
         self._check_plan(self.marker)
         self._restore(self.marker.end)
         if found is not None and found.plan != self.marker.plan:
@@ -226,13 +227,16 @@ class BatchLoop:
     def _initial(self) -> JobOffsets:
         return {name: reader.initial(at_end=not self.job.snapshot) for name, reader in self.readers.items()}
 
+    def _switch(self) -> Switch | None:
+        switch = switch_of(self.job)
+        return replace(switch, check=self._check_unread) if switch is not None else None
+
     def _going_on(self, found: Marker) -> JobOffsets:
         """Return where the job goes on: sources that are new to a table with rows begin at their present end."""
         switch = switch_of(self.job)
         if switch is None or found.plan not in switch.follows:
             self._check_plan(found)
             return found.end
-        self._check_unread(found)
         at_end = found.plan != NO_PLAN or not self.job.snapshot
         return {
             name: found.end[name] if name in found.end else reader.initial(at_end=at_end)
