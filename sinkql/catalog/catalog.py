@@ -13,7 +13,6 @@ from sinkql.catalog.file.control import Control
 from sinkql.catalog.file.database import Database
 from sinkql.catalog.file.journal import Journal
 from sinkql.catalog.memory import IDENTITY, Broken, Entries, MemoryCatalog, Waiting, WithBroken
-from sinkql.catalog.replan import Replanned
 from sinkql.catalog.row import (
     Sealing,
     Stamp,
@@ -260,21 +259,13 @@ class Catalog:
 
     # --- for operations: the plans in memory follow the file -------------------------------------------------------
 
-    def take(self, plans: MemoryCatalog, replanned: Iterable[Replanned]) -> None:
-        """Replace the plans by others, in which some items were planned again."""
-        found = tuple(replanned)
-        for each in found:
-            plans.broken.pop(each.replacement.old.name, None)
-        for each in found:
-            if each.error is not None:
-                plans.broken[each.replacement.new.name] = Broken(each.replacement.new, each.error)
+    def take(self, plans: MemoryCatalog) -> None:
+        """Replace the plans by others."""
         self.plans = plans
 
     def forget(self, full_name: str) -> None:
         """Remove an item from the plans."""
-        if self.plans.has(full_name):
-            self.plans.remove(full_name)
-        self.plans.broken.pop(full_name, None)
+        self.plans.forget(full_name)
 
     def forget_plan(self, item_id: str) -> None:
         """Make the next `refresh` plan an item again, and what uses it: its plan is out of date."""

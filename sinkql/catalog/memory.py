@@ -26,10 +26,11 @@ IDENTITY = "identity"
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A stored item that can no longer be planned, and the error."""
+    """A stored item that can no longer be planned, the error, and where a sink writes, as `Waiting` has it."""
 
     entry: logical.Entry
     error: SinkqlError
+    writes: tuple[Place, bool] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,7 +194,7 @@ class MemoryCatalog:
             except SinkqlError as error:
                 entry = logical.Entry(each.id, each.name, each.kind, statement, facts)
                 self._forget(each.name)
-                self.broken[each.name] = Broken(entry, error.within(path=None, text=to_sql(statement)))
+                self.broken[each.name] = Broken(entry, error.within(path=None, text=to_sql(statement)), each.writes())
                 return
         except BaseException:
             self._entries[each.name] = each
@@ -225,10 +226,17 @@ class MemoryCatalog:
         written = self._writes(sink)
         if not isinstance(statement, ast.CreateSink) or not isinstance(sink, logical.Sink) or written is None:
             return
-        other = self._known_destinations().in_the_way(sink.name, written[0], shared=written[1])
+        other = self._in_the_way(sink.name, written[0], shared=written[1])
         if other is not None:
             assert sink.destination is not None
             raise taken(statement, sink.destination, other)
+
+    def _in_the_way(self, sink: str, place: Place, *, shared: bool) -> str | None:
+        """Return a sink that writes to the place of another one, where not both of them share it."""
+        for name, each in self.broken.items():  # what was started of it may run still
+            if each.writes is not None and name != sink and each.writes[0] == place and not (each.writes[1] and shared):
+                return name
+        return self._known_destinations().in_the_way(sink, place, shared=shared)
 
     def _known_destinations(self) -> Destinations:
         if self._destinations is None:
@@ -276,6 +284,12 @@ class MemoryCatalog:
         for user in self.all_users(full_name):
             self.entry(user)
         self._forget(full_name)
+
+    def forget(self, full_name: str) -> None:
+        """Forget an item if it is here, also one that can no longer be planned."""
+        if self.has(full_name):
+            self.remove(full_name)
+        self.broken.pop(full_name, None)
 
     def keep_only(self, ids: Container[str]) -> None:
         """Forget all items but the built-in ones and those of these ids, none of which uses another item."""

@@ -81,7 +81,7 @@ def redefining(changes: Definitions, now: logical.CatalogReader) -> Operation[No
         plans = catalog.plans.copy()
         replanned = replan(plans, found, changes=changes)
         update_items(connection, replanned, catalog.sealing)
-        catalog.take(plans, replanned)
+        catalog.take(plans)
 
     return redefine
 

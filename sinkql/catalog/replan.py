@@ -8,7 +8,7 @@ from graphlib import CycleError
 from itertools import count
 
 from sinkql import ast, logical
-from sinkql.catalog.memory import IDENTITY, Entries, MemoryCatalog
+from sinkql.catalog.memory import IDENTITY, Broken, Entries, MemoryCatalog
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.planner import Planned
@@ -39,7 +39,6 @@ class Replanned:
 
     replacement: Replacement
     planned: Planned | None
-    error: SinkqlError | None = None
 
 
 def redefine(plans: MemoryCatalog, changes: Definitions) -> None:
@@ -81,7 +80,7 @@ def replan(plans: MemoryCatalog, found: Iterable[Replacement], *, changes: Defin
     worse: list[tuple[Replacement, SinkqlError]] = []
     failed: set[str] = set()
     found = tuple(found)
-    broken = {each.old.name for each in found if plans.entry(each.old.name) is None}
+    broken = {each.old.name: plans.broken.pop(each.old.name) for each in found if plans.entry(each.old.name) is None}
     for each in found:
         if each.old.name not in broken:
             plans.remove(each.old.name)
@@ -95,7 +94,10 @@ def replan(plans: MemoryCatalog, found: Iterable[Replacement], *, changes: Defin
             if each.old.name not in broken and not failed & mentions(new.statement):
                 worse.append((each, error))
             failed.add(new.name)
-            done.append(Replanned(each, None, error.within(path=None, text=to_sql(new.statement))))
+            was = broken.get(each.old.name)
+            writes = was.writes if was is not None else None
+            plans.broken[new.name] = Broken(new, error.within(path=None, text=to_sql(new.statement)), writes)
+            done.append(Replanned(each, None))
     if worse:
         raise _worse(worse, changes)
     return done

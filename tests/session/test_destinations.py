@@ -94,3 +94,53 @@ def test_tables_whose_dotted_names_are_the_same_are_two(session: Session) -> Non
         ("create", "third", False),
         ("drop", "user_activity_iceberg", False),
     ]
+
+
+def _break(session: Session) -> None:
+    """Let the sink's statement name a source that does not exist, as if another program had changed the file."""
+    with session.catalog.database.write() as connection:
+        connection.execute(
+            "UPDATE items SET create_sql = replace(create_sql, 'public.n', 'public.nope') WHERE kind = 'SINK'"
+        )
+        connection.execute("UPDATE identity SET generation = generation + 1")
+
+
+def _broken(session: Session) -> list[str]:
+    return [name.rpartition(".")[2] for name in session.catalog.broken]
+
+
+@pytest.mark.parametrize("found", ["never", "before", "between"])
+def test_a_sink_that_does_not_plan_any_more_is_in_the_way(piped: Session, found: str) -> None:
+    _break(piped)
+    with Session() as session:  # which knows of the sink what the file says, until somebody plans it
+        if found == "before":
+            assert _broken(session) == ["user_activity_iceberg"]
+        _refused(session, _SECOND)
+        if found == "between":
+            assert _broken(session) == ["user_activity_iceberg"]
+            _refused(session, _SECOND)
+        session.execute("DROP SINK user_activity_iceberg;" + _SECOND)
+        assert _sinks(session) == ["second"]
+        assert _broken(session) == []
+
+
+@pytest.mark.parametrize("sink", [_SECOND, SINK])
+def test_a_deployment_drops_what_does_not_plan_any_more_before_another_writes_there(piped: Session, sink: str) -> None:
+    _break(piped)
+    with Session() as session:
+        apply(plan_deployment([Script("p.sql", LAKE + COUNTER + sink)], session), session)
+        assert len(_sinks(session)) == 1
+        assert plan_deployment([Script("p.sql", LAKE + COUNTER + sink)], session).steps == ()
+
+
+def test_a_sink_that_plans_again_is_not_in_its_own_way(piped: Session) -> None:
+    _break(piped)
+    with Session() as session:
+        assert _broken(session) == ["user_activity_iceberg"]
+        session.execute("ALTER CONNECTION lake RENAME TO ocean;")
+        second = _SECOND.replace("CONNECTION lake", "CONNECTION ocean")
+        _refused(session, second)
+        session.execute("CREATE SOURCE nope FROM LOAD GENERATOR COUNTER (UP TO 10);")
+        session.execute("ALTER SINK user_activity_iceberg RENAME TO user_activity;")
+        assert _broken(session) == []
+        assert 'sink "user_activity" already writes' in fails(session, second).message

@@ -42,16 +42,17 @@ class _Fate:
 class _Difference:
     before: MemoryCatalog
     after: MemoryCatalog
-    broken: frozenset[str]
+    broken: Mapping[str, logical.Entry]
     in_place: InPlace
     fates: dict[str, _Fate] = field(default_factory=dict)
 
     def find(self, other_value: OtherValue, statements: Mapping[str, ast.Create]) -> None:
         """Decide on every item by itself, then on those that depend on what is created again, until nothing changes."""
-        old, new = _names(self.before) | self.broken, _names(self.after)
+        old, new = _names(self.before) | self.broken.keys(), _names(self.after)
         wanted = {_place(name, self.after) for name in self.after.names("SINK")} - {None}
         for name in sorted(old - new):
-            early = _place(name, self.before) in wanted  # where another sink is to write
+            # where another sink is to write, as may be with one that is broken
+            early = _place(name, self.before) in wanted or (name in self.broken and self.broken[name].kind == "SINK")
             self.fates[name] = _Fate("drop", "it is in no script", early=early)
         for name in sorted(new - old):
             self.fates[name] = _Fate("create", "it is new")
@@ -194,7 +195,7 @@ def difference(
 
     All are tried in memory, and what cannot be altered is created again; so that running them does what they say.
     """
-    found = _Difference(before, described.catalog, frozenset(broken), in_place)
+    found = _Difference(before, described.catalog, broken, in_place)
     found.find(other_value, described.statements)
     while True:
         items = (_step(name, fate, found, described, broken) for name, fate in _ordered(found))

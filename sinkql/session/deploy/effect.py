@@ -148,16 +148,16 @@ def _columns(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
 
 
 def _destination(name: str, catalog: MemoryCatalog) -> logical.Destination | None:
-    """Return what a sink writes to; None where its connector has no name for it."""
+    """Return what a sink writes to; None where its connector has no name for it, or it can no longer be planned."""
     sink = catalog.item(name)
-    assert isinstance(sink, logical.Sink)
-    return sink.destination
+    return sink.destination if isinstance(sink, logical.Sink) else None
 
 
 def _place(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
     """Return what tells the destination of a sink from all others."""
     sink, found = catalog.item(name), _destination(name, catalog)
-    assert isinstance(sink, logical.Sink)
+    if not isinstance(sink, logical.Sink):
+        return ()
     connection = catalog.item(sink.connection)
     assert isinstance(connection, logical.Connection)
     return connection.options, found and (found.kind, found.path)

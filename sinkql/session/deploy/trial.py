@@ -55,8 +55,7 @@ def trial(steps: tuple[Step, ...], before: MemoryCatalog, after: MemoryCatalog, 
 
 def _remove(steps: Iterable[Step], plans: MemoryCatalog) -> None:
     for step in steps:
-        if plans.entry(step.name) is not None:  # one that does not plan is not there
-            plans.remove(step.name)
+        plans.forget(step.name)
 
 
 def _redefine(steps: list[Step], plans: MemoryCatalog, after: MemoryCatalog) -> Failure | None:
