@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -45,8 +46,15 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_configure() -> None:
+    _let_programs_be_interrupted()
     _have_folders_in_memory()
     _have_spark_start_fast()
+
+
+def _let_programs_be_interrupted() -> None:
+    """Have Ctrl-C reach what tests start also where a shell runs them in the background, which ignores it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _have_folders_in_memory() -> None:

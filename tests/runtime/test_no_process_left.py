@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 
 from sinkql.extension.registry import discover
 from sinkql.runtime.process.application import Workload, _Spark
@@ -95,6 +96,7 @@ def test_a_spark_of_which_nobody_misses_anything_is_killed(
 def test_a_spark_that_died_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Starting] = []
     monkeypatch.setattr(Starting, "_run", lambda starting, then: begun.append(starting))
+    monkeypatch.setattr(SparkContext, "_gateway", None)  # the tests' own Spark has nothing to do with it
     each = job(counter(up_to=5), tmp_path)
     workload = Workload(
         FixedRoster([each]), lambda one: contexts(tmp_path, one), discover(), MemoryControl(), lambda _: None,
