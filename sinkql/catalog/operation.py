@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sinkql import ast, logical
 from sinkql.catalog.catalog import Catalog, Operation
 from sinkql.catalog.file.connection import Connection
 from sinkql.catalog.file.control import wish
+from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.replan import Definitions, identity, replacements, replan
 from sinkql.catalog.row import (
     delete_item,
@@ -27,6 +28,9 @@ from sinkql.planner.name import inside, short_name
 from sinkql.planner.order import reached
 from sinkql.printer import to_sql
 from sinkql.script.mask import without_literal
+
+Check = Callable[[MemoryCatalog, MemoryCatalog], None]
+"""Raise SQ5210 where what was found out about a change is not so in the items from before and after it."""
 
 
 def adding(
@@ -62,12 +66,13 @@ def rotating(full_name: str, given: Given) -> Operation[None]:
     return rotate
 
 
-def redefining(changes: Definitions, now: logical.CatalogReader) -> Operation[None]:
+def redefining(changes: Definitions, now: logical.CatalogReader, *, check: Check | None = None) -> Operation[None]:
     """Put statements with full names in the place of those that items have `now`; a new name is a rename.
 
     Items keep their ids. All that depends on them is rewritten where it names them and planned again. What the
     statements use goes by the names from before. Raises what planning raises, SQ2016 for dependents that do not plan
-    any more, SQ2017 for an item that would read itself, SQ5210 where items have other statements by then.
+    any more, SQ2017 for an item that would read itself, SQ5210 where items have other statements by then,
+    and what `check` raises.
     """
     before = {name: _content(now.entry(name)) for name in changes}
 
@@ -80,6 +85,8 @@ def redefining(changes: Definitions, now: logical.CatalogReader) -> Operation[No
         found = replacements(changes, catalog.entries(), lambda name: users.get(name, ()))
         plans = catalog.plans.copy()
         replanned = replan(plans, found, changes=changes)
+        if check is not None:
+            check(catalog.plans, plans)
         update_items(connection, replanned, catalog.sealing)
         catalog.take(plans)
 

@@ -182,6 +182,43 @@ def test_a_column_and_the_view_that_shows_it_come_in_one_transaction(session: Se
     assert Counter({(*row, None): 1 for row in _ROWS}) == _written("id", "v", "c", "d")
 
 
+@pytest.mark.parametrize(
+    ("relation", "mine"),
+    [
+        ("listed", "CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT * FROM t WHERE v > 0;"),
+        ("listed", "CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT *, NULL::text AS d FROM t WHERE v > 0;"),
+        ("listed", "ALTER SINK s SET FROM every;"),
+        ("every", "CREATE OR REPLACE MATERIALIZED VIEW every AS SELECT id, v FROM t WHERE v > 0;"),
+    ],
+)
+def test_a_transaction_does_not_go_by_plans_that_sinks_had_before_others_changed_them(
+    session: Session, relation: str, mine: str
+) -> None:
+    session.execute(_SETUP)
+    drain(_sink(session, relation, "MODE APPEND"))
+    session.execute(f"BEGIN; {mine}")
+    with Session() as other:
+        other.execute(_ADD)
+    with pytest.raises(SinkqlError) as refused:
+        session.execute("COMMIT;")
+    assert (refused.value.code, refused.value.detail) == ("SQ5210", 'what sink "s" reads was changed')
+    drain(_start(session, 2))
+    assert Counter([(1, 1), (2, 2)]) == _written("id", "v")
+
+
+def test_a_transaction_keeps_what_sinks_follow_where_others_changed_something_else(session: Session) -> None:
+    session.execute(_SETUP)
+    drain(_sink(session, "listed", "KEY (id) MODE UPSERT"))
+    session.execute(
+        "BEGIN; CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT *, NULL::text AS d FROM t WHERE v > 0;"
+    )
+    with Session() as other:
+        other.execute("CREATE TABLE u (id int); CREATE OR REPLACE MATERIALIZED VIEW every AS SELECT v FROM t;")
+    session.execute("COMMIT;")
+    drain(_start(session, 2))
+    assert Counter([(1, 1, None), (2, 2, None)]) == _written("id", "v", "d")
+
+
 def test_state_goes_on_where_a_column_stands_above_it(session: Session) -> None:
     session.execute(_SETUP)
     running = _sink(session, "counted", "KEY (v) MODE UPSERT")

@@ -16,7 +16,7 @@ from sinkql.planner.name import as_name
 from sinkql.session.deploy.alteration import alterations
 from sinkql.session.deploy.deployment import Deployment, check_fresh
 from sinkql.session.deploy.step import Step, dropped_first, redefined
-from sinkql.session.item.earlier_plan import followers
+from sinkql.session.item.earlier_plan import as_found, followers
 
 if TYPE_CHECKING:
     from sinkql.session.session import Session
@@ -99,7 +99,8 @@ class _Doing:
                 after = self._catalog.plans.copy()
                 redefine(after, definitions)
                 going_on = followers(definitions, self._catalog, after, Span(0, 0), moved=self._moved())
-                self._catalog.change(redefining({**definitions, **going_on}, self._catalog.reader()))
+                check = as_found(definitions, self._catalog.plans, after)
+                self._catalog.change(redefining({**definitions, **going_on}, self._catalog.reader(), check=check))
             except ChangedError:
                 continue
             return

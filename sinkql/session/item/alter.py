@@ -19,7 +19,7 @@ from sinkql.planner.item.connection import validation
 from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.create import validate_connection
-from sinkql.session.item.earlier_plan import facts_of_follower, followers, in_place, must_start_over
+from sinkql.session.item.earlier_plan import as_found, facts_of_follower, followers, in_place, must_start_over
 from sinkql.session.result import Result
 
 
@@ -47,6 +47,7 @@ def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
     if isinstance(altering.statement, ast.CreateSecret):
         catalog.change(rotating(altering.name, given(altering.statement.value)))
         return
+    check = None
     if catalog.plans.entry(altering.name) is not None:
         after = catalog.plans.copy()
         redefine(after, altering.changes)
@@ -55,10 +56,12 @@ def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
             redefine(after, altering.changes)
         if isinstance(statement.action, ast.AddColumn):
             following = followers([altering.name], catalog, after, statement.action.span)
-            catalog.change(redefining({**altering.changes, **following}, catalog.reader()))
+            found = as_found([altering.name], catalog.plans, after)
+            catalog.change(redefining({**altering.changes, **following}, catalog.reader(), check=found))
             return
         _ask_outside(statement, altering, after, catalog)
-    catalog.change(redefining(altering.changes, catalog.reader()))
+        check = as_found([altering.name], catalog.plans, after) if altering.follows else None
+    catalog.change(redefining(altering.changes, catalog.reader(), check=check))
 
 
 def _facts_after(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> logical.Facts:

@@ -25,7 +25,7 @@ from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.mask import without_literal
 from sinkql.session.item.access import CatalogAccess
-from sinkql.session.item.earlier_plan import followers
+from sinkql.session.item.earlier_plan import as_found, followers
 from sinkql.session.result import Result
 from sinkql.table.file import create as make_table
 from sinkql.table.file import remove as remove_table
@@ -95,11 +95,13 @@ def _replace(statement: ast.Create, stored: Stored, catalog: Catalog) -> Result:
         others.remove(stored.name)
     planned = plan(statement, stored.facts, others, catalog.registry)  # its errors point into the user's text
     changes: Definitions = {stored.name: (qualify(statement, catalog.plans), stored.facts)}
+    check = None
     if works:
         after = catalog.plans.copy()
         redefine(after, changes)
         changes = {**changes, **followers([stored.name], catalog, after, name_span(statement))}
-    catalog.change(redefining(changes, catalog.reader()))
+        check = as_found([stored.name], catalog.plans, after)
+    catalog.change(redefining(changes, catalog.reader(), check=check))
     return _made(statement, planned)
 
 

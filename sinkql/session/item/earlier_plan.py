@@ -13,6 +13,7 @@ import msgspec
 from sinkql import logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.catalog.operation import Check, conflict
 from sinkql.catalog.replan import Definitions
 from sinkql.errors import SinkqlError, Span
 from sinkql.lowering.job import lower
@@ -69,6 +70,34 @@ def followers(
             raise must_start_over(name, after, error, span) from None
         changes[name] = (entry.statement, facts_of_follower(entry.facts, old, new, change))
     return changes
+
+
+def as_found(changed: Iterable[str], before: MemoryCatalog, after: MemoryCatalog) -> Check:
+    """Return what raises SQ5210 where a change gives sinks of changed items other plans than here, or they had others.
+
+    What they follow was found out of these: a transaction that is repeated must not go by it in another catalog.
+    """
+    names = tuple(changed)
+    found = _plans(names, before, after)
+
+    def check(before: MemoryCatalog, after: MemoryCatalog) -> None:
+        for name, plans in _plans(names, before, after).items():
+            if found.get(name) != plans:
+                raise conflict(f'what sink "{short_name(name, after)}" reads was changed')
+
+    return check
+
+
+def _plans(
+    changed: Iterable[str], before: MemoryCatalog, after: MemoryCatalog
+) -> dict[str, tuple[str | None, str | None]]:
+    """Return the plans before and after of changed sinks and of those that read a changed item."""
+    own = {name for name in changed if (entry := after.entry(name)) is not None and entry.kind == "SINK"}
+    return {name: (_plan(name, before), _plan(name, after)) for name in sorted({*own, *sinks_of(changed, after)})}
+
+
+def _plan(sink: str, plans: MemoryCatalog) -> str | None:
+    return lower(sink, plans).plan if plans.entry(sink) is not None else None
 
 
 def must_start_over(sink: str, after: MemoryCatalog, why: InPlaceError, span: Span) -> SinkqlError:
