@@ -487,6 +487,40 @@ def test_what_a_table_cannot_have_in_place_is_made_anew_and_says_why(
     assert (step.action, step.reason) == ("replace", reason)
 
 
+def test_columns_do_not_change_under_another_sink_of_the_table(session: Session) -> None:
+    text = _BASE.replace(
+        "FROM LOAD GENERATOR COUNTER (UP TO 10)", "(counter bigint) FROM FILES (PATH = 'a') FORMAT JSON"
+    )
+    text = text.replace("INTERVAL = '2s'", "INTERVAL = '2s', EXISTING ROWS = KEEP")
+    rest = text[text.index("CREATE SOURCE") :]
+    for old, new in (
+        ("E n ", "E m "),
+        ("'a')", "'b')"),
+        ("VIEW v", "VIEW w"),
+        ("M n ", "M m "),
+        ("k FROM v", "l FROM w"),
+    ):
+        assert old in rest
+        rest = rest.replace(old, new, 1)
+    text += rest
+    session.execute(text)
+    why = 'sink "l" writes other columns to the same place'
+    change = "SELECT counter, NULL::text AS c FROM"
+    with pytest.raises(SinkqlError, match=why) as refused:
+        session.execute(f"CREATE OR REPLACE MATERIALIZED VIEW v AS {change} n WHERE counter > 3;")
+    assert refused.value.code == "SQ2985"
+
+    def sinks(changed: str) -> list[tuple[str, str]]:
+        return [(step.action, step.reason) for step in _plan(session, changed).steps if step.kind == "SINK"]
+
+    one = text.replace("SELECT counter FROM n", f"{change} n")
+    assert sinks(one) == [("replace", f'materialized view "v" changes: {why}')]
+    both = one.replace("SELECT counter FROM m", f"{change} m")
+    assert sinks(both) == [("alter", 'materialized view "v" changes'), ("alter", 'materialized view "w" changes')]
+    apply(_plan(session, both), session)
+    assert sinks(both) == []
+
+
 def test_a_sink_goes_on_from_another_relation_only_with_the_same_columns(session: Session) -> None:
     session.execute(_BASE)
     view = "CREATE MATERIALIZED VIEW w AS SELECT * FROM v WHERE {} < 9; CREATE SINK k FROM w"

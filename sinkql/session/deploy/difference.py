@@ -20,6 +20,7 @@ from sinkql.session.deploy.alteration import obstacle
 from sinkql.session.deploy.script_catalog import ScriptCatalog
 from sinkql.session.deploy.step import Action, Step
 from sinkql.session.deploy.trial import trial
+from sinkql.session.item.shared import check_beside
 from sinkql.vocabulary import Vocabulary
 
 Entries = Mapping[str, logical.Entry]
@@ -149,7 +150,7 @@ class _Difference:
             if was.plan == will.plan:
                 continue
             try:
-                self.in_place(was, will)
+                check_beside(name, self.after, self.in_place(was, will))
             except InPlaceError as error:
                 self.fates[name] = _Fate("replace", f"{self._culprits(name)}: {error}")
                 return True

@@ -12,6 +12,7 @@ from sinkql.physical.evolution import Evolution, evolution
 from sinkql.planner.name import short_name
 from sinkql.session.deploy.refusal import Refusal
 from sinkql.session.deploy.step import Step
+from sinkql.session.item.shared import beside, columns_of, destination_of, place_of
 
 CountRows = Callable[[str, MemoryCatalog], int | None]
 """Return how many rows a sink's table, or a table, has in a catalog; None where there is none, or nobody knows."""
@@ -36,7 +37,7 @@ def told(
         return "; ".join(part for part in (found, f"this is refused as things are: {refusal.reason}") if part)
     if step.action == "replace" and count(step.name, after):
         return found  # which says so
-    destination = _destination(step.name, after)
+    destination = destination_of(step.name, after)
     way = destination.refused if destination is not None else None
     return f"{found}; the sink is refused while others' rows are there{f': {way}' if way else ''}"
 
@@ -85,7 +86,7 @@ def _filled(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
 
 
 def _created(name: str, after: MemoryCatalog, count: CountRows) -> str:
-    destination, rows = _destination(name, after), count(name, after)
+    destination, rows = destination_of(name, after), count(name, after)
     if destination is None:
         return _sources(name, after)
     there = f"; {_named(destination)} exists, with {_rows(rows)}" if rows is not None else ""
@@ -104,7 +105,7 @@ def _sources(name: str, catalog: MemoryCatalog) -> str:
 
 
 def _kept(name: str, catalog: MemoryCatalog, count: CountRows) -> str:
-    destination, rows = _destination(name, catalog), count(name, catalog)
+    destination, rows = destination_of(name, catalog), count(name, catalog)
     if destination is None:
         return "what it wrote stays"
     return f"the {destination.kind} keeps its {'rows' if rows is None else _rows(rows)}"
@@ -112,10 +113,10 @@ def _kept(name: str, catalog: MemoryCatalog, count: CountRows) -> str:
 
 def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountRows) -> str:
     """Say what the new sink makes of rows that are in its destination already, which may be another than before."""
-    destination, rows = _destination(name, after), count(name, after)
+    destination, rows = destination_of(name, after), count(name, after)
     if destination is None or not rows:
         return ""
-    other = "" if _place(name, before) == _place(name, after) else f"{_named(destination)} has {_rows(rows)}"
+    other = "" if place_of(name, before) == place_of(name, after) else f"{_named(destination)} has {_rows(rows)}"
     if destination.refused is None:
         return f", and {other}, to which new rows are added" if other else ", and new rows are added to them"
     refused = f"the new sink is refused while it has them: {destination.refused}"
@@ -124,43 +125,18 @@ def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountR
 
 def _beside(name: str, after: MemoryCatalog) -> str:
     """Say that another sink writes to the same destination, where that is trouble."""
-    here, place = _destination(name, after), _place(name, after)
-    for other in after.names("SINK"):
-        if here is None or other == name or _place(other, after) != place:
-            continue
-        there = _destination(other, after)
-        if _columns(other, after) != _columns(name, after):
+    here = destination_of(name, after)
+    for other in beside(name, after):
+        there = destination_of(other, after)
+        if columns_of(other, after) != columns_of(name, after):
             return f'; sink "{short_name(other)}" writes other columns there: the one that starts second does not run'
-        if here.alone or (there is not None and there.alone):
+        if (here is not None and here.alone) or (there is not None and there.alone):
             return f'; sink "{short_name(other)}" writes there too: one stops as soon as the other has written'
-        if here.refused is not None:
+        if here is not None and here.refused is not None:
             return (
                 f'; sink "{short_name(other)}" writes there too: this one is refused if that has written rows before it'
             )
     return ""
-
-
-def _columns(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
-    sink = catalog.item(name)
-    assert isinstance(sink, logical.Sink)
-    types = sorted((column.name, column.type.name, column.type.scale or 0) for column in sink.shape.columns)
-    return sink.changelog, *types
-
-
-def _destination(name: str, catalog: MemoryCatalog) -> logical.Destination | None:
-    """Return what a sink writes to; None where its connector has no name for it, or it can no longer be planned."""
-    sink = catalog.item(name)
-    return sink.destination if isinstance(sink, logical.Sink) else None
-
-
-def _place(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
-    """Return what tells the destination of a sink from all others."""
-    sink, found = catalog.item(name), _destination(name, catalog)
-    if not isinstance(sink, logical.Sink):
-        return ()
-    connection = catalog.item(sink.connection)
-    assert isinstance(connection, logical.Connection)
-    return connection.options, found and (found.kind, found.path)
 
 
 def _named(destination: logical.Destination) -> str:

@@ -20,6 +20,7 @@ from sinkql.lowering.job import lower
 from sinkql.physical.evolution import Evolution, InPlaceError, evolution
 from sinkql.planner.item.table import KIND as TABLE
 from sinkql.planner.name import short_name
+from sinkql.session.item.shared import check_beside
 from sinkql.table.file import TableFile, table_path
 from sinkql.table.row import Codec
 
@@ -66,6 +67,7 @@ def followers(
         assert entry is not None
         try:
             change = Evolution() if name in moved else in_place(old, new, catalog.database.path.parent)
+            check_beside(name, after, change, moved=moved)
         except InPlaceError as error:
             raise must_start_over(name, after, error, span) from None
         changes[name] = (entry.statement, facts_of_follower(entry.facts, old, new, change))
