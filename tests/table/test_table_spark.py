@@ -46,6 +46,21 @@ def test_a_sink_in_spark_holds_what_its_table_gives(spark: SparkSession, session
         assert Counter(rows(session, "SELECT * FROM s WHERE true ORDER BY 1 LIMIT 100")) == written(False)
 
 
+def test_a_row_that_fails_is_shown_with_its_times(spark: SparkSession, session: Session) -> None:
+    session.execute(_SETUP)
+    session.execute("CREATE TABLE clocks (id int PRIMARY KEY, at time, ats time[], n int[], days date[])")
+    session.execute("CREATE MATERIALIZED VIEW v AS SELECT id, 12 / id AS q, at, ats, n, days FROM clocks")
+    session.execute("INSERT INTO clocks VALUES (0, '12:30', '{12:00,NULL}', '{7}', '{2024-01-31}')")
+    sink(session, Kind("v", "KEY (id) MODE UPSERT", ""))
+    running = loop(session)
+    running.engine = SparkEngine(lambda: spark, buckets=2)
+    running.start(epoch=1)
+    with pytest.raises(SinkqlError) as caught:
+        drain(running)
+    shown = '{"id": 0, "at": "12:30:00", "ats": "[\'12:00:00\', None]", "n": "[7]", "days": "[2024-01-31]"}'
+    assert caught.value.detail == f"it fails on the row {shown}"
+
+
 def test_queries_group_order_and_read_views(spark: SparkSession, session: Session) -> None:
     session.execute(_SETUP)
     session.execute("INSERT INTO t VALUES (1, 1, 5, 'a'), (2, 1, 2.5, 'b'), (3, NULL, 9, NULL), (4, 2, NULL, 'É')")

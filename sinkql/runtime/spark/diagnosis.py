@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
 from pyspark.errors import (
     ArithmeticException,
@@ -19,6 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.types import parse_type
+from sinkql.logical import Type
+from sinkql.logical.type import TIME
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.text import quoted
 from sinkql.runtime.batch import failure
@@ -51,6 +56,7 @@ def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlErro
 
 
 def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> SinkqlError | None:
+    types = {column.name: column.type for column in physical.columns_of(operator.input)}
     rows = rows_of(operator.input).coalesce(1)
     rows = rows.withColumn(_NUMBER, F.monotonically_increasing_id()).persist()
     try:
@@ -58,7 +64,7 @@ def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> Sinkq
             kept = rows
             if operator.where is not None and failing is not operator.where:
                 kept = rows.where(F.expr(spark_sql(operator.where.expression)))
-            probe = _Probe(kept, failing)
+            probe = _Probe(kept, types, failing)
             error = probe.failure(None)
             if error is not None:
                 return failure.of_row(job, failing, told(error), probe.sample())
@@ -75,9 +81,10 @@ def _expressions(operator: physical.Map) -> Iterator[physical.Output]:
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """Evaluate one expression on numbered rows."""
+    """Evaluate one expression on numbered rows, whose columns have these types."""
 
     rows: DataFrame
+    types: dict[str, str]
     output: physical.Output
 
     def failure(self, below: int | None) -> PySparkException | None:
@@ -102,11 +109,21 @@ class _Probe:
             else:
                 high = middle
         shown = [
-            F.col(quoted(name)).cast("string").alias(name) if type_.startswith(("date", "timestamp")) else quoted(name)
+            F.col(quoted(name)).cast("string").alias(name) if "date" in type_ or "timestamp" in type_ else quoted(name)
             for name, type_ in self.rows.dtypes  # Spark has years that Python has not
         ]
         row = self.rows.where(F.col(_NUMBER) == high - 1).select(*shown).collect()[0].asDict()
-        return {name: value for name, value in row.items() if not name.startswith("$")}
+        types = {name: parse_type(type_) for name, type_ in self.types.items() if not name.startswith("$")}
+        return {name: _shown(row[name], type_) for name, type_ in types.items()}
+
+
+def _shown(value: Any, type_: Type) -> object:
+    """Return a value as it is shown: Spark has a time of day as its microseconds."""
+    if isinstance(value, list) and type_.element is not None:
+        return [_shown(each, type_.element) for each in value]
+    if isinstance(value, int) and type_ == TIME:
+        return str((datetime.min + timedelta(microseconds=value)).time())
+    return value
 
 
 def told(error: Exception) -> str:
