@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -33,6 +34,15 @@ def test_rows_and_a_way_to_read_them_are_shown_once_they_are_there(any_lake: Lak
     found = rows(sink.planned, sink.context, sink.columns, 10)
     assert found.column_names == ["id", "name"]
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == [(1, "a"), (2, None)]
+
+
+def test_a_table_with_dots_in_its_name_is_loaded_by_its_parts(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    sink = Sink(lake, "b.c", options={"namespace": "n.a"})
+    sink.start()
+    named = re.search(r"\.load_table\((.+?)\)\.scan", lines(sink.planned, sink.context)[-1])
+    assert named is not None
+    assert lake.catalog().load_table(ast.literal_eval(named[1])).name() == ("n", "a", "b.c")
 
 
 @pytest.mark.long

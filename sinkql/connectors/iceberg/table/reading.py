@@ -91,7 +91,8 @@ def lines(write: physical.Write, context: Context) -> list[str]:
         case _:
             duckdb, properties = _of_aws(table, write, context)
     loaded = f"load_catalog({CATALOG_NAME!r}, {', '.join(_arguments(properties))})"
-    name = f"{write.options['namespace']}.{write.options['table']}"
+    path = _identifier(write)
+    name = path if "." in path[-1] else ".".join(path)  # PyIceberg parts a text at its dots
     python = f".load_table({name!r}).scan(limit=10).to_arrow().to_pylist())"
     places = [part for text in properties.values() for part in text if isinstance(part, _Place)]
     imports = ["from pyiceberg.catalog import load_catalog"]
