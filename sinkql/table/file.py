@@ -3,14 +3,15 @@
 `log` has a line for each row that came (diff 1) or went (diff -1, with the number under which it came), numbered in the
 order of commits and never changed. `statement` says where each statement's lines end, so that no reader ever sees half
 of one, and has a digest of all lines up to there. The digest of none is the log's own: two logs agree at a number only
-where they are the same log with the same lines. Its `width` is how many values the widest row up to there has: whoever
-knows of fewer columns does not read on. `row` and `key` are what the log adds up to.
+where they are the same log with the same lines. Its `width` is how many values the widest row has that may be there at
+that point, and `needs` how many columns one must know to read on up to there. They differ between the point to which a
+copy was put back and the statement that did so: nothing reads what rows had meanwhile in columns that the copy does not
+know, and no batch ends there, so that such rows come and go within one. `row` and `key` are what the log adds up to.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 import sqlite3
@@ -35,7 +36,7 @@ CREATE TABLE key (rule INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (rule, 
 CREATE TABLE log (change INTEGER PRIMARY KEY, diff INTEGER NOT NULL, data TEXT NOT NULL, came INTEGER);
 CREATE UNIQUE INDEX gone ON log (came) WHERE came IS NOT NULL;
 CREATE TABLE statement (last INTEGER PRIMARY KEY, size INTEGER NOT NULL, at_ms INTEGER NOT NULL, digest TEXT NOT NULL,
-  width INTEGER NOT NULL);
+  width INTEGER NOT NULL, needs INTEGER NOT NULL);
 """
 _DIGITS = 32
 
@@ -87,7 +88,7 @@ def create(path: Path) -> None:
         with _opened(path) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
-            connection.execute("INSERT INTO statement VALUES (0, 0, 0, ?, 0)", (secrets.token_hex(_DIGITS // 2),))
+            connection.execute("INSERT INTO statement VALUES (0, 0, 0, ?, 0, 0)", (secrets.token_hex(_DIGITS // 2),))
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
@@ -159,13 +160,13 @@ class TableFile:
         """Return the newest point before rows with more columns; raises OtherLogError for a log without `start`."""
         with self._reading() as connection:
             _check(connection, start)
-            return _point(connection, "WHERE width <= ? ORDER BY last DESC LIMIT 1", len(self.codec.types))
+            return _point(connection, "WHERE needs <= ? ORDER BY last DESC LIMIT 1", len(self.codec.types))
 
     def width(self, until: int | None = None) -> int:
-        """Return how many values the widest row has, of all that ever were or of those up to a change."""
-        which = "ORDER BY last DESC LIMIT 1" if until is None else "WHERE last = ?"
+        """Return how many values the widest row has, of all that ever were or of those that may be there at a point."""
+        which = "" if until is None else "WHERE last = ?"
         with self._reading() as connection:
-            found = connection.execute(f"SELECT width FROM statement {which}", () if until is None else (until,))
+            found = connection.execute(f"SELECT max(width) FROM statement {which}", () if until is None else (until,))
             return int(found.fetchone()[0])
 
     def end(self, start: Point, *, rows: int, size: int, until: int | None = None) -> Point:
@@ -177,14 +178,15 @@ class TableFile:
         with self._reading() as connection:
             _check(connection, start)
             (before,) = connection.execute("SELECT size FROM statement WHERE last = ?", (start.change,)).fetchone()
-            within, known = "last > ? AND last <= ? AND width <= ?", len(self.codec.types)
+            within = "last > ? AND last <= ? AND needs <= ? AND (width <= needs OR last = ?)"
+            known = len(self.codec.types), until
             (end,) = connection.execute(
                 f"SELECT max(last) FROM statement WHERE {within} AND size <= ?",
-                (start.change, min(most, start.change + rows), known, before + size),
+                (start.change, min(most, start.change + rows), *known, before + size),
             ).fetchone()
             if end is None:
                 (end,) = connection.execute(
-                    f"SELECT min(last) FROM statement WHERE {within}", (start.change, most, known)
+                    f"SELECT min(last) FROM statement WHERE {within}", (start.change, most, *known)
                 ).fetchone()
             return start if end is None else _point(connection, "WHERE last = ?", end)
 
@@ -254,8 +256,8 @@ class Edit:
 
     def check_width(self) -> None:
         """Raise WiderError where rows have more columns than are known here."""
-        (width,) = self._connection.execute("SELECT width FROM statement ORDER BY last DESC LIMIT 1").fetchone()
-        if width > len(self._file.codec.types):
+        (needs,) = self._connection.execute("SELECT needs FROM statement ORDER BY last DESC LIMIT 1").fetchone()
+        if needs > len(self._file.codec.types):
             raise WiderError
 
     def rows(self) -> list[tuple[int, Row]]:
@@ -317,9 +319,8 @@ def put_back(path: Path, copy: Path) -> None:
         ).fetchone()
         if common is None:
             raise OtherLogError(_newest(connection).change)
-        # Columns that the copy does not know went as well: nothing reads what rows had in them meanwhile.
         (width,) = connection.execute("SELECT width FROM copy.statement ORDER BY last DESC LIMIT 1").fetchone()
-        connection.execute("UPDATE main.statement SET width = ? WHERE last > ? AND width > ?", (width, common, width))
+        connection.execute("UPDATE main.statement SET needs = ? WHERE last > ? AND needs > ?", (width, common, width))
         # Rows from before the logs part have the same numbers in both.
         only = "SELECT id, data FROM {}.row WHERE id > ? OR id NOT IN (SELECT id FROM {}.row) ORDER BY id"
         gone = connection.execute(only.format("main", "copy"), (common,)).fetchall()
@@ -333,7 +334,12 @@ def put_back(path: Path, copy: Path) -> None:
         if left or any(come.values()):
             connection.execute("DELETE FROM main.key")
             connection.execute("INSERT INTO main.key SELECT * FROM copy.key")
-            _change(connection, left, list(come.elements()), max((len(json.loads(data)) for data in come), default=0))
+            _change(connection, left, list(come.elements()), width)
+        newest = _newest(connection).change
+        connection.execute(
+            "UPDATE main.statement SET width = min(width, ?), needs = min(needs, ?) WHERE last = ?",
+            (width, width, newest),
+        )
         faults.point("table-changed")
         connection.execute("COMMIT")
 
@@ -351,15 +357,16 @@ def _change(connection: sqlite3.Connection, gone: Sequence[tuple[int, str]], com
         "INSERT INTO main.log (change, diff, data, came) VALUES (?, ?, ?, ?)",
         [(number, *change) for number, change in enumerate(changes, first)],
     )
-    before, widest = connection.execute(
-        "SELECT size, width FROM main.statement WHERE last = ?", (newest.change,)
+    before, *widest = connection.execute(
+        "SELECT size, width, needs FROM main.statement WHERE last = ?", (newest.change,)
     ).fetchone()
     size = before + sum(len(data) for _, data, _ in changes)
     digest = _digest(newest.digest, changes)
     now_ms = time.time_ns() // 1_000_000
     last = newest.change + len(changes)
     connection.execute(
-        "INSERT INTO main.statement VALUES (?, ?, ?, ?, ?)", (last, size, now_ms, digest, max(widest, width))
+        "INSERT INTO main.statement VALUES (?, ?, ?, ?, ?, ?)",
+        (last, size, now_ms, digest, *(max(each, width) for each in widest)),
     )
 
 

@@ -6,6 +6,7 @@ import math
 import sqlite3
 import struct
 from collections import Counter
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -456,3 +457,51 @@ def test_a_table_put_back_from_before_a_column_is_read_on_without_it(tmp_path: P
     (found,) = narrow.changes(1, end.change, start=start.change, end=end, most=100)
     assert [(diff, narrow.codec.decode(data)) for diff, data in found] == [(1, (1,))]
     assert narrow.rows() == [(1,)]
+
+
+def test_what_was_in_a_column_before_its_table_was_put_back_is_known_and_read_by_nobody(tmp_path: Path) -> None:
+    path, copy = tmp_path / "t.db", tmp_path / "copy.db"
+    create(path)
+    narrow, text, day = (
+        TableFile(path, Codec(types)) for types in (["bigint"], ["bigint", "text"], ["bigint", "date"])
+    )
+    with narrow.statement() as edit:
+        edit.insert((1,))
+    first = narrow.last()
+    with sqlite3.connect(path) as before, sqlite3.connect(copy) as after:
+        before.backup(after)
+    with text.statement() as edit:
+        edit.delete(*edit.rows()[0])
+        edit.insert((1, "x"))
+    held = text.last()
+    with text.statement() as edit:
+        edit.insert((2, None))
+    put_back(path, copy)
+    back = narrow.last()
+    assert (narrow.width(1), narrow.width(held.change), narrow.width(back.change), narrow.width()) == (1, 2, 1, 2)
+    with day.statement() as edit:
+        edit.insert((3, date(2026, 1, 2)))
+    start, ends = day.first(), []
+    while (end := day.end(start, rows=1, size=1)) != start:
+        (part,) = day.changes(start.change + 1, end.change, start=start.change, end=end, most=100)
+        ends.append([(diff, *day.codec.decode(data)) for diff, data in part])
+        start = end
+    assert ends == [[(1, 1, None)], [(-1, 1, None), (1, 1, None)], [(1, 3, date(2026, 1, 2))]]
+    assert narrow.last() == back
+    assert day.end(first, rows=1, size=1, until=held.change) == held
+
+
+def test_a_sink_that_wrote_rows_that_were_put_back_does_not_get_a_column_that_they_had(session: Session) -> None:
+    session.execute(_SETUP)
+    drain(_sink(session, "listed", "MODE APPEND"))
+    (path,) = Path().rglob("tables/*.db")
+    with sqlite3.connect(path) as before, sqlite3.connect("copy.db") as after:
+        before.backup(after)
+    session.execute(_ADD + "UPDATE t SET c = 'x' WHERE id = 1;")
+    drain(_start(session, 2))
+    put_back(path, Path("copy.db"))
+    with pytest.raises(SinkqlError) as refused:
+        session.execute("CREATE OR REPLACE MATERIALIZED VIEW listed AS SELECT id, v, c FROM t WHERE v > 0;")
+    assert (refused.value.code, "may have a value" in refused.value.message) == ("SQ2985", True)
+    drain(_start(session, 3))
+    assert Counter([(1, 1), (2, 2)]) == _written("id", "v")
