@@ -61,13 +61,18 @@ class Leftovers:
         self._asked = False
         self._due_at = 0.0
 
-    def run(self, go_on: Callable[[], bool], *, now: bool = False) -> bool:
-        """Look and delete while there is time; tell whether that is done. `now` begins where nothing is due.
+    @property
+    def asked(self) -> bool:
+        """Tell whether a look that somebody asked for is not done yet."""
+        return self._asked
+
+    def run(self, go_on: Callable[[], bool], *, now: bool = False) -> None:
+        """Look and delete while there is time; the next call goes on. `now` begins where nothing is due.
 
         What fails is tried again hours later: no sink stops for it.
         """
         if self._steps is None and not now and time.monotonic() < self._due_at:
-            return True
+            return
         if self._steps is None or (now and not self._asked):
             self._steps, self._asked = self._look(), now
         try:
@@ -75,7 +80,6 @@ class Leftovers:
                 next(self._steps)
         except Exception:  # also the end of the steps
             self._steps, self._asked = None, False
-        return self._steps is None
 
     def _look(self) -> Iterator[None]:
         self._due_at = time.monotonic() + _EVERY

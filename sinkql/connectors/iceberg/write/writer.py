@@ -198,7 +198,7 @@ class IcebergWriter(Writer):
             done = self._compact(self._compacting, go_on)
             if self._compacting.unknown(self._known[0]):
                 return done
-        if self._leftovers is not None and maintained:
+        if self._leftovers is not None and (maintained or self._leftovers.asked):
             self._leftovers.run(lambda: go_on(False))
         self._tidy()
         return done
@@ -211,7 +211,7 @@ class IcebergWriter(Writer):
         if finished and not self._compacting.unknown(self._known[0]):
             self._tidy(whole=True)
             if self._leftovers is not None:
-                finished = self._leftovers.run(go_on, now=True)
+                self._leftovers.run(go_on, now=True)  # what is not done then is done in `maintain`
         return done, finished
 
     def _compact(
