@@ -10,7 +10,7 @@ from language.session_fuzz import Fuzz
 
 pytestmark = pytest.mark.long
 
-_COUNT = 5_000
+_COUNT = 10_000
 
 
 def test_a_statement_runs_or_gets_a_coded_error_within_its_text(
