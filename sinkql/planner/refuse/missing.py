@@ -53,6 +53,8 @@ def hint(words: Sequence[str], stuck: int, expected: str | None) -> str | None:
             return "Write AND and the upper bound, as in BETWEEN 1 AND 9."
         case "AS" if found in ("SELECT", ")"):
             return "Write AS and a type, as in cast(a AS integer)." if found == ")" else _QUERY
+        case '"]"' if found and (found in _ENDS or found == ","):
+            return f'Write "]" {where}.'
         case "WHERE" if found == ")":
             return "Write WHERE and a condition between the parentheses."
         case '"("' if before == "IN" and found in _ENDS:
