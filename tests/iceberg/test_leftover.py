@@ -225,3 +225,18 @@ def test_what_optimize_had_no_time_for_goes_on_between_batches(lake: Lake, name:
     assert left <= on_disk(lake, name)
     sink.writer.maintain()
     assert left & on_disk(lake, name) == set()
+
+
+def test_torn_metadata_keeps_nothing_else_from_going(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    before = on_disk(lake, name)
+    sink.attempt([(3, "never")])
+    left = on_disk(lake, name) - before
+    torn = lake.folder / "warehouse" / NAMESPACE / name / "metadata" / f"00000-{uuid4()}.metadata.json"
+    torn.write_text('{"format-version": 2, "table-')
+    older({*left, str(torn)})
+    sink.put((1, "a"))
+    sink.writer.maintain()
+    assert left & on_disk(lake, name) == set()
+    assert torn.exists()

@@ -105,11 +105,12 @@ class Leftovers:
 
     def _list(self, table: Table, folder: str, found: dict[str, _Found]) -> Iterator[None]:
         """Note the files of a folder, and of those in it, that may be left over."""
+        first = first_epoch(table, self._sink)
         for info in _entries(table, folder):
             location = f"{folder}/{info.base_name}"
             if info.type == FileType.Directory:
                 yield from self._list(table, location, found)
-            elif info.mtime is not None and self._nameable(info.base_name, first_epoch(table, self._sink)):
+            elif info.mtime is not None and self._nameable(info.base_name, first):
                 found[info.base_name] = _Found(location, info.mtime.timestamp())
         yield
 
@@ -131,7 +132,10 @@ class Leftovers:
         if table.properties.get("write.metadata.delete-after-commit.enabled") != "true" or version >= (last or 0):
             return False
         # Another table may have been in this folder, or still be, under another name.
-        told = FromInputFile.table_metadata(table.io.new_input(location))
+        try:
+            told = FromInputFile.table_metadata(table.io.new_input(location))
+        except Exception:  # torn: nobody can tell whose it is
+            return False
         return told.table_uuid == table.metadata.table_uuid
 
 
