@@ -216,7 +216,7 @@ def test_no_secret_of_a_pipeline_shows(scene: Scene) -> None:
         places = _while_running(scene, running, 0)
         places += _while_running(scene, running, 1, planted.text)
         scene.rows("2.json", 100, parts=0)  # fails in a task
-        failed = running.wait_for(lambda event: event.get("event") in ("stopped", "stalled") and "error" in event)
+        failed = running.wait_for_end()
         assert failed["error"]["code"] == "SQ3201"
         places += files_in(scene.folder)
         running.interrupt(signal.SIGINT)

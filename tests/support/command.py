@@ -20,6 +20,8 @@ from support.patience import PATIENCE_S, Deadline
 _SHOWN = 50
 """How many of the last lines a wait shows that was in vain."""
 _AFTER_KILL_S = 5.0
+_ONLY_LATE = "SQ4005"
+"""What a sink says of a machine with too much to do; it tries again by itself."""
 
 
 @dataclass(slots=True)
@@ -51,6 +53,14 @@ class Running:
             if what(line):
                 return line
         raise self._failure(f"it ended with {self.end()}")
+
+    def wait_for_end(self) -> dict[str, Any]:
+        """Return the next event of a sink that stopped or stalled; one that waits for a slow machine goes on."""
+        return self.wait_for(
+            lambda event: (
+                event.get("event") in ("stopped", "stalled") and event.get("error", {}).get("code") != _ONLY_LATE
+            )
+        )
 
     def wait_for_rows(self, wanted: Mapping[str, int]) -> None:
         """Wait until the sinks have committed so many rows."""
