@@ -12,12 +12,13 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 # tests start many processes: each would compile all modules
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test checks quick lint types contracts pytest test-lowest test-latest lock hooks clean
+.PHONY: help demo test checks quick lint types contracts pytest soak test-lowest test-latest lock hooks clean
 
 help:
 	@echo "make demo         set up and show a pipeline"
 	@echo "make test         all that CI runs: linters, types, contracts, all tests with their coverage"
 	@echo "make quick        linters, types, contracts, and the tests without Spark and servers: two minutes"
+	@echo "make soak         the tests that take minutes each, which 'make test' leaves out"
 	@echo "make test-latest  all tests with the newest versions that pyproject.toml allows"
 	@echo "make test-lowest  all tests with the lowest ones"
 	@echo "make lock         write $(LOCK) anew: the versions that 'make test' installs"
@@ -33,7 +34,7 @@ checks:
 	$(MAKE) --jobs 2 lint types contracts $(CLASSES)
 
 quick: lint types contracts
-	$(PYTEST) -m "not spark and not server and not slow and not long"
+	$(PYTEST) -m "not spark and not server and not slow and not long and not soak"
 
 lint: $(INSTALLED_DEV)
 	$(BIN)/ruff check .
@@ -47,6 +48,10 @@ contracts: $(INSTALLED_DEV)
 
 pytest: $(INSTALLED_DEV) $(CLASSES)
 	$(PYTEST) --cover
+
+# what takes too long for each change: for a job that runs once a night, say
+soak: $(INSTALLED_DEV) $(CLASSES)
+	$(PYTEST) -m soak
 
 # the classes that Spark loads, as Java maps them: a third of its start. Without it, the tests take longer.
 $(CLASSES): $(INSTALLED_DEV)
