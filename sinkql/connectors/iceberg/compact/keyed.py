@@ -1,10 +1,11 @@
 """Files of an upsert sink with their dead rows → fewer without them, and where the rows are now.
 
-Which rows live is the key index's to say: each row's key is looked up, and the row lives if the index names its place.
-Delete files are never asked. They leave the table with the last file that they name; many small ones become one.
+Which rows live, and what the hashes of their keys are, is the key index's to say; the keys of the first rows of each
+file are compared with it. Delete files are never asked. They leave the table with the last file that they name; many
+small ones become one.
 
 Rows are copied a part at a time, with batches in between. What batches meanwhile did to rows that were copied is found
-in the end, by looking the keys up again: such a row is dead in the new file from its beginning.
+in the end, in the index runs that have come since: such a row is dead in the new file from its beginning.
 """
 
 from __future__ import annotations
@@ -42,15 +43,16 @@ from sinkql.connectors.iceberg.file.read import read_rows
 from sinkql.connectors.iceberg.keyindex.fold import folded
 from sinkql.connectors.iceberg.keyindex.index import Index, MergedDeletes, Rewrite, Run
 from sinkql.connectors.iceberg.keyindex.key import key_schema
-from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
+from sinkql.connectors.iceberg.keyindex.keyhash import hash_keys
 from sinkql.connectors.iceberg.keyindex.layer import FileNote, Home
-from sinkql.connectors.iceberg.keyindex.run import Entries, open_run, probe, write_run
-from sinkql.runs import Tiers, sort_places
+from sinkql.connectors.iceberg.keyindex.live import live_rows, lives
+from sinkql.connectors.iceberg.keyindex.run import Entries, open_run, write_run
+from sinkql.runs import Places, Tiers
 
 _ROWS = 1 << 20
 """Rows in one compaction, unless a single file has more: where they are then is written in one step."""
-_AT_ONCE, _BYTES_AT_ONCE = 1 << 16, 64 << 20
-"""Rows of small files that are copied at once, at most, and their bytes in memory."""
+_TRIED = 256
+"""Rows of each file whose keys are compared with those that the index knows there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,27 +165,19 @@ def _due_deletes(index: Index, pool: list[int], tiers: Tiers, scope: Scope | Non
     return due(some, lambda number: index.deletes[number].rows, target=1 << 62, tiers=tiers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """Rows of a file from a position on."""
-
-    file: int
-    start: int
-    rows: pa.Table
-
-
 @dataclass(slots=True)
 class _Copy:
-    """A part's live rows in a new file, in order: their keys, and where each was (`file` and `pos`)."""
+    """A part's rows that lived when it was begun, by `runs`, sorted by their keys' hashes: where each was, and is.
+
+    `at` are their positions in the new file; rows of a file that left the table meanwhile may have none.
+    """
 
     part: Part
     number: int
-    entries: list[Entries] = field(default_factory=list)
+    runs: frozenset[str]
+    entries: Entries
+    at: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     written: FileEntry | None = None
-
-    def whole(self) -> Entries:
-        """Return all entries as one."""
-        return Entries._make(np.concatenate(columns) for columns in zip(Entries.none(), *self.entries, strict=True))
 
 
 class Rewriting:
@@ -221,59 +215,68 @@ class Rewriting:
 
     def _copy(self, part: Part, number: int) -> Generator[bool, None, _Copy]:
         name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=part.foreign)
+        copy = self._begin(part, number, (yield from self._index()))
+        yield True
         writer = SortedWriter(for_tasks(self._table), name, part.place)
-        copy = _Copy(part, number)
-        read: list[_Read] = []
+        order = [np.empty(0, np.int64)]
         try:
             for file in part.files:
                 if not (yield from self._stays(part, file)):
                     continue
+                mine = np.flatnonzero(copy.entries.file == file)
+                mine = mine[np.argsort(copy.entries.pos[mine], kind="stable")]
                 try:
-                    yield from self._copy_file(copy, writer, file, read)
+                    for rows, live in self._read(copy, file, mine):
+                        writer.write(rows)
+                        order.append(live)
+                        if not self._attempt.late():
+                            yield True
                 except UnreadableFileError:
                     if (yield from self._stays(part, file)):
                         raise
                     # It left the table meanwhile, and was deleted: what was read of it is dead.
-            if read:
-                yield from self._copy_live(copy, writer, read)
             copy.written = writer.close()
-            if writer.order is not None:
-                copy.entries = [copy.whole().take(writer.order)]
         except BaseException:
             writer.discard()
             raise
         if copy.written is not None:
             self._written.append(copy.written)
+        copied = np.concatenate(order)
+        copied = copied if writer.order is None else copied[writer.order]
+        at = np.full(copy.entries.rows, -1, np.int64)
+        at[copied] = np.arange(len(copied))
+        copy.entries, copy.at = copy.entries.take(at >= 0), at[at >= 0]
         return copy
 
-    def _copy_file(
-        self, copy: _Copy, writer: SortedWriter, file: int, read: list[_Read]
-    ) -> Generator[bool, None, None]:
-        """Read a file; what was read before is copied when it is much: looking up the rows of small files is slow."""
-        note = copy.part.files[file]
+    def _begin(self, part: Part, number: int, index: Index) -> _Copy:
+        """Find the rows of a part that live now."""
+        there = _there(part, index)
+        runs = _runs(part, index)
+        known = [(open_run(self._folder / run.name), run.may_name(there)) for run in runs]
+        return _Copy(part, number, frozenset(run.name for run in runs), live_rows(known, there))
+
+    def _read(self, copy: _Copy, file: int, mine: Places) -> Iterator[tuple[pa.Table, Places]]:
+        """Yield the live rows of a file in their order, a part at a time, and which of the copy's entries they are."""
+        note, positions = copy.part.files[file], copy.entries.pos[mine]
         start = 0
         for rows in readable(note.path, read_rows(for_tasks(self._table), note.path)):
-            if read and not _fits(read, rows):
-                yield from self._copy_live(copy, writer, read)
-            read.append(_Read(file, start, rows))
+            first, last = np.searchsorted(positions, [start, start + rows.num_rows])
+            live = mine[first:last]
+            if len(live):
+                kept = rows if len(live) == rows.num_rows else rows.take(pa.array(positions[first:last] - start))
+                if not first:
+                    self._check_keys(note, kept.slice(0, _TRIED), copy.entries.take(live[:_TRIED]))
+                yield kept, live
             start += rows.num_rows
-            if not self._attempt.late():
-                yield True
         if start != note.rows:
             raise UnreadableFileError(note.path, f"it has {start} rows, its manifest says {note.rows}")
 
-    def _copy_live(self, copy: _Copy, writer: SortedWriter, read: list[_Read]) -> Generator[bool, None, None]:
-        """Copy those of the rows that live, and forget that they were read."""
-        index = yield from self._index()
-        rows = pa.concat_tables(each.rows for each in read)
-        h1, h2 = self._hashes(rows)
-        files = np.repeat(np.array([each.file for each in read], np.uint32), [each.rows.num_rows for each in read])
-        places = [np.arange(each.start, each.start + each.rows.num_rows, dtype=np.uint32) for each in read]
-        entries = Entries(h1, h2, files, np.concatenate(places))
-        live = self._lives(index, copy.part, entries)
-        copy.entries.append(entries.take(live))
-        writer.write(rows if live.all() else rows.filter(pa.array(live)))
-        read.clear()
+    def _check_keys(self, note: FileNote, rows: pa.Table, entries: Entries) -> None:
+        """Raise where the first rows of a file are not those that the index knows there."""
+        keys = cast(rows, target_schema(key_schema(self._table.schema(), self._key), rows.schema))
+        h1, h2 = hash_keys([keys.column(name) for name in self._key])
+        if not (np.array_equal(h1, entries.h1) and np.array_equal(h2, entries.h2)):
+            raise WrongIndexError(note.path, "its rows have other keys than the index says")
 
     def _index(self) -> Generator[bool, None, Index]:
         """Return the index once it is true of the table."""
@@ -324,9 +327,11 @@ class Rewriting:
         self, copy: _Copy, index: Index, notes: dict[int, FileNote], runs: list[Run], deletes: list[MergedDeletes]
     ) -> None:
         """Note where a copy's rows are that live by now; delete the others in the new file."""
-        entries, file = copy.whole(), copy.written
-        live = self._lives(index, copy.part, entries)
-        for number, note in _there(copy.part, index).items():
+        entries, file = copy.entries, copy.written
+        there = _there(copy.part, index)
+        newer = [open_run(self._folder / run.name) for run in _runs(copy.part, index) if run.name not in copy.runs]
+        live = lives(entries, newer) & np.isin(entries.file, np.fromiter(there, np.uint32))
+        for number, note in there.items():
             alive = int(np.count_nonzero(live & (entries.file == number)))
             if alive != note.rows - note.dead:
                 raise WrongIndexError(note.path, f"it has {alive} live rows of {note.rows}, the index says {note}")
@@ -337,31 +342,17 @@ class Rewriting:
             remove(self._table, [file])
             return
         id_ = index.next_file_id + copy.number
-        dead = np.flatnonzero(~live)
+        dead = np.sort(copy.at[~live])
         home, place = copy.part.home, copy.part.place
         notes[id_] = FileNote(file.path, file.rows, len(dead), size=file.size, home=home, place=place)
         if len(dead):
             deletes.append(self._delete({file.path: dead}, {file.path: id_}, place))
-        places = np.arange(entries.rows, dtype=np.uint32)
-        moved = Entries(entries.h1, entries.h2, np.full(entries.rows, id_, np.uint32), places).take(live)
+        moved = Entries(entries.h1, entries.h2, np.full(entries.rows, id_, np.uint32), copy.at.astype(np.uint32))
+        moved = moved.take(live)
         run = f"c{copy.number}-{self._sink}-{self._epoch}-{self._attempt.id}.run"
-        write_run(self._folder / run, moved.rows, [moved.take(sort_places(moved.h1, moved.h2))])
-        runs.append(Run(run, moved.rows, *((home.bucket, home.buckets, home.bucketing) if home else ())))
-
-    def _lives(self, index: Index, part: Part, entries: Entries) -> npt.NDArray[np.bool_]:
-        """Tell which rows live at their places."""
-        home = part.home
-        known = (
-            index.runs if home is None else index.probed(home.bucket, buckets=home.buckets, bucketing=home.bucketing)
-        )
-        files, places = probe([open_run(self._folder / run.name) for run in known], entries.h1, entries.h2)
-        there = np.isin(entries.file, np.fromiter(_there(part, index), np.uint32))
-        live: npt.NDArray[np.bool_] = there & (files == entries.file) & (places == entries.pos)
-        return live
-
-    def _hashes(self, rows: pa.Table) -> tuple[Hashes, Hashes]:
-        keys = cast(rows, target_schema(key_schema(self._table.schema(), self._key), rows.schema))
-        return hash_keys([keys.column(name) for name in self._key])
+        write_run(self._folder / run, moved.rows, [moved])
+        bucket, buckets, bucketing = (home.bucket, home.buckets, home.bucketing) if home else (None, 0, "")
+        runs.append(Run(run, moved.rows, bucket, buckets, bucketing, (id_, id_)))
 
     def _merge(self, index: Index, pool: Sequence[int], removed: frozenset[int]) -> Iterator[MergedDeletes]:
         """Write what a pool of delete files says of the files that stay."""
@@ -384,12 +375,10 @@ class Rewriting:
         return MergedDeletes(entry.path, entry.rows, tuple(named[path] for path in sorted(dead)))
 
 
-def _fits(read: Sequence[_Read], rows: pa.Table) -> bool:
-    """Tell whether rows may be copied together with those before them."""
-    total = rows.num_rows + sum(each.rows.num_rows for each in read)
-    size = rows.nbytes + sum(each.rows.nbytes for each in read)
-    alike: bool = rows.schema.equals(read[0].rows.schema)
-    return total <= _AT_ONCE and size <= _BYTES_AT_ONCE and alike
+def _runs(part: Part, index: Index) -> tuple[Run, ...]:
+    """Return the runs that may hold keys of a part, newest first."""
+    home = part.home
+    return index.runs if home is None else index.probed(home.bucket, buckets=home.buckets, bucketing=home.bucketing)
 
 
 def _united(parts: Sequence[Positions]) -> Positions:

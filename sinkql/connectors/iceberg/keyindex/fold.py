@@ -24,8 +24,20 @@ def folded(index: Index, folder: Path, name: str) -> Index:
 
     Raises ValueError where all runs have not as many keys as the files have live rows.
     """
+    index = replace(index, runs=_named(index))
     due = fold_due(index)
     return index if due is None else replace(index, runs=_fold(index, folder, f"{name}.run", due))
+
+
+def _named(index: Index) -> tuple[Run, ...]:
+    """Return the runs without the oldest ones, as long as these name only files that are gone: newer ones know better.
+
+    Between others such a run stays, for what it says of keys that are gone.
+    """
+    runs = list(index.runs)
+    while runs and not runs[-1].may_name(index.files):
+        runs.pop()
+    return tuple(runs)
 
 
 def fold_due(index: Index) -> slice | None:
@@ -57,7 +69,9 @@ def _fold(index: Index, folder: Path, name: str, due: slice) -> tuple[Run, ...]:
     if not rows:
         return newer + older
     write_run(folder / name, rows, _merged(parts, keep_tombstones=bool(older)))
-    return (*newer, Run(name, rows), *older)
+    spans = [run.files for run in chosen if run.files is not None]
+    files = (min(low for low, _ in spans), max(high for _, high in spans)) if len(spans) == len(chosen) else None
+    return (*newer, Run(name, rows, files=files), *older)
 
 
 def _live(index: Index) -> int:

@@ -40,24 +40,32 @@ from sinkql.connectors.iceberg.keyindex.layer import (
 from sinkql.connectors.iceberg.keyindex.run import size_of
 from sinkql.errors import SinkqlError
 
-_VERSION = 4
+_VERSION = 5
 _DIGEST = 32
 _OLD = 3600.0
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A run file; its keys belong to `bucket` of `buckets` under `bucketing`. Bucket None: keys of any bucket."""
+    """A run file; its keys belong to `bucket` of `buckets` under `bucketing`. Bucket None: keys of any bucket.
+
+    `files` are the least and the greatest number of a data file that it may name, where that is known.
+    """
 
     name: str
     rows: int
     bucket: int | None = None
     buckets: int = 0
     bucketing: str = ""
+    files: tuple[int, int] | None = None
 
     @property
     def mixed(self) -> bool:
         """Tell whether its keys are of any bucket."""
         return self.bucket is None
+
+    def may_name(self, files: Iterable[int]) -> bool:
+        """Tell whether it may name one of these files."""
+        return self.files is None or any(self.files[0] <= number <= self.files[1] for number in files)
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):

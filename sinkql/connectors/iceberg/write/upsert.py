@@ -245,7 +245,9 @@ class _BucketFiles:
         name = f"{self._name}.run"
         write_run(self._task.folder / name, entries.rows, [entries])
         faults.point("index-run")
-        written = Run(name, entries.rows, self._bucket, self._buckets, self._task.bucketing)
+        named = entries.file[entries.file != TOMBSTONE]
+        span = (int(named.min()), int(named.max())) if len(named) else (1, 0)
+        written = Run(name, entries.rows, self._bucket, self._buckets, self._task.bucketing, files=span)
         return written, tuple(run.name for run in merged)
 
 
