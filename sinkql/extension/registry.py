@@ -78,7 +78,8 @@ class Registry:
         for name, sink in self.sinks.items():
             yield "SINK", name, option_words(sink.options, sink.with_options)
         for name, format_ in self.formats.items():
-            yield "FORMAT", name, option_words(format_.options)
+            if format_.options is not None or ("FORMAT", name) not in self.later:
+                yield "FORMAT", name, option_words(format_.options)
 
 
 def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry:

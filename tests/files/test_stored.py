@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 from collections.abc import Callable
 from decimal import Decimal
@@ -11,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import duckdb
+import fastavro
 import pyarrow as pa
 import pyarrow.orc as po
 import pyarrow.parquet as pq
@@ -120,7 +122,17 @@ def test_values_that_do_not_fit_are_invalid_rows(tmp_path: Path) -> None:
     assert error.value.code == "SQ3101"
 
 
-@pytest.mark.parametrize("format_", ["PARQUET", "ORC"])
+def _write_avro(table: pa.Table, path: Path, **options: Any) -> None:
+    fields = [{"name": name, "type": type_} for name, type_ in (("id", "long"), ("name", "string"))]
+    with path.open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "R", "fields": fields}, table.to_pylist(), **options)
+
+
+_WRITERS["AVRO"] = _write_avro
+_SMALL_PIECES = {"PARQUET": {"row_group_size": 300}, "ORC": {"stripe_size": 2000}, "AVRO": {"sync_interval": 1500}}
+
+
+@pytest.mark.parametrize("format_", ["PARQUET", "ORC", "AVRO"])
 def test_splits_of_a_file_give_each_row_once_in_any_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
 ) -> None:
@@ -128,9 +140,8 @@ def test_splits_of_a_file_give_each_row_once_in_any_order(
     monkeypatch.setattr(reader, "_SPLIT_BYTES", 5000)
     seed = random.Random(1)
     names = [seed.randbytes(5).hex() for _ in range(5000)]
-    options = {"row_group_size": 300} if format_ == "PARQUET" else {}
     for number in range(2):
-        _write(tmp_path, f"{number}.x", {"id": range(5000), "name": names}, format_, **options)
+        _write(tmp_path, f"{number}.x", {"id": range(5000), "name": names}, format_, **_SMALL_PIECES[format_])
     found = _reader(tmp_path, format={"name": format_})
     start = found.initial(at_end=False)
     end = found.latest(start, Limit(6000))
@@ -138,12 +149,28 @@ def test_splits_of_a_file_give_each_row_once_in_any_order(
     assert len(splits) > 10
     seed.shuffle(splits)
     tally = Tally()
-    rows = [row for split in splits for batch in found.read(split, tally) for row in batch.to_pylist()]
+    pieces = [[row for batch in found.read(split, tally) for row in batch.to_pylist()] for split in splits]
+    assert sum(1 for piece in pieces if piece) >= 5
+    rows = [row for piece in pieces for row in piece]
     assert sorted(row["id"] for row in rows) == list(range(5000))
     assert {row["name"] for row in rows} == set(names)
     assert tally.bytes == (tmp_path / "in" / "0.x").stat().st_size
     rest, _ = _drain(found, Limit(6000))
     assert [len(batch) for batch in rest] == [5000, 5000]
+
+
+@pytest.mark.parametrize("format_", _SMALL_PIECES)
+def test_an_invalid_row_has_its_number_in_the_file(tmp_path: Path, format_: str) -> None:
+    ids = [None if number == 4500 else number for number in range(5000)]
+    names = [f"{number:07}" * 3 for number in range(5000)]
+    table = pa.table({"id": pa.array(ids if format_ != "AVRO" else [each or 0 for each in ids]), "name": names})
+    if format_ == "AVRO":
+        table = table.set_column(1, "name", pa.array(["\0" if each is None else "a" for each in ids]))
+    _put(tmp_path, "a.x", b"")
+    _WRITERS[format_](table, tmp_path / "in" / "a.x", **_SMALL_PIECES[format_])
+    os.utime(tmp_path / "in" / "a.x", (1_700_000_000, 1_700_000_000))
+    _, tally = _read(tmp_path, {"id": "bigint not null", "name": "text"}, format_, skip_errors=True)
+    assert [each.position for each in tally.errors] == ["a.x:4501"]
 
 
 def test_a_file_rewritten_after_it_was_listed_gives_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""FILES sources: a folder of JSON, CSV, Parquet or ORC, each file once, by name; new files are picked up as they come.
+"""FILES sources: a folder of JSON, CSV, Parquet, ORC or Avro, each file once, by name, and new ones as they come.
 
 * `plan`: the statement → typed columns and the reader's options.
 * `infer`: files → the columns of a source that declares none.
@@ -10,6 +10,7 @@
 * `compression`: a compressed file → its bytes.
 * `json_lines`, `json_array`, `csv_records`, `csv_rows`: bytes → records → texts of columns; those that fail apart.
 * `stored`, `arrow_values`: files with columns in types of their own → an Arrow array of each declared column.
+* `avro`, `avro_schema`: the blocks and the schema of Avro files, which Arrow does not read.
 * `convert`, `value`: texts of a column → an Arrow array; one text → a value.
 """
 
@@ -25,6 +26,7 @@ from sinkql.connectors.files.plan import (
     FilesOptions,
     FilesSourceOptions,
     plan,
+    plan_avro,
     plan_csv,
     plan_json,
     plan_stored,
@@ -69,6 +71,12 @@ def _open_orc(options: Mapping[str, Any], columns: Sequence[physical.Column]) ->
     return orc_rows(columns)
 
 
+def _open_avro(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> StoredDecoder:
+    from sinkql.connectors.files.stored import avro_rows
+
+    return avro_rows(columns)
+
+
 def _scan(format_: str) -> Callable[[str, Mapping[str, Decoding]], Scan]:
     def open_scan(path: str, formats: Mapping[str, Decoding]) -> Scan:
         from sinkql.connectors.files.scan import scan
@@ -85,9 +93,9 @@ COLUMNS` or declared columns without a header: by place. Options of CSV follow i
 `FORMAT CSV WITH HEADER (DELIMITED BY ';', NULL AS 'NA')`. Files whose names end in `.gz`,
 `.bz2`, `.zst` or `.lz4` are read compressed; `COMPRESSION` says it where names do not. A file of several compressed
 members is read whole; one that is cut off, damaged or empty is an error, and no row of it is written.
-`FORMAT PARQUET` and `FORMAT ORC`: columns go by name, and others in the file are left out. A column has the declared
-type in the file, or one whose values all fit into it, such as `integer` for a `bigint`; structs and maps are
-`jsonb`, and so are lists that are not declared as arrays or lists.
+`FORMAT PARQUET`, `FORMAT ORC` and `FORMAT AVRO`: columns go by name, and others in the file are left out. A column has
+the declared type in the file, or one whose values all fit into it, such as `integer` for a `bigint`; structs and maps
+are `jsonb`, and so are lists that are not declared as arrays or lists, and Avro's unions of several types.
 Without columns, those of all formats but CSV without a header are found in a sample of the files when the source
 is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where there is no file yet, a JSON
 object is one column `data` of type `jsonb`.
@@ -103,12 +111,14 @@ connector = Connector(
         FormatKind("CSV", plan_csv, Decoding(_open_csv), CsvOptions),
         FormatKind("PARQUET", plan_stored, Decoding(_open_parquet, stored=_open_parquet)),
         FormatKind("ORC", plan_stored, Decoding(_open_orc, stored=_open_orc)),
+        FormatKind("AVRO", plan_avro, Decoding(_open_avro, stored=_open_avro)),
     ),
     scans=(
         ScanKind("read_json", (".json", ".jsonl", ".ndjson"), _scan("JSON"), tuple(ENDINGS)),
         ScanKind("read_csv", (".csv",), _scan("CSV"), tuple(ENDINGS)),
         ScanKind("read_parquet", (".parquet",), _scan("PARQUET")),
         ScanKind("read_orc", (".orc",), _scan("ORC")),
+        ScanKind("read_avro", (".avro",), _scan("AVRO")),
     ),
     later=tuple(Later("FORMAT", name) for name in ("BYTES", "REGEX", "TEXT")),
     tasks=(

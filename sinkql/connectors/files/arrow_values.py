@@ -109,7 +109,7 @@ def _list(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
 
 def _text(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     if pa.types.is_nested(values.type):
-        texts = _each(values, pa.string(), failures, _json)
+        texts = _each(values, pa.string(), failures, json_text)
     elif pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or str(values.type) == "string_view":
         raw = values.cast(pa.binary())
         try:
@@ -186,7 +186,8 @@ def _without(values: pa.Array, rows: np.ndarray, why: str, failures: Failures) -
     return pc.if_else(pa.array(rows), pa.scalar(None, values.type), values)
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """Return a nested value as JSON; raises ValueError for a number that it has not."""
     return _ENCODER.encode(_plain(value)).decode()
 
 
@@ -194,7 +195,6 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def _plain(value: Any) -> Any:
-    """Return a nested value as JSON has it; raises ValueError for a number that it has not."""
     match value:
         case dict():
             return {str(name): _plain(each) for name, each in value.items()}

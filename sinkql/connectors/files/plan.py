@@ -16,7 +16,7 @@ from sinkql.extension.plan import FormatPlan, Planning, SourcePlan
 from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
 
-STORED = ("PARQUET", "ORC")
+STORED = ("PARQUET", "ORC", "AVRO")
 """Formats whose files say what columns they have."""
 _DATA = logical.Column("data", logical.Type("jsonb"))
 
@@ -159,7 +159,7 @@ def plan_json(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
 
 
 def plan_stored(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
-    """Plan FORMAT PARQUET and FORMAT ORC: columns by name."""
+    """Plan FORMAT PARQUET, FORMAT ORC and FORMAT AVRO: columns by name."""
     if not statement.columns:
         raise SinkqlError(
             "SQ2413",
@@ -168,6 +168,13 @@ def plan_stored(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
             hint=f"Write CREATE SOURCE {statement.name.text} (id bigint, name text) FROM FILES ….",
         )
     return FormatPlan({})
+
+
+def plan_avro(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
+    """Plan FORMAT AVRO of files, which have their schema in them."""
+    if format_.schema is not None:
+        raise _later("FORMAT AVRO USING for files is", format_.span, "Write FORMAT AVRO: the files have their schema.")
+    return plan_stored(statement, format_)
 
 
 @dataclass(frozen=True, slots=True)

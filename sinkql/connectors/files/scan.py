@@ -1,4 +1,4 @@
-"""A path or a pattern → the rows of its files, read once and as far as they are wanted: CSV, JSON, Parquet, ORC."""
+"""A path or a pattern → the rows of its files, of any format, read once and as far as they are wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that hold columns in types of their own, Parquet and ORC → Arrow rows of declared columns.
+"""Files that hold columns in types of their own, Parquet, ORC and Avro → Arrow rows of declared columns.
 
 Columns go by name, and others in the file are left out. A row is named by its number in the file.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 
 from sinkql import physical
 from sinkql.connectors.files.arrow_values import column_of, readable, type_of
+from sinkql.connectors.files.avro import AvroFile
 from sinkql.connectors.files.convert import Failures
 from sinkql.connectors.files.json_lines import without
 from sinkql.extension.stream import Decoded, Failure, UndecodableError
@@ -26,18 +28,19 @@ _BATCH_ROWS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Rows that are stored together: where they begin in the file, how many there are, and how to read them."""
+    """Rows that are stored together: how many rows come before them in the file, and how to read them."""
 
-    begin: int
-    rows: int
+    before: Callable[[], int]
     read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
+    """A file: its columns, how many rows it has, and the pieces that begin from a byte on and before another one."""
+
     schema: pa.Schema
-    rows: int
-    pieces: Iterator[_Piece]
+    rows: Callable[[], int]
+    pieces: Callable[[int, int], Iterator[_Piece]]
 
 
 class StoredRows:
@@ -55,7 +58,7 @@ class StoredRows:
     def rows(self, stream: BinaryIO) -> int:
         """Return how many rows a file says that it has; raises UndecodableError."""
         with _undecodable():
-            return self._open(stream).rows
+            return self._open(stream).rows()
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
         """Yield the rows of a file; raises UndecodableError where it lacks columns, or has others of their names."""
@@ -66,14 +69,11 @@ class StoredRows:
         with _undecodable():
             file = self._open(stream)
             self._check(file.schema)
-            first = 1
-            for piece in file.pieces:
-                if begin <= piece.begin < end:
-                    number = first
-                    for batch in piece.read([column.name for column in self._columns]):
-                        yield self._decoded(batch, number)
-                        number += batch.num_rows
-                first += piece.rows
+            for piece in file.pieces(begin, end):
+                done = 0
+                for batch in piece.read([column.name for column in self._columns]):
+                    yield self._decoded(batch, piece, done)
+                    done += batch.num_rows
 
     def _check(self, schema: pa.Schema) -> None:
         for column in self._columns:
@@ -86,7 +86,7 @@ class StoredRows:
             if not readable(type_, column.type):
                 raise UndecodableError(f'column "{column.name}" is {type_of(type_)} in it, and not {column.type}')
 
-    def _decoded(self, batch: pa.RecordBatch, first: int) -> Decoded:
+    def _decoded(self, batch: pa.RecordBatch, piece: _Piece, done: int) -> Decoded:
         failures: Failures = {}
         arrays = []
         for column in self._columns:
@@ -98,6 +98,7 @@ class StoredRows:
                 for row in np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist():
                     failures.setdefault(row, f'null value in column "{column.name}", which is NOT NULL')
         rows = pa.record_batch(arrays, names=[column.name for column in self._columns])
+        first = 1 + piece.before() + done if failures else 0
         failed = [Failure(first + row, failures[row], _raw(batch, row)) for row in sorted(failures)]
         return Decoded(without(rows, failures), batch.num_rows, failed)
 
@@ -108,22 +109,29 @@ def parquet_rows(columns: Sequence[physical.Column]) -> StoredRows:
 
 
 def orc_rows(columns: Sequence[physical.Column]) -> StoredRows:
-    """Return the decoder of ORC, of whose stripes is not known where they begin: they count as one piece."""
+    """Return the decoder of ORC; its pieces are stripes."""
     return StoredRows(columns, _orc)
+
+
+def avro_rows(columns: Sequence[physical.Column]) -> StoredRows:
+    """Return the decoder of Avro; its pieces are blocks."""
+    return StoredRows(columns, _avro)
 
 
 def _parquet(stream: BinaryIO) -> _Stored:
     file = pq.ParquetFile(stream)
-    groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
 
-    def piece(place: int, group: pq.RowGroupMetaData) -> _Piece:
-        column = group.column(0) if group.num_columns else None
-        offsets = (column.dictionary_page_offset, column.data_page_offset) if column is not None else ()
-        begin = min((each for each in offsets if each), default=0)
-        return _Piece(begin, group.num_rows, lambda names: _row_group(file, place, names))
+    def pieces(begin: int, end: int) -> Iterator[_Piece]:
+        before = 0
+        for place in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(place)
+            column = group.column(0) if group.num_columns else None
+            offsets = (column.dictionary_page_offset, column.data_page_offset) if column is not None else ()
+            if begin <= min((each for each in offsets if each), default=0) < end:
+                yield _Piece(partial(int, before), partial(_row_group, file, place))
+            before += group.num_rows
 
-    pieces = (piece(place, group) for place, group in enumerate(groups))
-    return _Stored(file.schema_arrow, file.metadata.num_rows, pieces)
+    return _Stored(file.schema_arrow, lambda: int(file.metadata.num_rows), pieces)
 
 
 def _row_group(file: pq.ParquetFile, place: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -131,15 +139,37 @@ def _row_group(file: pq.ParquetFile, place: int, names: Sequence[str]) -> Iterat
 
 
 def _orc(stream: BinaryIO) -> _Stored:
+    """Open an ORC file; Arrow does not tell where its stripes begin: they count as if all were of one size."""
+    size = stream.seek(0, 2)
+    stream.seek(0)
     file = po.ORCFile(stream)
 
-    def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for stripe in range(file.nstripes):
-            batch = file.read_stripe(stripe, columns=list(names))
-            for first in range(0, batch.num_rows, _BATCH_ROWS):
-                yield batch.slice(first, _BATCH_ROWS)
+    def before(place: int) -> int:
+        least = file.schema.names[:1]
+        return sum(file.read_stripe(each, columns=least).num_rows for each in range(place))
 
-    return _Stored(file.schema, file.nrows, iter((_Piece(0, file.nrows, read),)))
+    def pieces(begin: int, end: int) -> Iterator[_Piece]:
+        for place in range(file.nstripes):
+            if begin <= size * place // file.nstripes < end:
+                yield _Piece(partial(before, place), partial(_stripe, file, place))
+
+    return _Stored(file.schema, lambda: int(file.nrows), pieces)
+
+
+def _stripe(file: po.ORCFile, place: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    batch = file.read_stripe(place, columns=list(names))
+    for first in range(0, batch.num_rows, _BATCH_ROWS):
+        yield batch.slice(first, _BATCH_ROWS)
+
+
+def _avro(stream: BinaryIO) -> _Stored:
+    file = AvroFile(stream)
+
+    def pieces(begin: int, end: int) -> Iterator[_Piece]:
+        for at in file.blocks(begin, end):
+            yield _Piece(partial(file.before, at), partial(file.read, at))
+
+    return _Stored(file.schema, file.rows, pieces)
 
 
 @contextmanager
