@@ -93,11 +93,13 @@ class LiveProgress:
     ) -> None:
         self._over = True
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):  # the terminal is gone
+                self._live.stop()
 
     def __call__(self, event: Event) -> None:
         """Take in one event and print what it says."""
-        with self._lock, suppress(BrokenPipeError):  # a run that nobody reads is being stopped
+        # A run that nobody reads is being stopped, and a log on a disk that is full ends no sink.
+        with self._lock, suppress(OSError):
             self._take(event)
 
     def _stop_unread(self) -> None:
@@ -259,11 +261,12 @@ class LiveProgress:
     def _render(self) -> Group | Table:
         now = time.monotonic()
         table = Table(box=None, pad_edge=False, header_style="dim")
-        skips = any(row.failed for row in self.sinks.values())
+        sinks, starting = list(self.sinks.items()), list(self.starting.items())  # other threads add to them
+        skips = any(row.failed for _, row in sinks)
         skipped = ("skipped",) if skips else ()
         for column in ("sink", "state", "rows", "rows/s", *skipped, "lag", "last commit", "next commit"):
             table.add_column(column, justify="left" if column in ("sink", "state") else "right", no_wrap=True)
-        for name, row in self.sinks.items():
+        for name, row in sinks:
             last = "-" if row.committed_at is None else f"{now - row.committed_at:.0f} s ago"
             lag = "-" if row.committed_at is None else f"{row.lag:.0f} s"
             due = "-" if row.state != "running" else _due(row.next_at, now)
@@ -277,8 +280,8 @@ class LiveProgress:
                 last,
                 due,
             )
-        waiting = [Text(f"starting Spark for cluster {name}: {now - at:.0f} s") for name, at in self.starting.items()]
-        return Group(*waiting, table) if self.sinks else Group(*waiting)
+        waiting = [Text(f"starting Spark for cluster {name}: {now - at:.0f} s") for name, at in starting]
+        return Group(*waiting, table) if sinks else Group(*waiting)
 
 
 def _counted(rows: int) -> str:

@@ -40,21 +40,26 @@ def run_jobs(session: Session, output: Output, jobs: Sequence[physical.Job], *, 
     from sinkql.cli.progress import LiveProgress  # rich loads only where sinks run
 
     by_name = {job.sink: job for job in jobs}
-    with LiveProgress(output, lambda sink: session.reading(by_name[sink])) as progress:
+
+    def reading(sink: str) -> list[str]:
+        return session.reading(by_name[sink]) if sink in by_name else _reading(session, sink)
+
+    with LiveProgress(output, reading) as progress:
         return session.run(jobs, once=once, takeover=takeover, progress=progress)
 
 
 def run_up(session: Session, output: Output, names: Sequence[str] | None, *, once: bool, takeover: bool) -> int:
     """Run sinks, also those that come later, until stopped, and return the exit code."""
-
-    def reading(sink: str) -> list[str]:
-        with suppress(SinkqlError):  # it may be dropped by now
-            return session.reading(session.jobs([sink])[0])
-        return []
-
     from sinkql.cli.progress import LiveProgress  # as above
 
     if names is None and not session.sinks():
         output.note("There are no sinks yet; those that are created will run here.")
-    with LiveProgress(output, reading, goes_on=True) as progress:
+    with LiveProgress(output, lambda sink: _reading(session, sink), goes_on=True) as progress:
         return session.up(names, once=once, takeover=takeover, progress=progress)
+
+
+def _reading(session: Session, sink: str) -> list[str]:
+    """Return how to read what the catalog's sink of this name wrote."""
+    with suppress(SinkqlError):  # it may be dropped by now
+        return session.reading(session.jobs([sink])[0])
+    return []

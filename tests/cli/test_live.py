@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import subprocess
 import sys
@@ -137,3 +138,15 @@ def test_a_run_whose_output_nobody_reads_any_more_is_told_to_stop() -> None:
     assert process.stdout.readline() == b'{"event": "spark starting", "cluster": "c"}\n'
     process.stdout.close()
     assert process.wait(PATIENCE_S) == 7
+
+
+class _Full(StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_log_on_a_full_disk_ends_no_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", _Full())
+    with LiveProgress(Output("json"), lambda sink: []) as face:
+        face(SinkStarted(_SINK, 1, {}))
+    assert face.sinks[_SINK].state == "running"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -106,18 +107,24 @@ def test_a_spark_that_died_is_started_again(tmp_path: Path, monkeypatch: pytest.
     spark.begin()
     first = spark._starting
     first._jvm._process = subprocess.Popen(["sleep", "1000"], stdin=subprocess.PIPE, start_new_session=True)
-    first._session.set_result(None)
+    gone, session = object(), object()
+    first._session.set_result(gone)
     spark.begin()
-    assert (spark._starting, spark.death()) == (first, None)
+    assert (spark._starting, spark.death(gone)) == (first, None)
     first._jvm._process.kill()
     first._jvm._process.wait()
-    error = spark.death()
-    assert error is not None
-    assert (error.code, error.detail) == ("SQ4004", "signal 9")
+    assert (_told(spark, gone), _told(spark, session)) == (("SQ4004", "signal 9"), None)
     spark.begin()
-    assert (spark._starting is first, spark.death()) == (False, None)
-    spark._starting._session.set_exception(CancelledError())
+    assert spark._starting is not first
+    spark._starting._session.set_result(session)
+    assert (_told(spark, gone), _told(spark, session)) == (("SQ4004", "signal 9"), None)
+    monkeypatch.setattr(Starting, "end", lambda starting, patience=0.0: None)
     spark.end(0.0)
+
+
+def _told(spark: _Spark, session: Any) -> tuple[str, str | None] | None:
+    error = spark.death(session)
+    return None if error is None else (error.code, error.detail)
 
 
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:

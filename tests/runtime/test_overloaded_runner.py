@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -14,6 +14,7 @@ from sinkql.extension.registry import discover
 from sinkql.runtime.batch.progress import Event, SinkStage, SinkStalled, SinkStarted
 from sinkql.runtime.sink import runner
 from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.spark.launch import Launch
 from sinkql.runtime.spark.session import CancelledError
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
@@ -41,10 +42,10 @@ class _LockedControl(MemoryControl):
 def _run(
     folder: Path,
     control: MemoryControl,
-    session: Callable[[], NoReturn],
+    session: Callable[[], Any],
     *,
     once: bool,
-    death: Callable[[], SinkqlError | None] = lambda: None,
+    death: Callable[[Any], SinkqlError | None] = lambda _: None,
 ) -> tuple[SinkOutcome, list[Event]]:
     events: list[Event] = []
     each = job(counter(up_to=5), folder)
@@ -104,9 +105,26 @@ def test_a_locked_catalog_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monk
     assert control.told > 0
 
 
-def test_a_spark_that_died_is_told_and_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_that_died_is_told_also_where_another_sink_has_begun_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runner, "_FIRST_WAIT", 1e-5)
+    monkeypatch.setattr(Launch, "start", _fail)
     died = UnforeseenError("SQ4004", "the Java process ended")
-    outcome, events = _run(tmp_path, MemoryControl(), _late(2), once=False, death=lambda: died)
-    assert [event.error for event in events if isinstance(event, SinkStalled)] == [died, died]
-    assert outcome.ending == "stopped"
+    gone, sessions = object(), [object(), object()]
+    sessions.append(gone)
+
+    def session() -> Any:
+        if not sessions:
+            raise CancelledError
+        return sessions.pop()
+
+    outcome, events = _run(
+        tmp_path, MemoryControl(), session, once=False, death=lambda each: died if each is gone else None
+    )
+    stalls = [event.error.code for event in events if isinstance(event, SinkStalled)]
+    assert (stalls, outcome.ending) == (["SQ4004", "SQ3001", "SQ3001"], "stopped")
+
+
+def _fail(*_: object) -> NoReturn:
+    raise RuntimeError("no answer from Java")

@@ -84,6 +84,17 @@ def test_a_process_that_fails_is_told_with_its_error() -> None:
     ]
 
 
+def test_a_terminal_that_is_gone_keeps_no_event_from_being_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    def gone(line: str) -> None:
+        raise OSError(line)
+
+    background = _background([], _COMMITTED, _COMMITTED)
+    background.tell = gone
+    _run(background)
+    assert background.jobs["materialize.public.s"].commits == 2
+    assert capsys.readouterr().err.endswith("OSError: sink s committed its first 1,200 rows\n")
+
+
 def test_the_line_below_the_prompt_counts_sinks_by_state() -> None:
     background = _background([], _COMMITTED, wait=True)
     background.start()

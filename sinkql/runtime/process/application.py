@@ -84,6 +84,7 @@ class _Spark:
         self._progress = workload.progress
         self._stopping = stopping
         self._starting = spark.Starting(self.settings)
+        self._died: list[tuple[SparkSession, SinkqlError]] = []
         self._beginning = threading.Lock()
 
     def begin(self) -> None:
@@ -91,17 +92,23 @@ class _Spark:
         began = time.monotonic()
         self._folder.take()
         with self._beginning:
-            if self._starting.death() is not None:
+            code = self._starting.death()
+            if code is not None:
+                self._died.append((self._starting.result(), self._death(code)))
                 self._starting.end()
                 self._starting = spark.Starting(self.settings)
             if self._starting.begin(lambda: self._progress(SparkStarted(self.cluster, time.monotonic() - began))):
                 self._progress(SparkStarting(self.cluster))
 
-    def death(self) -> SinkqlError | None:
-        """Return the error of a Spark that died, until another one is begun."""
-        code = self._starting.death()
-        if code is None:
-            return None
+    def death(self, session: SparkSession) -> SinkqlError | None:
+        """Return the error of a session's Spark if it died, also where another one was begun since."""
+        with self._beginning:
+            code = self._starting.death()
+            if code is not None and self._starting.result() is session:
+                return self._death(code)
+            return next((error for died, error in self._died if died is session), None)
+
+    def _death(self, code: int) -> SinkqlError:
         return UnforeseenError(
             "SQ4004",
             f'the Java process of cluster "{self.cluster}" ended',

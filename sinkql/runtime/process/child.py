@@ -8,8 +8,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
@@ -42,16 +42,21 @@ class Child:
     found: list[SinkOutcome] | None = None
 
     @classmethod
-    def start(cls, works: Sequence[Work], workload: Workload) -> Child:
+    def start(cls, works: Sequence[Work], workload: Workload, elder: Sequence[Child] = ()) -> Child:
         """Fork: contexts, secrets and catalog are the parent's, as they are, and pass through no file or argument.
 
-        `works` are what there is to run of one cluster. The parent must have no Spark.
+        `works` are what there is to run of one cluster; `elder` are the children that were started before and not asked
+        for their outcomes. The parent must have no Spark.
         """
         context = multiprocessing.get_context("fork")
         reader, writer = context.Pipe(duplex=False)
         cluster = works[0].job.cluster
-        process = context.Process(target=_run, args=(cluster, workload, _Voice(writer)), daemon=False)
-        process.start()
+        # Whoever has a reading end keeps a child that speaks from noticing that its parent is gone.
+        parents = (reader, *(child.reader for child in elder))
+        with _signals_kept() as before:
+            arguments = (cluster, workload, _Voice(writer), parents, os.getpid(), before)
+            process = context.Process(target=_run, args=arguments, daemon=False)
+            process.start()
         writer.close()  # so that the end of the pipe is the end of the child, however it came
         sinks = {work.job.sink for work in works}
         child = cls(cluster, settings(works[0]), process, reader, threading.Thread(daemon=True), sinks)
@@ -80,6 +85,7 @@ class Child:
         """Wait for its end and return its outcomes; SQ4004 for each sink of a child that died."""
         self.process.join()
         self.listener.join()
+        self.reader.close()
         died = SinkqlError(
             "SQ4004",
             f'the process of cluster "{self.cluster}" died',
@@ -109,7 +115,6 @@ class Child:
         try:
             told: Told = self.reader.recv()
         except (EOFError, OSError):
-            self.reader.close()
             return None
         return told
 
@@ -132,7 +137,24 @@ def settings(work: Work) -> object:
     return work.job.master, work.job.conf
 
 
-def _run(cluster: str, workload: Workload, voice: _Voice) -> None:
+@contextmanager
+def _signals_kept() -> Iterator[set[signal.Signals]]:
+    """Keep signals from a block, which forks a process that has handlers of its own; yield what was kept before."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    try:
+        yield {signal.Signals(number) for number in before}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _run(
+    cluster: str,
+    workload: Workload,
+    voice: _Voice,
+    parents: Sequence[Connection],
+    parent: int,
+    kept: set[signal.Signals],
+) -> None:
     stopping = threading.Event()
 
     def handle(number: int, frame: object) -> None:
@@ -142,10 +164,13 @@ def _run(cluster: str, workload: Workload, voice: _Voice) -> None:
     # The terminal's Ctrl-C and hang-up reach the parent alone, which passes them on: twice would mean at once.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, kept)
     os.setpgrp()
+    for reader in parents:
+        reader.close()
     # What the parent draws on its terminal is not this process's.
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-    threading.Thread(target=_follow, args=(os.getppid(), stopping), daemon=True).start()
+    threading.Thread(target=_follow, args=(parent, stopping), daemon=True).start()
     voice.say(run_here(cluster, replace(workload, progress=voice.say), stopping))
 
 

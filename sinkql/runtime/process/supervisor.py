@@ -6,13 +6,14 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from sinkql.errors import SinkqlError
-from sinkql.runtime.batch.progress import SinkElsewhere, SinkStopped
+from sinkql.runtime.batch.progress import Event, Progress, SinkElsewhere, SinkStopped
 from sinkql.runtime.process.application import Workload, run_here
 from sinkql.runtime.process.child import Child, settings
 from sinkql.runtime.sink.host import SinkOutcome
@@ -28,19 +29,28 @@ def run(workload: Workload) -> list[SinkOutcome]:
 
     A failing sink does not stop the others. The first SIGINT, SIGTERM or SIGHUP lets running batches finish, the second
     ends the process at once. A process holds one Spark application: the others get processes of their own, forked here.
-    Raises SinkqlError SQ4001, SQ4002 without a fit Java.
+    What telling of progress raises is printed. Raises SinkqlError SQ4001, SQ4002 without a fit Java.
     """
     check_java()
+    workload = replace(workload, progress=_telling(workload.progress))
     works = workload.roster.now()
     first, *others = _by_cluster(works).items()
     stopping, children = Stopping(), list[Child]()
     with _signals(stopping, children):
-        for _, each in others:
-            if not stopping.is_set():
-                children.append(Child.start(each, workload))
-        outcomes = run_here(first[0], workload, stopping)
-        while any(child.alive() for child in children):
-            time.sleep(_LOOK_SECONDS)
+        try:
+            for _, each in others:
+                if not stopping.is_set():
+                    children.append(Child.start(each, workload, children))
+            outcomes = run_here(first[0], workload, stopping)
+        except BaseException:
+            stopping.set()
+            raise
+        finally:
+            while any(child.alive() for child in children):
+                if stopping.is_set():  # also one that was started as the signal came
+                    for child in children:
+                        child.stop()
+                time.sleep(_LOOK_SECONDS)
     for child in children:
         outcomes += child.outcomes()
     found = {outcome.sink: replace(outcome, signal=stopping.number) for outcome in outcomes}
@@ -55,7 +65,7 @@ def up(workload: Workload) -> list[SinkOutcome]:
     again. With `once`, what is in the roster now is run, and the end is when all of it has ended.
     """
     check_java()
-    fleet = _Fleet(replace(workload, stay=not workload.once))
+    fleet = _Fleet(replace(workload, stay=not workload.once, progress=_telling(workload.progress)))
     stopping = Stopping()
     with _signals(stopping, fleet.children):
         fleet.look()
@@ -73,6 +83,19 @@ class Stopping(threading.Event):
     """Whether all is to stop; `number` is the signal that said so."""
 
     number: int | None = None
+
+
+def _telling(progress: Progress) -> Progress:
+    """Return what tells as `progress` does, and never raises: no sink ends because nobody could be told how it is."""
+
+    def tell(event: Event) -> None:
+        try:
+            progress(event)
+        except Exception:
+            with suppress(OSError):
+                traceback.print_exc()
+
+    return tell
 
 
 def _by_cluster(works: Sequence[Work]) -> dict[str, list[Work]]:
@@ -103,7 +126,7 @@ class _Fleet:
                     child.stop()  # and start again once it has ended
                 free = works if self.workload.once else [work for work in works if self._free(work, child)]
                 if child is None and free and time.monotonic() >= self._not_before.get(cluster, 0.0):
-                    self.children.append(Child.start(free, self.workload))
+                    self.children.append(Child.start(free, self.workload, self.children))
         except SinkqlError:
             return  # a catalog that cannot be read now is asked again
 

@@ -45,7 +45,7 @@ class Host:
 
     `starting` is held while a query's source gets its process: Spark switches a setting of all queries for that.
     `prepare` lets Spark begin to start, so that it is up by the time that the session is asked for; `death` is the
-    error of a Spark that died since then.
+    error of the Spark of a session, if it died.
     """
 
     session: Callable[[], SparkSession]
@@ -57,7 +57,7 @@ class Host:
     contexts: Callable[[physical.Job], Context]
     once: bool
     prepare: Callable[[], None] = lambda: None
-    death: Callable[[], SinkqlError | None] = lambda: None
+    death: Callable[[SparkSession], SinkqlError | None] = lambda _: None
     stopping: threading.Event = field(default_factory=threading.Event)
     starting: threading.Lock = field(default_factory=threading.Lock)
     claiming: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))

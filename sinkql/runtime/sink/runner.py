@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from pyspark.sql import SparkSession
+
 from sinkql import physical
 from sinkql.errors import FencedError, LateError, LeaseLostError, SinkqlError, UnforeseenError
 from sinkql.extension.stream import Context, JobOffsets
@@ -74,6 +76,7 @@ class SinkRunner:
     _stop_asked: bool = False
     _left: bool = False
     _told: str | None = None
+    _sessions: list[SparkSession] = field(default_factory=list)
     _following: Following = field(init=False)
 
     def __post_init__(self) -> None:
@@ -173,7 +176,7 @@ class SinkRunner:
                     return self._failed(error)
                 continue
             except Exception as error:
-                coded = self.host.death() or failure.coded(error)
+                coded = self._death() or failure.coded(error)
                 if not self._again(coded, between=True):
                     return self._failed(coded)
                 continue
@@ -210,12 +213,24 @@ class SinkRunner:
                 details={"conflicting_keys": self._conflicts} if self._conflicts and error is None else None,
             )
 
+    def _spark(self) -> SparkSession:
+        """Return the session of a Spark that runs, which the incarnation uses from here on."""
+        session = self.host.session()
+        if session not in self._sessions:
+            self._sessions.append(session)
+        return session
+
+    def _death(self) -> SinkqlError | None:
+        """Return the error of a Spark of this incarnation that died; another sink may have begun a new one since."""
+        return next((error for each in self._sessions if (error := self.host.death(each)) is not None), None)
+
     def _stage(self, stage: Stage) -> None:
         self.host.progress(SinkStage(self.job.sink, stage))
 
     # --- one incarnation: a claim, and the query that goes with it -------------------------------------------------
 
     def _incarnation(self, epoch: int) -> Ending | None:
+        self._sessions.clear()
         if self._following.take() == "moved":
             return "moved"
         if self._stops():
@@ -234,7 +249,7 @@ class SinkRunner:
             return "caught up"
         self._stage("waiting for Spark")
         launch = Launch(
-            self.host.session(),
+            self._spark(),
             self.job,
             self.context,
             new_folder(self.context.folder, loop.marker.epoch),
@@ -270,7 +285,7 @@ class SinkRunner:
         host, job = self.host, self.job
         readers = {read.source: host.registry.reader(read, self.context) for read in job.reads()}
         writer = host.registry.sinks[job.write.connector].writer(job.write, self.context)
-        engine = SparkEngine(host.session, buckets=host.buckets)
+        engine = SparkEngine(self._spark, buckets=host.buckets)
         loop = BatchLoop(
             job, readers, writer, engine, self.context.folder, host.control, host.progress,
             Allowance(stops=self._stops), self._commits,

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -92,10 +94,17 @@ class SinkProcess:
         for line in process.stdout:
             event = json_object(line)
             if event is not None:
-                self.take(event)
+                self._give(event)
         code = process.wait()
         errors.join()
         self.ended(code, self._errors)
+
+    def _give(self, event: dict[str, Any]) -> None:
+        try:
+            self.take(event)
+        except Exception:  # who cannot be told keeps nothing from running: a pipe that nobody reads would
+            with suppress(OSError):
+                traceback.print_exc()
 
 
 def json_object(line: str) -> dict[str, Any] | None:

@@ -1,0 +1,209 @@
+"""Children of a run, whose work is a stand-in: none outlives its parent, whenever and however that one is killed."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from sinkql.extension.registry import discover
+from sinkql.runtime.batch.progress import Event, SparkStarting
+from sinkql.runtime.process import child, supervisor
+from sinkql.runtime.process.application import Workload
+from sinkql.runtime.process.child import Child
+from sinkql.runtime.sink.host import SinkOutcome
+from support.patience import PATIENCE_S, joined
+from support.running import FixedRoster, MemoryControl, contexts, counter, job
+
+_LONG = SparkStarting("x" * (1 << 20))
+"""It does not fit into a pipe."""
+
+
+def _workload(folder: Path, *clusters: str, progress: Callable[[Event], None] = lambda _: None) -> Workload:
+    roster = FixedRoster([job(counter(up_to=5), folder, table=name, cluster=name) for name in clusters])
+    return Workload(
+        roster, lambda one: contexts(folder, one), discover(), MemoryControl(), progress, once=True, takeover=False
+    )
+
+
+def _until_stopped(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+    assert stopping.wait(PATIENCE_S)
+    return [SinkOutcome(cluster, "stopped")]
+
+
+class _Family:
+    """A process that does not listen to its children, and these: each says that it is there, and holds a pipe."""
+
+    def __init__(self) -> None:
+        self._alive, self._held = os.pipe()
+        self._pids: list[int] = []
+
+    def start(self, workload: Workload) -> None:
+        """Start them, and wait until each child is there."""
+        self._parent = multiprocessing.get_context("fork").Process(target=self._run, args=(workload,), daemon=False)
+        self._parent.start()
+        os.close(self._held)
+        for _ in workload.roster.now():
+            self._pids.append(int.from_bytes(self._read(4), "big"))
+
+    def there(self) -> None:
+        """Say, in a child, that it is there."""
+        os.write(self._held, os.getpid().to_bytes(4, "big"))
+
+    def ends(self) -> bool:
+        """Kill the parent, and wait until no child is left."""
+        self._parent.kill()
+        self._parent.join()
+        return self._read(1) == b""
+
+    def clear(self) -> None:
+        """Kill what is left."""
+        self._parent.kill()
+        self._parent.join()
+        for pid in self._pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        os.close(self._alive)
+
+    def _run(self, workload: Workload) -> None:
+        children: list[Child] = []
+        for work in workload.roster.now():
+            children.append(Child.start([work], workload, children))
+        os.close(self._held)
+        threading.Event().wait()
+
+    def _read(self, size: int) -> bytes:
+        assert select.select([self._alive], [], [], PATIENCE_S)[0], "a child neither came nor ended"
+        return os.read(self._alive, size)
+
+
+@pytest.fixture
+def family(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Family]:
+    monkeypatch.setattr(Child, "_listen", lambda each, workload: None)
+    found = _Family()
+    yield found
+    found.clear()
+
+
+def test_children_that_speak_as_their_parent_is_killed_end(
+    family: _Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elder_lives, elder = os.pipe()
+
+    def run_here(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+        family.there()
+        if cluster == "younger":  # it ends after the elder, which must not wait for it
+            os.close(elder)
+            os.read(elder_lives, 1)
+        workload.progress(_LONG)
+        return []
+
+    monkeypatch.setattr(child, "run_here", run_here)
+    family.start(_workload(tmp_path, "elder", "younger"))
+    os.close(elder)
+    assert family.ends()
+    os.close(elder_lives)
+
+
+def test_a_child_whose_parent_is_killed_before_it_looks_ends(
+    family: _Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def orphaned() -> None:
+        parent = os.getppid()
+        family.there()
+        while os.getppid() == parent:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(os, "setpgrp", orphaned)
+    monkeypatch.setattr(child, "run_here", _until_stopped)
+    family.start(_workload(tmp_path, "one"))
+    assert family.ends()
+
+
+def test_a_child_that_is_killed_as_it_speaks_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def say_and_die(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+        workload.progress(SparkStarting(cluster))
+        setattr(Connection, "_send_bytes", die)  # noqa: B010  # of the fork alone
+        workload.progress(SparkStarting("another"))
+        return []
+
+    heard: list[Event] = []
+    monkeypatch.setattr(child, "run_here", say_and_die)
+    outcomes = _ended(_workload(tmp_path, "one", progress=heard.append))
+    assert [outcome.error.code for outcome in outcomes if outcome.error is not None] == ["SQ4004"]
+    assert heard == [SparkStarting("one")]
+
+
+def test_a_signal_that_comes_before_its_handler_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = child._run
+
+    def signalled(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        run(*arguments)
+
+    monkeypatch.setattr(child, "_run", signalled)
+    monkeypatch.setattr(child, "run_here", _until_stopped)
+    assert _ended(_workload(tmp_path, "one")) == [SinkOutcome("one", "stopped")]
+
+
+@pytest.mark.parametrize("run", [supervisor.up, supervisor.run])
+def test_who_cannot_be_told_ends_nothing(
+    run: Callable[[Workload], list[SinkOutcome]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run_here(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+        for _ in range(3):
+            workload.progress(_LONG)
+        return [SinkOutcome(f"materialize.public.{cluster}", "caught up")]
+
+    def closed(event: Event) -> NoReturn:
+        raise OSError(errno.EIO, "the terminal is gone")
+
+    monkeypatch.setattr(child, "run_here", run_here)
+    monkeypatch.setattr(supervisor, "run_here", run_here)
+    outcomes = run(_workload(tmp_path, "one", "two", progress=closed))
+    assert [outcome.ending for outcome in outcomes] == ["caught up", "caught up"]
+    assert capsys.readouterr().err.count("\nOSError") == 6
+
+
+def test_a_run_that_fails_here_ends_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise MemoryError
+
+    def start(*arguments: Any) -> Child:
+        children.append(begin(*arguments))
+        return children[-1]
+
+    children, begin = list[Child](), Child.start
+    monkeypatch.setattr(Child, "start", start)
+    monkeypatch.setattr(child, "run_here", _until_stopped)
+    monkeypatch.setattr(supervisor, "run_here", fail)
+    with pytest.raises(MemoryError):
+        supervisor.run(_workload(tmp_path, "one", "two", "three"))
+    assert [each.process.exitcode for each in children] == [0, 0]
+
+
+def _ended(workload: Workload) -> list[SinkOutcome]:
+    """Run a child for all there is, and wait for its outcomes."""
+    started = Child.start(workload.roster.now(), workload)
+    outcomes: list[SinkOutcome] = []
+    waiting = threading.Thread(target=lambda: outcomes.extend(started.outcomes()), daemon=True)
+    waiting.start()
+    joined(waiting)
+    return outcomes
