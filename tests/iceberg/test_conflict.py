@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import random
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
+from sinkql import faults
+from sinkql.connectors.iceberg.commit import expire
+from sinkql.connectors.iceberg.commit.marker import ancestry
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import RedoBatchError
 from support import strangers
 from support.lake import NAMESPACE, Lake, Sink
+from support.maintainer import Maintainer
 from support.readers import pyiceberg_rows
 
 
@@ -177,6 +184,90 @@ def test_dropped_table_stops_the_sink(any_lake: Lake, name: str) -> None:
     with pytest.raises(SinkqlError) as caught:
         sink.finish(attempt)
     assert code_of(caught) == "SQ3503"
+
+
+def _expired_at(monkeypatch: pytest.MonkeyPatch, lake: Lake, name: str, place: str) -> None:
+    """Rewrite the table, expire what was before and delete its files, once, when a sink comes to a fault point."""
+
+    def point(at: str) -> None:
+        if at == place:
+            monkeypatch.undo()
+            others = Maintainer(lambda: lake.table(name), random.Random(0))
+            strangers.compact(lake.table(name))
+            others.expire(keep=1)
+
+    monkeypatch.setattr(faults, "point", point)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["known", "lost"])
+def test_table_that_others_expire_while_it_is_read_is_read_again(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    sink.put((1, "a"), (2, "b"))
+    if again:
+        sink = Sink(lake, name, upsert=True, folder=lake.folder / "elsewhere")
+        sink.start()
+    else:
+        strangers.append(lake.table(name), (3, "theirs"))
+    _expired_at(monkeypatch, lake, name, "read-marker")
+    sink.put((1, "a2"), (4, "d"))
+    theirs: list[tuple[int, str | None]] = [] if again else [(3, "theirs")]
+    assert lake.rows(name) == [(1, "a2"), (2, "b"), *theirs, (4, "d")]
+
+
+def test_file_that_is_gone_from_the_table_is_said_and_its_return_is_enough(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    sink.put((1, "a"), (2, "b"))
+    strangers.append(lake.table(name), (3, "theirs"))
+    (file,) = (each.file for each in lake.table(name).scan("id = 3").plan_files())
+    path = Path(file.file_path.removeprefix("file://"))
+    path.rename(path.with_suffix(".away"))
+    with pytest.raises(SinkqlError) as caught:
+        sink.put((3, "mine"))
+    assert (code_of(caught), caught.value.retryable) == ("SQ3556", True)
+    assert str(path) in (caught.value.detail or "")
+    path.with_suffix(".away").rename(path)
+    sink.put((3, "mine"))
+    assert lake.rows(name) == [(1, "a"), (2, "b"), (3, "mine")]
+
+
+def test_expiry_that_others_were_faster_with_deletes_nothing(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expire, "_AT_ONCE", 1)
+    sink = Sink(lake, name, options={"retain_snapshots": 2})
+    sink.start()
+    for number in range(6):
+        sink.put((number, "mine"))
+    known = lake.table(name)
+    strangers.append(lake.table(name), (9, "theirs"))
+    strangers.expire_all_but_head(lake.table(name))
+    for snapshot in islice(ancestry(known), 2):  # they delete the files in an order of their own, and are not done yet
+        Path(snapshot.manifest_list.removeprefix("file://")).unlink()
+    sink.writer.maintain()
+    assert pyiceberg_rows(lake.table(name)) == [*((number, "mine") for number in range(6)), (9, "theirs")]
+
+
+def test_expiry_that_finds_files_gone_is_left_to_others(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expire, "_AT_ONCE", 1)
+    sink = Sink(lake, name, upsert=True, options={"retain_snapshots": 1})
+    sink.start()
+    first = sink.put((1, "a"), (2, "b"))
+    table = lake.table(name)
+    table.manage_snapshots().create_tag(first.snapshot, "first").commit()
+    strangers.append(table, (3, "theirs"))  # so that main goes on without the tag's manifest
+    strangers.compact(table)
+    sink.put((1, "a2"))
+    sink.put((1, "a3"))
+    tagged = lake.table(name).snapshot_by_id(first.snapshot)
+    assert tagged is not None
+    for manifest in tagged.manifests(table.io):
+        Path(manifest.manifest_path.removeprefix("file://")).unlink()
+    assert sink.writer.maintain() == []
+    assert lake.rows(name) == [(1, "a3"), (2, "b"), (3, "theirs")]
 
 
 # --- the marker ---------------------------------------------------------------------------------------------------

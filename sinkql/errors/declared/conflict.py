@@ -23,7 +23,8 @@ CODES = {
     ),
     "SQ5203": _code(
         "Other writers commit to the table so often that the commit of the sink never fits in between.",
-        "Slow the other writers down, and start the sink again.",
+        "A running sink tries again by itself. If that does not help, slow the other writers down.",
+        retryable=True,
     ),
     "SQ5204": _code(
         "DROP waited for the process that runs the sink, which did not stop.",
@@ -35,7 +36,8 @@ CODES = {
     ),
     "SQ5206": _code(
         "Another writer, such as a compaction, replaced files of the table each time that a batch was about to commit.",
-        "Pause the maintenance of the table, and start the sink again.",
+        "A running sink tries again by itself. If that does not help, let the maintenance of the table run less often.",
+        retryable=True,
     ),
     "SQ5207": _code(
         "A commit that had seemed lost arrived after all.",

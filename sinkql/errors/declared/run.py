@@ -258,4 +258,10 @@ CODES = {
         "The table has data files in a format other than Parquet.",
         "Rewrite the files as Parquet, or use a new table.",
     ),
+    "SQ3556": _code(
+        "A file of the table that the sink has to read is missing.",
+        "Restore the file: a running sink tries again by itself. If it is lost for good, drop the sink and create it "
+        "again, into a new table.",
+        retryable=True,
+    ),
 }

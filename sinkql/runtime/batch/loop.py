@@ -155,7 +155,7 @@ class BatchLoop:
         raise SinkqlError(
             "SQ5206",
             f"another writer replaced files under the batch each of the {_ATTEMPTS} times it was written",
-            hint="Pause other maintenance of the table, then start the sink again.",
+            hint="The sink tries again by itself. If it does not get through, let other maintenance run less often.",
         )
 
     def _mended(self, error: SinkqlError, end: JobOffsets, offered: JobOffsets) -> JobOffsets:

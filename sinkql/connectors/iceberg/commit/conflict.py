@@ -85,6 +85,17 @@ def fenced(table: Table, detail: str) -> FencedError:
     )
 
 
+def lost_file(table: Table, error: FileNotFoundError) -> SinkqlError:
+    """Return the error for a table of whose current snapshot a file is missing."""
+    return SinkqlError(
+        "SQ3556",
+        f'a file of table "{".".join(table.name())}" is missing',
+        detail=str(error),
+        hint="Restore the file: a running sink goes on by itself. If it is lost for good, drop the sink and create it "
+        "again, into a new table.",
+    )
+
+
 def _refuse_other_sink(table: Table, mine: Marker) -> None:
     for snapshot in markers.ancestry(table):
         other = markers.writer_of(snapshot)

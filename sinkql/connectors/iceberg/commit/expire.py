@@ -79,15 +79,22 @@ def expire(target: TargetTable, table: Table, gone: tuple[Snapshot, ...]) -> Non
 
     An expiry that fails is not an error: the next one takes the same snapshots.
     """
-    dead = _dead(table, gone)
+    try:
+        dead = _dead(table, gone)
+    except FileNotFoundError:  # others are expiring snapshots of it
+        return
     faults.point("expire")
+    replied = False
     with suppress(Exception):  # the outcome is read from the table, whatever this says
         target.post(table, _requirements(table), _updates(table, gone))
+        replied = True
     with suppress(Exception):
         after = target.load()
         left = {each.snapshot_id for each in after.metadata.snapshots}
         if after.metadata.table_uuid != table.metadata.table_uuid or left & {each.snapshot_id for each in gone}:
             return
+        if not replied and after.metadata.current_snapshot_id != table.metadata.current_snapshot_id:
+            return  # others have expired them, maybe, and deleted lists of manifests before these were read
         target.tidy(table, after)
         faults.point("expired")
         for path in sorted(dead.files) + sorted(dead.manifests) + sorted(dead.others):

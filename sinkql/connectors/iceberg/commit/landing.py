@@ -91,5 +91,5 @@ def _crowded(target: TargetTable, error: Exception) -> SinkqlError:
         "SQ5203",
         f'table "{target.namespace}.{target.table}" changes faster than a commit can follow',
         detail=str(error),
-        hint="Slow the other writers of the table down; the sink continues where it stopped.",
+        hint="The sink tries again by itself. If it does not get through, slow the other writers down.",
     )

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from sinkql import faults, physical
 from sinkql.connectors.iceberg.commit import marker as markers
-from sinkql.connectors.iceberg.commit.conflict import fenced, hold, same_table
+from sinkql.connectors.iceberg.commit.conflict import fenced, hold, lost_file, same_table
 from sinkql.connectors.iceberg.commit.expire import expire, expired
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.leftover import Leftovers
@@ -119,15 +119,27 @@ class IcebergWriter(Writer):
         return kept.marker
 
     def refresh(self) -> Marker:
-        """Reload the table and return its marker; raises SQ5101 (fenced), SQ3501, SQ3503, SQ3504."""
-        table = self._load()
+        """Reload the table and return its marker; raises SQ5101 (fenced), SQ3501, SQ3503, SQ3504, SQ3556."""
         assert self._mine is not None, "refresh before claim"
-        self._kept = hold(table, self._mine, self._expected)
-        faults.point("read-marker")
-        with storing(self._name):
-            self._mode_of.refresh(table, self._kept)
+        table = self._load()
+        while True:
+            self._kept = hold(table, self._mine, self._expected)
+            faults.point("read-marker")
+            try:
+                with storing(self._name):
+                    self._mode_of.refresh(table, self._kept)
+                break
+            except FileNotFoundError as error:
+                table = self._moved_on(table, error)
         self._table = table
         return self._kept.marker
+
+    def _moved_on(self, table: Table, missing: FileNotFoundError) -> Table:
+        """Return the table as it is by now where somebody has expired what was read of it; else raise SQ3556."""
+        now = self._load()
+        if now.metadata.current_snapshot_id == table.metadata.current_snapshot_id:
+            raise lost_file(table, missing) from missing
+        return now
 
     def begin(self, *, bucketing: str, buckets: int) -> WriteTask:
         """Return the task of a new attempt on the table as it was refreshed."""

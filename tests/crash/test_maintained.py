@@ -1,0 +1,89 @@
+"""Somebody else maintains a sink's table all the time: nothing is lost, doubled or resurrected, and no sink stops."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from crash import verify
+from crash.child import open_loop
+from crash.pipeline import ROWS, Pipeline, write_input
+from sinkql.connectors.iceberg.commit import expire
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import JobOffsets
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.pacing import Orders, Pacer
+from support.eager import compact_eagerly
+from support.maintainer import Maintainer
+
+pytestmark = pytest.mark.long
+
+_TRIES = 3
+
+
+@pytest.mark.parametrize(("kind", "often"), [("append", 0.1), ("upsert", 0.04), ("parts", 0.04)])
+def test_others_maintain_the_table_of_a_running_sink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, often: float
+) -> None:
+    _churn(tmp_path, kind, monkeypatch, rounds=3, often=often)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["append", "upsert", "parts", "chain"])
+def test_others_maintain_a_table_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
+) -> None:
+    _churn(tmp_path, kind, monkeypatch, seed=seed, rounds=20, often=0.06)
+
+
+def _churn(folder: Path, kind: str, patch: pytest.MonkeyPatch, *, rounds: int, often: float, seed: int = 0) -> None:
+    """Add input, commit all of it in batches while others take steps, and check the table in the end."""
+    pipeline = Pipeline(folder, kind, options="RETAIN SNAPSHOTS = 4")
+    compact_eagerly(patch)
+    patch.setattr(expire, "_AT_ONCE", 2)
+    chance = random.Random(f"{kind} {seed}")
+    loop = open_loop(pipeline)
+    loop.start(epoch=1)
+    others = Maintainer(lambda: verify.load(pipeline.folder), chance)
+    for number in range(rounds):
+        with pytest.MonkeyPatch.context() as points:
+            if number < rounds - 1:  # the last round's index is of the table as it is
+                others.between(points, often=often)
+            write_input(pipeline.folder, first=ROWS * number)
+            if number % 4 == 1:  # another process goes on
+                loop = open_loop(pipeline)
+                loop.start(epoch=1)
+            _drain(loop)
+        others.remove_orphans()
+    assert others.done["rewrite data"] + others.done["rewrite deletes"] > rounds // 3
+    assert others.done["expire"] > 0
+    verify.check_rows(pipeline)
+    verify.check_index(pipeline)
+    verify.check_state(pipeline)
+
+
+def _drain(loop: BatchLoop) -> None:
+    """Commit all that is there now, on the claim that the loop has."""
+    loop.targets = {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
+    pacer = Pacer(loop.readers)
+    orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    while not loop.caught_up():
+        start = loop.marker.end
+        _process(loop, start, pacer.offer(start, orders, time.time_ns() // 1_000_000))
+
+
+def _process(loop: BatchLoop, start: JobOffsets, end: JobOffsets) -> None:
+    """Try as a running sink does while nothing but what passes keeps it from it."""
+    for _ in range(_TRIES):
+        try:
+            loop.process(start, end)
+            return
+        except SinkqlError as error:
+            if error.code != "SQ5206":
+                raise
+    raise AssertionError("no batch gets through")

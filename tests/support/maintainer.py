@@ -1,0 +1,266 @@
+"""Somebody else who maintains a sink's table while the sink writes to it, as Spark's procedures and PyIceberg do.
+
+Files are rewritten in two steps, a look at the table and a commit some time later, which is given up where rows of the
+files have died in between: Spark checks the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
+
+from sinkql import faults
+from sinkql.connectors.iceberg.commit import snapshot as snapshots
+from sinkql.connectors.iceberg.commit.marker import ancestry
+from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
+from sinkql.connectors.iceberg.file.data import FileEntry, for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.delete import live_files, read_position_deletes, write_position_deletes
+from sinkql.connectors.iceberg.file.place import Place, place_of
+
+_COMMITS = 20
+
+
+class MaintenanceError(Exception):
+    """Maintenance was given up: the sink has changed what it had read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Files written in place of others, as the table was at the snapshot `start`; `data` tells of data files."""
+
+    start: int
+    added: tuple[FileEntry, ...]
+    removed: frozenset[str]
+    data: bool
+
+
+@dataclass
+class Maintainer:
+    """Maintain the table that `load` opens, a step at a time and by chance; `done` counts what it did."""
+
+    load: Callable[[], Table]
+    chance: random.Random
+    done: Counter[str] = field(default_factory=Counter)
+    _next: list[Callable[[], None]] = field(default_factory=list)
+    _begun: Rewritten | None = None
+    _files: int = 0
+    _at_work: bool = False
+
+    def step(self) -> None:
+        """Do one thing, unless this is called while one is being done."""
+        if self._at_work:
+            return
+        self._at_work = True
+        try:
+            if not self._next:
+                self._next = [self.rewrite_data, self.rewrite_data, self.rewrite_deletes, self.rewrite_manifests,
+                              self.expire]  # fmt: skip
+                self.chance.shuffle(self._next)
+            deed = self._next.pop()
+            deed()
+        except MaintenanceError:
+            self.done["given up"] += 1
+        finally:
+            self._at_work = False
+
+    def between(self, patch: pytest.MonkeyPatch, *, often: float) -> None:
+        """Take a step or some now and then wherever a sink may be interrupted."""
+
+        def point(name: str) -> None:
+            if not self._at_work and self.chance.random() < often:
+                for _ in range(self.chance.choice([1, 1, 3])):
+                    self.step()
+
+        patch.setattr(faults, "point", point)
+
+    def rewrite_data(self) -> None:
+        """Write data files of one partition again, or commit what was written before."""
+        if not self._commit_begun():
+            self._begin_data()
+
+    def rewrite_deletes(self) -> None:
+        """Write the delete files of one partition again, or commit what was written before."""
+        if not self._commit_begun():
+            self._begin_deletes()
+
+    def rewrite_manifests(self) -> None:
+        """Put the files of all manifests into one a kind and spec."""
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(snapshots, "_due", lambda manifests: {each.manifest_path for each in manifests})
+            self._commit(lambda table: FileChange(operation=Operation.REPLACE))
+        self.done["rewrite manifests"] += 1
+
+    def expire(self, *, keep: int | None = None) -> None:
+        """Expire all snapshots but main's newest few, and delete what only they reached."""
+        table = self.load()
+        count = keep or self.chance.randrange(1, 4)
+        kept = {each.snapshot_id for each in islice(ancestry(table), count)}
+        gone = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id not in kept]
+        if not gone:
+            return
+        before = set(reached(table))
+        try:
+            table.maintenance.expire_snapshots().by_ids(gone).commit()
+        except CommitFailedException as error:
+            raise MaintenanceError from error
+        after = set(reached(self.load()))
+        for path in before - after:
+            Path(path.removeprefix("file://")).unlink(missing_ok=True)
+        self.done["expire"] += 1
+
+    def remove_orphans(self) -> None:
+        """Delete what nothing reaches of the table's folder, but hidden files, as all do; nothing is under way then."""
+        self._begun = None
+        table = self.load()
+        known = set(reached(table)) | {each.metadata_file for each in table.metadata.metadata_log}
+        known |= {table.metadata_location, f"{table.location()}/metadata/version-hint.text"}
+        for path in Path(table.location().removeprefix("file://")).rglob("*"):
+            if path.is_file() and not path.name.startswith((".", "_")) and f"file://{path}" not in known:
+                path.unlink()
+                self.done["remove orphans"] += 1
+
+    def _begin_data(self) -> None:
+        table = self.load()
+        groups: dict[Place, list[DataFile]] = defaultdict(list)
+        with _unstable():
+            live = live_files(table)
+            for file in live.data.values():
+                groups[place_of(file, table.metadata)].append(file)
+            if not groups:
+                return
+            place = self.chance.choice(list(groups))
+            files = self.chance.sample(groups[place], self.chance.randrange(1, len(groups[place]) + 1))
+            dead = read_position_deletes(table.io, live.deletes)
+            rows = pa.concat_tables([_alive(file, dead) for file in files])
+        order = self.chance.sample(range(rows.num_rows), rows.num_rows)
+        name = self._name("data")
+        added = (write_data_file(for_tasks(table), name, rows.take(pa.array(order, pa.int64())), place),)
+        self._begin(table, added if order else (), frozenset(file.file_path for file in files), data=True)
+
+    def _begin_deletes(self) -> None:
+        table = self.load()
+        with _unstable():
+            live = live_files(table)
+            groups: dict[Place, list[str]] = defaultdict(list)
+            for path, file in live.deletes.items():
+                groups[place_of(file, table.metadata)].append(path)
+            if not groups:
+                return
+            place = self.chance.choice(list(groups))
+            dead = read_position_deletes(table.io, groups[place])
+        left = {path: positions for path, positions in dead.items() if path in live.data}
+        # one for each data file, as Spark writes them, or one for all
+        parts = [{path: each} for path, each in left.items()] if self.chance.random() < 0.5 else [left] if left else []
+        tasks = for_tasks(table)
+        added = tuple(write_position_deletes(tasks, self._name("deletes"), part, place) for part in parts)
+        self._begin(table, added, frozenset(groups[place]), data=False)
+
+    def _begin(self, table: Table, added: tuple[FileEntry, ...], removed: frozenset[str], *, data: bool) -> None:
+        start = table.metadata.current_snapshot_id
+        assert start is not None
+        self._begun = Rewritten(start, added, removed, data)
+        if self.chance.random() < 0.5:
+            self._commit_begun()
+
+    def _commit_begun(self) -> bool:
+        """Commit what was begun; tell whether there was anything."""
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return False
+
+        def change(table: Table) -> FileChange:
+            with _unstable():
+                _check(table, begun)
+            return FileChange(begun.added, begun.removed, Operation.REPLACE)
+
+        self._commit(change)
+        self.done["rewrite data" if begun.data else "rewrite deletes"] += 1
+        return True
+
+    def _commit(self, change: Callable[[Table], FileChange]) -> None:
+        for _ in range(_COMMITS):
+            table = self.load()
+            files = change(table)
+            with _unstable():
+                prepared = prepare(table, files, lambda snapshot, sequence: Notes({}, {}))
+            with suppress(CommitFailedException):
+                table.catalog.commit_table(table, prepared.requirements, prepared.updates)
+                return
+        raise MaintenanceError
+
+    def _name(self, kind: str) -> str:
+        self._files += 1
+        return f"theirs-{kind}-{id(self)}-{self._files}.parquet"
+
+
+def reached(table: Table) -> Iterator[str]:
+    """Yield the paths of all files that the snapshots of a table reach."""
+    seen: set[str] = set()
+    for snapshot in table.metadata.snapshots:
+        yield snapshot.manifest_list
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in seen:
+                seen.add(manifest.manifest_path)
+                yield manifest.manifest_path
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                yield from (entry.data_file.file_path for entry in entries)
+
+
+def _check(table: Table, begun: Rewritten) -> None:
+    """Raise as Spark does where the files are gone, or rows of data files have died since."""
+    live = live_files(table)
+    if not begun.removed <= live.data.keys() | live.deletes.keys():
+        raise MaintenanceError("files that were rewritten are gone")
+    since: list[int] = []
+    for snapshot in ancestry(table):
+        if snapshot.snapshot_id == begun.start:
+            break
+        if snapshot.summary is not None and snapshot.summary.operation in (Operation.OVERWRITE, Operation.DELETE):
+            since.append(snapshot.snapshot_id)
+    else:
+        raise MaintenanceError("the snapshot that was read has expired")
+    if begun.data and not begun.removed.isdisjoint(_killed(table, since)):
+        raise MaintenanceError("rows have died since")
+
+
+def _killed(table: Table, since: Iterable[int]) -> set[str]:
+    """Return the data files that delete files of these snapshots name."""
+    added: list[str] = []
+    known = {each.snapshot_id: each for each in table.metadata.snapshots}
+    for snapshot in (known[each] for each in since):
+        for manifest in snapshot.manifests(table.io):
+            if manifest.content == ManifestContent.DELETES and manifest.added_snapshot_id == snapshot.snapshot_id:
+                entries = manifest.fetch_manifest_entry(table.io)
+                added += [each.data_file.file_path for each in entries if each.status == ManifestEntryStatus.ADDED]
+    return set(read_position_deletes(table.io, added))
+
+
+def _alive(file: DataFile, dead: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]) -> pa.Table:
+    rows = pq.read_table(file.file_path.removeprefix("file://"))
+    alive = np.ones(rows.num_rows, np.bool_)
+    alive[dead.get(file.file_path, np.zeros(0, np.int64))] = False
+    return rows.filter(pa.array(alive))
+
+
+@contextmanager
+def _unstable() -> Iterator[None]:
+    """Give up where the sink has deleted a file meanwhile."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise MaintenanceError("a file is gone") from error
