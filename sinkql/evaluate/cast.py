@@ -10,9 +10,10 @@ from decimal import Decimal
 from typing import Any
 
 from sinkql.evaluate.failure import RefusedError, UnsureError
-from sinkql.evaluate.number import BITS, EXACT, FLOATS, even, fit, whole
+from sinkql.evaluate.number import EXACT, FLOATS, even, fit, whole
 from sinkql.logical import Type, moment
 from sinkql.logical.expression import single
+from sinkql.logical.type import RANGES
 
 _BLANK = " \t\n\r\f\v"
 _WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,1000}")
@@ -37,21 +38,21 @@ def conversion(source: Type, target: Type) -> Convert | None:
             return _from_text(name, target)
         case name, "text":
             return _TO_TEXT.get(name)
-        case name, "numeric" if name in BITS:
+        case name, "numeric" if name in RANGES:
             return lambda value: fit(Decimal(value), target)
         case "numeric", "numeric":
             return lambda value: fit(value, target)
-        case "numeric", name if name in BITS:
+        case "numeric", name if name in RANGES:
             return lambda value: whole(int(EXACT.quantize(value, Decimal(1))), name)
-        case name, other if name in BITS and other in BITS:
-            return lambda value: whole(value, other)
-        case name, "double precision" if name in (*BITS, "numeric", "real"):
+        case name, other if name in RANGES and other in RANGES:
+            return lambda value: whole(int(value), other)
+        case name, "double precision" if name in (*RANGES, "numeric", "real"):
             return float
-        case name, "real" if name in (*BITS, "numeric"):
+        case name, "real" if name in (*RANGES, "numeric"):
             return _to_single
         case "double precision", "real":
             return _narrowed
-        case name, other if name in FLOATS and other in BITS:
+        case name, other if name in FLOATS and other in RANGES:
             return lambda value: _float_to_whole(value, other)
         case _:
             return _CONVERTED.get((source.name, target.name))
@@ -81,7 +82,7 @@ def _float_to_whole(value: float, type_: str) -> int:
 
 
 def _from_text(name: str, target: Type) -> Convert | None:
-    if name in BITS:
+    if name in RANGES:
         return lambda text: whole(_whole_number(text), name)
     if name == "numeric":
         return lambda text: fit(_number(text), target)
@@ -164,7 +165,7 @@ _OF_TEXT: dict[str, Convert] = {
 }
 _TO_TEXT: dict[str, Convert] = {
     "boolean": lambda value: "true" if value else "false",
-    **dict.fromkeys(BITS, str),
+    **dict.fromkeys(RANGES, lambda value: str(int(value))),
     "numeric": lambda value: format(value, "f"),
     "date": lambda value: value.isoformat(),
     "time": _shown_clock,

@@ -12,22 +12,26 @@ from sinkql.logical import Call, Literal, Type
 from sinkql.logical.expression import single
 from sinkql.logical.function import whole_divisor
 from sinkql.logical.numeral import FLOAT_DIGITS, read_numeral, show_float, show_numeral
-from sinkql.logical.type import NUMERIC
+from sinkql.logical.type import NUMERIC, RANGES
 
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 _ENGINE = Context(prec=39, rounding=ROUND_HALF_UP)
 """What a product is computed to before it is rounded to its type."""
-BITS = {"smallint": 15, "integer": 31, "bigint": 63}
 FLOATS = ("real", "double precision")
 
 
 def whole(value: int, type_: str) -> int:
     """Return a whole number that must fit its type."""
-    bits = BITS[type_]
-    if not -(1 << bits) <= value < 1 << bits:
-        hint = None if type_ == "bigint" else "Cast an operand to bigint."
+    if value not in RANGES[type_]:
+        hint = _WIDER.get(type_)
         raise RefusedError(f"{type_} out of range", hint)
     return value
+
+
+_WIDER = {
+    **dict.fromkeys(("smallint", "integer", "uint2", "uint4"), "Cast an operand to bigint."),
+    "uint8": "Cast an operand to numeric.",
+}
 
 
 def fit(value: Decimal, type_: Type = NUMERIC) -> Decimal:
@@ -40,7 +44,7 @@ def fit(value: Decimal, type_: Type = NUMERIC) -> Decimal:
 
 
 def _whole(operation: Callable[[int, int], int], type_: str) -> Make:
-    return strict(lambda x, y: whole(operation(x, y), type_))
+    return strict(lambda x, y: whole(operation(int(x), int(y)), type_))
 
 
 def _quotient(x: int, y: int) -> int:
@@ -141,7 +145,7 @@ def _to_char(call: Call, operands: list[Value]) -> Value | None:
     numeral, type_ = read_numeral(pattern.value), call.arguments[0].type.name
 
     def shown(value: int | Decimal) -> str:
-        if type_ in BITS:
+        if type_ in RANGES:
             whole(int(value) * 10**numeral.shift, type_)
         if type_ == "integer" and numeral.exponent:
             return show_float(numeral, float(value), FLOAT_DIGITS["double precision"])
@@ -219,13 +223,20 @@ def _toward(round_: Callable[[float], int]) -> Callable[[float], float]:
 
 _WHOLE: dict[str, Make] = {
     f"{name}({type_},{type_})": _whole(operation, type_)
-    for type_ in BITS
+    for type_ in RANGES
     for name, operation in {
         "+": lambda x, y: x + y,
         "-": lambda x, y: x - y,
         "*": lambda x, y: x * y,
         "/": _quotient,
         "%": _remainder,
+    }.items()
+}
+_SIGNED = ("smallint", "integer", "bigint")
+_BITS: dict[str, Make] = {
+    f"{name}({type_},{type_})": _whole(operation, type_)
+    for type_ in _SIGNED
+    for name, operation in {
         "&": lambda x, y: x & y,
         "|": lambda x, y: x | y,
         "#": lambda x, y: x ^ y,
@@ -254,13 +265,14 @@ def _total(total: float, values: float) -> float:
 
 FORMS: dict[str, Make] = {
     **_WHOLE,
+    **_BITS,
     **_FLOATING,
     "$sum(double precision,double precision)": strict(_total),
     "$avg(double precision,double precision,bigint)": strict(lambda x, y, n: _total(x, y) / n if n else None),
     "pi()": strict(lambda: math.pi),
-    **{f"-({type_})": strict(lambda x, type_=type_: whole(-x, type_)) for type_ in BITS},
-    **{f"abs({type_})": strict(lambda x, type_=type_: whole(abs(x), type_)) for type_ in BITS},
-    **{f"~({type_})": strict(lambda x: ~x) for type_ in BITS},
+    **{f"-({type_})": strict(lambda x, type_=type_: whole(-x, type_)) for type_ in _SIGNED},
+    **{f"abs({type_})": strict(lambda x, type_=type_: whole(abs(x), type_)) for type_ in _SIGNED},
+    **{f"~({type_})": strict(lambda x: ~x) for type_ in _SIGNED},
     "+(numeric,numeric)": _sum(EXACT.add),
     "-(numeric,numeric)": _sum(EXACT.subtract),
     "*(numeric,numeric)": _product,

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from sinkql.evaluate.failure import Make, Row, Value, strict
-from sinkql.evaluate.number import BITS, FLOATS, compared
+from sinkql.evaluate.number import FLOATS, compared
 from sinkql.logical import Call, Type
+from sinkql.logical.type import RANGES
 
 _PLAIN = ("boolean", "date", "time", "timestamp", "timestamptz", "text", "uuid", "bytea")
 
@@ -18,7 +19,7 @@ def order_key(type_: Type) -> Callable[[Any], Any] | None:
     """Return what values of a type are ordered by, and are equal by; None for a type without an order here."""
     if type_.name in FLOATS:
         return _float_key
-    return _same if type_.name in _PLAIN or type_.name in BITS or type_.name == "numeric" else None
+    return _same if type_.name in _PLAIN or type_.name in RANGES or type_.name == "numeric" else None
 
 
 def _same(value: Any) -> Any:

@@ -10,8 +10,9 @@ from sinkql import logical
 from sinkql.errors import SinkqlError
 from sinkql.evaluate.expression import function_of
 from sinkql.evaluate.failure import RefusedError, Row, Value
-from sinkql.evaluate.number import BITS, EXACT, fit, whole
+from sinkql.evaluate.number import EXACT, fit, whole
 from sinkql.evaluate.operator import comparable, order_key
+from sinkql.logical.type import RANGES
 
 Read = Callable[[str], list[Row]]
 """An item's full name → its rows."""
@@ -134,15 +135,15 @@ def _over_all(call: logical.AggregateCall) -> Callable[[list[Any]], Any] | None:
 
 
 def _sum(type_: logical.Type) -> Callable[[list[Any]], Any] | None:
-    if type_.name not in BITS and type_.name != "numeric":
+    if type_.name not in RANGES and type_.name != "numeric":
         return None  # a sum of floats depends on the order
 
     def found(values: list[Any]) -> Any:
         if not values:
             return None
         try:
-            if type_.name in BITS:
-                return whole(sum(values), type_.name)
+            if type_.name in RANGES:
+                return whole(int(sum(values)), type_.name)
             return fit(reduce(EXACT.add, values), type_)
         except RefusedError as error:
             raise SinkqlError("SQ3201", str(error)) from None

@@ -9,15 +9,14 @@ from sinkql.errors import nearest
 
 _WORDS = 20
 _NAMES = (
-    "boolean", "smallint", "integer", "int", "bigint", "real", "double precision", "numeric", "decimal", "date",
-    "time", "timestamp", "timestamptz", "text", "varchar", "bytea", "uuid", "jsonb",
+    "boolean", "smallint", "integer", "int", "bigint", "uint2", "uint4", "uint8", "real", "double precision",
+    "numeric", "decimal", "date", "time", "timestamp", "timestamptz", "text", "varchar", "bytea", "uuid", "jsonb",
 )  # fmt: skip
 
 _LATER = (
     (r".*\]|.* list|map ?\[.*|list ?\[.*|record", "Use jsonb."),
-    ("uint2", "Use integer."),
-    ("uint4|oid", "Use bigint."),
-    ("uint8|mz_timestamp", "Use numeric(20, 0)."),
+    ("oid", "Use uint4."),
+    ("mz_timestamp", "Use uint8."),
     (r"interval( .*)?", "Use bigint, for a count of seconds, or text."),
     ("(int4|int8|num|ts|tstz|date)(multi)?range", "Use two columns, one for each end."),
     (r"timetz( ?\(.*\))?|time( ?\(.*\))? with time zone", "Use time, or a timestamptz."),

@@ -23,6 +23,7 @@ def arrow_type(text: str) -> pa.DataType:
         return pa.list_(arrow_type(str(type_.element)))
     found: dict[str, pa.DataType] = {
         "boolean": pa.bool_(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(),
+        "uint2": pa.int32(), "uint4": pa.int64(), "uint8": pa.decimal128(20, 0),
         "real": pa.float32(), "double precision": pa.float64(), "date": pa.date32(), "time": pa.time64("us"),
         "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC"),
         "text": pa.string(), "uuid": pa.string(), "jsonb": pa.string(), "interval": pa.string(),
@@ -34,6 +35,7 @@ def arrow_type(text: str) -> pa.DataType:
 _NAMES = {
     "bool": "boolean", "boolean": "boolean", "smallint": "smallint", "int2": "smallint",
     "integer": "integer", "int": "integer", "int4": "integer", "bigint": "bigint", "int8": "bigint",
+    "uint2": "uint2", "uint4": "uint4", "uint8": "uint8",
     "real": "real", "float4": "real", "double precision": "double precision", "double": "double precision",
     "float": "double precision", "float8": "double precision", "date": "date", "time": "time",
     "time without time zone": "time",

@@ -287,7 +287,7 @@ def _interval(text: str) -> Interval:
 
 _VALUES: dict[str, Any] = {
     "boolean": lambda text: text == "true",
-    "smallint": int, "integer": int, "bigint": int, "numeric": Decimal,
+    "smallint": int, "integer": int, "bigint": int, "uint2": int, "uint4": int, "uint8": int, "numeric": Decimal,
     "real": lambda text: single(float(text)), "double precision": float,
     "date": date.fromisoformat, "time": time.fromisoformat, "timestamp": datetime.fromisoformat,
     "timestamptz": datetime.fromisoformat, "bytea": bytes.fromhex, "interval": _interval,

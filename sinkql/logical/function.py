@@ -79,12 +79,12 @@ def cast(operand: Expression, target: Type, span: Span | None = None) -> Cast:
 
 def whole_divisor(divisor: Expression) -> bool:
     """Tell whether a numeric is a whole number that fits bigint: by such a one, what is held in full is divided."""
-    if isinstance(divisor, Cast) and divisor.operand.type.name in _WHOLE:
+    if isinstance(divisor, Cast) and divisor.operand.type.name in (*_WHOLE, "uint2", "uint4"):
         return True
     return divisor.type.scale == 0 and (divisor.type.precision or 0) <= 19
 
 
-_ENTRY = re.compile(r"(.+?)\((.*)\) → ([a-z ]+)")
+_ENTRY = re.compile(r"(.+?)\((.*)\) → ([a-z0-9 ]+)")
 
 
 def _entries(*signatures: str, nullable: Nullable = Nullable.STRICT, version: int = 1) -> Iterable[Function]:
@@ -103,6 +103,7 @@ def _each(signature: str, *types: str) -> list[str]:
 
 
 _WHOLE = ("smallint", "integer", "bigint")
+_UNSIGNED = ("uint2", "uint4", "uint8")
 _NUMBERS = (*_WHOLE, "numeric", "real", "double precision")
 _INSTANTS = ("timestamp", "timestamptz")
 
@@ -128,7 +129,8 @@ _OPERATORS = (
     ),
     *_entries(
         *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *_NUMBERS) if each not in _ROUNDED),
-        *_each("%(T,T) → T", *_WHOLE, "numeric"),
+        *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *_UNSIGNED)),
+        *_each("%(T,T) → T", *_WHOLE, *_UNSIGNED, "numeric"),
         *_each("-(T) → any", *_WHOLE, "real", "double precision"),
         *(each for operator in "&|#" for each in _each(f"{operator}(T,T) → T", *_WHOLE)),
         *_each("<<(T,integer) → T", "integer", "bigint"),
@@ -306,16 +308,19 @@ FUNCTIONS: Mapping[str, Function] = _listed(
 )
 """All that a Call may name, by id."""
 
-_TO_TEXT = ("boolean", *_WHOLE, "numeric", "date", "time", "timestamp", "timestamptz", "uuid", "bytea")
+_TO_TEXT = ("boolean", *_WHOLE, *_UNSIGNED, "numeric", "date", "time", "timestamp", "timestamptz", "uuid", "bytea")
 _FROM_TEXT = (
-    "boolean", *_WHOLE, "numeric", "double precision", "date", "time", "timestamp", "timestamptz", "uuid", "bytea",
-    "jsonb",
+    "boolean", *_WHOLE, *_UNSIGNED, "numeric", "double precision", "date", "time", "timestamp", "timestamptz", "uuid",
+    "bytea", "jsonb",
 )  # fmt: skip
 _MOMENTS = ("date", "timestamp", "timestamptz")
 CASTS: Mapping[tuple[str, str], int] = MappingProxyType(
     {
         **{
-            (source, target): 1 for source in _NUMBERS for target in _NUMBERS if (source, target) != ("real", "numeric")
+            (source, target): 1
+            for source in (*_NUMBERS, *_UNSIGNED)
+            for target in (*_NUMBERS, *_UNSIGNED)
+            if (source, target) != ("real", "numeric")
         },
         **{(source, "text"): 1 for source in _TO_TEXT},
         **{("text", target): 2 if target in (*_MOMENTS, "jsonb") else 1 for target in _FROM_TEXT},

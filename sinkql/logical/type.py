@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 _NESTED = {"array": "[]", "list": " list"}
@@ -12,8 +14,9 @@ _NAMES = re.compile(r"numeric\((\d+),(\d+)\)")
 class Type:
     """An SQL type by its canonical name; equal types are equal, and JSON has their texts.
 
-    Names: boolean, smallint, integer, bigint, real, double precision, numeric, date, time, timestamp, timestamptz,
-    interval, text, bytea, uuid, jsonb, unknown (an untyped NULL or string). Numeric always has precision and scale.
+    Names: boolean, smallint, integer, bigint, uint2, uint4, uint8, real, double precision, numeric, date, time,
+    timestamp, timestamptz, interval, text, bytea, uuid, jsonb, unknown (an untyped NULL or string). Numeric always has
+    precision and scale.
     An array (`integer[]`) and a list (`integer list`) have the type of their elements.
     """
 
@@ -74,11 +77,20 @@ def decoded(wanted: type, value: Any) -> Any:
 
 
 BOOLEAN, SMALLINT, INTEGER, BIGINT = Type("boolean"), Type("smallint"), Type("integer"), Type("bigint")
+UINT2, UINT4, UINT8 = Type("uint2"), Type("uint4"), Type("uint8")
 REAL, DOUBLE, TEXT, BYTEA = Type("real"), Type("double precision"), Type("text"), Type("bytea")
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ = Type("date"), Type("time"), Type("timestamp"), Type("timestamptz")
 INTERVAL, UUID, JSONB, UNKNOWN = Type("interval"), Type("uuid"), Type("jsonb"), Type("unknown")
 NUMERIC = Type("numeric", 38, 10)
 """What `numeric` without precision and scale is, and what arithmetic gives."""
+
+RANGES: Mapping[str, range] = MappingProxyType(
+    {
+        "smallint": range(-(2**15), 2**15), "integer": range(-(2**31), 2**31), "bigint": range(-(2**63), 2**63),
+        "uint2": range(2**16), "uint4": range(2**32), "uint8": range(2**64),
+    }
+)  # fmt: skip
+"""The values of whole numbers, by their types."""
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND

@@ -86,6 +86,7 @@ def widens(old: str, new: str) -> bool:
 
 _WIDER = {
     ("smallint", "integer"), ("smallint", "bigint"), ("integer", "bigint"), ("real", "double precision"),
+    ("uint2", "uint4"), ("uint2", "integer"), ("uint2", "bigint"), ("uint4", "bigint"),
 }  # fmt: skip
 
 

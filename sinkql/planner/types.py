@@ -22,6 +22,9 @@ from sinkql.logical.type import TEXT as TEXT
 from sinkql.logical.type import TIME as TIME
 from sinkql.logical.type import TIMESTAMP as TIMESTAMP
 from sinkql.logical.type import TIMESTAMPTZ as TIMESTAMPTZ
+from sinkql.logical.type import UINT2 as UINT2
+from sinkql.logical.type import UINT4 as UINT4
+from sinkql.logical.type import UINT8 as UINT8
 from sinkql.logical.type import UNKNOWN as UNKNOWN
 from sinkql.logical.type import UUID as UUID
 from sinkql.logical.type import Type as Type
@@ -30,14 +33,19 @@ _MOST_CHARACTERS = 10_485_760
 _DIGITS = 8
 _NUMBERS = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
 _INTEGERS = _NUMBERS[:3]
+_UNSIGNED = {
+    "uint2": ("uint4", "uint8", *_NUMBERS[1:]), "uint4": ("uint8", *_NUMBERS[2:]), "uint8": _NUMBERS[3:],
+}  # fmt: skip
+"""What unsigned integers are converted to unasked, as upstream has it."""
 _TIMES = ("date", "timestamp", "timestamptz")
-INTEGER_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
+INTEGER_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19, "uint2": 5, "uint4": 10, "uint8": 20}
 # more fraction digits than this do not survive arithmetic, whose results have this many
 MAX_SCALE = 10
 
 TYPE_NAMES = {
     "boolean": BOOLEAN, "bool": BOOLEAN, "smallint": SMALLINT, "int2": SMALLINT, "integer": INTEGER, "int": INTEGER,
-    "int4": INTEGER, "bigint": BIGINT, "int8": BIGINT, "real": REAL, "float4": REAL, "double precision": DOUBLE,
+    "int4": INTEGER, "bigint": BIGINT, "int8": BIGINT, "uint2": UINT2, "uint4": UINT4, "uint8": UINT8,
+    "real": REAL, "float4": REAL, "double precision": DOUBLE,
     "float8": DOUBLE, "float": DOUBLE, "numeric": NUMERIC, "decimal": NUMERIC, "dec": NUMERIC, "text": TEXT,
     "varchar": TEXT, "character varying": TEXT, "string": TEXT, "bytea": BYTEA, "bytes": BYTEA, "date": DATE,
     "time": TIME, "time without time zone": TIME,
@@ -48,12 +56,17 @@ TYPE_NAMES = {
 
 def number(type_: Type) -> bool:
     """Tell whether the type is one of the numeric ones."""
-    return type_.name in _NUMBERS
+    return type_.name in _NUMBERS or type_.name in _UNSIGNED
 
 
 def whole(type_: Type) -> bool:
     """Tell whether the type is smallint, integer or bigint."""
     return type_.name in _INTEGERS
+
+
+def unsigned(type_: Type) -> bool:
+    """Tell whether the type is uint2, uint4 or uint8."""
+    return type_.name in _UNSIGNED
 
 
 def floating(type_: Type) -> bool:
@@ -79,6 +92,8 @@ def implicit(source: Type, target: Type) -> bool:
         return False
     if source.name == target.name:
         return True
+    if source.name in _UNSIGNED:
+        return target.name in _UNSIGNED[source.name]
     for ladder in (_NUMBERS, _TIMES):
         if source.name in ladder and target.name in ladder:
             return ladder.index(source.name) < ladder.index(target.name)
@@ -99,10 +114,18 @@ def common(types: Sequence[Type]) -> Type | None:
         elif implicit(found, type_):
             found = type_
         elif not implicit(type_, found):
-            return None
+            wider = _above(found, type_)
+            if wider is None:
+                return None
+            found = wider
     if found.name == "numeric" and any(type_ != found for type_ in known):
         return NUMERIC
     return found
+
+
+def _above(one: Type, other: Type) -> Type | None:
+    """Return the least type that a signed and an unsigned integer both convert to."""
+    return next((each for each in (INTEGER, BIGINT, NUMERIC) if implicit(one, each) and implicit(other, each)), None)
 
 
 def operand(left: Type, right: Type) -> Type | None:

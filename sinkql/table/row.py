@@ -32,6 +32,8 @@ def normal(value: Any, type_: logical.Type) -> Any:
     match type_.name:
         case "numeric":
             return _EXACT.plus(_EXACT.quantize(value, Decimal(1).scaleb(-(type_.scale or 0))))  # there is no -0
+        case "uint8":
+            return int(value)
         case "real":
             return struct.unpack("f", struct.pack("f", value))[0]
         case "timestamptz":
@@ -50,6 +52,7 @@ def _digits(value: Decimal) -> str:
 
 _ENCODE: dict[str, Callable[[Any], Any]] = {
     "numeric": _digits,
+    "uint8": int,
     "date": date.isoformat,
     "time": time.isoformat,
     "timestamp": datetime.isoformat,

@@ -13,6 +13,7 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.evaluate import comparable
 from sinkql.extension.jsonb import jsonb
+from sinkql.logical.type import RANGES
 from sinkql.planner.expression.literal import literal
 from sinkql.table.row import Row, normal
 
@@ -20,13 +21,13 @@ Given = Mapping[str, Any]
 """A row as a test writes it: values by column."""
 _NOWHERE = Span(0, 0)
 _PYTHON = {
-    "boolean": "a bool", "smallint": "an int", "integer": "an int", "bigint": "an int", "numeric": "a Decimal",
+    "boolean": "a bool", "smallint": "an int", "integer": "an int", "bigint": "an int",
+    **dict.fromkeys(("uint2", "uint4", "uint8"), "an int that is not negative"), "numeric": "a Decimal",
     "real": "a float", "double precision": "a float", "text": "a str", "uuid": "a UUID", "bytea": "bytes",
     "date": "a date", "time": "a time without a zone", "timestamp": "a datetime without a zone",
     "timestamptz": "a datetime with a zone",
     "jsonb": "a dict or a list",
 }  # fmt: skip
-_BITS = {"smallint": 15, "integer": 31, "bigint": 63}
 
 
 def names_of(given: Given, columns: Sequence[logical.Column]) -> None:
@@ -68,8 +69,8 @@ def _python(given: Any, type_: logical.Type) -> Any:
             return given
         case _, bool():
             return None
-        case ("smallint" | "integer" | "bigint") as name, int():
-            return given if -(1 << _BITS[name]) <= given < 1 << _BITS[name] else None
+        case name, int() if name in RANGES:
+            return given if given in RANGES[name] else None
         case "numeric", int() | Decimal():
             return _numeric(Decimal(given), type_)
         case (("real" | "double precision"), int() | float()):

@@ -11,6 +11,9 @@ Form = str | Callable[[Call, list[str]], str]
 """A template, in which {0} is the first argument, or what writes the text."""
 
 _TYPES = {
+    "uint2": "USMALLINT",
+    "uint4": "UINTEGER",
+    "uint8": "UBIGINT",
     "real": "FLOAT",
     "double precision": "DOUBLE",
     "text": "VARCHAR",
@@ -19,6 +22,7 @@ _TYPES = {
     "bytea": "BLOB",
 }
 _WHOLE = ("smallint", "integer", "bigint")
+_UNSIGNED = ("uint2", "uint4", "uint8")
 _FLOATS = ("real", "double precision")
 _BITS = {"smallint": 15, "integer": 31, "bigint": 63}
 _INSTANTS = ("timestamp", "timestamptz")
@@ -90,7 +94,7 @@ def _literal(literal: Literal) -> str:
     type_ = duck_type(literal.type) if literal.type.name != "unknown" else "VARCHAR"
     value = literal.value
     if value is None:
-        return f"CAST(NULL AS {type_})"
+        return f"CAST(NULL AS {_TYPES.get(type_, type_)})"
     match value:
         case Interval():
             return f"(to_months({value.months}) + to_days({value.days}) + to_microseconds({value.micros}))"
@@ -99,7 +103,7 @@ def _literal(literal: Literal) -> str:
         case str():
             return _text(value)
         case _:
-            return f"CAST({_text(literal.text or '')} AS {type_})"
+            return f"CAST({_text(literal.text or '')} AS {_TYPES.get(type_, type_)})"
 
 
 def raised(message: str) -> str:
@@ -210,7 +214,7 @@ def _float(operator: str, type_: str) -> str:
 
 
 def _whole_quotient(operator: str, type_: str) -> str:
-    value = f"CAST({{0}}::HUGEINT {operator} {{1}}::HUGEINT AS {type_})"
+    value = f"CAST({{0}}::HUGEINT {operator} {{1}}::HUGEINT AS {_TYPES.get(type_, type_)})"
     return _guarded(_BY_ZERO, value, "division by zero")
 
 
@@ -256,11 +260,11 @@ _OPERATORS: dict[str, Form] = {
     "IS TRUE(boolean)": "{0} IS TRUE",
     "IS FALSE(boolean)": "{0} IS FALSE",
     "IS NOT DISTINCT FROM(any,any)": _compared("IS NOT DISTINCT FROM"),
-    **{f"{operator}({type_},{type_})": f"{{0}} {operator} {{1}}" for operator in "+-*" for type_ in _WHOLE},
+    **{f"{sign}({type_},{type_})": f"{{0}} {sign} {{1}}" for sign in "+-*" for type_ in (*_WHOLE, *_UNSIGNED)},
     **{
         f"{operator}({type_},{type_})": _whole_quotient(duck, type_)
         for operator, duck in (("/", "//"), ("%", "%"))
-        for type_ in _WHOLE
+        for type_ in (*_WHOLE, *_UNSIGNED)
     },
     **{f"{operator}({type_},{type_})": _float(operator, type_) for operator in "+-*" for type_ in _FLOATS},
     **{f"/({type_},{type_})": _float_quotient(type_) for type_ in _FLOATS},
@@ -419,7 +423,7 @@ def _cast(operand: str, source: Type, target: Type) -> str:
 
 def _from_text(operand: str, target: str, plain: str) -> str:
     match target:
-        case "smallint" | "integer" | "bigint":
+        case "smallint" | "integer" | "bigint" | "uint2" | "uint4" | "uint8":
             test = rf"NOT regexp_full_match({operand}, '{_BLANK}[+-]?[0-9]+{_BLANK}')"
             return f"({_guarded(test, plain, 'invalid input syntax')})"
         case "numeric":

@@ -18,7 +18,7 @@ def equal(got: Any, expected: str | None, type_: str, rule: str | None) -> bool:
     match type_:
         case "boolean":
             return bool(got) == (expected == "t")
-        case "smallint" | "integer" | "bigint":
+        case "smallint" | "integer" | "bigint" | "uint2" | "uint4" | "uint8":
             return int(got) == int(expected)
         case "numeric":
             return _numeric(got, Decimal(expected), rule)

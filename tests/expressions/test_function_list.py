@@ -15,10 +15,12 @@ from sinkql.planner.function import call as functions
 _COLUMNS = {
     "h": "smallint", "i": "integer", "l": "bigint", "n": "numeric(12,2)", "r": "real", "d": "double precision",
     "s": "text", "b": "bytea", "p": "boolean", "j": "jsonb", "u": "date", "t": "timestamp", "z": "timestamptz",
+    "v": "uint2", "w": "uint4", "x": "uint8",
 }  # fmt: skip
 # calls of entries that no vector has
 _CALLS = (
     *(f"{a} {operator} {a}" for a in "hil" for operator in ("#", "&", "|", "*", "-")),
+    *(f"{a} {operator} {a}" for a in "vwx" for operator in "+-*/%"),
     *(f"{a} {operator} {a}" for a in "rd" for operator in ("*", "+", "-")),
     "~h", "~l", "-h", "-r", "abs(h)", "abs(r)", "abs(n)", "l << 1", "l >> 1", "u + h", "u - h", "i <= 1",
     *(f"t + {a} * INTERVAL '1 day'" for a in "hil"), "z - z",

@@ -21,6 +21,8 @@ from sinkql.session import Session
 
 _VALUES: dict[str, tuple[Any, ...]] = {
     "integer": (0, -(2**31), 2**31 - 1, 7),
+    "uint4": (0, 2**32 - 1),
+    "uint8": (0, 2**64 - 1, 2**63),
     "numeric(6,2)": (Decimal("1.50"), Decimal("-0.01"), Decimal("9999.99")),
     "double precision": (0.5, -1e300, 3.0),
     "boolean": (True, False),

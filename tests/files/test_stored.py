@@ -54,6 +54,8 @@ _VALUES: list[tuple[pa.Array, str, Any]] = [
     (pa.array([-5, None], pa.int8()), "bigint", -5),
     (pa.array([7, None], pa.int32()), "numeric(12,2)", Decimal("7.00")),
     (pa.array([2**64 - 1, None], pa.uint64()), "numeric(20,0)", Decimal(2**64 - 1)),
+    (pa.array([2**64 - 1, None], pa.uint64()), "uint8", 2**64 - 1),
+    (pa.array([7, None], pa.int64()), "uint2", 7),
     (pa.array([1.5, None], pa.float32()), "double precision", 1.5),
     (pa.array([Decimal("1.50"), None], pa.decimal128(5, 2)), "numeric(38,10)", Decimal("1.5000000000")),
     (pa.array([_DAY, None]), "date", _DAY),
@@ -103,6 +105,15 @@ def test_a_file_without_a_column_is_an_error(tmp_path: Path, columns: dict[str, 
     with pytest.raises(SinkqlError, match="it has no column id; it has ") as error:
         _read(tmp_path, {"id": "bigint"})
     assert error.value.code == "SQ3102"
+
+
+@pytest.mark.parametrize(("type_", "values"), [("uint2", [7, -1, 65536, 65535]), ("uint8", [7, -1, 2**63 - 1])])
+def test_unsigned_integers_of_signed_columns_are_not_below_zero(tmp_path: Path, type_: str, values: list[int]) -> None:
+    _write(tmp_path, "a.parquet", {"n": pa.array(values)})
+    rows, tally = _read(tmp_path, {"n": type_}, skip_errors=True)
+    assert [value for (value,) in rows] == [value for value in values if value not in (-1, 65536)]
+    assert tally.failed == len(values) - len(rows)
+    assert "-1 does not fit" in tally.errors[0].message
 
 
 def test_values_that_do_not_fit_are_invalid_rows(tmp_path: Path) -> None:

@@ -242,8 +242,8 @@ def test_state_goes_on_where_a_column_stands_above_it(session: Session) -> None:
 
 _NARROW = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///catalog.db', WAREHOUSE = 'lake');
-CREATE TABLE t (id int PRIMARY KEY, v int, r real, n numeric(6, 2));
-CREATE MATERIALIZED VIEW a AS SELECT id, v, r, n FROM t;
+CREATE TABLE t (id int PRIMARY KEY, v int, r real, n numeric(6, 2), u uint2);
+CREATE MATERIALIZED VIEW a AS SELECT id, v, r, n, u FROM t;
 CREATE SINK s FROM a INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 's') {clauses}
   WITH (COMMIT INTERVAL = '1s');
 """
@@ -263,23 +263,29 @@ def _apply(session: Session, text: str) -> tuple[str, str]:
 @pytest.mark.parametrize("clauses", ["MODE APPEND", "KEY (id) MODE UPSERT"])
 def test_columns_get_wider_types_and_other_names_in_place(session: Session, clauses: str) -> None:
     text = _NARROW.format(clauses=clauses)
-    session.execute(text + "INSERT INTO t VALUES (1, 1, 0.1, 1.25), (2, 2, 2, 2);")
+    session.execute(text + "INSERT INTO t VALUES (1, 1, 0.1, 1.25, NULL), (2, 2, 2, 2, 7);")
     drain(_start(session, 1))
     ids = {field.name: field.field_id for field in open_table(Path(), "n.s").schema().fields}
     wider = text.replace("int P", "bigint P").replace("v int", "v bigint").replace("(6, 2)", "(9, 2)")
-    wider = wider.replace("real", "double precision").replace("SELECT id, v, r", "SELECT v AS w, id, r")
+    wider = (
+        wider.replace("uint2", "uint4")
+        .replace("real", "double precision")
+        .replace("SELECT id, v, r", "SELECT v AS w, id, r")
+    )
     widened = [("id", "integer", "bigint"), ("w", "integer", "bigint"), ("r", "real", "double precision"),
-               ("n", "numeric(6,2)", "numeric(9,2)")]  # fmt: skip
+               ("n", "numeric(6,2)", "numeric(9,2)"), ("u", "uint2", "uint4")]  # fmt: skip
     listed = ", ".join(f'widens column "{name}" from {old} to {new}' for name, old, new in widened)
     assert _apply(session, wider) == ("alter", f'its table renames column "v" to "w", {listed}; nothing is read again')
-    session.execute(f"INSERT INTO t VALUES ({_MANY}, {_MANY}, 0.1, 1234567.25); UPDATE t SET v = 7 WHERE id = 1;")
+    session.execute(
+        f"INSERT INTO t VALUES ({_MANY}, {_MANY}, 0.1, 1234567.25, {2**32 - 1}); UPDATE t SET v = 7 WHERE id = 1;"
+    )
     running = _start(session, 2)
     now = {field.name: field.field_id for field in open_table(Path(), "n.s").schema().fields}
     assert now == {name if name != "v" else "w": id_ for name, id_ in ids.items()}
     drain(running)
     tenth = struct.unpack("f", struct.pack("f", 0.1))[0]
-    rows = [(1, 7, tenth, "1.25"), (2, 2, 2.0, "2.00"), (_MANY, _MANY, 0.1, "1234567.25")]
-    found = Counter({(*row[:-1], str(row[-1])): count for row, count in _written("id", "w", "r", "n").items()})
+    rows = [(1, 7, tenth, None, "1.25"), (2, 2, 2.0, 7, "2.00"), (_MANY, _MANY, 0.1, 2**32 - 1, "1234567.25")]
+    found = Counter({(*row[:-1], str(row[-1])): count for row, count in _written("id", "w", "r", "u", "n").items()})
     assert Counter(rows) == found
     drain(_start(session, 3))
 

@@ -52,6 +52,14 @@ def _array(value: Any) -> Any:
 
 
 KINDS = {
+    "uint2": Kind({"0": 0, "'65535'": 65535, "7::uint2 * 6::uint2": 42, "NULL": None}),
+    "uint4": Kind({"4294967295": 2**32 - 1, "'0'": 0, "8::numeric": 8, "NULL": None}),
+    "uint8": Kind({
+        "18446744073709551615": 2**64 - 1, "'18446744073709551615'::uint8": 2**64 - 1, "'0'": 0, "12": 12, "NULL": None,
+    }, lambda value: None if value is None else Decimal(value)),
+    "uint8[]": Kind({"'{0,NULL,18446744073709551615}'": (0, None, 2**64 - 1), "'{}'": (), "NULL": None},
+                    lambda value: _array(value and tuple(None if each is None else Decimal(each) for each in value)),
+                    ordered=False),
     "time": Kind({
         "'12:30'": time(12, 30), "TIME '00:00'": time(), "'11:59:59.999999 PM'": time(23, 59, 59, 999_999),
         "TIME '23:30' + INTERVAL '2 hours'": time(1, 30), "'04:05:06'::time": time(4, 5, 6), "NULL": None,

@@ -99,8 +99,8 @@ are `jsonb`, and so are lists that are not declared as arrays or lists, and Avro
 Without columns, those of all formats but CSV without a header are found in a sample of the files when the source
 is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where there is no file yet, a JSON
 object is one column `data` of type `jsonb`.
-Types: `boolean`, `smallint`, `integer`, `bigint`, `real`, `double precision`, `numeric(p, s)`, `date`, `time`,
-`timestamp`, `timestamptz`, `text`, `bytea`, `uuid`, `jsonb`; arrays and lists of
+Types: `boolean`, `smallint`, `integer`, `bigint`, `uint2`, `uint4`, `uint8`, `real`, `double precision`,
+`numeric(p, s)`, `date`, `time`, `timestamp`, `timestamptz`, `text`, `bytea`, `uuid`, `jsonb`; arrays and lists of
 these, as `integer[]` and `text list`."""
 
 connector = Connector(

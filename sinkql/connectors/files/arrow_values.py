@@ -33,6 +33,9 @@ _WIDER = {
     "smallint": ("integer", "bigint"), "integer": ("bigint",), "real": ("double precision",), "text": ("uuid", "jsonb"),
 }  # fmt: skip
 
+_UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
+"""What unsigned integers are read as first: also those of signed columns, which most formats have alone."""
+
 
 def type_of(type_: pa.DataType) -> str:
     """Return the SQL type of a column; what has no other is read as text."""
@@ -55,6 +58,8 @@ def readable(type_: pa.DataType, declared: str) -> bool:
     if element is not None:
         return _list_like(type_) and readable(type_.value_type, str(element))
     own, wanted = parse_type(type_of(type_)), parse_type(declared)
+    if declared in _UNSIGNED:
+        return own.name in _DIGITS or (own.name == "numeric" and own.scale == 0)
     if wanted.name != "numeric":
         fixed = pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16
         return own.name == wanted.name or wanted.name in _WIDER.get(own.name, ()) or (fixed and wanted.name == "uuid")
@@ -78,6 +83,8 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
         return _each(values, type_, failures, lambda value: str(UUID(bytes=value)))
     if name in ("text", "uuid", "jsonb"):
         return _text(values, declared, failures)
+    if name in _UNSIGNED:
+        return _unsigned(values, declared, failures)
     try:
         found = values.cast(type_)
     except pa.ArrowInvalid:
@@ -86,6 +93,15 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
         return found
     outside = _outside(found)
     return found if outside is None else _without(found, outside, "it is outside of the years 1 to 9999", failures)
+
+
+def _unsigned(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
+    narrow = _UNSIGNED[declared]
+    try:
+        found = values.cast(narrow)
+    except pa.ArrowInvalid:
+        found = _by_one(values, narrow, failures)
+    return found.cast(arrow_type(declared))
 
 
 def _list_like(type_: pa.DataType) -> bool:

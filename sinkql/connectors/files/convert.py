@@ -92,6 +92,13 @@ def _whole(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
     return texts.cast(type_) if _made_of(texts, b"0123456789-") else None
 
 
+def _unsigned(narrow: pa.DataType) -> Callable[[pa.StringArray, pa.DataType], pa.Array | None]:
+    def found(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
+        return texts.cast(narrow).cast(type_) if _made_of(texts, b"0123456789") else None
+
+    return found
+
+
 def _exact(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
     """Arrow scales a number before it looks whether it fits: it must have room for that."""
     lengths = np.diff(_characters(texts)[1])
@@ -230,6 +237,7 @@ def _text(texts: pa.StringArray, _type: pa.DataType) -> pa.Array | None:
 _NUL = 0
 _AT_ONCE: dict[str, Callable[[pa.StringArray, pa.DataType], pa.Array | None]] = {
     "boolean": _boolean, "smallint": _whole, "integer": _whole, "bigint": _whole, "real": _floating,
+    "uint2": _unsigned(pa.uint16()), "uint4": _unsigned(pa.uint32()), "uint8": _unsigned(pa.uint64()),
     "double precision": _floating, "numeric": _exact, "date": _date, "time": _time, "timestamp": _timestamp,
     "timestamptz": _timestamptz, "uuid": _uuid, "jsonb": _jsonb, "bytea": _bytea, "text": _text,
 }  # fmt: skip

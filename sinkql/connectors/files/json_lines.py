@@ -24,11 +24,13 @@ from sinkql.extension.jsonb import MOST_LEVELS, nested_deeply
 from sinkql.extension.stream import Decoded, Failure
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type
+from sinkql.logical.type import RANGES
 
 _FEW = 32
 _AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "uuid", "bytea")
 _NESTED = ("array", "list")
-_NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric")
+_NUMBERS = (*RANGES, "real", "double precision", "numeric")
+_UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
 _KINDS = {b'"': "str", b"t": "bool", b"f": "bool", b"[": "array", b"{": "object"}
 _BLANK = b" \t\r"
 _SMALL = (b"e-", b"E-", b"0" * 40)  # what a number that is not zero may have where it is read as zero
@@ -88,7 +90,7 @@ class JsonDecoder:
     def _arrow_schema(self) -> pa.Schema:
         fields = []
         for column, name in zip(self._columns, self._names, strict=True):
-            type_ = pa.string() if name in _AS_STRING else arrow_type(column.type)
+            type_ = _UNSIGNED.get(name) or (pa.string() if name in _AS_STRING else arrow_type(column.type))
             if name == "numeric":  # Arrow scales a number before it looks whether it fits: it must have room for that
                 type_ = pa.decimal256(38, type_.scale)
             fields.append((column.name, type_))

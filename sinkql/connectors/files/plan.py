@@ -292,8 +292,8 @@ def _check_names(names: tuple[ast.Ident, ...]) -> None:
 
 
 _TYPES = (
-    "Use boolean, smallint, integer, bigint, real, double precision, numeric(p, s), date, time, timestamp, "
-    "timestamptz, text, bytea, uuid or jsonb."
+    "Use boolean, smallint, integer, bigint, uint2, uint4, uint8, real, double precision, numeric(p, s), date, time, "
+    "timestamp, timestamptz, text, bytea, uuid or jsonb."
 )
 
 

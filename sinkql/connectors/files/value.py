@@ -18,9 +18,11 @@ from sinkql.extension.jsonb import jsonb
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type, moment
 from sinkql.logical.array import Items, read_array
+from sinkql.logical.type import RANGES
 
 _WANTED = {
     "boolean": "a boolean", "smallint": "a smallint", "integer": "an integer", "bigint": "a bigint",
+    "uint2": "a uint2", "uint4": "a uint4", "uint8": "a uint8",
     "real": "a real", "double precision": "a double precision", "numeric": "a numeric that fits", "date": "a date",
     "time": "a time", "timestamp": "a timestamp", "timestamptz": "a timestamp with its zone", "uuid": "a uuid",
     "jsonb": "JSON", "bytea": "a bytea, as in \\x00ff", "text": "a text",
@@ -71,16 +73,23 @@ _NOT_ZERO = re.compile(r"[^eE]*[1-9]")
 _LONG = 1000
 
 
-def _whole(text: str, type_: pa.DataType) -> int:
+def _within(values: range) -> Callable[[str, pa.DataType], int]:
+    def found(text: str, _type: pa.DataType) -> int:
+        value = _whole(text)
+        if value not in values:
+            raise ValueError
+        return value
+
+    return found
+
+
+def _whole(text: str) -> int:
     found = text.strip(BLANK).replace("_", "") if _WHOLE.fullmatch(text.strip(BLANK)) else ""
     digits = found.lstrip("+-")
     if not digits or len(digits) > _LONG:
         raise ValueError
     base = {"x": 16, "o": 8, "b": 2}.get(digits[1:2].lower(), 10)
-    value = int(digits if base == 10 else digits[2:], base) * (-1 if found[0] == "-" else 1)
-    if not -(2 ** (type_.bit_width - 1)) <= value < 2 ** (type_.bit_width - 1):
-        raise ValueError
-    return value
+    return int(digits if base == 10 else digits[2:], base) * (-1 if found[0] == "-" else 1)
 
 
 def _floating(text: str, type_: pa.DataType) -> float:
@@ -98,7 +107,7 @@ def _floating(text: str, type_: pa.DataType) -> float:
 def _exact(text: str, type_: pa.DataType) -> Decimal:
     found = text.strip(BLANK)
     try:
-        value = Decimal(found.replace("_", "")) if _NUMBER.fullmatch(found) else Decimal(_whole(found, _WIDE))
+        value = Decimal(found.replace("_", "")) if _NUMBER.fullmatch(found) else Decimal(_whole(found))
         if value.adjusted() >= type_.precision - type_.scale and value:
             raise ValueError
         if not -_MOST_PLACES <= int(value.as_tuple().exponent) <= _MOST_EXPONENT:
@@ -111,7 +120,6 @@ def _exact(text: str, type_: pa.DataType) -> Decimal:
     return kept
 
 
-_WIDE = pa.decimal128(38)
 _MOST_PLACES, _MOST_EXPONENT = 16_383, 2**30
 _CONTEXT = Context(prec=60)
 
@@ -159,7 +167,7 @@ def _text(text: str, _type: pa.DataType) -> str:
 
 
 _READERS: dict[str, Callable[[str, pa.DataType], Any]] = {
-    "boolean": _boolean, "smallint": _whole, "integer": _whole, "bigint": _whole, "real": _floating,
+    **{name: _within(values) for name, values in RANGES.items()}, "boolean": _boolean, "real": _floating,
     "double precision": _floating, "numeric": _exact, "uuid": _uuid, "bytea": _bytea, "text": _text,
     "date": lambda text, _type: moment.read_date(text),
     "time": lambda text, _type: moment.read_time(text),

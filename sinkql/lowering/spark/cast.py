@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sinkql.logical import Cast, Type, moment
-from sinkql.lowering.spark.text import PREDICATE, Form, raised, spark_type
+from sinkql.lowering.spark.text import PREDICATE, Form, raised, spark_type, within
 
 _BLANK = r"[ \t\n\r\f\x0B]*"
 _DIGITS = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -158,6 +158,15 @@ _TO_TEXT = {
 }
 _OF_DAY = "pmod(unix_micros(@0), 86400000000L)"
 _WHOLE = ("smallint", "integer", "bigint")
+_UNSIGNED = ("uint2", "uint4", "uint8")
+_IS_WHOLE = f"r'^{_BLANK}[+-]?[0-9]+{_BLANK}$'"
+_NOT_WHOLE = "invalid input syntax for type {}"
+_HALF = "9223372036854775808"
+_UINT8 = (  # Spark makes a decimal of the least digits that tell a double from others
+    f"CASE WHEN @0 < 0 OR @0 >= 18446744073709551616D THEN {raised('uint8 out of range', 'DECIMAL(20,0)')} "
+    f"WHEN @0 < {_HALF}D THEN CAST(CAST(@0 AS BIGINT) AS DECIMAL(20,0)) "
+    f"ELSE CAST(CAST(@0 - {_HALF}D AS BIGINT) + {_HALF}BD AS DECIMAL(20,0)) END"
+)
 
 
 def cast_form(cast: Cast) -> Form:
@@ -170,6 +179,8 @@ def cast_form(cast: Cast) -> Form:
 
 def _template(source: Type, target: Type) -> str | None:
     spark = spark_type(target)
+    if target.name in _UNSIGNED:
+        return _unsigned(source, target)
     match source.name, target.name:
         case "text", "numeric":
             return _checked(_IS_NUMBER, f"CAST(@0 AS {spark})", spark, "invalid input syntax for type numeric")
@@ -193,6 +204,24 @@ def _template(source: Type, target: Type) -> str | None:
             return _DOUBLE_TO_REAL
         case _:
             return None
+
+
+def _unsigned(source: Type, target: Type) -> str:
+    """Return the form of a cast to an unsigned integer."""
+    match source.name:
+        case "text":
+            value = _checked(_IS_WHOLE, "CAST(@0 AS DECIMAL(38,0))", "DECIMAL(38,0)", _NOT_WHOLE.format(target))
+            return f"transform(array({value}), `$u` -> {within('`$u`', target)})[0]"
+        case "numeric":
+            return within("round(@0, 0)", target)
+        case ("real" | "double precision") as name if target.name == "uint8":
+            return _UINT8.replace("@0", f"rint({_double(name)})")
+        case ("real" | "double precision") as name:
+            return within(f"rint({_double(name)})", target)
+        case name if name in _UNSIGNED and _UNSIGNED.index(name) < _UNSIGNED.index(target.name):
+            return f"CAST(@0 AS {spark_type(target)})"
+        case _:
+            return within("@0", target)
 
 
 def _double(source: str) -> str:

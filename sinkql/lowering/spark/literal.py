@@ -11,7 +11,7 @@ from sinkql.logical import literal as make_literal
 from sinkql.logical.type import DAY, SECOND
 from sinkql.lowering.spark.text import Text, spark_type, text_literal
 
-_SUFFIX = {"smallint": "S", "integer": "", "bigint": "L"}
+_SUFFIX = {"smallint": "S", "integer": "", "bigint": "L", "uint2": "", "uint4": "L"}
 
 
 def literal_text(literal: Literal) -> Text:
@@ -25,8 +25,10 @@ def literal_text(literal: Literal) -> Text:
         items = ", ".join(literal_text(make_literal(each, type_.element)).sql for each in values)
         return Text(f"CAST(array({items}) AS {spark_type(type_)})")
     match type_.name:
-        case "smallint" | "integer" | "bigint":
+        case "smallint" | "integer" | "bigint" | "uint2" | "uint4":
             return Text(_signed(text + _SUFFIX[type_.name]))
+        case "uint8":
+            return Text(f"CAST({text}BD AS {spark_type(type_)})")
         case "numeric":
             return Text(_numeric(literal, text))
         case "real":

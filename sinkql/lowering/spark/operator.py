@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical.function import whole_divisor
-from sinkql.logical.type import DAY, SECOND
+from sinkql.logical.type import DAY, SECOND, UINT2, UINT4, UINT8
 from sinkql.lowering.spark.literal import day_time
 from sinkql.lowering.spark.text import (
     AND,
@@ -22,6 +22,7 @@ from sinkql.lowering.spark.text import (
     Spelling,
     raised,
     spark_type,
+    within,
 )
 
 _OVERFLOW, _UNDERFLOW = "value out of range: overflow", "value out of range: underflow"
@@ -268,6 +269,17 @@ FORMS: dict[str, Spelling] = {
     "%(smallint,smallint)": Form("CAST(@0 % @1 AS SMALLINT)"),
     "%(integer,integer)": Infix("%", PRODUCT),
     "%(bigint,bigint)": Infix("%", PRODUCT),
+    **{
+        f"{operator}({type_},{type_})": Form(within(f"@0 {operator} @1", type_))
+        for operator in "+-*"
+        for type_ in (UINT2, UINT4, UINT8)
+    },
+    "/(uint2,uint2)": Form("CAST(@0 div @1 AS INT)"),
+    "/(uint4,uint4)": Infix("div", PRODUCT),
+    "/(uint8,uint8)": Form("CAST((@0 - @0 % @1) / @1 AS DECIMAL(20,0))"),
+    "%(uint2,uint2)": Infix("%", PRODUCT),
+    "%(uint4,uint4)": Infix("%", PRODUCT),
+    "%(uint8,uint8)": Form("CAST(@0 % @1 AS DECIMAL(20,0))"),
     **{
         f"{operator}({type_},{type_})": Form(_overflow(f"@0 {operator} @1", spark))
         for operator in "+-"

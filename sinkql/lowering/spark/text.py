@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sinkql.logical import Call, Expression, Type
+from sinkql.logical.type import RANGES
 
 # how strongly Spark SQL binds a text; an operand that binds more weakly stands in parentheses
 OR, AND, NOT, PREDICATE, BITS, SUM, PRODUCT, SIGN, ATOM = range(9)
@@ -15,6 +16,7 @@ _REPEATABLE = 60
 _PLACE = re.compile(r"@(\d+)")
 _TYPES = {
     "boolean": "BOOLEAN", "smallint": "SMALLINT", "integer": "INT", "bigint": "BIGINT",
+    "uint2": "INT", "uint4": "BIGINT", "uint8": "DECIMAL(20,0)",
     "real": "FLOAT", "double precision": "DOUBLE", "date": "DATE", "time": "BIGINT",
     "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP",
     "text": "STRING", "uuid": "STRING", "jsonb": "STRING", "bytea": "BINARY",
@@ -82,6 +84,14 @@ def spark_type(type_: Type) -> str:
 def raised(message: str, type_: str) -> str:
     """Return what fails with a message where a value of a Spark SQL type is wanted."""
     return f"CAST(raise_error('{message}') AS {type_})"
+
+
+def within(value: str, type_: Type) -> str:
+    """Return a whole number that must be one of an unsigned type."""
+    most, spark = RANGES[type_.name][-1], spark_type(type_)
+    bound = f"{most}BD" if type_.name == "uint8" else f"{most}L"
+    failed = raised(f"{type_.name} out of range", spark)
+    return f"IF({value} NOT BETWEEN 0 AND {bound}, {failed}, CAST({value} AS {spark}))"
 
 
 def infix(operator: Infix, operands: Sequence[Text]) -> Text:

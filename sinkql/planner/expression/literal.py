@@ -13,6 +13,7 @@ from sinkql.extension.jsonb import jsonb
 from sinkql.logical import NUMERIC, Type, moment
 from sinkql.logical.array import Items, read_array
 from sinkql.logical.expression import single, text_of
+from sinkql.logical.type import RANGES
 from sinkql.planner import types
 from sinkql.planner.expression.interval import parse_interval
 from sinkql.planner.expression.typed import Typed, cast_to, check_scale, constant, exact, null_of
@@ -24,7 +25,6 @@ _EXACT = Context(prec=80)
 _BLANK = " \t\n\r\f\v"
 _MOST_SCALE = 16_383
 """How many fraction digits the text of a numeric may have."""
-_INTEGER_BITS = {"smallint": 15, "integer": 31, "bigint": 63}
 
 
 def untyped(text: str, span: Span) -> Typed:
@@ -140,11 +140,11 @@ def document(text: str, span: Span) -> str:
 
 
 def _integer(text: str, target: Type) -> int | None:
-    match = re.fullmatch(r"([+-]?)0*+([0-9]{0,19})", text)
+    match = re.fullmatch(r"([+-]?)0*+([0-9]{0,20})", text)
     if match is None or not text[-1:].isdigit():
         return None
-    value, bits = int(f"{match[1]}{match[2] or 0}"), _INTEGER_BITS[target.name]
-    return value if -(2**bits) <= value < 2**bits else None
+    value = int(f"{match[1]}{match[2] or 0}")
+    return value if value in RANGES[target.name] else None
 
 
 def _numeric(text: str, target: Type) -> Decimal | None:
@@ -206,7 +206,7 @@ def _bytea(text: str, _target: Type) -> bytes | None:
 
 
 _READERS: dict[str, Callable[[str, Type], logical.Value | None]] = {
-    "smallint": _integer, "integer": _integer, "bigint": _integer, "numeric": _numeric, "real": _floating,
+    **dict.fromkeys(RANGES, _integer), "numeric": _numeric, "real": _floating,
     "double precision": _floating, "boolean": _boolean, "date": _moment(moment.read_date),
     "time": _moment(moment.read_time),
     "timestamp": _moment(moment.read_timestamp), "timestamptz": _moment(moment.read_instant), "uuid": _uuid,

@@ -75,7 +75,7 @@ def negative(value: Typed, span: Span) -> Typed:
         return Typed(logical.literal(-known, value.raw, span), value.type)
     if isinstance(known, Interval):
         return constant(Interval(-known.months, -known.days, -known.micros), types.INTERVAL, span)
-    if not types.number(value.type):
+    if not types.number(value.type) or types.unsigned(value.type):
         raise no_operator("-", (value,), span)
     found = call(f"-({value.type.name})", (value,), span, type_=value.raw)
     return Typed(found.tree, NUMERIC if value.type.name == "numeric" else value.type)

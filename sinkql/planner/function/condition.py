@@ -11,6 +11,7 @@ from sinkql.planner.function.argument import arity
 
 _COMPARED_AS_THEY_ARE = (
     {"smallint", "integer", "bigint"},
+    {"uint2", "uint4", "uint8"},
     {"real", "double precision"},
     {"date", "timestamp", "timestamptz"},
 )

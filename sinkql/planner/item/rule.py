@@ -16,8 +16,8 @@ CHANGELOG = ("_mz_diff", "_mz_timestamp")
 
 _EXPORTED = ("SOURCE", "TABLE", "MATERIALIZED VIEW")
 _KEY_TYPES = {
-    "boolean", "smallint", "integer", "bigint", "numeric", "date", "time", "timestamp", "timestamptz", "interval",
-    "text", "bytea", "uuid", "jsonb",
+    "boolean", "smallint", "integer", "bigint", "uint2", "uint4", "uint8", "numeric", "date", "time", "timestamp",
+    "timestamptz", "interval", "text", "bytea", "uuid", "jsonb",
 }  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from sinkql.planner.types import describe
 KIND = "TABLE"
 _ANY_TIME = datetime(2000, 1, 1)
 _TYPES = (
-    "boolean, smallint, integer, bigint, real, double precision, numeric(p, s), date, time, timestamp, timestamptz, "
-    "text, bytea, uuid or jsonb"
+    "boolean, smallint, integer, bigint, uint2, uint4, uint8, real, double precision, numeric(p, s), date, "
+    "time, timestamp, timestamptz, text, bytea, uuid or jsonb"
 )
 _LATER_OPTIONS = ("PARTITION BY", "RETAIN HISTORY")
 _LENGTH = re.compile(r"(?:varchar|character varying|char|character) ?\( ?(\d+) ?\)")

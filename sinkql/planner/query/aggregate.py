@@ -150,7 +150,9 @@ def _sum(call: _Aggregate) -> Typed:
     _check_sum(call)
     if type_ in (types.SMALLINT, types.INTEGER):
         return call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT)
-    if type_ == types.BIGINT:
+    if type_ in (types.UINT2, types.UINT4):
+        return cast_to(call.add("sum", coerced(call.argument, types.BIGINT), types.BIGINT), types.UINT8)
+    if type_ in (types.BIGINT, types.UINT8):
         return _plain(_numeric_sum(call))
     if type_.name == "numeric":
         return _plain(_numeric_sum(call))
@@ -175,7 +177,7 @@ def _check_sum(call: _Aggregate) -> None:
 
 def _numeric_sum(call: _Aggregate) -> Typed:
     argument = call.argument
-    if types.whole(argument.type):
+    if types.whole(argument.type) or types.unsigned(argument.type):
         argument = cast_to(argument, Type("numeric", 38, 0))
     elif argument.raw != argument.type:
         argument = wide(argument)

@@ -23,6 +23,7 @@ from sinkql.extension.sink import SinkOptions, check_positive
 
 _TYPES = {
     "boolean": "boolean", "smallint": "int", "integer": "int", "bigint": "long",
+    "uint2": "int", "uint4": "long", "uint8": "decimal(20,0)",
     "real": "float", "double precision": "double",
     "date": "date", "time": "time", "timestamp": "timestamp", "timestamptz": "timestamptz",
     "text": "string", "uuid": "string", "jsonb": "string", "interval": "string", "bytea": "binary",

@@ -34,6 +34,7 @@ TIMESTAMP_COLUMN = "_mz_timestamp"
 
 _TYPES: dict[str, IcebergType] = {
     "boolean": BooleanType(), "smallint": IntegerType(), "integer": IntegerType(), "bigint": LongType(),
+    "uint2": IntegerType(), "uint4": LongType(), "uint8": DecimalType(20, 0),
     "real": FloatType(), "double precision": DoubleType(), "date": DateType(), "time": TimeType(),
     "timestamp": TimestampType(), "timestamptz": TimestamptzType(), "bytea": BinaryType(),
     "text": StringType(), "uuid": StringType(), "jsonb": StringType(), "interval": StringType(),
