@@ -17,6 +17,7 @@ from sinkql.ast.alter import ApplyReplacement as ApplyReplacement
 from sinkql.ast.alter import ChangeConnection as ChangeConnection
 from sinkql.ast.alter import DropReferences as DropReferences
 from sinkql.ast.alter import OptionName as OptionName
+from sinkql.ast.alter import Publish as Publish
 from sinkql.ast.alter import RefreshReferences as RefreshReferences
 from sinkql.ast.alter import Rename as Rename
 from sinkql.ast.alter import ResetOptions as ResetOptions

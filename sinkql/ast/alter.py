@@ -68,6 +68,13 @@ class SetFrom:
 
 
 @dataclass(frozen=True, slots=True)
+class Publish:
+    """PUBLISH: main of a sink's table goes to where the sink's branch is."""
+
+    span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
 class SetSecret:
     value: SecretValue = field(repr=False)
     span: Span = at()
@@ -139,6 +146,7 @@ AlterAction = (
     | ResetOptions
     | SetCluster
     | SetFrom
+    | Publish
     | SetSecret
     | ChangeConnection
     | AddReferences

@@ -10,7 +10,7 @@ from sinkql import ast, logical, physical
 from sinkql.errors import Notice
 from sinkql.extension.sink import SinkOptions
 from sinkql.extension.store import ObjectStore, OpenStore
-from sinkql.extension.stream import Context, Decoding, Offsets, OpenReader, OpenWriter
+from sinkql.extension.stream import Context, Decoding, Offsets, OpenReader, OpenWriter, Published
 from sinkql.vocabulary import Role
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class SinkKind:
 
     `reading` gives lines that tell how to read what the sink wrote, `rows` up to so many of its rows, in Arrow,
     `count_rows` how many there are; None where there is no such way. `destination` tells what a planned sink writes to,
-    by which a second sink into the same is refused.
+    by which a second sink into the same is refused; where that has a branch, `publish` lets all read what is on it.
     Of the labels in WITH (…), those in `fixed` matter when a sink is created, and cannot change; `owner` is what
     messages call such sinks.
     """
@@ -195,6 +195,7 @@ class SinkKind:
     reading: Callable[[physical.Write, Context], list[str]] | None = None
     count_rows: Callable[[physical.Write, Context], int | None] | None = None
     rows: ReadRows | None = None
+    publish: Callable[[physical.Write, Context], Published] | None = None
     destination: Callable[[logical.Sink], logical.Destination] | None = None
     about: str = ""
 

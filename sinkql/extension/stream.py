@@ -276,6 +276,15 @@ class Compacted:
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What everybody reads of `table` is `snapshot` now; without `moved` it was before."""
+
+    table: str
+    snapshot: int
+    moved: bool
+
+
 class RedoBatchError(Exception):
     """The batch's attempt is discarded and must be written again: files that it points at are gone."""
 

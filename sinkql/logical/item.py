@@ -109,6 +109,7 @@ class Destination:
 
     `refused` says what to do where the sink is refused because others' rows are there; None if it adds to them. `alone`
     is one that stops where another sink writes to the same. `apart` says how two sinks get out of each other's way.
+    `branch` is the one that it writes to, apart from what everybody reads, until it is published.
     """
 
     kind: str
@@ -116,6 +117,7 @@ class Destination:
     refused: str | None = None
     alone: bool = False
     apart: str | None = None
+    branch: str | None = None
 
     @property
     def name(self) -> str:

@@ -11,7 +11,15 @@ def alter(statement: ast.Alter) -> str:
     """Return the statement's text, without a semicolon."""
     head = part.line("ALTER", statement.kind, statement.if_exists and "IF EXISTS", part.name(statement.name))
     match statement.action:
-        case ast.Rename() | ast.SetOwner() | ast.Swap() | ast.SetCluster() | ast.Skip() | ast.RefreshReferences():
+        case (
+            ast.Rename()
+            | ast.SetOwner()
+            | ast.Swap()
+            | ast.SetCluster()
+            | ast.Skip()
+            | ast.RefreshReferences()
+            | ast.Publish()
+        ):
             return f"{head} {_action(statement.action)}"
         case action:
             return part.clauses(head, _action(action))
@@ -33,6 +41,8 @@ def _action(action: ast.AlterAction) -> str:
             return f"SET CLUSTER {part.ident(cluster)}"
         case ast.SetFrom(relation=relation):
             return f"SET FROM {part.name(relation)}"
+        case ast.Publish():
+            return "PUBLISH"
         case ast.SetSecret(value=value):
             return f"AS {part.secret(value)}"
         case ast.ChangeConnection():

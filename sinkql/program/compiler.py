@@ -20,6 +20,7 @@ from sinkql.parser import parse
 from sinkql.planner import plan_change, plan_drop
 from sinkql.planner.edit import transaction
 from sinkql.planner.edit.alter import plan_alter
+from sinkql.planner.edit.publish import find_published
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
 from sinkql.planner.item.present import already_there, built_in, shown_difference
@@ -155,6 +156,8 @@ class Compiler:
                 renaming = plan_rename(statement, self.catalog)
                 redefine(self.catalog, renaming.changes)
                 self.notices.extend(renaming.notices)
+            case ast.Alter(action=ast.Publish()):
+                self.notices.extend(find_published(statement, self.catalog)[1])
             case ast.Alter(action=ast.SetOwner()):
                 self.notices.extend(find_altered(statement, self.catalog)[1])
             case ast.CommentOn():

@@ -17,6 +17,7 @@ from sinkql.session.row.query import select
 from sinkql.session.show.explain import explain
 from sinkql.session.show.show import show, show_create, show_variable
 from sinkql.session.sink.optimize import optimize
+from sinkql.session.sink.publish import publish
 from sinkql.session.workspace import Workspace
 
 
@@ -33,6 +34,8 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
             return show_variable(statement, workspace.catalog)
         case ast.Alter(action=ast.Rename() | ast.Swap()):
             return naming.rename(statement, workspace.catalog)
+        case ast.Alter(action=ast.Publish()):
+            return publish(statement, workspace)
         case ast.Alter(action=ast.SetOwner()):
             return naming.give(statement, workspace.catalog)
         case ast.CommentOn():

@@ -26,11 +26,12 @@ def connect() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def duckdb_folder(folder: str | Path, columns: str = "*") -> Rows:
-    """Return the sorted rows of a local table, opened by its folder alone, as a user would."""
+def duckdb_folder(folder: str | Path, columns: str = "*", *, snapshot: int | None = None) -> Rows:
+    """Return the sorted rows of a local table, opened by its folder alone, as a user would; or at a snapshot."""
     path = str(folder).removeprefix("file://")
+    place = f"'{path}'" if snapshot is None else f"'{path}', snapshot_from_id = {snapshot}"
     with connect() as connection:
-        return _sorted(connection.execute(f"SELECT {columns} FROM iceberg_scan('{path}')").fetchall())
+        return _sorted(connection.execute(f"SELECT {columns} FROM iceberg_scan({place})").fetchall())
 
 
 def duckdb_rest(table: str, *, rest_port: int, s3_port: int, secret: str, columns: str = "*") -> Rows:

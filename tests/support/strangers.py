@@ -52,8 +52,8 @@ def set_main(table: Table, snapshot_id: int) -> None:
 
 
 def expire_all_but_head(table: Table) -> None:
-    """Expire every snapshot but the one that main is at."""
+    """Expire every snapshot but the one that main is at, and those of other branches."""
     table = table.refresh()
-    head = table.metadata.current_snapshot_id
-    ids = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != head]
+    heads = {each.snapshot_id for each in table.metadata.refs.values()}
+    ids = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id not in heads]
     table.maintenance.expire_snapshots().by_ids(ids).commit()

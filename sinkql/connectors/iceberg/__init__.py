@@ -20,7 +20,7 @@ from sinkql.connectors.iceberg.plan import sink as plan
 from sinkql.connectors.iceberg.plan.connection import plan_connection
 from sinkql.connectors.iceberg.plan.sink import check_supported, destination, plan_sink
 from sinkql.extension.plan import Access, ConnectionKind, Connector, SinkKind
-from sinkql.extension.stream import Context, Writer
+from sinkql.extension.stream import Context, Published, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,6 +80,12 @@ def _count_rows(write: physical.Write, context: Context) -> int | None:
     return count_rows(write, context)
 
 
+def _publish(write: physical.Write, context: Context) -> Published:
+    from sinkql.connectors.iceberg.commit.publish import publish
+
+    return publish(write, context)
+
+
 def _rows(write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int) -> pa.Table:
     from sinkql.connectors.iceberg.table.reading import rows
 
@@ -115,6 +121,7 @@ connector = Connector(
             reading=_reading,
             count_rows=_count_rows,
             rows=_rows,
+            publish=_publish,
             destination=destination,
         ),
     ),

@@ -151,6 +151,18 @@ CODES = {
         "others': the two would undo or stop each other.",
         "Write another TABLE, or create both sinks with MODE APPEND and EXISTING ROWS = KEEP.",
     ),
+    "SQ2346": _code(
+        "BRANCH cannot be this: empty, longer than 200 bytes, or main, where sinks write without BRANCH.",
+        "Write another name, or leave BRANCH out.",
+    ),
+    "SQ2347": _code(
+        "ALTER SINK … PUBLISH names a sink that writes to main, or to something that has no branches.",
+        "There is nothing to publish: what such a sink commits can be read at once.",
+    ),
+    "SQ2348": _code(
+        "ALTER SINK … PUBLISH has moved main of the table to where the sink's branch is, or main was there already.",
+        "Nothing is to be done.",
+    ),
     "SQ2401": _code(
         "Load generators make their own columns and changes, so a clause about them cannot be given.",
         "Leave the clause out.",

@@ -238,6 +238,26 @@ CODES = {
         ),
         "Name another table.",
     ),
+    "SQ3521": _code(
+        "The table has a tag of the name that BRANCH gives. A branch and a tag cannot share a name.",
+        "Write another BRANCH, or drop the tag.",
+    ),
+    "SQ3522": _code(
+        "ALTER SINK … PUBLISH finds no branch in the table: the sink has not been started yet, or somebody has dropped "
+        "the branch.",
+        "Run the sink, and publish what it has written.",
+    ),
+    "SQ3523": _code(
+        (
+            "After the branch had begun, or was last published, somebody committed to main. Publishing moves main "
+            "forward along the branch, and never gives up commits that only main has."
+        ),
+        (
+            "To give up what was committed to main, set main back to the snapshot before it, for instance with Spark's "
+            "rollback_to_snapshot, and publish again. To keep it, drop the sink and create it again with another "
+            "BRANCH, which begins where main is now."
+        ),
+    ),
     "SQ3551": _code(
         (
             "The table of an upsert sink has two rows with the same key, because another program writes to it "

@@ -41,6 +41,8 @@ def _action(node: Node) -> ast.AlterAction:
             return ast.SetCluster(_name(node), place)
         case "set_from":
             return ast.SetFrom(the_name(node), place)
+        case "publish":
+            return ast.Publish(place)
         case "set_secret":
             return ast.SetSecret(value.secret_value(node), place)
         case "change_connection":

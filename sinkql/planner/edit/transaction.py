@@ -25,17 +25,19 @@ def check_allowed(statement: ast.Statement, modes: tuple[str, ...]) -> None:
         case ast.Insert() | ast.Update() | ast.Delete():
             raise changes_rows(statement)
         case ast.OptimizeSink():
-            raise SinkqlError(
-                "SQ2961",
-                "OPTIMIZE SINK between BEGIN and COMMIT is not supported yet",
-                statement.span,
-                hint="Run it outside of the transaction.",
-            )
+            raise _outside("OPTIMIZE SINK", statement)
+        case ast.Alter(action=ast.Publish()):
+            raise _outside("ALTER SINK … PUBLISH", statement)
         case _ if _READ_ONLY in modes and isinstance(statement, _CHANGING):
             hint = "Run ROLLBACK; and BEGIN; without READ ONLY."
             raise SinkqlError("SQ2654", "the transaction is read-only", statement.span, hint=hint)
         case _:
             return
+
+
+def _outside(what: str, statement: ast.Statement) -> SinkqlError:
+    message = f"{what} between BEGIN and COMMIT is not supported yet"
+    return SinkqlError("SQ2961", message, statement.span, hint="Run it outside of the transaction.")
 
 
 def changes_rows(statement: ast.RowChange) -> SinkqlError:

@@ -172,7 +172,15 @@ def _refused(kind: str, action: ast.AlterAction) -> tuple[str, str]:
             return "ADD COLUMN", "Leave it out: its source says which columns the table has."
         case ast.ApplyReplacement():
             return "APPLY REPLACEMENT", f"Run ALTER SINK … SET FROM {action.name.text}."
-        case ast.Rename() | ast.Swap() | ast.SetOwner() | ast.SetFrom() | ast.SetSecret() | ast.ChangeConnection():
+        case (
+            ast.Rename()
+            | ast.Swap()
+            | ast.SetOwner()
+            | ast.SetFrom()
+            | ast.Publish()
+            | ast.SetSecret()
+            | ast.ChangeConnection()
+        ):
             return "this", "Create the item again with what should change."
         case ast.SetCluster():
             return "SET CLUSTER", "Run ALTER SINK … SET CLUSTER: a sink decides where its views and sources run."

@@ -35,7 +35,12 @@ def find(
         stores = stores_of(connection.options, access.store, access.store(sink.store) if sink.store else None)
         catalog = open_catalog(connection.name, connection.options, access.secret, stores)
         target = TargetTable(
-            catalog, sink.options["namespace"], sink.options["table"], connection.name, patience=_PATIENCE
+            catalog,
+            sink.options["namespace"],
+            sink.options["table"],
+            connection.name,
+            patience=_PATIENCE,
+            branch=sink.options.get("branch"),
         )
         try:
             table = target.load()

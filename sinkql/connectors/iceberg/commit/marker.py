@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from sinkql.connectors.iceberg.table.branch import called
 from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, write_once
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Marker
@@ -222,11 +223,11 @@ def offsets_file(snapshot: Snapshot) -> str | None:
 
 
 def rolled_back(table: Table, sink: str) -> SinkqlError:
-    """Return the error for a table whose main no longer has what this sink committed."""
+    """Return the error for a table whose main, or the sink's branch, no longer has what this sink committed."""
     return SinkqlError(
         "SQ3501",
         f'table "{".".join(table.name())}" was rolled back: the last commit of this sink is no longer in it',
-        detail=f"The property {property_name(sink)} names a commit that is not an ancestor of main.",
+        detail=f"The property {property_name(sink)} names a commit that is not an ancestor of {called(table)}.",
         hint="Roll the table forward again, or DROP SINK and CREATE SINK on a new table.",
     )
 

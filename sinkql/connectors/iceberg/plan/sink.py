@@ -3,7 +3,7 @@
 The planned options, which `physical.Write.options` carries: `namespace`, `table`, `column_types` (column → Iceberg
 type, changelog included, in order), `format_version`, `maintenance`,
 `existing_rows` (keep; left out: refuse), `retain_snapshots`, `maintenance_share` (left out: the default),
-`partition_by` and `sort_by` (see `layout`).
+`partition_by` and `sort_by` (see `layout`), `branch` (left out: main).
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ _TYPES = {
     "text": "string", "uuid": "string", "jsonb": "string", "interval": "string", "bytea": "binary",
 }  # fmt: skip
 OWNER = "sinks into Iceberg"
-AT_CREATION = ("SNAPSHOT", "FORMAT VERSION", "EXISTING ROWS")
+AT_CREATION = ("SNAPSHOT", "FORMAT VERSION", "EXISTING ROWS", "BRANCH")
 """Options in WITH (…) that say how a sink and its table begin."""
 _APART = "Write another TABLE. Append sinks may share one if each of them has EXISTING ROWS = KEEP."
 _SEPARATORS = "/\\#?%"
 """Characters that part paths and URLs, or stand for others there. Where a table lies is both."""
 _LONGEST = 200
+_MAIN = "main"
 """Bytes of a name: file systems take 255, and some names are made longer."""
 _CHANGELOG = (
     logical.Column("_mz_diff", logical.Type("integer"), nullable=False),
@@ -71,6 +72,10 @@ class IcebergOptions(SinkOptions):
     existing_rows: Literal["KEEP", "REPLACE"] | None = described(
         "`KEEP` takes a table with rows of others", default=None, choices=("KEEP",)
     )
+    branch: str | None = described(
+        "a branch of the table to commit to, until `ALTER SINK … PUBLISH` moves main to there; else main",
+        default=None,
+    )
 
 
 def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Facts, planning: Planning) -> SinkPlan:
@@ -89,6 +94,8 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
     options = bind(statement.with_options, IcebergOptions, owner=OWNER, span=statement.kind_span)
     check_positive(statement, "RETAIN SNAPSHOTS", options.retain_snapshots, most=2**31 - 1)
     _check_share(statement, options)
+    if options.branch is not None:
+        _check_branch(options.branch, option_span(statement.with_options, "BRANCH", statement.kind_span))
     _check_version(statement, options)
     columns = shape.columns + (_CHANGELOG if _changelog(statement) else ())
     types = _column_types(statement, columns)
@@ -127,12 +134,25 @@ def _check_name(option: str, name: str, span: Span) -> None:
         raise SinkqlError("SQ2333", message, span, hint="Write names with single dots between them.")
 
 
+def _check_branch(name: str, span: Span) -> None:
+    """Refuse the name of main, and what is none (SQ2346)."""
+    if name == _MAIN:
+        raise SinkqlError(
+            "SQ2346", "BRANCH must not be main", span, hint="Leave it out: without BRANCH a sink commits to main."
+        )
+    if not name or name != name.strip() or not name.isprintable() or len(name.encode()) > _LONGEST:
+        message = f"BRANCH must be a name of 1 to {_LONGEST} bytes, without blanks around it"
+        raise SinkqlError("SQ2346", message, span, hint="Write BRANCH = 'audit', for instance.")
+
+
 def destination(sink: logical.Sink) -> logical.Destination:
-    """Return the table that a planned sink writes to."""
+    """Return the table that a planned sink writes to; a branch is called as Spark does."""
     keeps = sink.options.get("existing_rows") == "keep"
-    path = (sink.options["namespace"], sink.options["table"])
+    branch = sink.options.get("branch")
+    path = (sink.options["namespace"], sink.options["table"], *((f"branch_{branch}",) if branch is not None else ()))
     refused = None if keeps else "name a new TABLE, or write EXISTING ROWS = KEEP"
-    return logical.Destination("table", path, refused, alone=sink.mode == logical.SinkMode.UPSERT, apart=_APART)
+    alone = sink.mode == logical.SinkMode.UPSERT
+    return logical.Destination("table", path, refused, alone=alone, apart=_APART, branch=branch)
 
 
 def _check_places(statement: ast.CreateSink) -> None:
@@ -207,6 +227,8 @@ def _planned(target: TableOptions, options: IcebergOptions, types: Mapping[str, 
         "format_version": options.format_version,
         "maintenance": options.maintenance,
     }
+    if options.branch is not None:
+        planned["branch"] = options.branch
     if options.existing_rows is not None:
         planned["existing_rows"] = options.existing_rows.lower()
     if options.maintenance_share is not None:

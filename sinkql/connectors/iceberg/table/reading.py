@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 
 from sinkql import physical
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, job_stores
+from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import local_folder, open_catalog
 from sinkql.connectors.iceberg.table.rest import token_access
 from sinkql.errors import SinkqlError
@@ -239,6 +240,8 @@ def _table(write: physical.Write, context: Context) -> Table | None:
     connection = write.connection
     catalog = open_catalog(connection.name, connection.options, context.secret, job_stores(write, context))
     try:
-        return catalog.load_table(_identifier(write))
+        table = catalog.load_table(_identifier(write))
     except NoSuchTableError:
         return None
+    branch = write.options.get("branch")
+    return table if branch is None else BranchTable(table, branch)

@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from sinkql import durable, faults
+from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import local_folder
 from sinkql.connectors.iceberg.table.failure import explain, transient
 from sinkql.errors import SinkqlError
@@ -40,13 +41,14 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """The table that a sink writes to; `connection` is the name that errors show."""
+    """The table that a sink writes to, on a branch if it has one; `connection` is the name that errors show."""
 
     catalog: Catalog
     namespace: str
     table: str
     connection: str
     hint_file: bool = False
+    branch: str | None = None
     patience: Patience = field(default=Patience())
 
     @property
@@ -55,8 +57,9 @@ class TargetTable:
         return (*self.namespace.split("."), self.table)
 
     def load(self) -> Table:
-        """Return the table as it is now; raises NoSuchTableError, or SQ42xx once patience is out."""
-        return self.patiently(lambda: self.catalog.load_table(self.identifier))
+        """Return the table as it is now; raises NoSuchTableError, SQ3521, or SQ42xx once patience is out."""
+        table = self.patiently(lambda: self.catalog.load_table(self.identifier))
+        return table if self.branch is None else BranchTable(table, self.branch)
 
     def patiently(self, request: Callable[[], T]) -> T:
         """Return what a harmless request returns, trying again while the catalog does not answer."""
@@ -74,8 +77,12 @@ class TargetTable:
 
     def post(self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> Table:
         """Post one commit, once, and return the table as the reply has it; if it raises, the outcome is unknown."""
-        reply = self.catalog.commit_table(table, requirements, updates)
-        return Table(table.name(), reply.metadata, reply.metadata_location, table.io, self.catalog, table.config)
+        whole = table
+        if isinstance(table, BranchTable):
+            whole, requirements, updates = table.whole, table.requirements(requirements), table.updates(updates)
+        reply = self.catalog.commit_table(whole, requirements, updates)
+        after = Table(table.name(), reply.metadata, reply.metadata_location, table.io, self.catalog, table.config)
+        return BranchTable(after, table.branch) if isinstance(table, BranchTable) else after
 
     def tidy(self, before: Table, after: Table) -> None:
         """Do what pyiceberg's own commits do besides: remove old metadata files; and point DuckDB to the new one."""

@@ -83,6 +83,7 @@ class IcebergWriter(Writer):
             table=write.options["table"],
             connection=write.connection.name,
             hint_file=options["catalog_type"] == "sql",
+            branch=write.options.get("branch"),
         )
         self._opened = target
         table = ensure(target, self._expected, sink_id=self._context.sink_id)

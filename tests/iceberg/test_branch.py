@@ -1,0 +1,190 @@
+"""Sinks on a branch of a table: main is untouched until the branch is published."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.table import Table
+
+from sinkql.connectors.iceberg.commit.publish import publish
+from sinkql.errors import FencedError, SinkqlError
+from support import strangers
+from support.lake import NAMESPACE, Lake, Sink
+from support.readers import Rows, duckdb_folder
+
+pytestmark = pytest.mark.long
+
+AUDIT = {"branch": "audit"}
+
+
+def at(table: Table, ref: str) -> Rows:
+    """Return what PyIceberg reads at a ref, having asserted for a folder that DuckDB reads the same."""
+    found = table.scan().use_ref(ref).to_arrow().to_pylist()
+    rows = sorted((row["id"], row["name"]) for row in found)
+    if table.location().startswith("file://"):
+        snapshot = table.metadata.refs[ref].snapshot_id
+        assert duckdb_folder(table.location(), "id, name", snapshot=snapshot) == rows
+    return rows
+
+
+def on_audit(lake: Lake, name: str, **options: object) -> Sink:
+    sink = Sink(lake, name, options={**AUDIT, **options})
+    sink.start()
+    return sink
+
+
+def begun(lake: Lake, name: str) -> Sink:
+    """Return a sink on a branch of a table whose main has a row."""
+    first = Sink(lake, name, id="first")
+    first.start()
+    first.put((0, "main"))
+    return on_audit(lake, name, existing_rows="keep")
+
+
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_what_is_written_is_published_as_a_whole(any_lake: Lake, name: str, *, upsert: bool) -> None:
+    sink = Sink(any_lake, name, upsert=upsert, options=AUDIT)
+    sink.start()
+    sink.put((1, "a"))
+    sink.put((1, "b"), (2, "b"))
+    written = [(1, "b"), (2, "b")] if upsert else [(1, "a"), (1, "b"), (2, "b")]
+    table = any_lake.table(name)
+    assert at(table, "audit") == written
+    assert table.metadata.current_snapshot_id is None
+    assert table.scan().to_arrow().num_rows == 0
+    head = table.metadata.refs["audit"].snapshot_id
+    done = publish(sink.planned, sink.context)
+    assert (done.table, done.snapshot, done.moved) == (f"{NAMESPACE}.{name}", head, True)
+    assert any_lake.rows(name) == written
+    assert not publish(sink.planned, sink.context).moved
+    sink.put((1, "c"))
+    assert any_lake.rows(name) == written
+    again = Sink(any_lake, name, upsert=upsert, options=AUDIT)
+    assert again.start().end == {"numbers": {"batch": 3}}
+    again.put((4, "d"))
+    publish(again.planned, again.context)
+    assert any_lake.rows(name) == ([(1, "c"), (2, "b"), (4, "d")] if upsert else sorted([*written, (1, "c"), (4, "d")]))
+
+
+def test_a_branch_begins_where_main_is(any_lake: Lake, name: str) -> None:
+    first = Sink(any_lake, name, id="first")
+    first.start()
+    first.put((0, "main"))
+    with pytest.raises(SinkqlError, match="rows that this sink did not write"):
+        Sink(any_lake, name, options=AUDIT).start()
+    sink = on_audit(any_lake, name, existing_rows="keep")
+    sink.put((1, "a"))
+    table = any_lake.table(name)
+    assert at(table, "main") == [(0, "main")]
+    assert at(table, "audit") == [(0, "main"), (1, "a")]
+    publish(sink.planned, sink.context)
+    assert any_lake.rows(name) == [(0, "main"), (1, "a")]
+
+
+def test_main_that_others_write_to_stays_as_it_is(any_lake: Lake, name: str) -> None:
+    sink = begun(any_lake, name)
+    sink.put((1, "a"))
+    before = any_lake.table(name).metadata.current_snapshot_id
+    assert before is not None
+    strangers.append(any_lake.table(name), (9, "stranger"))
+    sink.put((2, "b"))
+    with pytest.raises(SinkqlError) as raised:
+        publish(sink.planned, sink.context)
+    assert raised.value.code == "SQ3523"
+    table = any_lake.table(name)
+    assert at(table, "main") == [(0, "main"), (9, "stranger")]
+    assert at(table, "audit") == [(0, "main"), (1, "a"), (2, "b")]
+    strangers.set_main(table, before)
+    assert publish(sink.planned, sink.context).moved
+    assert any_lake.rows(name) == [(0, "main"), (1, "a"), (2, "b")]
+
+
+def test_there_is_nothing_to_publish_before_the_first_commit(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, options=AUDIT)
+    for _ in range(2):
+        with pytest.raises(SinkqlError) as raised:
+            publish(sink.planned, sink.context)
+        assert raised.value.code == "SQ3522"
+        sink.writer.open()  # which makes the table
+
+
+def test_a_tag_is_no_branch(lake: Lake, name: str) -> None:
+    first = Sink(lake, name, id="first")
+    first.start()
+    table = lake.table(name)
+    assert table.metadata.current_snapshot_id is not None
+    table.manage_snapshots().create_tag(table.metadata.current_snapshot_id, "audit").commit()
+    with pytest.raises(SinkqlError) as raised:
+        Sink(lake, name, options=AUDIT).start()
+    assert raised.value.code == "SQ3521"
+
+
+def test_a_later_claim_of_the_branch_fences_the_earlier(any_lake: Lake, name: str) -> None:
+    sink = on_audit(any_lake, name)
+    attempt = sink.attempt([(1, "a")])
+    other = Sink(any_lake, name, options=AUDIT)
+    other.start(epoch=2)
+    with pytest.raises(FencedError):
+        sink.finish(attempt)
+    other.put((1, "b"))
+    assert at(any_lake.table(name), "audit") == [(1, "b")]
+
+
+def test_two_claims_of_a_new_table_do_not_both_begin_the_branch(any_lake: Lake, name: str) -> None:
+    sink, other = (Sink(any_lake, name, id=each, options={**AUDIT, "existing_rows": "keep"}) for each in ("a", "b"))
+    sink.writer.open()
+    stale = sink.writer._load()
+    other.start()
+    other.put((2, "b"))
+    sink.writer._load = lambda: stale  # type: ignore[method-assign]  # as it was before the other one's claim
+    sink.writer.claim({"numbers": {"batch": 0}}, epoch=1)
+    del sink.writer._load
+    sink.put((1, "a"))
+    assert at(any_lake.table(name), "audit") == [(1, "a"), (2, "b")]
+
+
+def test_expiry_keeps_main_and_the_branch_and_what_is_known_of_them(
+    any_lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 5)
+    begun(any_lake, name)
+    sink = Sink(any_lake, name, upsert=False, options={**AUDIT, "retain_snapshots": 3})
+    sink.start()
+    for each in range(1, 21):
+        sink.put((each, "a"))
+        sink.writer.maintain()
+    strangers.expire_all_but_head(any_lake.table(name))
+    table = any_lake.table(name)
+    assert len(table.metadata.snapshots) == 2
+    assert at(table, "main") == [(0, "main")]
+    assert at(table, "audit") == [(0, "main"), *((each, "a") for each in range(1, 21))]
+    sink.put((21, "a"))
+    publish(sink.planned, sink.context)
+    for each in range(22, 42):
+        sink.put((each, "a"))
+        sink.writer.maintain()
+    assert len(any_lake.table(name).metadata.snapshots) <= 1 + 3 + 5
+    publish(sink.planned, sink.context)
+    assert any_lake.rows(name) == [(0, "main"), *((each, "a") for each in range(1, 42))]
+
+
+def test_a_branch_that_was_set_back_stops_its_sink(lake: Lake, name: str) -> None:
+    sink = begun(lake, name)
+    sink.put((1, "a"))
+    table = lake.table(name)
+    assert table.metadata.current_snapshot_id is not None
+    table.manage_snapshots().remove_branch("audit").create_branch(table.metadata.current_snapshot_id, "audit").commit()
+    with pytest.raises(SinkqlError) as raised:
+        sink.put((2, "b"))
+    assert raised.value.code == "SQ3501"
+    assert 'branch "audit"' in (raised.value.detail or "")
+
+
+def test_a_branch_dropped_after_it_was_published_begins_again(any_lake: Lake, name: str) -> None:
+    sink = begun(any_lake, name)
+    sink.put((1, "a"))
+    publish(sink.planned, sink.context)
+    any_lake.table(name).manage_snapshots().remove_branch("audit").commit()
+    sink.put((2, "b"))
+    table = any_lake.table(name)
+    assert at(table, "main") == [(0, "main"), (1, "a")]
+    assert at(table, "audit") == [(0, "main"), (1, "a"), (2, "b")]
