@@ -13,6 +13,7 @@ ELSEWHERE = {
     "SQ1029": "a statement of a million words: tests/language/test_hostile_input.py",
     "SQ2209": "an expression too deep to be told: tests/planner/test_identity.py",
     "SQ2339": "a sink that has not run: tests/session/test_optimize.py",
+    "SQ2348": "a branch that is published: tests/session/test_publish.py",
     "SQ2415": "files to sample: tests/files/test_infer.py",
     "SQ2434": "a script that is compiled: tests/session/test_program.py",
     "SQ2635": "a script that is planned: tests/deploy/test_plan_and_apply.py",

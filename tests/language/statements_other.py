@@ -65,7 +65,7 @@ _actions = {
     "VIEW": _common,
     "MATERIALIZED VIEW": st.one_of(_common, _clusters, st.builds(ast.ApplyReplacement, names)),
     "INDEX": _common,
-    "SINK": st.one_of(_common, _clusters, st.builds(ast.SetFrom, names)),
+    "SINK": st.one_of(_common, _clusters, st.builds(ast.SetFrom, names), st.just(ast.Publish())),
     "SCHEMA": st.one_of(_renames, _owners, _swaps),
     "DATABASE": st.one_of(_renames, _owners),
 }

@@ -8,7 +8,7 @@ from sinkql.session import Session
 
 _CATALOG = """
 mz_sinks: id oid schema_id name type connection_id size envelope_type format key_format value_format cluster_id owner_id create_sql redacted_create_sql
-mz_iceberg_sinks: id namespace table
+mz_iceberg_sinks: id namespace table branch
 mz_kafka_sinks: id topic
 mz_connections: id oid schema_id name type owner_id privileges create_sql redacted_create_sql
 mz_sources: id oid schema_id name type connection_id size envelope_type key_format value_format cluster_id owner_id privileges create_sql redacted_create_sql

@@ -1,4 +1,7 @@
-"""A sink in a process of its own: six batches that depend on their number alone, from wherever the table says."""
+"""A sink in a process of its own: six batches that depend on their number alone, from wherever the table says.
+
+One of mode `branch` is an upsert sink on a branch, which is published after each batch.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sinkql.connectors.iceberg.commit.publish import publish
 from sinkql.extension.stream import RedoBatchError
 from support.eager import compact_eagerly
 from support.fault import armed
@@ -31,11 +35,14 @@ def main(folder: Path, name: str, *, mode: str, faults: str) -> None:
     """Run to the end, with these fault points."""
     os.environ.update(armed(faults))
     compact_eagerly(pytest.MonkeyPatch())  # for this process, which does nothing else
-    upsert = mode == "upsert"
-    sink = Sink(Lake(folder), name, upsert=upsert, options={"retain_snapshots": 3})
+    upsert = mode != "append"
+    branch = {"branch": "audit"} if mode == "branch" else {}
+    sink = Sink(Lake(folder), name, upsert=upsert, options={"retain_snapshots": 3, **branch})
     sink.start()
     while True:
         batch = sink.writer.refresh().end["numbers"]["batch"]
+        if branch:
+            publish(sink.planned, sink.context)
         if batch == BATCHES:
             return
         try:

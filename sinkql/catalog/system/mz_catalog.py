@@ -92,7 +92,8 @@ owner_id text {OWNER}
     ),
     relation(
         "mz_catalog.mz_iceberg_sinks",
-        f"id text\nnamespace text {_detail('options.namespace')}\ntable text {_detail('options.table')}",
+        f"id text\nnamespace text {_detail('options.namespace')}\ntable text {_detail('options.table')}\n"
+        f"branch text {_detail('options.branch')}",
         _of_type("SINK", "iceberg"),
     ),
     relation("mz_catalog.mz_kafka_sinks", f"id text\ntopic text {_detail('topic')}", _of_type("SINK", "kafka")),

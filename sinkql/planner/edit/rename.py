@@ -63,7 +63,9 @@ def find_altered(
             "SQ2003",
             f'"{name.text}" is {with_article(entry.kind)}, not {with_article(kind)}',
             name.span,
-            hint=f"Write ALTER {entry.kind} {name.text} ….",
+            hint="Name a sink."
+            if isinstance(statement.action, ast.Publish)
+            else f"Write ALTER {entry.kind} {name.text} ….",
         )
     return entry, ()
 

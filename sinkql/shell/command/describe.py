@@ -29,7 +29,7 @@ _LISTINGS = {
     "dv": "SELECT i.name, i.definition FROM mz_views AS i WHERE i.id LIKE 'u%'",
     "dm": f"SELECT i.name, {_CLUSTER} AS cluster, i.definition FROM mz_materialized_views AS i",
     "dk": f"SELECT i.name, {_CLUSTER} AS cluster, i.envelope_type AS mode, "
-    "t.namespace || '.' || t.\"table\" AS target, "
+    "t.namespace || '.' || t.\"table\" || coalesce('.branch_' || t.branch, '') AS target, "
     "s.status, n.messages_committed AS rows FROM mz_sinks AS i "
     "JOIN mz_internal.mz_sink_statuses AS s ON s.id = i.id "
     "JOIN mz_internal.mz_sink_statistics AS n ON n.id = i.id "

@@ -69,6 +69,7 @@ def publish(write: physical.Write, context: Context) -> Published:
         raise _nothing_in(name, branch) from None
     head = table.metadata.refs.get(branch)
     if head is not None and head == table.metadata.refs.get(MAIN_BRANCH):
+        target.tidy(table, table)  # whoever moved it may have ended before that
         return Published(name, head.snapshot_id, moved=False)
     after = land(target, table, Publishing(branch))
     return Published(name, after.metadata.refs[MAIN_BRANCH].snapshot_id, moved=True)
