@@ -23,14 +23,14 @@ CREATE TABLE t (id bigint PRIMARY KEY, name text);
 CREATE VIEW v AS SELECT counter FROM n;
 CREATE MATERIALIZED VIEW m AS SELECT counter FROM n;
 CREATE SINK k FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'x', TABLE = 'k')
-  ENVELOPE NONE WITH (COMMIT INTERVAL = '10s');
+  ENVELOPE NONE WITH (COMMIT INTERVAL = '10s', BRANCH = 'audit');
 """
 _HEAD = """# Statements
 
 What SinkQL does with each statement of the dialect: it runs, or fails with the error that is shown. A test runs every
 statement of this page on its own, in a catalog with a secret `s`, the connections `aws` and `lake`, a cluster `c`, a
 schema `sc`, the sources `n (counter)` and `h` (an auction house), a table `t (id, name)`, a view `v`, a materialized
-view `m` and a sink `k`.
+view `m` and a sink `k`, on a branch, that has not run yet.
 [errors.md](errors.md) explains the error codes.
 """
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from pyiceberg.table import Table
+from pyspark.sql import SparkSession
 
 from sinkql.connectors.iceberg.commit.publish import publish
 from sinkql.errors import FencedError, SinkqlError
 from support import strangers
 from support.lake import NAMESPACE, Lake, Sink
-from support.readers import Rows, duckdb_folder
+from support.readers import Rows, duckdb_folder, spark_rows
 
 pytestmark = pytest.mark.long
 
@@ -78,6 +79,17 @@ def test_a_branch_begins_where_main_is(any_lake: Lake, name: str) -> None:
     assert at(table, "audit") == [(0, "main"), (1, "a")]
     publish(sink.planned, sink.context)
     assert any_lake.rows(name) == [(0, "main"), (1, "a")]
+
+
+@pytest.mark.spark
+def test_spark_reads_the_branch_and_main(lake: Lake, name: str, spark: SparkSession) -> None:
+    sink = Sink(lake, name, upsert=True, options=AUDIT)
+    sink.start()
+    sink.put((1, "a"), (2, "a"))
+    publish(sink.planned, sink.context)
+    sink.put((2, "b"))
+    assert spark_rows(spark, lake.table(name)) == [(1, "a"), (2, "a")]
+    assert spark_rows(spark, lake.table(name), branch="audit") == [(1, "a"), (2, "b")]
 
 
 def test_main_that_others_write_to_stays_as_it_is(any_lake: Lake, name: str) -> None:

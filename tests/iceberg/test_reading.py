@@ -46,8 +46,9 @@ def test_a_table_with_dots_in_its_name_is_loaded_by_its_parts(tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_printed_lines_work_as_printed(any_lake: Lake, name: str) -> None:
-    sink = Sink(any_lake, name)
+@pytest.mark.parametrize("options", [{}, {"branch": "audit's"}], ids=["main", "branch"])
+def test_printed_lines_work_as_printed(any_lake: Lake, name: str, options: dict[str, str]) -> None:
+    sink = Sink(any_lake, name, options=options)
     sink.start()
     sink.put((1, "a"), (2, None))
     printed = dict(line.split(":", 1) for line in lines(sink.planned, sink.context))

@@ -64,7 +64,7 @@ def pyiceberg_rows(table: Table, columns: tuple[str, ...] = ("*",)) -> Rows:
     return _sorted([tuple(row[name] for name in names) for row in found])
 
 
-def spark_rows(spark: SparkSession, table: Table) -> Rows:
+def spark_rows(spark: SparkSession, table: Table, *, branch: str = "main") -> Rows:
     """Return the sorted rows that Spark reads with Iceberg's own runtime, which it gets from Maven's repository."""
     java = spark.sparkContext._jvm
     assert java is not None
@@ -73,7 +73,7 @@ def spark_rows(spark: SparkSession, table: Table) -> Rows:
     jar = java.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(address).apply(0)
     # Not by ADD JAR: driver and executor, which are one process here, would have each their own of its classes.
     java.Thread.currentThread().getContextClassLoader().addURL(java.java.io.File(jar).toURI().toURL())
-    found = spark.read.format("iceberg").load(table.metadata_location).collect()
+    found = spark.read.format("iceberg").option("branch", branch).load(table.metadata_location).collect()
     return _sorted([tuple(row) for row in found])
 
 

@@ -88,13 +88,14 @@ def lines(write: physical.Write, context: Context) -> list[str]:
         case "sql":
             duckdb, properties = _in_database(table)
         case "rest":
-            duckdb, properties = _at_server(write, context)
+            duckdb, properties = _at_server(table, write, context)
         case _:
             duckdb, properties = _of_aws(table, write, context)
     loaded = f"load_catalog({CATALOG_NAME!r}, {', '.join(_arguments(properties))})"
     path = _identifier(write)
     name = path if "." in path[-1] else ".".join(path)  # PyIceberg parts a text at its dots
-    python = f".load_table({name!r}).scan(limit=10).to_arrow().to_pylist())"
+    at = f".use_ref({branch!r})" if (branch := _begun(table)) is not None else ""
+    python = f".load_table({name!r}).scan(limit=10){at}.to_arrow().to_pylist())"
     places = [part for text in properties.values() for part in text if isinstance(part, _Place)]
     imports = ["from pyiceberg.catalog import load_catalog"]
     imports[:0] = ["import os"] if places else []
@@ -136,11 +137,14 @@ def _in_database(table: Table) -> tuple[str | None, dict[str, _Text]]:
     if url.password is not None:
         before, _, after = url.set(password=_PASSWORD).render_as_string(hide_password=False).partition(_PASSWORD)
         uri = (before, _Place(_PASSWORD, in_url=True), after)
-    duckdb = f"SELECT * FROM iceberg_scan({_quoted(str(folder))}) LIMIT 10;" if folder is not None else None
+    if folder is None:
+        return None, {"type": ("sql",), "uri": uri}
+    at = f", snapshot_from_id = {table.metadata.current_snapshot_id}" if _begun(table) is not None else ""
+    duckdb = f"SELECT * FROM iceberg_scan({_quoted(str(folder))}{at}) LIMIT 10;"
     return duckdb, {"type": ("sql",), "uri": uri}
 
 
-def _at_server(write: physical.Write, context: Context) -> tuple[str, dict[str, _Text]]:
+def _at_server(table: Table, write: physical.Write, context: Context) -> tuple[str, dict[str, _Text]]:
     """Return DuckDB's SQL and PyIceberg's properties for a table of a REST catalog."""
     options = write.connection.options
     url, warehouse = options["url"].rstrip("/"), options.get("warehouse") or ""
@@ -168,8 +172,7 @@ def _at_server(write: physical.Write, context: Context) -> tuple[str, dict[str, 
         statements.append(f"CREATE OR REPLACE SECRET storage (TYPE s3, {', '.join(_storage(known))});")
         attached += ", ACCESS_DELEGATION_MODE 'none'"
     statements.append(f"ATTACH {_quoted(warehouse)} AS lake ({attached});")
-    schema, name = (part.replace('"', '""') for part in (write.options["namespace"], write.options["table"]))
-    statements.append(f'SELECT * FROM lake."{schema}"."{name}" LIMIT 10;')
+    statements.append(_query(table, write))
     return " ".join(statements), properties
 
 
@@ -193,12 +196,23 @@ def _of_aws(table: Table, write: physical.Write, context: Context) -> tuple[str 
     properties = {"type": ("rest",), **{name: (known[name],) for name in names}, **storage}
     if not known["warehouse"].startswith("arn:"):
         return None, properties
-    schema, name = (part.replace('"', '""') for part in (write.options["namespace"], write.options["table"]))
     return (
         f"CREATE OR REPLACE SECRET storage (TYPE s3, {', '.join(_storage(files))}); "
         f"ATTACH {_quoted(known['warehouse'])} AS lake (TYPE iceberg, ENDPOINT_TYPE s3_tables, SECRET storage); "
-        f'SELECT * FROM lake."{schema}"."{name}" LIMIT 10;'
+        f"{_query(table, write)}"
     ), properties
+
+
+def _query(table: Table, write: physical.Write) -> str:
+    """Return DuckDB's query of a table of an attached catalog; it knows snapshots by their ids, and no branches."""
+    schema, name = (part.replace('"', '""') for part in (write.options["namespace"], write.options["table"]))
+    at = f" AT (VERSION => {table.metadata.current_snapshot_id})" if _begun(table) is not None else ""
+    return f'SELECT * FROM lake."{schema}"."{name}"{at} LIMIT 10;'
+
+
+def _begun(table: Table) -> str | None:
+    """Return the branch that a sink commits to, once the table has it."""
+    return table.branch if isinstance(table, BranchTable) and table.branch in table.whole.metadata.refs else None
 
 
 def _storage(known: Mapping[str, str]) -> Iterator[str]:
