@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
+from sinkql.connectors.files.bucket import Bucket
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 
@@ -59,7 +61,8 @@ def _sections() -> Iterator[tuple[str, list[str]]]:
 
 
 def _outcome(text: str, catalog: Path) -> str:
-    with Session(catalog) as session:
+    # statements of this page reach no other machine
+    with Session(catalog) as session, patch.object(Bucket, "list", lambda _: iter(())):
         try:
             session.execute(text)
         except SinkqlError as error:

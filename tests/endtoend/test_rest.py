@@ -1,10 +1,11 @@
-"""A pipeline into a real REST catalog and S3 store: OAuth2, static keys, secrets that are referred to and change."""
+"""A pipeline from a real S3 into a real REST catalog: OAuth2, static keys, secrets that are referred to and change."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import boto3
 import pytest
 
 from sinkql.session import Session
@@ -25,7 +26,8 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (
   CATALOG TYPE = 'REST', URL = 'http://127.0.0.1:{rest}',
   CREDENTIAL = 'admin:' || SECRET catalog_secret, WAREHOUSE = 'lake'
 );
-CREATE SOURCE events (id bigint, kind text, amount numeric(12, 2)) FROM FILES (PATH = 'in') FORMAT JSON;
+CREATE SOURCE events (id bigint, kind text, amount numeric(12, 2))
+  FROM FILES CONNECTION aws (PATH = 's3://data/in') FORMAT JSON;
 CREATE MATERIALIZED VIEW totals AS
 SELECT kind, count(*) AS events, sum(amount) AS amount FROM events GROUP BY kind;
 CREATE SINK raw FROM events
@@ -56,13 +58,12 @@ def test_a_pipeline_into_a_rest_catalog_goes_on_where_it_stopped_and_takes_the_n
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CATALOG_SECRET", SECRET)
-    (tmp_path / "in").mkdir()
     (tmp_path / "storage.key").write_text(SECRET)
     with seaweed(tmp_path / "server") as server, Session() as session:
         session.execute(_PIPELINE.format(s3=server.s3, rest=server.rest, secret=SECRET))
         up = start("up", folder=tmp_path)
         try:
-            _write(tmp_path, 0)
+            _write(server, 0)
             up.wait_for_rows({_RAW: 50, _TOTALS: 3, _NUMBERS: 1})
             for secret in ("token", "key"):
                 # The server refuses this value, so that it shows who has it; and who has the right one again.
@@ -74,7 +75,7 @@ def test_a_pipeline_into_a_rest_catalog_goes_on_where_it_stopped_and_takes_the_n
                 up.wait_for(lambda event: event["event"] == "committed" and event["sink"] == _NUMBERS and event["rows"])
             session.stop("totals_sink")
             up.wait_for(lambda event: event == {"event": "stopped", "sink": _TOTALS, "why": "stopped"})
-            _write(tmp_path, 50)
+            _write(server, 50)
             session.start("totals_sink")
             up.wait_for_rows({_RAW: 100, _TOTALS: 6})
             assert up.interrupt() == 0
@@ -88,9 +89,17 @@ def test_a_pipeline_into_a_rest_catalog_goes_on_where_it_stopped_and_takes_the_n
         assert SECRET not in "".join(up.errors + up.printed)
 
 
-def _write(folder: Path, first: int) -> None:
+def _write(server: Seaweed, first: int) -> None:
     rows = [{"id": i, "kind": f"k{i % 3}", "amount": i / 4} for i in range(first, first + 50)]
-    (folder / "in" / f"{first}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = "".join(json.dumps(row) + "\n" for row in rows)
+    client = boto3.client(
+        "s3",
+        endpoint_url=server.storage["s3.endpoint"],
+        aws_access_key_id=server.user,
+        aws_secret_access_key=server.secret,
+        region_name="us-east-1",
+    )
+    client.put_object(Bucket="data", Key=f"in/{first}.json", Body=data.encode())
 
 
 def _read(server: Seaweed, table: str, columns: str) -> Rows:

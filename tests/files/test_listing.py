@@ -13,8 +13,8 @@ import pytest
 
 from crash.pipeline import Pipeline
 from sinkql import faults
-from sinkql.connectors.files.content import SeenFile
 from sinkql.connectors.files.listing import Log
+from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Context

@@ -125,7 +125,7 @@ def test_a_file_with_another_stamp_and_the_same_content_is_compared_once(
     after = reader.latest(at, _ALL)
     assert [row["id"] for row in _rows(reader, at, after)] == [0, *[2] * 28, 0]
     compared: list[Path] = []
-    monkeypatch.setattr("sinkql.connectors.files.watch.open_file", compared.append)
+    monkeypatch.setattr(Folder, "open", lambda _, file: compared.append(file))
     assert after == _reader(tmp_path).latest(after, _ALL)
     assert compared == []
 

@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from sinkql import logical
 from sinkql.connectors.aws.check import validate
-from sinkql.connectors.aws.failure import failure
 from sinkql.errors import SinkqlError
+from sinkql.extension.aws_failure import failure
 from support.access import Access
 
 _ROLE = "arn:aws:iam::123456789012:role/lake"

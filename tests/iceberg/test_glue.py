@@ -13,9 +13,9 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 from sinkql import physical
 from sinkql.connectors.aws.store import Role, open_store
-from sinkql.connectors.iceberg.storage.signing import signing_session
 from sinkql.connectors.iceberg.table.rest import account, s3_tables_region, s3_tables_url, s3_tables_warehouse
 from sinkql.errors import SinkqlError
+from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore
 from support.aws import KEYS, Aws, aws
 from support.lake import NAMESPACE, Lake, Sink

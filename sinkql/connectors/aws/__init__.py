@@ -3,7 +3,7 @@
 * `plan`: the statement's options → the plan's, checked.
 * `store`: the planned options and secrets → an object store's properties; a role is assumed, and assumed anew in time.
 * `check`: do the keys, or the role, get in.
-* `session`, `failure`: clients of AWS's services; what they raise → coded errors.
+* `session`: clients of AWS's services.
 
 PrivateLink and the schema registry of Glue are declared, and not supported yet.
 """
@@ -39,8 +39,8 @@ class GlueOptions:
 _ABOUT = """\
 A connection has a role or a pair of keys. A role is assumed with the AWS credentials of the machine that runs the sink,
 as all AWS programs find them (`AWS_PROFILE`, `AWS_ACCESS_KEY_ID`, the instance), for an hour, and again after each half
-of an hour. With `ENDPOINT`, STS is asked there too. Roles, `VALIDATE CONNECTION`, and catalogs of AWS need boto3:
-`pip install 'sinkql[aws]'`. `WITH (VALIDATE)` after the options checks the connection when it is created."""
+of an hour. With `ENDPOINT`, STS is asked there too. Roles, `VALIDATE CONNECTION`, files in S3, and catalogs of AWS need
+boto3: `pip install 'sinkql[aws]'`. `WITH (VALIDATE)` after the options checks the connection when it is created."""
 
 
 def _validate(connection: logical.Connection, access: Access) -> None:

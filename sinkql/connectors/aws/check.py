@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sinkql import logical
-from sinkql.connectors.aws.failure import failure
 from sinkql.connectors.aws.session import client
 from sinkql.connectors.aws.store import open_store
+from sinkql.extension.aws_failure import failure
 from sinkql.extension.plan import Access
 from sinkql.extension.store import Options
 

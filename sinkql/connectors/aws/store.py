@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
-from sinkql.connectors.aws.failure import failure
 from sinkql.connectors.aws.session import ANY_REGION, client
 from sinkql.errors import SinkqlError
+from sinkql.extension.aws_failure import failure
 from sinkql.extension.secret import reveal
 from sinkql.extension.store import ObjectStore, Options, RevealSecret
 

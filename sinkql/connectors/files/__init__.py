@@ -3,7 +3,8 @@
 * `plan`: the statement → typed columns and the reader's options.
 * `infer`: files → the columns of a source that declares none.
 * `folder`, `watch`: a folder → its files, what is new in it look by look, and what changed.
-* `content`: a file → parts with digests, and its bytes only as they were when it was listed.
+* `bucket`: the same of objects of S3.
+* `seen`, `content`: a file → parts with digests, and its bytes only as they were when it was listed.
 * `listing`: the durable log of the files that were read, in segments that are merged and swept.
 * `reader`: offsets → splits → rows.
 * `scan`: files that a query names → rows.
@@ -25,6 +26,7 @@ from sinkql.connectors.files.plan import (
     CsvOptions,
     FilesOptions,
     FilesSourceOptions,
+    look,
     plan,
     plan_avro,
     plan_csv,
@@ -86,7 +88,12 @@ def _scan(format_: str) -> Callable[[str, Mapping[str, Decoding]], Scan]:
     return open_scan
 
 
-_ABOUT = """`FORMAT JSON`: one object a line; members that are not columns are left out, a missing one is NULL.
+_ABOUT = """\
+`FROM FILES CONNECTION aws (PATH = 's3://bucket/prefix')` reads the objects below a prefix, or a single one, through an
+AWS connection. Their columns are declared, but for JSON. An object is read as it was listed, by its etag; one that is
+overwritten later stops the sink, and one that is removed does not. It needs boto3: `pip install 'sinkql[aws]'`.
+
+`FORMAT JSON`: one object a line; members that are not columns are left out, a missing one is NULL.
 `FORMAT JSON ARRAY`: a file is one array of such objects. `FORMAT CSV WITH HEADER`: columns go by name, and others in
 the file are left out; `WITH HEADER ("Order Id", "Name")` names the header's field of each column. `FORMAT CSV WITH n
 COLUMNS` or declared columns without a header: by place. Options of CSV follow in brackets, as in
@@ -105,7 +112,11 @@ these, as `integer[]` and `text list`."""
 
 connector = Connector(
     "files",
-    sources=(SourceKind("FILES", plan, _open_reader, FilesOptions, FilesSourceOptions, sample=sample, about=_ABOUT),),
+    sources=(
+        SourceKind(
+            "FILES", plan, _open_reader, FilesOptions, FilesSourceOptions, facts=look, sample=sample, about=_ABOUT
+        ),
+    ),
     formats=(
         FormatKind("JSON", plan_json, Decoding(_open_json, _lines_of_json)),
         FormatKind("CSV", plan_csv, Decoding(_open_csv), CsvOptions),

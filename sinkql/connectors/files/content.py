@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import bisect
 import io
-import os
-import stat
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
-import msgspec
 import xxhash
 
-from sinkql.connectors.files.folder import unreadable
+from sinkql.connectors.files.seen import Part, SeenFile, unreadable
 from sinkql.errors import SinkqlError
 
 PART_BYTES = 16 << 20
@@ -31,67 +27,27 @@ class LongLineError(ValueError):
     """Say that a line, whose number it has, is longer than `LONGEST_LINE`."""
 
 
-class GoneError(SinkqlError):
-    """Say that a file was removed before all of it was read."""
-
-
-Part = tuple[int, int, str]
-"""The byte after its last one, how many lines end in it, and the digest of its bytes."""
-
-
-class SeenFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file as it was when it was listed: its name below the source's folder, its stamp, and its parts so far."""
-
-    name: str
-    size: int
-    mtime_ns: int
-    changed_ns: int
-    inode: int
-    parts: tuple[Part, ...] = ()
+class Place(Protocol):
+    """Where the files of a source lie."""
 
     @property
-    def stamp(self) -> tuple[int, int, int, int]:
-        """Return what a look at the file compares first."""
-        return self.size, self.mtime_ns, self.changed_ns, self.inode
+    def pinned(self) -> bool:
+        """Tell whether a file is opened only as it was listed, by its etag: it needs no digests then."""
 
-    @property
-    def lines(self) -> int:
-        """Return how many lines end in the parts."""
-        return sum(lines for _, lines, _ in self.parts)
+    def shown(self, name: str) -> str:
+        """Return what messages call a file."""
 
-    def data(self) -> list[Any]:
-        """Return the file as JSON has it."""
-        found: list[Any] = msgspec.to_builtins(self)
-        return found
+    def open(self, file: SeenFile) -> BinaryIO:
+        """Open a file; raises SQ3302 where it is gone, SQ3305 where it cannot be read."""
 
+    def now(self, stream: BinaryIO, file: SeenFile) -> SeenFile:
+        """Return a file that is open as it is now, with the same parts."""
 
-def seen_file(name: str, status: os.stat_result, parts: tuple[Part, ...] = ()) -> SeenFile:
-    """Return a file as its status says."""
-    return SeenFile(name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, parts)
+    def difference(self, file: SeenFile) -> str | None:
+        """Return what is different about a file now."""
 
 
-def from_data(data: Any) -> SeenFile:
-    """Return a file from JSON."""
-    return msgspec.convert(data, SeenFile)
-
-
-def open_file(path: Path) -> BinaryIO:
-    """Open a regular file, and wait for nobody; raises SQ3302 where it is gone, SQ3305 where it cannot be read."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise unreadable(path, "it is not a regular file")
-        return os.fdopen(handle, "rb")
-    except FileNotFoundError as error:
-        raise GoneError(
-            "SQ3302", f'file "{path}" was removed before it was read', hint="Put it back; the sink then continues."
-        ) from error
-    except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from error
-
-
-def measure(stream: BinaryIO, path: Path, file: SeenFile, *, lines: bool) -> Iterator[tuple[Part, bytes]]:
+def measure(stream: BinaryIO, place: Place, file: SeenFile, *, lines: bool) -> Iterator[tuple[Part, bytes]]:
     """Yield the parts that follow those of `file`, with their bytes; with `lines` they end at line ends.
 
     The last part of `file` is measured anew if it was cut short. Raises SQ3301 where it is not as it was, and
@@ -103,13 +59,13 @@ def measure(stream: BinaryIO, path: Path, file: SeenFile, *, lines: bool) -> Ite
     line = 1 + sum(part[1] for part in whole)
     stream.seek(at)
     while at < file.size:
-        data = _read(stream, path, min(PART_BYTES, file.size - at))
+        data = _read(stream, place, file, min(PART_BYTES, file.size - at))
         if lines and data and not data.endswith(b"\n"):
             data += stream.readline(min(file.size - at - len(data), LONGEST_LINE))
             if at + len(data) < file.size and not data.endswith(b"\n"):
                 raise LongLineError(line + data.count(b"\n"))
         if not data or (tail is not None and digest(data[: tail[0] - at]) != tail[2]):
-            raise changed(path, file)
+            raise changed(place, file)
         tail = None
         at += len(data)
         line += data.count(b"\n")
@@ -125,19 +81,19 @@ def whole_parts(file: SeenFile) -> tuple[Part, ...]:
     return parts if parts[-1][0] - begin >= PART_BYTES else parts[:-1]
 
 
-def listed(stream: BinaryIO, path: Path, file: SeenFile, base: int, parts: Sequence[Part]) -> Iterator[bytes]:
+def listed(stream: BinaryIO, place: Place, file: SeenFile, base: int, parts: Sequence[Part]) -> Iterator[bytes]:
     """Yield the bytes of parts, the first of which begins at `base`; raises SQ3301 where they are other ones now.
 
     What comes after the parts of a file that was read in part may be other than it was.
     """
     last = not parts or parts[-1][0] == file.size
-    if last and os.fstat(stream.fileno()).st_size != file.size:
-        raise changed(path, file)
+    if last and place.now(stream, file).size != file.size:
+        raise changed(place, file)
     stream.seek(base)
     for end, _, expected in parts:
-        data = _read(stream, path, end - base)
-        if digest(data) != expected:
-            raise changed(path, file)
+        data = _read(stream, place, file, end - base)
+        if len(data) < end - base or (expected and digest(data) != expected):
+            raise changed(place, file)
         base = end
         yield data
 
@@ -175,15 +131,15 @@ class ListedStream(io.RawIOBase):
 class ListedFile(io.RawIOBase):
     """Read a listed file anywhere, in parts whose digests have been compared; `error` is what ended it."""
 
-    def __init__(self, stream: BinaryIO, path: Path, file: SeenFile, parts: Sequence[Part]) -> None:
+    def __init__(self, stream: BinaryIO, place: Place, file: SeenFile, parts: Sequence[Part]) -> None:
         super().__init__()
-        self._stream, self._path, self._file, self._parts = stream, path, file, parts
+        self._stream, self._place, self._file, self._parts = stream, place, file, parts
         self._ends = [end for end, _, _ in parts]
         self._loaded: dict[int, bytes] = {}
         self._at = 0
         self.error: SinkqlError | None = None
-        if os.fstat(stream.fileno()).st_size != file.size:
-            raise changed(path, file)
+        if place.now(stream, file).size != file.size:
+            raise changed(place, file)
 
     def readable(self) -> bool:
         """Say so."""
@@ -217,7 +173,7 @@ class ListedFile(io.RawIOBase):
         if place not in self._loaded:
             base = self._ends[place - 1] if place else 0
             try:
-                data = next(listed(self._stream, self._path, self._file, base, [self._parts[place]]))
+                data = next(listed(self._stream, self._place, self._file, base, [self._parts[place]]))
             except SinkqlError as error:
                 self.error = error
                 raise
@@ -233,17 +189,17 @@ def digest(data: bytes) -> str:
     return found
 
 
-def changed(path: Path, file: SeenFile) -> SinkqlError:
+def changed(place: Place, file: SeenFile) -> SinkqlError:
     """Return the error for a file that is not as it was listed, with what is different now."""
     return SinkqlError(
         "SQ3301",
-        f'file "{path}" changed after it was listed',
-        detail=_difference(path, file),
+        f'file "{place.shown(file.name)}" changed after it was listed',
+        detail=place.difference(file),
         hint="Each file is read once: restore the old file, and write new rows into a new one.",
     )
 
 
-def undecodable(path: Path, format_: str, why: object, *, then: str = "") -> SinkqlError:
+def undecodable(path: Path | str, format_: str, why: object, *, then: str = "") -> SinkqlError:
     """Return the error for a file that is not of its format; `then` says what comes after a correction."""
     return SinkqlError(
         "SQ3102",
@@ -252,28 +208,11 @@ def undecodable(path: Path, format_: str, why: object, *, then: str = "") -> Sin
     )
 
 
-def _difference(path: Path, file: SeenFile) -> str:
-    try:
-        status = path.stat()
-    except OSError as error:
-        return f"It cannot be looked at now: {error.strerror}."
-    if status.st_size != file.size:
-        return f"It had {file.size} bytes, and has {status.st_size} now."
-    how = "it was replaced by another file" if status.st_ino != file.inode else "it was rewritten in place"
-    before, now = (_time(each) for each in (file.mtime_ns, status.st_mtime_ns))
-    when = f"last modified {before} when it was listed, and {now} now" if before != now else f"last modified {now}"
-    return f"It has {file.size} bytes as before, but other ones: {how}; {when}."
-
-
-def _time(nanoseconds: int) -> str:
-    return datetime.fromtimestamp(nanoseconds // 1000 / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
-
-
-def _read(stream: BinaryIO, path: Path, size: int) -> bytes:
+def _read(stream: BinaryIO, place: Place, file: SeenFile, size: int) -> bytes:
     try:
         return _bytes(stream, size)
     except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from error
+        raise unreadable(place.shown(file.name), error.strerror or str(error)) from error
 
 
 def _bytes(stream: BinaryIO, size: int) -> bytes:

@@ -7,9 +7,11 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
-from sinkql.errors import SinkqlError
+from sinkql.connectors.files.seen import SeenFile, UnreadableError, open_file, seen_file, unreadable
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -31,6 +33,27 @@ class Folder:
     def file(self, name: str) -> Path:
         """Return where a listed file lies."""
         return self.path if self.path.is_file() else self.path / name
+
+    @property
+    def pinned(self) -> bool:
+        """Tell that files can be rewritten while they are read."""
+        return False
+
+    def shown(self, name: str) -> str:
+        """Return what messages call a file."""
+        return str(self.file(name))
+
+    def open(self, file: SeenFile) -> BinaryIO:
+        """Open a file; raises SQ3302 where it is gone, SQ3305 where it cannot be read."""
+        return open_file(self.file(file.name))
+
+    def now(self, stream: BinaryIO, file: SeenFile) -> SeenFile:
+        """Return a file that is open as it is now, with the same parts."""
+        return seen_file(file.name, os.fstat(stream.fileno()), file.parts)
+
+    def difference(self, file: SeenFile) -> str:
+        """Return what is different about a file now."""
+        return _difference(self.file(file.name), file)
 
     def names(self, known: Mapping[str, int] | None = None) -> Iterator[tuple[str, int]]:
         """Yield each name with its inode, less those that `known` has with the same inode.
@@ -112,19 +135,18 @@ def regular(path: Path) -> os.stat_result | None:
     return found
 
 
-class UnreadableError(SinkqlError):
-    """Say that a folder, or what lies in it, cannot be read."""
+def _difference(path: Path, file: SeenFile) -> str:
+    try:
+        status = path.stat()
+    except OSError as error:
+        return f"It cannot be looked at now: {error.strerror}."
+    if status.st_size != file.size:
+        return f"It had {file.size} bytes, and has {status.st_size} now."
+    how = "it was replaced by another file" if status.st_ino != file.inode else "it was rewritten in place"
+    before, now = (_time(each) for each in (file.mtime_ns, status.st_mtime_ns))
+    when = f"last modified {before} when it was listed, and {now} now" if before != now else f"last modified {now}"
+    return f"It has {file.size} bytes as before, but other ones: {how}; {when}."
 
 
-def unreadable(path: Path, why: str) -> UnreadableError:
-    """Return the error for what lies in the folder and cannot be read."""
-    return UnreadableError(
-        "SQ3305",
-        f'cannot read "{_shown(path)}": {why}',
-        hint="Correct or move it, or leave it out by GLOB; names that begin with . or _ are not read. "
-        "The sink then continues.",
-    )
-
-
-def _shown(path: Path) -> str:
-    return str(path).encode(errors="backslashreplace").decode()
+def _time(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds // 1000 / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f UTC")

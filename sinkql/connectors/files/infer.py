@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connectors.files.compression import Compression, codec_of, plain
-from sinkql.connectors.files.content import open_file
 from sinkql.connectors.files.csv_rows import CsvRows
+from sinkql.connectors.files.seen import open_file
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
 

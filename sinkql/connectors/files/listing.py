@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from sinkql import durable, faults
-from sinkql.connectors.files.content import SeenFile
+from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import SinkqlError
 
 _MERGED = 8

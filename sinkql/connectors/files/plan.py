@@ -12,7 +12,7 @@ from sinkql.connectors.files.compression import Compression
 from sinkql.connectors.files.folder import Folder
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.options import bind, described, option_span
-from sinkql.extension.plan import FormatPlan, Planning, SourcePlan
+from sinkql.extension.plan import Access, FormatPlan, Planning, SourcePlan
 from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
 
@@ -25,7 +25,9 @@ _DATA = logical.Column("data", logical.Type("jsonb"))
 class FilesOptions:
     """The options of FROM FILES: `path` is a folder or a file, `glob` a pattern of the names in it."""
 
-    path: str = described("a folder or a file, relative to the working folder", local_path=True)
+    path: str = described(
+        "a folder or a file, relative to the working folder; with `CONNECTION`, `s3://bucket/prefix`", local_path=True
+    )
     glob: str = described("a pattern of file names, without slashes", default="*")
     recursive: bool = described("read subfolders too", default=False)
     follow: bool = described("wait for new files", default=True)
@@ -45,9 +47,8 @@ class FilesSourceOptions:
 
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
     """Plan a FILES source: append-only rows of the declared columns."""
-    if statement.connection is not None:
-        raise _later("files on a connection are", statement.connection.span, "Leave out CONNECTION: PATH is local.")
     options = bind(statement.options, FilesOptions, owner="sources from files", span=statement.kind_span)
+    _check_place(statement, options.path, planning)
     for option in statement.with_options:
         if option.name == "ON ERROR" and isinstance(option.value, ast.Text) and option.value.value == "DEAD LETTER":
             hint = "Use ON ERROR = SKIP, which counts the rows, or FAIL."
@@ -116,6 +117,47 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     )
 
 
+def _check_place(statement: ast.CreateSource, path: str, planning: Planning) -> None:
+    """Raise SQ2322 for a path of S3 without a connection, and for another one with a connection."""
+    bucket = re.match(r"s3://[^/]+(/|$)", path) is not None
+    span = option_span(statement.options, "PATH", statement.kind_span)
+    if statement.connection is not None:
+        planning.connection(statement.connection, "AWS")
+        if not bucket:
+            raise SinkqlError(
+                "SQ2322",
+                f'files on an AWS connection are in a bucket, and PATH "{path}" names none',
+                span,
+                hint="Write PATH = 's3://bucket/prefix', or leave out CONNECTION for local files.",
+            )
+    elif re.match(r"s3[an]?:", path):
+        raise SinkqlError(
+            "SQ2322",
+            f'PATH "{path}" is in S3, which takes a connection',
+            span,
+            hint="Write FROM FILES CONNECTION name (PATH = 's3://bucket/prefix'), with a connection made by "
+            "CREATE CONNECTION name TO AWS (…).",
+        )
+
+
+def look(statement: ast.CreateSource, planning: Planning, access: Access) -> logical.Facts:
+    """List the bucket of a source, so that what is wrong with it or the connection is told at once."""
+    if statement.connection is None:
+        return {}
+    from sinkql.connectors.files.bucket import Bucket  # only where one is asked
+
+    options = bind(statement.options, FilesOptions, owner="", span=statement.kind_span)
+    connection = planning.connection(statement.connection, "AWS")
+    bucket = Bucket.of(options.path, options.glob, options.recursive, access.store(connection.name))
+    try:
+        next(bucket.list(), None)
+    except SinkqlError as error:
+        wrong = option_span(statement.options, "PATH", statement.kind_span)
+        error.span = wrong if error.option == "PATH" else statement.connection.span
+        raise
+    return {}
+
+
 def sample(statement: ast.CreateSource, planning: Planning) -> logical.Facts:
     """Return the columns of a sample of the files, where the statement declares none and its format can tell.
 
@@ -124,6 +166,7 @@ def sample(statement: ast.CreateSource, planning: Planning) -> logical.Facts:
     format_ = statement.format
     if (
         statement.columns
+        or statement.connection is not None
         or format_ is None
         or format_.names
         or not (format_.name in ("JSON", *STORED) or (format_.name, format_.header) == ("CSV", True))

@@ -8,7 +8,6 @@ with digests of what a batch reads of it, and its rows come only of bytes that h
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -22,27 +21,24 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connectors.files.bucket import Bucket, BucketWatch
 from sinkql.connectors.files.compression import Compression, codec_of, plain
 from sinkql.connectors.files.content import (
     LONGEST_LINE,
-    GoneError,
+    PART_BYTES,
     ListedFile,
     ListedStream,
     LongLineError,
-    Part,
-    SeenFile,
     changed,
     digest,
-    from_data,
     listed,
     measure,
-    open_file,
-    seen_file,
     undecodable,
     whole_parts,
 )
 from sinkql.connectors.files.folder import Folder
 from sinkql.connectors.files.listing import Log
+from sinkql.connectors.files.seen import GoneError, Part, SeenFile, from_data
 from sinkql.connectors.files.watch import Watch
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import (
@@ -80,7 +76,7 @@ class FilesReader(Reader):
     """Read one FILES source; `home` is the folder of its log, below `state`, that of the sink."""
 
     source: str
-    folder: Folder
+    folder: Folder | Bucket
     state: Path
     home: str
     columns: tuple[physical.Column, ...]
@@ -91,11 +87,12 @@ class FilesReader(Reader):
     max_files: int | None
     compression: Compression = "AUTO"
     log: Log = field(init=False, repr=False, compare=False)
-    watch: Watch = field(init=False, repr=False, compare=False)
+    watch: Watch | BucketWatch = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "log", Log(self.state / self.home))
-        object.__setattr__(self, "watch", Watch(self.folder))
+        watch = Watch(self.folder) if isinstance(self.folder, Folder) else BucketWatch(self.folder)
+        object.__setattr__(self, "watch", watch)
 
     @classmethod
     def of(cls, read: physical.Read, context: Context) -> FilesReader:
@@ -103,7 +100,7 @@ class FilesReader(Reader):
         options = read.options
         return cls(
             read.name,
-            Folder(Path(options["path"]).absolute(), options["glob"], options["recursive"]),
+            _place(read, context),
             context.folder,
             f"files/{hashlib.sha256(read.source.encode()).hexdigest()[:12]}",
             read.columns,
@@ -215,15 +212,17 @@ class FilesReader(Reader):
                 parts.append(part)
                 if count >= rows or to - begin >= size:
                     break
-            if stream is not None and seen_file(file.name, os.fstat(stream.fileno())).stamp != file.stamp:
+            if stream is not None and self.folder.now(stream, file).stamp != file.stamp:
                 raise _MovedError
         return msgspec.structs.replace(file, parts=tuple(parts)), to, count
 
     def _count(self, file: SeenFile) -> int:
         """Return how many rows a file has that is not divided, as far as it can be told without decoding it."""
+        if self.folder.pinned:
+            return file.size // _GUESSED_ROW_BYTES  # to ask for the end of each would take a while
         if self.decoding.stored is not None:
             try:
-                with open_file(self.folder.file(file.name)) as stream:
+                with self.folder.open(file) as stream:
                     return self.decoding.stored(self.format, ()).rows(stream)
             except (UndecodableError, GoneError):
                 return 0  # which is said where it is read
@@ -231,7 +230,7 @@ class FilesReader(Reader):
 
     def _open(self, file: SeenFile) -> BinaryIO:
         try:
-            return open_file(self.folder.file(file.name))
+            return self.folder.open(file)
         except GoneError as error:
             if file.parts:
                 raise
@@ -242,37 +241,39 @@ class FilesReader(Reader):
             for part in file.parts:
                 yield part, None
             return
-        path = self.folder.file(file.name)
         for part in whole_parts(file):
             yield part, None
-        yield from self._parts_after(stream, path, file)
+        yield from self._parts_after(stream, file)
 
-    def _parts_after(self, stream: BinaryIO, path: Path, file: SeenFile) -> Iterator[tuple[Part, bytes]]:
+    def _parts_after(self, stream: BinaryIO, file: SeenFile) -> Iterator[tuple[Part, bytes]]:
         try:
-            yield from measure(stream, path, file, lines=self._divisible(file))
+            yield from measure(stream, self.folder, file, lines=self._divisible(file))
         except LongLineError as error:
             raise self._too_long(file, error) from error
 
     def _bytes(self, file: SeenFile, base: int, part: Part) -> bytes:
-        path = self.folder.file(file.name)
-        with open_file(path) as stream:
-            return next(listed(stream, path, file, base, [part]))
+        with self.folder.open(file) as stream:
+            return next(listed(stream, self.folder, file, base, [part]))
 
     def _measured(self, file: SeenFile) -> SeenFile | None:
         """Return the file with all its parts, None where it is gone; SQ3301 where it is written to all the time."""
-        path = self.folder.file(file.name)
+        if self.folder.pinned and not self._divisible(file):
+            ends = (*range(PART_BYTES, file.size, PART_BYTES), file.size) if file.size else ()
+            return msgspec.structs.replace(file, parts=tuple((end, 0, "") for end in ends))
         for _ in range(_TRIES):
             try:
                 with self._open(file) as stream:
-                    now = seen_file(file.name, os.fstat(stream.fileno()), file.parts)
-                    new = tuple(part for part, _ in self._parts_after(stream, path, now))
-                    if seen_file(file.name, os.fstat(stream.fileno())).stamp == now.stamp:
+                    now = self.folder.now(stream, file)
+                    new = tuple(part for part, _ in self._parts_after(stream, now))
+                    if self.folder.now(stream, file).stamp == now.stamp:
                         return msgspec.structs.replace(now, parts=whole_parts(now) + new)
             except _MovedError:
                 return None
-        raise changed(path, file)
+        raise changed(self.folder, file)
 
     def _divisible(self, file: SeenFile) -> bool:
+        if self.folder.pinned and file.size <= _SPLIT_BYTES:
+            return False  # so that it is fetched once
         return self.decoding.lines(self.format) and self._codec(file) is None
 
     def _codec(self, file: SeenFile) -> str | None:
@@ -339,16 +340,15 @@ class FilesReader(Reader):
         Raises SQ3301 before a row comes of bytes that are not as they were listed.
         """
         file = from_data(split["file"])
-        path = self.folder.file(file.name)
-        with open_file(path) as stream:
+        with self.folder.open(file) as stream:
             if self.decoding.stored is not None:
-                yield from self._read_stored(path, file, split, stream, tally)
+                yield from self._read_stored(file, split, stream, tally)
                 return
-            chunks = listed(stream, path, file, split["base"], split["parts"])
+            chunks = listed(stream, self.folder, file, split["base"], split["parts"])
             if self._divisible(file):
                 yield from self._read_lines(file, split, chunks, tally)
             else:
-                yield from self._read_whole(path, file, chunks, tally)
+                yield from self._read_whole(file, chunks, tally)
         if split["parts"]:
             tally.bytes += split["parts"][-1][0] - split["from"]
 
@@ -364,9 +364,7 @@ class FilesReader(Reader):
                 before += block.count(b"\n")
             skip = 0
 
-    def _read_whole(
-        self, path: Path, file: SeenFile, chunks: Iterator[bytes], tally: Tally
-    ) -> Iterator[pa.RecordBatch]:
+    def _read_whole(self, file: SeenFile, chunks: Iterator[bytes], tally: Tally) -> Iterator[pa.RecordBatch]:
         decoder = self.decoding.open(self.format, self.columns)
         source = ListedStream(chunks)
         try:
@@ -386,13 +384,11 @@ class FilesReader(Reader):
         except (OSError, pa.ArrowException, UndecodableError) as error:
             if source.error is not None:
                 raise source.error from error
-            raise undecodable(path, self.format["name"], error, then=_THEN) from error
+            raise undecodable(self.folder.shown(file.name), self.format["name"], error, then=_THEN) from error
 
-    def _read_stored(
-        self, path: Path, file: SeenFile, split: Split, stream: BinaryIO, tally: Tally
-    ) -> Iterator[pa.RecordBatch]:
+    def _read_stored(self, file: SeenFile, split: Split, stream: BinaryIO, tally: Tally) -> Iterator[pa.RecordBatch]:
         assert self.decoding.stored is not None
-        source = ListedFile(stream, path, file, split["parts"])
+        source = ListedFile(stream, self.folder, file, split["parts"])
         decoder = self.decoding.stored(self.format, self.columns)
         try:
             with BufferedReader(source) as found:
@@ -400,7 +396,7 @@ class FilesReader(Reader):
         except UndecodableError as error:
             if source.error is not None:
                 raise source.error from error
-            raise undecodable(path, self.format["name"], error, then=_THEN) from error
+            raise undecodable(self.folder.shown(file.name), self.format["name"], error, then=_THEN) from error
         tally.bytes += split["to"] - split["from"]
 
     def _decoded(
@@ -431,6 +427,14 @@ class FilesReader(Reader):
         tally.failed += 1
         if len(tally.errors) < _MOST_ERRORS:
             tally.errors.append(RowError(position, "SQ3101", message, raw[:1000]))
+
+
+def _place(read: physical.Read, context: Context) -> Folder | Bucket:
+    options = read.options
+    if read.connection is not None:
+        store = context.store(read.connection)
+        return Bucket.of(options["path"], options["glob"], options["recursive"], store)
+    return Folder(Path(options["path"]).absolute(), options["glob"], options["recursive"])
 
 
 def _partial(offsets: Offsets) -> tuple[SeenFile | None, int]:

@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connectors.files.compression import codec_of, plain
-from sinkql.connectors.files.content import LONGEST_LINE, GoneError, LongLineError, open_file, undecodable
-from sinkql.connectors.files.folder import Folder, UnreadableError, regular
+from sinkql.connectors.files.content import LONGEST_LINE, LongLineError, undecodable
+from sinkql.connectors.files.folder import Folder, regular
 from sinkql.connectors.files.infer import infer
 from sinkql.connectors.files.reader import text_of, whole_lines
+from sinkql.connectors.files.seen import GoneError, UnreadableError, open_file
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Decoding, UndecodableError
 

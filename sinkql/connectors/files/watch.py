@@ -7,8 +7,9 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from sinkql.connectors.files.content import SeenFile, changed, listed, open_file, seen_file
+from sinkql.connectors.files.content import changed, listed
 from sinkql.connectors.files.folder import Folder
+from sinkql.connectors.files.seen import SeenFile, seen_file
 
 _SETTLE_NS = 1_000_000_000
 _TURNS = 20
@@ -87,11 +88,10 @@ class Watch:
 
         Raises SQ3301 where what was read of it is not as it was, SQ3302 where it is gone.
         """
-        path = self.folder.file(file.name)
-        with open_file(path) as stream:
-            now = seen_file(file.name, os.fstat(stream.fileno()), file.parts)
+        with self.folder.open(file) as stream:
+            now = self.folder.now(stream, file)
             if now.stamp != file.stamp:
-                for _ in listed(stream, path, file, 0, file.parts):
+                for _ in listed(stream, self.folder, file, 0, file.parts):
                     pass
         return now
 
@@ -114,16 +114,15 @@ class Watch:
         compared = self._again.get(known.name)
         if compared is not None and compared.stamp == now.stamp:
             return True
-        path = self.folder.file(known.name)
         if now.size != known.size:
-            raise changed(path, known)
+            raise changed(self.folder, known)
         if self._left <= 0:
             return False
         self._left -= known.size
-        with open_file(path) as stream:
-            for _ in listed(stream, path, known, 0, known.parts):
+        with self.folder.open(known) as stream:
+            for _ in listed(stream, self.folder, known, 0, known.parts):
                 pass
-            if seen_file(known.name, os.fstat(stream.fileno())).stamp != now.stamp:
+            if self.folder.now(stream, known).stamp != now.stamp:
                 return False
         self._again[known.name] = now
         return True

@@ -67,6 +67,10 @@ CODES = {
         "No installed connector writes to a system of this kind.",
         "Use one of the kinds that the hint lists, or install the package of the connector.",
     ),
+    "SQ2322": _code(
+        "The path of files in S3 has no connection, or files on an AWS connection have a path that names no bucket.",
+        "Write FROM FILES CONNECTION name (PATH = 's3://bucket/prefix'), or leave out CONNECTION for local files.",
+    ),
     "SQ2323": _code(
         "An upsert sink overwrites rows by key, and the statement has no KEY.",
         "Write KEY (…) before MODE UPSERT, with the columns that identify a row.",

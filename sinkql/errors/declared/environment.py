@@ -356,7 +356,8 @@ CODES = {
         "Set AWS_CA_BUNDLE to the certificate of its authority, or correct ENDPOINT.",
     ),
     "SQ4228": _code(
-        "Roles, VALIDATE CONNECTION of AWS connections, and catalogs of AWS need boto3, which is not installed.",
+        "Roles, VALIDATE CONNECTION of AWS connections, files in S3, and catalogs of AWS need boto3, which is not "
+        "installed.",
         "Run pip install 'sinkql[aws]'.",
     ),
     "SQ4301": _code(

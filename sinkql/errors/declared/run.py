@@ -90,6 +90,16 @@ CODES = {
         "Free space on the disk or correct the permissions of .sinkql. The sink tries again by itself.",
         retryable=True,
     ),
+    "SQ3307": _code(
+        "The bucket of a files source does not exist.",
+        "Correct PATH, or ENDPOINT of the AWS connection, or create the bucket. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ3308": _code(
+        "The keys or the role of an AWS connection may not list the bucket of a files source, or not read its objects.",
+        "Allow them s3:ListBucket on the bucket and s3:GetObject on its objects. A running sink tries again by itself.",
+        retryable=True,
+    ),
     "SQ3390": _code(
         "A connector gives rows with other columns than its source declares.",
         "This is a mistake in the connector; report it to its author.",

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from sinkql import durable
-from sinkql.extension.stream import JobOffsets, Limit, Offsets, Reader
+from sinkql.extension.stream import JobOffsets, Limit, Offsets
 
 _FILE = "orders.json"
 
@@ -44,6 +45,13 @@ def take(folder: Path) -> Orders:
     return msgspec.json.decode((folder / _FILE).read_bytes(), type=Orders)
 
 
+class Looking(Protocol):
+    """The part of a reader that looks for new input."""
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        """Return how far a batch from `start` may go now; see `Reader.latest`."""
+
+
 @dataclass(slots=True)
 class Pacer:
     """Decide when a batch is due and how far it goes.
@@ -52,7 +60,7 @@ class Pacer:
     at once after a batch that a limit cut.
     """
 
-    readers: Mapping[str, Reader]
+    readers: Mapping[str, Looking]
     window_ms: int | None = None
     cut: bool = False
 

@@ -22,6 +22,7 @@ from sinkql.extension.stream import Context, JobOffsets
 from sinkql.runtime.batch import failure, pacing
 from sinkql.runtime.batch.pacing import Orders
 from sinkql.runtime.spark import source
+from sinkql.runtime.spark.asking import Answers
 
 _LOOK_SECONDS = 0.05
 _KEPT_QUERIES = 3
@@ -52,11 +53,14 @@ class Launch:
     query: StreamingQuery | None = None
     error: Exception | None = field(default=None, init=False)
     orders: Orders = field(init=False)
+    _answers: Answers | None = field(default=None, init=False)
 
     def start(self, orders: Orders, stops: Callable[[], bool] = lambda: False) -> None:
         """Start the query where `orders` say, and wait until its source has its process, or the sink `stops`."""
         self.orders = orders
         source.lay_out(self.folder, self.job, self.context, orders)
+        self._answers = Answers(self.folder, self.job, self.context)
+        self._answers.start()
         rows = self.spark.readStream.format(source.FORMAT).option("folder", str(self.folder)).load()
         self.query = (
             rows.writeStream.foreachBatch(self._batch)
@@ -98,6 +102,13 @@ class Launch:
 
     def stop(self) -> None:
         """End the query; no batch may be running, or Spark breaks it off."""
+        try:
+            self._stop()
+        finally:
+            if self._answers is not None:
+                self._answers.close()
+
+    def _stop(self) -> None:
         if self.query is None:
             return
         for left in reversed(range(_STOPS)):

@@ -22,9 +22,10 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.explain.word import without_literals
 from sinkql.extension.registry import Registry, discover
-from sinkql.extension.stream import Context, JobOffsets, Reader
+from sinkql.extension.stream import Context, JobOffsets
 from sinkql.runtime.batch import failure
-from sinkql.runtime.batch.pacing import Orders, Pacer, give, take
+from sinkql.runtime.batch.pacing import Looking, Orders, Pacer, give, take
+from sinkql.runtime.spark.asking import Asking, asked
 
 FORMAT = "sinkql_splits"
 READY = "ready"
@@ -111,13 +112,18 @@ def _row(start: JobOffsets, end: JobOffsets, *, more: bool) -> tuple[Any, ...]:
     return json.dumps(start), json.dumps(end), more
 
 
-def open_readers(folder: Path, registry: Registry | None = None) -> Mapping[str, Reader]:
-    """Return the readers of the job whose query folder this is, by source; secrets are not to be had here."""
+def open_readers(folder: Path, registry: Registry | None = None) -> Mapping[str, Looking]:
+    """Return what looks for new input of the job whose query folder this is, by source; secrets are not to be had here.
+
+    Sources behind connections are asked for in the driver, which has them.
+    """
     place = msgspec.json.decode((folder / "place.json").read_bytes(), type=JobFolders)
     job = physical.decode((folder / "job.json").read_bytes())
     context = Context(place.sink, place.sink_id, Path(place.folder), _no_secret)
     found = registry or discover()
-    return {read.source: found.reader(read, context) for read in job.reads()}
+    return {
+        read.source: Asking(folder, read.source) if asked(read) else found.reader(read, context) for read in job.reads()
+    }
 
 
 def _no_secret(name: str) -> str:

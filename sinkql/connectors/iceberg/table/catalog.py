@@ -15,7 +15,6 @@ from sqlalchemy.pool import NullPool
 
 from sinkql import logical
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, Stores, stores_of
-from sinkql.connectors.iceberg.storage.signing import CATALOGS
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.rest import open_rest
 from sinkql.connectors.iceberg.table.sql import FileCatalog, KnowingCatalog, MemoryCatalog
@@ -23,6 +22,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.boto import no_boto3
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
+from sinkql.extension.signing import CATALOGS
 
 
 def open_catalog(

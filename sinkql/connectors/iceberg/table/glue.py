@@ -10,7 +10,7 @@ from botocore.config import Config
 from pyiceberg.catalog.glue import GlueCatalog
 
 from sinkql.connectors.iceberg.storage.access import AskingFiles, Stores
-from sinkql.connectors.iceberg.storage.signing import signing_session
+from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore
 
 _ANY_REGION = "us-east-1"

@@ -18,9 +18,9 @@ from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter
 
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, KEYS, AskingFileIO, AskingFiles, Stores
-from sinkql.connectors.iceberg.storage.signing import signing_session
 from sinkql.errors import SinkqlError
 from sinkql.extension.secret import reveal
+from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore
 
 _TIMEOUT = (5.0, 60.0)

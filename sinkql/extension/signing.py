@@ -10,13 +10,13 @@ from sinkql.extension.store import ObjectStore
 CATALOGS = "catalogs of AWS"
 
 
-def signing_session(store: ObjectStore, region: str) -> Any:  # botocore has no types
-    """Return the session, for pyiceberg's `BOTOCORE_SESSION`; raises SQ4228 without boto3."""
+def signing_session(store: ObjectStore, region: str, who: str = CATALOGS) -> Any:  # botocore has no types
+    """Return the session; raises SQ4228, which names `who`, without boto3."""
     try:
         from botocore.credentials import CredentialProvider, CredentialResolver, Credentials, ReadOnlyCredentials
         from botocore.session import Session
     except ModuleNotFoundError:
-        raise no_boto3(CATALOGS) from None
+        raise no_boto3(who) from None
     hush()
 
     class Asked(Credentials):  # type: ignore[misc]  # it has no types

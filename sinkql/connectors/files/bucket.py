@@ -1,0 +1,297 @@
+"""Objects of S3 below a prefix → what is new there, look by look, and the bytes of those that were listed.
+
+An object is what its name and its etag say: each request for its bytes names the etag, and an object that was
+overwritten is refused by the store. boto3 sends the requests; pages of listings are read here, in a twentieth of its
+time.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, BinaryIO
+from urllib.parse import unquote_plus
+from xml.etree import ElementTree as ET
+
+from sinkql.connectors.files.content import changed
+from sinkql.connectors.files.seen import GoneError, SeenFile
+from sinkql.errors import SinkqlError
+from sinkql.extension.aws_failure import failure
+from sinkql.extension.signing import signing_session
+from sinkql.extension.store import ObjectStore
+
+SCHEME = "s3://"
+_WHO = "files on AWS connections"
+_REGION = "us-east-1"
+_CONNECT_S, _READ_S, _TRIES = 5.0, 30.0, 4
+_BUFFER = 1 << 20
+_PAGE = 1000
+_FRESH_S = 60.0
+_OTHER_REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
+_DENIED = ("AccessDenied", "AllAccessDisabled", "403", "Forbidden")
+_GONE = ("NoSuchKey", "404", "NotFound")
+_OVERWRITTEN = ("PreconditionFailed", "412")
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Keys as they were when a task got them."""
+
+    known: Mapping[str, str] = field(repr=False)
+
+    def properties(self) -> Mapping[str, str]:
+        return self.known
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """List and open the objects of one source; names that begin with . or _ are left out.
+
+    `prefix` is that of a folder, or the name of a single object. It goes into tasks with the keys of the moment.
+    """
+
+    name: str
+    prefix: str
+    pattern: str
+    recursive: bool
+    store: ObjectStore = field(repr=False)
+    _client: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)  # one, once it is needed
+
+    @classmethod
+    def of(cls, path: str, pattern: str, recursive: bool, store: ObjectStore) -> Bucket:  # as in Folder
+        """Return the bucket of a path."""
+        name, _, prefix = path.removeprefix(SCHEME).partition("/")
+        return cls(name, prefix, pattern, recursive, store)
+
+    def __reduce__(self) -> tuple[type[Bucket], tuple[Any, ...]]:
+        keys = _Keys(dict(self.store.properties()))
+        return Bucket, (self.name, self.prefix, self.pattern, self.recursive, keys)
+
+    @property
+    def pinned(self) -> bool:
+        """Tell that an object is opened only as it was listed."""
+        return True
+
+    def shown(self, name: str) -> str:
+        """Return what messages call an object."""
+        return f"{SCHEME}{self.name}/{self._key(name)}"
+
+    def open(self, file: SeenFile) -> BinaryIO:
+        """Open an object; reading raises SQ3301 where it was overwritten, SQ3302 where it is gone, and others."""
+        return io.BufferedReader(_Stream(lambda begin, end: self._bytes(file, begin, end), file.size), _BUFFER)
+
+    def now(self, stream: BinaryIO, file: SeenFile) -> SeenFile:
+        """Return an object that is open: it is as it was listed."""
+        return file
+
+    def difference(self, file: SeenFile) -> str | None:
+        """Return nothing: the store refused the etag, and says no more."""
+        return f"Its etag was {file.etag}." if file.etag else None
+
+    def list(self) -> Iterator[SeenFile]:
+        """Yield the objects, page by page; raises SQ3307, SQ3308 and what is wrong with the connection."""
+        folder = self.prefix if not self.prefix or self.prefix.endswith("/") else f"{self.prefix}/"
+        found = False
+        for file in self._pages(folder):
+            found = True
+            if self._wanted(file.name):
+                yield file
+        if not found and folder != self.prefix:
+            for file in self._pages(self.prefix, only=True):
+                yield file
+
+    def _wanted(self, name: str) -> bool:
+        parts = name.split("/")
+        if any(not part or part[0] in "._" for part in parts):
+            return False
+        return (self.recursive or len(parts) == 1) and fnmatch.fnmatchcase(parts[-1], self.pattern)
+
+    def _pages(self, prefix: str, *, only: bool = False) -> Iterator[SeenFile]:
+        """Yield the objects under a prefix, or only the one that it is the name of."""
+        given: dict[str, Any] = {"Bucket": self.name, "Prefix": prefix, "MaxKeys": _PAGE}
+        if not self.recursive or only:
+            given["Delimiter"] = "/"
+        while True:
+            try:
+                page = self._connected().list_objects_v2(**given)
+            except Exception as error:
+                raise self._failure(error) from None
+            for key, size, etag, at in page["Rows"]:
+                if not only or key == prefix:
+                    yield SeenFile(key if only else key[len(prefix) :], size, at, 0, 0, (), etag)
+            token = page.get("NextContinuationToken")
+            if not token or only:
+                return
+            given["ContinuationToken"] = token
+
+    def _key(self, name: str) -> str:
+        if name == self.prefix or not self.prefix:
+            return name
+        return f"{self.prefix.rstrip('/')}/{name}"
+
+    def _bytes(self, file: SeenFile, begin: int, end: int) -> bytes:
+        given = {"Key": self._key(file.name), "Range": f"bytes={begin}-{end - 1}", "IfMatch": f'"{file.etag}"'}
+        try:
+            reply = self._connected().get_object(Bucket=self.name, **given)
+            data: bytes = reply["Body"].read()
+        except Exception as error:
+            code = _code(error)
+            if code in _OVERWRITTEN:
+                raise changed(self, file) from None
+            if code in _GONE:
+                raise GoneError(
+                    "SQ3302",
+                    f'file "{self.shown(file.name)}" was removed before it was read',
+                    hint="Put it back; the sink then continues.",
+                ) from None
+            raise self._failure(error) from None
+        if reply["ETag"].strip('"') != file.etag or len(data) != end - begin:
+            raise changed(self, file)
+        return data
+
+    def _connected(self) -> Any:  # boto3 has no types
+        if not self._client:
+            self._client.append(_client(self.store))
+        return self._client[0]
+
+    def _failure(self, error: Exception) -> SinkqlError:
+        code, what = _code(error), f"{SCHEME}{self.name}"
+        if code == "NoSuchBucket":
+            return SinkqlError(
+                "SQ3307",
+                f'bucket "{self.name}" does not exist',
+                hint="Correct PATH, or ENDPOINT of the AWS connection, or create the bucket; the sink then continues.",
+                option="PATH",
+            )
+        if code in _DENIED:
+            return SinkqlError(
+                "SQ3308",
+                f'"{what}" denies access',
+                detail=code,
+                hint="Allow the keys or the role of the AWS connection s3:ListBucket on the bucket, and s3:GetObject "
+                "on what is in it.",
+                option="PATH",
+            )
+        if code in _OTHER_REGION:
+            return SinkqlError(
+                "SQ4303",
+                f'"{what}" is in another region',
+                detail=code,
+                hint="Set REGION, or ENDPOINT, in CREATE CONNECTION … TO AWS.",
+                option="PATH",
+            )
+        return failure(error)
+
+
+class BucketWatch:
+    """Look at the objects of one source: each look lists all of them."""
+
+    def __init__(self, folder: Bucket) -> None:
+        self.folder = folder
+        self._waiting: dict[str, int] = {}
+        self._at = -_FRESH_S
+
+    def __reduce__(self) -> tuple[type[BucketWatch], tuple[Bucket]]:
+        return BucketWatch, (self.folder,)
+
+    def new(self, seen: Mapping[str, SeenFile], *, settled: bool) -> list[SeenFile]:
+        """Return the objects that were not seen, by name; raises SQ3301 for one that was overwritten."""
+        found = []
+        for file in self.folder.list():
+            known = seen.get(file.name)
+            if known is None:
+                found.append(file)
+            elif known.etag != file.etag:
+                raise changed(self.folder, known)
+        self._waiting, self._at = {file.name: file.mtime_ns for file in found}, time.monotonic()
+        return sorted(found, key=lambda file: file.name)
+
+    def again(self) -> Sequence[SeenFile]:
+        """Return nothing: an etag says all."""
+        return ()
+
+    def oldest(self, seen: Mapping[str, SeenFile]) -> float | None:
+        """Return when the oldest object that was not seen was written, as of a listing within the last minute."""
+        if time.monotonic() - self._at >= _FRESH_S:
+            self.new(seen, settled=False)
+        times = [at for name, at in self._waiting.items() if name not in seen]
+        return min(times) / 1e9 if times else None
+
+    def still(self, file: SeenFile) -> SeenFile:
+        """Return an object that was read in part: it is read on by its etag."""
+        return file
+
+
+class _Stream(io.RawIOBase):
+    """Read an object anywhere, a request a stretch."""
+
+    def __init__(self, get: Callable[[int, int], bytes], size: int) -> None:
+        super().__init__()
+        self._get, self._size, self._at = get, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:  # Any: bytes-like, for which there is no type before Python 3.12
+        end = min(self._at + len(buffer), self._size)
+        if end <= self._at:
+            return 0
+        data = self._get(self._at, end)
+        buffer[: len(data)] = data
+        self._at = end
+        return len(data)
+
+
+def _client(store: ObjectStore) -> Any:  # boto3 has no types
+    known = store.properties()
+    region = known.get("s3.region") or _REGION
+    session = signing_session(store, region, _WHO)
+    from botocore.config import Config  # there, since the session is
+
+    style = {"addressing_style": "path"} if known.get("s3.path-style-access") == "true" else {}
+    settings = Config(
+        connect_timeout=_CONNECT_S,
+        read_timeout=_READ_S,
+        retries={"mode": "standard", "total_max_attempts": _TRIES},
+        s3=style,
+        response_checksum_validation="when_required",
+    )
+    client = session.create_client("s3", region, endpoint_url=known.get("s3.endpoint"), config=settings)
+    client.meta.events.register("before-parse.s3.ListObjectsV2", _parse_page)
+    return client
+
+
+def _parse_page(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
+    """Read a page of a listing, and leave nothing of it to botocore."""
+    if response_dict["status_code"] != 200:
+        return
+    page = ET.fromstring(response_dict["body"])
+    space = page.tag.rpartition("}")[0] + "}" if page.tag.startswith("{") else ""
+    coded = page.findtext(f"{space}EncodingType") == "url"
+    rows = []
+    for entry in page.iterfind(f"{space}Contents"):
+        key, size, etag, at = (entry.findtext(f"{space}{name}", "") for name in ("Key", "Size", "ETag", "LastModified"))
+        when = int(datetime.fromisoformat(at).timestamp() * 1e9)
+        rows.append((unquote_plus(key) if coded else key, int(size), etag.strip('"'), when))
+    customized_response_dict["Rows"] = rows
+    customized_response_dict["NextContinuationToken"] = page.findtext(f"{space}NextContinuationToken")
+    response_dict["body"] = b"<ListBucketResult/>"
+
+
+def _code(error: Exception) -> str:
+    response: Mapping[str, Any] = getattr(error, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))

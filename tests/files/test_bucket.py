@@ -1,0 +1,215 @@
+"""Objects of a real S3 → rows, each once; what is wrong with bucket, keys and objects is told by its own code."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from files.test_files_reader import _drain as _drained
+from files.test_files_reader import _reader, _rows
+from sinkql import physical
+from sinkql.connectors.aws.store import S3
+from sinkql.connectors.files import bucket, content, reader
+from sinkql.connectors.files.bucket import Bucket
+from sinkql.connectors.files.reader import FilesReader
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Context, Limit, Offsets, Tally
+from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.spark.asking import Answers
+from sinkql.runtime.spark.source import lay_out, open_readers
+from support.seaweed import Seaweed, seaweed
+
+pytestmark = pytest.mark.server
+_ALL = Limit(1 << 40, 1 << 50)
+_SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    with seaweed(tmp_path_factory.mktemp("seaweed")) as running:
+        yield running
+
+
+@pytest.fixture
+def prefix(server: Seaweed, tmp_path: Path) -> str:
+    return tmp_path.name
+
+
+def _client(server: Seaweed) -> Any:  # boto3 has no types
+    return boto3.client(
+        "s3", endpoint_url=server.storage["s3.endpoint"], aws_access_key_id=server.user,
+        aws_secret_access_key=server.secret, region_name="us-east-1",
+    )  # fmt: skip
+
+
+def _put(server: Seaweed, key: str, data: bytes) -> None:
+    _client(server).put_object(Bucket="data", Key=key, Body=data)
+
+
+def _bucket(
+    server: Seaweed, path: str, changes: Mapping[str, str] = MappingProxyType({}), *, recursive: bool = False
+) -> Bucket:
+    return Bucket.of(f"s3://{path}", "*", recursive, S3({**server.storage, **changes}))
+
+
+def _read(server: Seaweed, tmp_path: Path, *, recursive: bool = False, **changes: Any) -> FilesReader:
+    return _reader(tmp_path, folder=_bucket(server, f"data/{tmp_path.name}", recursive=recursive), **changes)
+
+
+def _drain(found: FilesReader, limit: Limit = _ALL) -> tuple[list[list[dict[str, Any]]], Offsets]:
+    return _drained(found, limit)
+
+
+def _lines(*numbers: int) -> bytes:
+    return b"".join(b'{"id": %d}\n' % number for number in numbers)
+
+
+def _ids(batches: Sequence[Sequence[dict[str, Any]]]) -> list[list[int]]:
+    return [[row["id"] for row in batch] for batch in batches]
+
+
+def test_every_object_below_a_prefix_is_read_once(
+    server: Seaweed, tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "_PAGE", 2)
+    for number, name in enumerate(
+        ("a b+c%20ü.json", "b.json", "sub/deep/c.json", "_left/d.json", ".e.json", "f.json.gz")
+    ):
+        data = _lines(number)
+        _put(server, f"{prefix}/{name}", gzip.compress(data) if name.endswith("gz") else data)
+    _put(server, f"{prefix}-other/x.json", _lines(99))
+    _put(server, f"{prefix}/empty.json", b"")
+    found = _read(server, tmp_path, recursive=True)
+    batches, at = _drain(found)
+    assert _ids(batches) == [[0, 1, 5, 2]]
+    _put(server, f"{prefix}/0.json", _lines(7))
+    assert [row["id"] for row in _rows(found, at, found.latest(at, _ALL))] == [7]
+    assert found.lag(at) > 0
+    flat, _ = _drain(_read(server, tmp_path, state=tmp_path / "flat"))
+    assert _ids(flat) == [[7, 0, 1, 5]]
+    single = _reader(tmp_path, folder=_bucket(server, f"data/{prefix}/b.json"), state=tmp_path / "single")
+    assert _ids(_drain(single)[0]) == [[1]]
+
+
+def test_a_long_object_is_read_in_parts_and_parquet_by_its_row_groups(
+    server: Seaweed, tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "PART_BYTES", 1000)
+    monkeypatch.setattr(reader, "PART_BYTES", 1000)
+    monkeypatch.setattr(reader, "_SPLIT_BYTES", 3000)
+    _put(server, f"{prefix}/a.json", _lines(*range(2000)))
+    found = _read(server, tmp_path)
+    start = found.initial(at_end=False)
+    assert len(found.splits(start, found.latest(start, _ALL))) > 5
+    batches, _ = _drain(found, Limit(300))
+    assert len(batches) > 5
+    assert sorted(each for batch in _ids(batches) for each in batch) == list(range(2000))
+    stored = io.BytesIO()
+    pq.write_table(pa.table({"id": range(2000), "name": ["x"] * 2000}), stored, row_group_size=200)
+    _put(server, f"{prefix}/p/a.parquet", stored.getvalue())
+    folder = _bucket(server, f"data/{prefix}/p")
+    columns = (physical.Column("id", "bigint"),)
+    rows = _reader(tmp_path, folder=folder, format={"name": "PARQUET"}, columns=columns, state=tmp_path / "p")
+    assert _ids(_drain(rows)[0]) == [list(range(2000))]
+
+
+def test_an_object_is_read_as_it_was_listed_or_not_at_all(server: Seaweed, tmp_path: Path, prefix: str) -> None:
+    _put(server, f"{prefix}/a.json", _lines(1))
+    found = _read(server, tmp_path)
+    start = found.initial(at_end=False)
+    end = found.latest(start, _ALL)
+    _put(server, f"{prefix}/a.json", _lines(2))
+    assert _code(found, start, end) == "SQ3301"
+    with pytest.raises(SinkqlError) as error:
+        found.latest(end, _ALL)
+    assert error.value.code == "SQ3301"
+    assert f'file "s3://data/{prefix}/a.json" changed after it was listed' in error.value.message
+    _client(server).delete_object(Bucket="data", Key=f"{prefix}/a.json")
+    assert _code(found, start, end) == "SQ3302"
+    assert found.latest(end, _ALL) == end
+
+
+def _code(found: FilesReader, start: Offsets, end: Offsets) -> str:
+    (split,) = found.splits(start, end)
+    with pytest.raises(SinkqlError) as error:
+        list(found.read(split, Tally()))
+    return error.value.code
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "code", "option"),
+    [
+        ("nowhere", {}, "SQ3307", "PATH"),
+        ("data", {"s3.secret-access-key": "wrong"}, "SQ4220", "ACCESS KEY ID"),
+        ("data", {"s3.access-key-id": "nobody"}, "SQ4220", "ACCESS KEY ID"),
+        ("data", {"s3.endpoint": "http://127.0.0.1:1"}, "SQ4223", "ENDPOINT"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_option(
+    server: Seaweed, name: str, changes: dict[str, str], code: str, option: str
+) -> None:
+    with pytest.raises(SinkqlError) as error:
+        list(_bucket(server, name, changes).list())
+    assert (error.value.code, error.value.option) == (code, option)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"), [("AccessDenied", "SQ3308"), ("PermanentRedirect", "SQ4303"), ("ExpiredToken", "SQ4221")]
+)
+def test_what_amazon_answers_has_its_own_code(
+    server: Seaweed, monkeypatch: pytest.MonkeyPatch, answer: str, code: str
+) -> None:
+    from botocore.exceptions import ClientError
+
+    found = _bucket(server, "data")
+
+    class Refusing:
+        def list_objects_v2(self, **given: Any) -> None:
+            raise ClientError({"Error": {"Code": answer, "Message": "token=abcd"}}, "ListObjectsV2")
+
+    found._client.append(Refusing())
+    with pytest.raises(SinkqlError) as error:
+        list(found.list())
+    assert error.value.code == code
+    assert "abcd" not in f"{error.value.message}{error.value.detail}"
+
+
+def test_the_process_without_secrets_asks_the_driver(server: Seaweed, tmp_path: Path, prefix: str) -> None:
+    _put(server, f"{prefix}/a.json", _lines(1, 2))
+    options = {
+        "path": f"s3://data/{prefix}", "glob": "*", "recursive": False, "follow": True, "on_error": "fail",
+        "format": {"name": "JSON", "whole": False}, "tuning": {"max_files_per_commit": None},
+    }  # fmt: skip
+    aws = physical.Connection("aws", "AWS", {"secret_access_key": {"secret_text": [{"secret": "s"}]}})
+    read = physical.Read("f", "FILES", options, (physical.Column("id", "bigint"),), connection=aws)
+    lake = physical.Connection("lake", "ICEBERG CATALOG", {})
+    write = physical.Write(
+        read, "ICEBERG CATALOG", lake, read.columns, "append", "append", False, (), False, {"namespace": "a"}
+    )
+    job = physical.Job("s", "id", "c", "local[1]", {}, _SECOND, 100, write, {})
+    folder = tmp_path / "q" / ("long" * 40)
+    start = {"f": {"log": None, "partial": None}}
+    context = Context("s", "id", tmp_path / "state", lambda name: "secret", lambda connection: S3(server.storage))
+    lay_out(folder, job, context, Orders(start, _SECOND, 100))
+    answers = Answers(folder, job, context)
+    answers.start()
+    pacer = Pacer(open_readers(folder))
+    end = pacer.offer(start, Orders(start, _SECOND, 100), 0)
+    assert end["f"]["log"] is not None
+    _put(server, f"{prefix}/a.json", _lines(3))
+    with pytest.raises(SinkqlError) as error:
+        pacer.offer(end, Orders(start, _SECOND, 100), 0)
+    assert error.value.code == "SQ3301"
+    answers.close()
+    with pytest.raises(OSError, match="refused"):
+        pacer.offer(end, Orders(start, _SECOND, 100), 0)
