@@ -18,7 +18,6 @@ class Destinations:
         self._places: dict[str, Place] = {}
 
     def add(self, sink: str, place: Place, *, shared: bool) -> None:
-        self.discard(sink)
         self._sinks.setdefault(place, {})[sink] = shared
         self._places[sink] = place
 

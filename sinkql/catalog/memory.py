@@ -199,9 +199,10 @@ class MemoryCatalog:
         except BaseException:
             self._entries[each.name] = each
             raise
-        self._unlink(each.name)
-        if planned.item.name != each.name:  # another program changed the file
-            del self._entries[each.name]
+        if planned.item.name == each.name:
+            self._unlink(each.name)
+        else:  # another program changed the file
+            self._forget(each.name)
         self.keep(planned, qualify(statement, self), facts, each.id)
 
     # --- writing ---
@@ -249,7 +250,10 @@ class MemoryCatalog:
         """Write down where an item writes, if it is a sink."""
         each = self._entries[full_name]
         written = each.writes() if isinstance(each, Waiting) else self._writes(self._items.get(full_name))
-        if self._destinations is not None and written is not None:
+        if self._destinations is None:
+            return
+        self._destinations.discard(full_name)
+        if written is not None:
             self._destinations.add(full_name, written[0], shared=written[1])
 
     def _writes(self, sink: logical.Item | None) -> tuple[Place, bool] | None:

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from sinkql import ast
 from sinkql.catalog.catalog import Catalog
 from sinkql.extension.registry import discover
+from sinkql.parser import parse
 from sinkql.planner.item.statement import own_name, plan
 from sinkql.session import Session
 
@@ -182,3 +184,24 @@ def test_a_long_chain_of_views_is_planned_from_its_end(tmp_path: Path) -> None:
         session.execute("BEGIN;" + "".join(statements) + "COMMIT;")
         path = session.catalog.database.path
     assert Catalog(path, _REGISTRY).plans.item("materialize.public.v120") is not None
+
+
+def test_a_sink_that_another_program_renamed_leaves_no_place_under_its_old_name(file: Path) -> None:
+    with Session(file) as session:
+        (name, *_) = session.catalog.plans.names("SINK")
+        old = name.rpartition(".")[2]
+        with session.catalog.database.write() as connection:
+            connection.execute("UPDATE items SET create_sql = replace(create_sql, ?, 'new') WHERE name = ?", (old, old))
+    plans = Catalog(file, _REGISTRY).plans
+    sink = "CREATE SINK {} FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'a', TABLE = '{}') MODE APPEND {}"
+    interval = "WITH (COMMIT INTERVAL = '1s')"
+    plans.add(_create(sink.format("k", "own", interval)), {})
+    assert plans.item(name) is None
+    plans.remove("materialize.public.new")
+    plans.add(_create(sink.format("again", old.replace("k", "t"), interval)), {})
+
+
+def _create(text: str) -> ast.Create:
+    (statement,) = parse(text + ";", _REGISTRY.vocabulary)
+    assert isinstance(statement, ast.Create)
+    return statement

@@ -424,6 +424,18 @@ def test_two_sinks_of_one_table_are_told(session: Session, old: str, new: str, s
     assert step.effect.partition('"a.t')[2].partition('"')[2] == said
 
 
+def test_a_sink_goes_before_another_one_comes_to_its_table_by_any_connection(session: Session) -> None:
+    session.execute(_BASE)
+    connection, sink = _BASE.split("\n")[1], _BASE.partition("CREATE SINK k ")[2]
+    sink = sink.replace("CONNECTION lake", "CONNECTION lake2")
+    second = f"{connection.replace('lake TO', 'lake2 TO')} CREATE SINK a {sink}"
+    deployment = _plan(session, f"{_BASE.partition('CREATE SINK')[0]}{second}")
+    assert [step for step in _steps(deployment) if step[1] == "SINK"] == [
+        ("drop", "SINK", "k"),
+        ("create", "SINK", "a"),
+    ]
+
+
 _TABLE = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE TABLE t (id bigint PRIMARY KEY, v int);

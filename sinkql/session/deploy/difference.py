@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sinkql import ast, logical, physical
-from sinkql.catalog.destination import Place
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.extension.registry import Registry
 from sinkql.lowering.job import lower
@@ -20,7 +19,7 @@ from sinkql.session.deploy.alteration import obstacle
 from sinkql.session.deploy.script_catalog import ScriptCatalog
 from sinkql.session.deploy.step import Action, Step
 from sinkql.session.deploy.trial import trial
-from sinkql.session.item.shared import check_beside
+from sinkql.session.item.shared import check_beside, place_of
 from sinkql.vocabulary import Vocabulary
 
 Entries = Mapping[str, logical.Entry]
@@ -50,10 +49,10 @@ class _Difference:
     def find(self, other_value: OtherValue, statements: Mapping[str, ast.Create]) -> None:
         """Decide on every item by itself, then on those that depend on what is created again, until nothing changes."""
         old, new = _names(self.before) | self.broken.keys(), _names(self.after)
-        wanted = {_place(name, self.after) for name in self.after.names("SINK")} - {None}
+        wanted = {place_of(name, self.after) for name in self.after.names("SINK")} - {None}
         for name in sorted(old - new):
             # where another sink is to write, as may be with one that is broken
-            early = _place(name, self.before) in wanted or (name in self.broken and self.broken[name].kind == "SINK")
+            early = place_of(name, self.before) in wanted or (name in self.broken and self.broken[name].kind == "SINK")
             self.fates[name] = _Fate("drop", "it is in no script", early=early)
         for name in sorted(new - old):
             self.fates[name] = _Fate("create", "it is new")
@@ -224,14 +223,6 @@ def _ordered(found: _Difference) -> Iterator[tuple[str, _Fate]]:
     yield from ((name, found.fates[name]) for name in (*before, *redefined, *after))
     late = [name for name in gone if not found.fates[name].early]
     yield from ((name, found.fates[name]) for name in reversed(_in_order(late, found.before)))
-
-
-def _place(name: str, catalog: MemoryCatalog) -> Place | None:
-    """Return what names a sink's destination; None of other items."""
-    item = catalog.item(name)
-    if not isinstance(item, logical.Sink) or item.destination is None:
-        return None
-    return item.connection, item.destination.kind, item.destination.path
 
 
 def _in_order(names: Iterable[str], catalog: MemoryCatalog) -> list[str]:

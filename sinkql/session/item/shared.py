@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Iterator
 
 from sinkql import logical
@@ -12,10 +13,9 @@ from sinkql.planner.name import short_name
 
 def beside(name: str, catalog: MemoryCatalog) -> Iterator[str]:
     """Yield the other sinks that write to a sink's destination, as far as connectors have a name for it."""
-    if destination_of(name, catalog) is None:
-        return
     here = place_of(name, catalog)
-    yield from (each for each in catalog.planned("SINK") if each != name and place_of(each, catalog) == here)
+    if here is not None:
+        yield from (each for each in catalog.planned("SINK") if each != name and place_of(each, catalog) == here)
 
 
 def check_beside(name: str, after: MemoryCatalog, change: Evolution, *, moved: Container[str] = ()) -> None:
@@ -36,14 +36,14 @@ def destination_of(name: str, catalog: MemoryCatalog) -> logical.Destination | N
     return sink.destination if isinstance(sink, logical.Sink) else None
 
 
-def place_of(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
-    """Return what tells the destination of a sink from all others."""
-    sink, found = catalog.item(name), destination_of(name, catalog)
-    if not isinstance(sink, logical.Sink):
-        return ()
+def place_of(name: str, catalog: MemoryCatalog) -> tuple[object, ...] | None:
+    """Return what tells the destination of a sink from all others, of another catalog too; None as `destination_of`."""
+    sink = catalog.item(name)
+    if not isinstance(sink, logical.Sink) or sink.destination is None:
+        return None
     connection = catalog.item(sink.connection)
     assert isinstance(connection, logical.Connection)
-    return connection.options, found and (found.kind, found.path)
+    return json.dumps(connection.options, sort_keys=True), sink.destination.kind, sink.destination.path
 
 
 def columns_of(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
