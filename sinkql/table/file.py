@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sinkql import faults
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, no_room
 from sinkql.table.row import Codec, Row
 
 FOLDER = "tables"
@@ -82,8 +82,11 @@ def table_path(catalog_folder: Path, table_id: str | None, name: str) -> Path:
 
 def create(path: Path) -> None:
     """Create an empty table's file for its owner alone; a failure leaves nothing behind."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise _lost(path, error) from error
     try:
         with _opened(path) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -109,23 +112,31 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
         )
     except sqlite3.OperationalError as error:
-        raise _lost(path, str(error)) from error
+        raise _lost(path, error) from error
     try:
         connection.execute("PRAGMA synchronous = FULL")
         yield connection
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.IntegrityError):
             raise
-        raise _lost(path, str(error)) from error
+        raise _lost(path, error) from error
     finally:
         connection.close()
 
 
-def _lost(path: Path, why: str) -> SinkqlError:
+def _lost(path: Path, error: Exception) -> SinkqlError:
+    detail = f"{path}: {error.strerror if isinstance(error, OSError) else error}"
+    if no_room(error) is not None:
+        return SinkqlError(
+            "SQ4306",
+            "no room is left for the file of a table's rows",
+            detail=detail,
+            hint="Make room on that disk, and run the statement again; no row was changed.",
+        )
     return SinkqlError(
         "SQ3420",
         "a table's file is missing or cannot be used",
-        detail=f"{path}: {why}",
+        detail=detail,
         hint="No row was changed: mend what the detail says, or put the file back, and run the statement again.",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.file.layout import VERSION
+from sinkql.catalog.file.sqlite_file import coded
 from sinkql.catalog.system import LAYOUT
 from sinkql.catalog.verify import problems
 from sinkql.cli.group import run_command as run
@@ -245,3 +247,12 @@ def test_commands_make_no_file_where_there_is_none(
     assert run(["--catalog", str(missing), "catalog", *command]) == 4
     assert "SQ4115" in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left"), sqlite3.OperationalError("database or disk is full")]
+)
+def test_a_full_disk_is_named(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(SinkqlError, match="no room is left for catalog file") as refused, coded(tmp_path / "c.db"):
+        raise error
+    assert refused.value.code == "SQ4105"

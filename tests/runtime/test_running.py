@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sinkql import physical
+from sinkql.errors import LateError, SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkStalled
 from sinkql.runtime.sink.roster import Roster
@@ -221,6 +224,8 @@ def test_what_does_not_answer_for_a_while_is_waited_for(
 
     def tell(event: Event) -> None:
         match event:
+            case SinkStalled(error=LateError()):
+                pass  # the machine has too much to do
             case SinkStalled():
                 stalls.append(event.error.code)
                 (tmp_path / "out").rename(tmp_path / "in")
@@ -266,3 +271,32 @@ def test_a_sink_that_was_taken_over_is_fenced_and_writes_nothing_after(spark: Sp
 
 def test_an_endless_source_is_refused_by_a_run_that_is_to_end(spark: SparkSession, tmp_path: Path) -> None:
     assert endings(run_sinks(spark, [job(counter(), tmp_path)], tmp_path)) == [("failed", "SQ2405")]
+
+
+def test_a_source_process_that_is_killed_is_told_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
+    control = MemoryControl()
+    each = job(counter(), tmp_path)
+    stalled: list[SinkqlError] = []
+    killed: list[int] = []
+
+    def tell(event: Event) -> None:
+        match event:
+            case SinkStalled(error=LateError()):
+                pass  # the machine has too much to do
+            case SinkStalled():
+                stalled.append(event.error)
+            case SinkCommitted() if stalled:
+                control.wanted[each.sink_id] = "stopped"
+            case SinkCommitted() if len(control.commits) > 1 and not killed:  # other processes have come and gone
+                (ready,) = tmp_path.rglob("ready")
+                killed.append(int(ready.read_text()))
+                os.kill(killed[0], signal.SIGKILL)
+            case _:
+                pass
+
+    assert endings(run_sinks(spark, [each], tmp_path, control=control, once=False, tell=tell)) == [("stopped", None)]
+    assert [(error.code, error.message) for error in stalled] == [
+        ("SQ4004", "the process that looks for new input ended")
+    ]
+    found = rows(tmp_path)
+    assert [(n,) for n in range(1, len(found) + 1)] == found

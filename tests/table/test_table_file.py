@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -15,6 +17,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Context, Limit, Tally
 from sinkql.session import Session
+from sinkql.table import file
 from table.test_table_sinks import _SETUP, KINDS, sink
 
 _TYPES = """
@@ -74,26 +77,43 @@ def test_create_that_fails_leaves_no_file(session: Session) -> None:
     assert not Path(".sinkql/tables").exists()
 
 
+@pytest.mark.parametrize("no_page", [True, False])
+def test_a_full_disk_is_named_and_leaves_no_file(
+    session: Session, monkeypatch: pytest.MonkeyPatch, no_page: bool
+) -> None:
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device", "t.db")
+
+    if no_page:
+        monkeypatch.setattr(file, "_SCHEMA", f"PRAGMA max_page_count = 1; {file._SCHEMA}")
+    else:
+        monkeypatch.setattr(os, "open", full)
+    with pytest.raises(SinkqlError) as refused:
+        session.execute("CREATE TABLE t (a int)")
+    assert (refused.value.code, refused.value.message) == ("SQ4306", "no room is left for the file of a table's rows")
+    assert list(Path(".sinkql/tables").iterdir()) == []
+
+
 def test_lost_and_older_files_are_told(session: Session, tmp_path: Path) -> None:
     session.execute(f"{_SETUP} INSERT INTO t (id) VALUES (1)")
     item = session.catalog.plans.item("materialize.public.t")
-    file = Path(f".sinkql/tables/{item.options['table_id']}.db")  # type: ignore[union-attr]  # a table
-    shutil.copy(file, tmp_path / "older.db")
+    path = Path(f".sinkql/tables/{item.options['table_id']}.db")  # type: ignore[union-attr]  # a table
+    shutil.copy(path, tmp_path / "older.db")
     session.execute("INSERT INTO t (id) VALUES (2)")
     running = sink(session, KINDS["upsert"])
     running.start(epoch=1)
     reader = running.readers["materialize.public.t"]
     end = reader.target(reader.initial(at_end=False))
-    shutil.copy(tmp_path / "older.db", file)
+    shutil.copy(tmp_path / "older.db", path)
     with pytest.raises(SinkqlError) as older:
         reader.latest(end, Limit(10))
-    file.unlink()
+    path.unlink()
     with pytest.raises(SinkqlError) as lost:
         session.execute("SELECT * FROM t")
     with pytest.raises(SinkqlError) as closed:
         list(reader.read({"first": 1, "last": 1, "start": 0, "end": end}, Tally()))
     assert (older.value.code, lost.value.code, closed.value.code) == ("SQ3421", "SQ3420", "SQ3420")
-    assert not file.exists()  # reading makes none
+    assert not path.exists()  # reading makes none
 
 
 def test_a_compiled_table_has_no_rows(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from sinkql.catalog.file.connection import BUSY_SECONDS
 from sinkql.catalog.file.layout import APPLICATION_ID
-from sinkql.errors import LateError, SinkqlError
+from sinkql.errors import LateError, SinkqlError, no_room
 
 FOLDER = ".sinkql"
 """The name of a project's folder, which holds its catalog."""
 _SMALLEST = 512  # bytes: one page of a database
-_UNWRITABLE = ("unable to open", "readonly database", "disk I/O", "disk is full")
+_UNWRITABLE = ("unable to open", "readonly database", "disk I/O")
 
 
 @contextmanager
@@ -98,6 +98,13 @@ def _error(error: BaseException, path: Path) -> SinkqlError:
         )
     if "not a database" in reason:
         return _foreign(path)
+    if no_room(error) is not None:
+        return SinkqlError(
+            "SQ4105",
+            f'no room is left for catalog file "{path}"',
+            detail=reason,
+            hint="Make room on that disk, and try again. A running sink goes on by itself.",
+        )
     if isinstance(error, OSError) or any(word in reason for word in _UNWRITABLE):
         return SinkqlError(
             "SQ4105",

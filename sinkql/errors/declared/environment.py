@@ -22,8 +22,8 @@ CODES = {
         "Read the detail and the log that the hint names, and check the options of the cluster.",
     ),
     "SQ4004": _code(
-        "The process that runs the sinks of a cluster ended unexpectedly, for instance because memory ran out.",
-        "Start the sinks again; they continue where they stopped.",
+        "A process that runs sinks, or one that it started, ended unexpectedly, for instance because memory ran out.",
+        "Start the sinks again if they do not continue by themselves; they go on where they stopped.",
     ),
     "SQ4005": _code(
         "A process of Spark did not answer in time, mostly because the machine has too much to do.",
@@ -385,7 +385,8 @@ CODES = {
         "Use another folder as WAREHOUSE.",
     ),
     "SQ4306": _code(
-        "A disk that a sink writes to, its state folder or its warehouse, is full, or the user's quota is.",
+        "A disk that a sink or a table writes to, its folder in .sinkql or its warehouse, is full, or the user's quota "
+        "is.",
         "Make room on the disk. Nothing is lost: what is committed stays, and a running sink goes on by itself.",
         retryable=True,
     ),

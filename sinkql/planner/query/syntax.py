@@ -119,7 +119,12 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
     def _parse_window(self, this: Any, alias: bool = False) -> Any:
         if isinstance(this, exp.Expr) and not alias:
             _widen(this, self._prev.end, self._prev.end + 1)  # a call ends before its FILTER or OVER
-        return super()._parse_window(this, alias)
+        found = super()._parse_window(this, alias)
+        if isinstance(found, exp.Window) and isinstance(found.this, exp.Filter):
+            read = self._tokens[: self._index]
+            over = next(place for place, each in enumerate(read[::-1], 1) if each.token_type == TokenType.OVER)
+            _widen(found.this, read[-over - 1].end, read[-over - 1].end + 1)
+        return found
 
     def _parse_between(self, this: Any) -> Any:
         symmetric = True if self._match_text_seq("SYMMETRIC") else None

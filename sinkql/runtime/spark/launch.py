@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sinkql import faults, physical
+from sinkql.errors import UnforeseenError
 from sinkql.extension.stream import Context, JobOffsets
 from sinkql.runtime.batch import failure, pacing
 from sinkql.runtime.batch.pacing import Orders
@@ -27,6 +28,8 @@ from sinkql.runtime.spark.asking import Answers
 _LOOK_SECONDS = 0.05
 _KEPT_QUERIES = 3
 _STOPS = 20  # on a loaded machine Spark's patience of some seconds is short
+_OF_A_SOCKET = ("null", "Connection reset", "Connection reset by peer", "Broken pipe")
+"""All that Java says where the source's process ended without a word."""
 
 Process = Callable[[JobOffsets, JobOffsets, bool], None]
 """Commit the batch from the first offsets to the second; True if a limit cut it. What it raises ends the query."""
@@ -82,7 +85,15 @@ class Launch:
         if left is not None:
             return left
         told = self.query.exception() if self.query is not None else None
-        return RuntimeError(str(told) if told is not None else "the query ended")
+        text = str(told) if told is not None else "the query ended"
+        if text.partition("\n")[0].strip() in _OF_A_SOCKET:
+            return UnforeseenError(
+                "SQ4004",
+                "the process that looks for new input ended",
+                hint="It is started again, and the sink continues. If it goes on, the machine may have too little "
+                "memory; see spark.log in the folder of the cluster in .sinkql/sinks/spark.",
+            )
+        return RuntimeError(text)
 
     def pace(self, job: physical.Job) -> None:
         """Let the source keep another interval and limit from now on."""

@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +71,18 @@ class _Offers(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # as above
 
 
 class _Splits(SimpleDataSourceStreamReader):  # type: ignore[misc]  # as above
+    """Look for new input in the source's process; Spark makes one in another process for each batch, to no end."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.pacer = Pacer(open_readers(folder))
-        (folder / READY).write_text(str(os.getpid()))
+
+    @cached_property
+    def pacer(self) -> Pacer:
+        """Return what reads the sources; only the source's process asks."""
+        return Pacer(open_readers(self.folder))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        (self.folder / READY).write_text(str(os.getpid()))  # only the source's process is asked for it
         return dict(take(self.folder).begin)
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
