@@ -1,11 +1,14 @@
 """Reading a table that an upsert sink keeps changing, against a fresh copy of its rows, and what maintenance takes.
 
-    python -m bench.churn [--commits 600] [--keys 200000] [--rows 2000] [--every 50] [--share PERCENT]
+    python -m bench.churn [--commits 600] [--keys 1000000] [--rows 2000] [--every 50] [--wide] [--share PERCENT]
 
-Without Spark, as `bench.growth`. The first commit brings all keys, each other one changes `rows` of them at random.
-Every so many commits: CPU of a full scan and of a point look-up in DuckDB, of the table and of a copy that PyIceberg
-writes into a new table, how many files there are, and the share of maintenance in the CPU of the commits. Commits
-follow each other at once, so that MAINTENANCE SHARE is what bounds compaction; `--share` sets another one.
+Without Spark: the batches run in this process, and nothing but the sink is counted. The first commit brings all keys,
+each other one changes `rows` of them at random: of 100, 95 get another value and 5 are deleted, or come back. `--wide`
+has rows of eight columns, about 120 bytes, in place of two. Every so many commits: CPU of a full scan, which reads all
+columns, and of a point look-up in DuckDB, of the table and of a copy that PyIceberg writes into a new table, and what
+the table is made of: data files, delete files, the positions in them and manifests. At last the largest of what was
+seen, and what maintenance took of the CPU. Commits follow each other at once, so that MAINTENANCE SHARE is what bounds
+compaction; `--share` sets another one.
 """
 
 from __future__ import annotations
@@ -15,85 +18,184 @@ import shutil
 import statistics
 import sys
 import time
+import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 
 from bench.commits import _metered, _table
 from bench.common import HOME, ROOT
-from bench.growth import Numbers, _connection, _open, _stepper
-from sinkql.extension.stream import Split, Tally
+from bench.growth import _connection, _stepper, open_loop
+from sinkql import physical
+from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally
+from sinkql.runtime.batch.engine import Batch, Outcome
 
+_SCRIPT = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
+  WAREHOUSE = '{folder}/lake');
+CREATE TABLE events ({columns}, PRIMARY KEY (k));
+CREATE SINK s FROM events INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't') KEY (k) MODE UPSERT
+  WITH (COMMIT INTERVAL = '1s');
+"""
+_NARROW = {"k": "bigint NOT NULL", "v": "bigint"}
+_WIDE = {
+    **_NARROW,
+    "customer": "bigint",
+    "amount": "double precision",
+    "status": "text",
+    "country": "text",
+    "email": "text",
+    "note": "text",
+}
 _READS = 7
-_QUERIES = {"scan": "SELECT count(*), sum(k), sum(v) FROM {}", "look-up": "SELECT v FROM {} WHERE k = 4711"}
+Values = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Churn(Numbers):
-    """Give all keys in the first batch, then `rows` of them at random."""
+@dataclass
+class Churn(Reader):
+    """Give all keys in the first batch, then changes of `rows` of them at random, with the rows that they replace."""
+
+    rows: int
+    keys: int
+    wide: bool = False
+    _values: Values = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._values = np.full(self.keys, -1)
+
+    def initial(self, *, at_end: bool) -> Offsets:
+        return {"batch": 0}
+
+    def target(self, start: Offsets) -> Offsets:
+        raise NotImplementedError
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        return {"batch": start["batch"] + 1}
+
+    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
+        return [{"batch": number} for number in range(start["batch"], end["batch"])]
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         batch = split["batch"]
-        assert self.keys is not None
         some = np.random.default_rng(batch).choice(self.keys, self.rows, replace=False)
         keys = np.arange(self.keys) if batch == 0 else some
+        old, new = self._values[keys], keys * 7919 % 1_000_003 + batch
+        if batch:
+            new[: self.rows // 20] = -1
+        self._values[keys] = new
         tally.rows += len(keys)
-        yield pa.record_batch([pa.array(keys), pa.array(keys * 7919 % 1_000_003 + batch)], names=["k", "v"])
+        for values, diff in ((old, -1), (new, 1)):
+            there = values >= 0
+            yield self._batch(keys[there], values[there], diff)
+
+    def _batch(self, keys: Values, values: Values, diff: int) -> pa.RecordBatch:
+        columns = {"k": pa.array(keys), "v": pa.array(values)}
+        if self.wide:
+            numbers = (keys * 2_654_435_761 + values).tolist()
+            columns |= {
+                "customer": pa.array(values % 5_003),
+                "amount": pa.array((values % 99_991) / 100),
+                "status": pa.array([("new", "paid", "sent", "done")[each % 4] for each in numbers], pa.string()),
+                "country": pa.array([f"country {each % 40}" for each in numbers], pa.string()),
+                "email": pa.array([f"customer{each % 50_021}@example.org" for each in numbers], pa.string()),
+                "note": pa.array(
+                    [f"{each:020d} {each % 9_973:x} please leave at the door" for each in numbers], pa.string()
+                ),
+            }
+        return pa.record_batch({**columns, "$diff": pa.array(np.full(len(keys), diff))})
+
+
+class Direct:
+    """Hand rows to the sink's tasks, and do nothing else; an `Engine`."""
+
+    bucketing, buckets = "bench", 2
+
+    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+        """Run the batch."""
+        (source,) = batch.readers
+        tally = Tally()
+        rows = pa.Table.from_batches(
+            [each for split in batch.splits[source] for each in batch.readers[source].read(split, tally)]
+        )
+        bucket = rows.column("k").to_numpy() % self.buckets
+        results = [
+            batch.task(number, uuid.uuid4().hex, iter(rows.filter(pa.array(bucket == number)).to_batches()))
+            for number in range(self.buckets)
+        ]
+        return Outcome(results, {source: tally})
+
+
+@dataclass(slots=True)
+class Look:
+    """The table as DuckDB finds it."""
+
+    scan: float
+    look_up: float
+    said: str
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commits", type=int, default=600)
-    parser.add_argument("--keys", type=int, default=200_000)
+    parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=2_000)
     parser.add_argument("--every", type=int, default=50)
+    parser.add_argument("--wide", action="store_true")
     parser.add_argument("--share", type=float)
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     folder = HOME / "churn"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "in").mkdir(parents=True)
-    loop = _open(folder, "upsert", Churn(arguments.rows, arguments.keys))
+    columns = _WIDE if arguments.wide else _NARROW
+    script = _SCRIPT.format(folder=folder, columns=", ".join(f"{name} {type_}" for name, type_ in columns.items()))
+    loop = open_loop(folder, script, "upsert", Churn(arguments.rows, arguments.keys, arguments.wide), Direct())
     if arguments.share is not None:
         loop.allowance.share = arguments.share / 100
     spent = _metered(loop)
     loop.start(epoch=1)
     step = _stepper(loop)
     step()
-    loaded, cpu = spent[0], 0.0
+    loaded, cpu, looks = spent[0], 0.0, []
     for number in range(1, arguments.commits + 1):
         began = time.process_time()
         step()
         cpu += time.process_time() - began
         if number % arguments.every == 0:
+            looks.append(_look(folder, columns))
             share = (spent[0] - loaded) / cpu
-            print(
-                f"{number}: {cpu / number * 1000:.0f} ms a commit, maintenance {share:.2f}; {_look(folder)}", flush=True
-            )
+            each = cpu / number * 1000
+            print(f"{number}: {each:.0f} ms a commit, maintenance {share:.2f}; {looks[-1].said}", flush=True)
+    for what, found in {"scan": [look.scan for look in looks], "look-up": [look.look_up for look in looks]}.items():
+        print(f"{what}: {statistics.median(found):.2f} times a fresh copy in the median, at most {max(found):.2f}")
     loop.optimize(lambda: True)
-    print(f"after OPTIMIZE SINK: {_look(folder)}")
+    print(f"after OPTIMIZE SINK: {_look(folder, columns).said}")
 
 
-def _look(folder: Path) -> str:
+def _look(folder: Path, columns: dict[str, str]) -> Look:
+    copy = _copy(folder)
+    sums = ", ".join(f"sum({'strlen(' + name + ')' if type_ == 'text' else name})" for name, type_ in columns.items())
+    queries = {"scan": f"SELECT count(*), {sums} FROM {{}}", "look-up": "SELECT * FROM {} WHERE k = 4711"}
+    said, ratios = [], []
+    for what, query in queries.items():
+        ms, fresh_ms = _cpu_ms(query, f"iceberg_scan('{folder}/lake/n/t')", f"iceberg_scan('{copy}')")
+        ratios.append(ms / fresh_ms)
+        said.append(f"{what} {ms:.0f} ms, {ms / fresh_ms:.2f} times a fresh copy")
     table = _table(folder)
     head = table.current_snapshot()
     assert head is not None
-    summary = head.summary
-    assert summary is not None
-    here, copy = f"iceberg_scan('{folder}/lake/n/t')", f"iceberg_scan('{_copy(folder)}')"
-    said = []
-    for what, query in {
-        "scan": "SELECT count(*), sum(k), sum(v) FROM {}",
-        "look-up": "SELECT v FROM {} WHERE k = 4711",
-    }.items():
-        ms, fresh = _cpu_ms(query.format(here)), _cpu_ms(query.format(copy))
-        said.append(f"{what} {ms:.0f} ms, {ms / fresh:.2f} times a fresh copy")
-    files = f"{summary['total-data-files']} files, {summary['total-delete-files']} of deletes"
-    return "; ".join([*said, files])
+    assert head.summary is not None
+    many = {name: head.summary[f"total-{name}"] for name in ("data-files", "delete-files", "position-deletes")}
+    said.append(", ".join(f"{number} {name}" for name, number in many.items()))
+    said.append(f"{len(head.manifests(table.io))} manifests")
+    scan, look_up = ratios
+    return Look(scan, look_up, "; ".join(said))
 
 
 def _copy(folder: Path) -> Path:
@@ -107,14 +209,19 @@ def _copy(folder: Path) -> Path:
     return Path(catalog.load_table("n.t").metadata_location.removeprefix("file://"))
 
 
-def _cpu_ms(sql: str) -> float:
-    found = []
+def _cpu_ms(query: str, *scans: str) -> list[float]:
+    """Return the CPU of a query over each of the scans, which take turns."""
+    found: list[list[float]] = [[] for _ in scans]
     for _ in range(_READS):
-        connection = _connection()
-        began = time.process_time()
-        connection.execute(sql).fetchall()
-        found.append(time.process_time() - began)
-    return statistics.median(found) * 1000
+        for scan, seconds in zip(scans, found, strict=True):
+            seconds.append(_cpu(_connection(), query.format(scan)))
+    return [statistics.median(seconds) * 1000 for seconds in found]
+
+
+def _cpu(connection: duckdb.DuckDBPyConnection, sql: str) -> float:
+    began = time.process_time()
+    connection.execute(sql).fetchall()
+    return time.process_time() - began
 
 
 if __name__ == "__main__":

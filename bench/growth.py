@@ -33,6 +33,7 @@ from sinkql import compile as compile_sql
 from sinkql import physical
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Context, JobOffsets, Limit, Offsets, Reader, Split, Tally
+from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 
 _SINKS = {
@@ -131,16 +132,20 @@ def _measure(kind: str, arguments: argparse.Namespace) -> None:
 
 
 def _open(folder: Path, kind: str, reader: Reader) -> BatchLoop:
+    return open_loop(folder, _SCRIPT.format(folder=folder, sink=_SINKS[kind].format(table=_TABLE)), kind, reader)
+
+
+def open_loop(folder: Path, text: str, kind: str, reader: Reader, engine: Engine | None = None) -> BatchLoop:
+    """Return the batches of a script's only sink, `s`, over what a reader gives."""
     from sinkql.runtime.local.engine import LocalEngine
     from support.running import MemoryControl
 
-    text = _SCRIPT.format(folder=folder, sink=_SINKS[kind].format(table=_TABLE))
     job: physical.Job = compile_sql(text, facts={"s": {"sink_id": f"growth-{kind}"}}).jobs[0]
     context = Context(job.sink, job.sink_id, folder / "state", lambda _: "")
     context.folder.mkdir()
     writer = discover().sinks[job.write.connector].writer(job.write, context)
     readers = {read.source: reader for read in job.reads()}
-    return BatchLoop(job, readers, writer, LocalEngine(), context.folder, MemoryControl())
+    return BatchLoop(job, readers, writer, engine or LocalEngine(), context.folder, MemoryControl())
 
 
 def _stepper(loop: BatchLoop) -> Callable[[], None]:

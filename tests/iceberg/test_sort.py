@@ -85,15 +85,37 @@ def test_rows_are_sorted_within_files(
     assert sorted(rows, key=repr) == sorted(lake.rows("t"), key=repr)
 
 
+def test_rows_of_an_upsert_sink_are_sorted_by_key_where_nobody_says_otherwise(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compact_eagerly(monkeypatch)
+    sink = Sink(lake, "t", upsert=True)
+    sink.start()
+    random_ = random.Random(5)
+    rows: dict[int, str | None] = {}
+    compacted = 0
+    for batch in range(6):
+        new = {id_: str(batch) for id_ in random_.sample(range(60), 30)}
+        sink.put(*new.items())
+        compacted += sum(each.problem is None for each in sink.writer.maintain())
+        rows |= new
+        for task in lake.table("t").scan().plan_files():
+            assert task.file.sort_order_id is None
+            ids = pq.read_table(task.file.file_path.removeprefix("file://"))["id"].to_pylist()
+            assert ids == sorted(ids)
+    assert compacted > 1
+    assert sorted(rows.items()) == lake.rows("t")
+
+
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("nulls_first", [False, True])
-def test_values_are_in_icebergs_order(name: str, descending: bool, nulls_first: bool) -> None:
+@pytest.mark.parametrize("nulls_first", [None, False, True])
+def test_values_are_in_icebergs_order(name: str, descending: bool, nulls_first: bool | None) -> None:
     type_, known, key = VALUES[name]
-    values = random.Random(name).choices([None, *known], k=50)
+    values = random.Random(name).choices(known if nulls_first is None else [None, *known], k=50)
     storage = pa.array(values, pa.binary(16) if type_ == pa.uuid() else type_)
     column = pa.ExtensionArray.from_storage(type_, storage) if type_ == pa.uuid() else storage
-    found = sorted_numbers(pa.table({name: column}), [Sorting(name, descending, nulls_first)]).tolist()
+    found = sorted_numbers(pa.table({name: column}), [Sorting(name, descending, bool(nulls_first))]).tolist()
     there = sorted(
         (number for number, value in enumerate(values) if value is not None),
         key=lambda number: key(values[number]),

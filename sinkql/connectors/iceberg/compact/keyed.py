@@ -34,7 +34,7 @@ from sinkql.connectors.iceberg.compact.job import (
     readable,
     remove,
 )
-from sinkql.connectors.iceberg.file.data import FileEntry, cast, for_tasks, target_schema
+from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable, cast, for_tasks, target_schema
 from sinkql.connectors.iceberg.file.delete import Positions, read_position_deletes, write_position_deletes
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
 from sinkql.connectors.iceberg.file.order import SortedWriter
@@ -59,19 +59,28 @@ _TRIED = 256
 class _Least:
     """What makes a compaction due: files of like size, or delete files of like rows, or dead rows.
 
-    A file is written again where one row in `dead_share` is dead, and `dead_rows` in all. Once a compaction is due
-    anyhow, `as_well` files of like size are enough.
+    A file is written again where one row in so many is dead as `dead_share` says from narrow to wide rows, and
+    `dead_rows` in all. Once a compaction is due anyhow, `as_well` files of like size are enough.
     """
 
     files: Tiers
     deletes: Tiers
     as_well: int
-    dead_share: int
+    dead_share: tuple[int, int]
     dead_rows: int
 
+    def dirty(self, note: FileNote) -> bool:
+        """Tell whether many rows of a file are dead."""
+        narrow, wide = self.dead_share
+        share = max(wide, min(narrow, _WIDE * note.rows // max(1, note.size)))
+        return note.dead * share > note.rows
 
-_LEAST = _Least(Tiers(FAN, small=128 << 10), Tiers(FAN, small=1 << 12), as_well=4, dead_share=5, dead_rows=1 << 12)
-_ALL = _Least(ALL, ALL, as_well=ALL.fan, dead_share=1 << 62, dead_rows=1)
+
+_WIDE = 250
+_LEAST = _Least(
+    Tiers(FAN, small=128 << 10), Tiers(FAN, small=1 << 12), as_well=4, dead_share=(12, 5), dead_rows=1 << 12
+)
+_ALL = _Least(ALL, ALL, as_well=ALL.fan, dead_share=(1 << 62, 1 << 62), dead_rows=1)
 
 
 def _least(scope: Scope | None) -> _Least:
@@ -120,7 +129,7 @@ def choose(
 
 def _parts(files: Mapping[int, FileNote], target: int, least: _Least) -> Iterator[list[int]]:
     """Yield files to become one: a large one with many dead rows alone, the small ones together."""
-    dirty = {number for number, note in files.items() if note.dead * least.dead_share > note.rows}
+    dirty = {number for number, note in files.items() if least.dirty(note)}
     large = [number for number in sorted(dirty) if _large(files[number], target)]
     yield from ([number] for number in large)
     small = {*_due_files(files, target, replace(least.files, fan=least.as_well)), *dirty.difference(large)}
@@ -145,7 +154,7 @@ def _large(note: FileNote, target: int) -> bool:
 
 
 def _many_dead(files: Mapping[int, FileNote], least: _Least) -> bool:
-    dead = sum(note.dead for note in files.values() if note.dead * least.dead_share > note.rows)
+    dead = sum(note.dead for note in files.values() if least.dirty(note))
     return dead >= least.dead_rows
 
 
@@ -217,7 +226,7 @@ class Rewriting:
         name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=part.foreign)
         copy = self._begin(part, number, (yield from self._index()))
         yield True
-        writer = SortedWriter(for_tasks(self._table), name, part.place)
+        writer = SortedWriter(self._order(part), name, part.place)
         order = [np.empty(0, np.int64)]
         try:
             for file in part.files:
@@ -247,6 +256,11 @@ class Rewriting:
         at[copied] = np.arange(len(copied))
         copy.entries, copy.at = copy.entries.take(at >= 0), at[at >= 0]
         return copy
+
+    def _order(self, part: Part) -> TaskTable:
+        """Return the table with the order that a part's rows are to be put into: those of one file have it by key."""
+        declared, keyed = for_tasks(self._table), for_tasks(self._table, key=self._key)
+        return declared if len(part.files) == 1 and not part.foreign else keyed
 
     def _begin(self, part: Part, number: int, index: Index) -> _Copy:
         """Find the rows of a part that live now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -102,8 +102,8 @@ class TaskTable:
         return _io(tuple(sorted(self.storage.items())), self.location)
 
 
-def for_tasks(table: Table) -> TaskTable:
-    """Return what tasks need to know of a loaded table."""
+def for_tasks(table: Table, *, key: Sequence[str] = ()) -> TaskTable:
+    """Return what tasks need to know of a loaded table; rows of one that says no order are sorted by the `key`."""
     sorting = _sorting(table)
     return TaskTable(
         name=".".join(table.name()),
@@ -112,7 +112,7 @@ def for_tasks(table: Table) -> TaskTable:
         properties=dict(table.properties),
         storage=storage_properties(table.io),
         spec_json=table.spec().model_dump_json(),
-        sorting=sorting,
+        sorting=sorting or tuple(Sorting(name, descending=False, nulls_first=True) for name in key),
         order_id=table.sort_order().order_id if sorting else None,
     )
 

@@ -91,7 +91,9 @@ class UpsertTask:
            bucketing: str, buckets: int) -> UpsertTask:  # fmt: skip
         """Return the task of an attempt on a loaded table and its saved index."""
         key = tuple(column.name for column in index.key)
-        return cls(commit, buckets, key, bucketing, change, index.sink, epoch, folder, index.name, for_tasks(table))
+        return cls(
+            commit, buckets, key, bucketing, change, index.sink, epoch, folder, index.name, for_tasks(table, key=key)
+        )
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write one bucket's rows; raises SQ3552 for a key with two rows, SQ3411 for a torn run."""
