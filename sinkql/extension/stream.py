@@ -94,6 +94,13 @@ class Decoder(Protocol):
         """Yield the rows of a stream in parts; raises UndecodableError."""
 
 
+class QuotedDecoder(Decoder, Protocol):
+    """Decode streams whose records may have line ends in quotes, also from a record on that is not the first."""
+
+    def decode_after(self, head: bytes, stream: BinaryIO, line: int) -> Iterator[Decoded]:
+        """Yield the rows of a stream that begins with a record, in that line, of what begins with `head`."""
+
+
 class StoredDecoder(Decoder, Protocol):
     """Decode files of a format that says itself what columns they have, and where; streams can be sought."""
 
@@ -111,17 +118,24 @@ def _never(options: Mapping[str, Any]) -> bool:  # as `Decoding.lines` is called
     return False
 
 
+def _unquoted(options: Mapping[str, Any]) -> bytes:  # as `Decoding.quote` is called
+    return b""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """How a format is decoded: `open` takes the planned options and the columns.
 
     `lines` tells by the options whether each record is a line: long input is then cut at line ends, and a decoder gets
-    whole lines. `stored` opens the decoder, too, of a format whose files are sought.
+    whole lines. `quote` gives by the options the character of which each record has an even number, or nothing: long
+    input is cut at line ends after which that is so, and a decoder is a `QuotedDecoder`. `stored` opens the decoder,
+    too, of a format whose files are sought.
     """
 
     open: Callable[[Mapping[str, Any], Sequence[physical.Column]], Decoder]
     lines: Callable[[Mapping[str, Any]], bool] = _never
     stored: Callable[[Mapping[str, Any], Sequence[physical.Column]], StoredDecoder] | None = None
+    quote: Callable[[Mapping[str, Any]], bytes] = _unquoted
 
 
 class Reader(Protocol):

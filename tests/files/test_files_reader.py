@@ -109,12 +109,50 @@ def test_a_file_longer_than_a_batch_is_offered_in_parts_at_once(tmp_path: Path) 
     assert found == [(100, True), (100, True), (50, False)]
 
 
-def test_a_csv_file_longer_than_the_limit_is_one_batch(tmp_path: Path) -> None:
-    reader = _reader(tmp_path, format=_CSV)
+def test_a_csv_file_with_comments_that_is_longer_than_the_limit_is_one_batch(tmp_path: Path) -> None:
+    reader = _reader(tmp_path, format={**_CSV, "comment": "#"})
     for name in ("a.csv", "b.csv"):
         _put(tmp_path, name, "name,id\n" + "".join(f"x{i},{i}\n" for i in range(50)))
     batches, _ = _drain(reader, Limit(10))
     assert [len(batch) for batch in batches] == [50, 50]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ranges_of_csv_give_the_records_and_errors_of_the_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = random.Random(seed)
+    fields = ['"a\nb"', "x", '"', '"q""q\n\n"', "é", '"""\n"', "", '"1,\n2"', "\xa0"]
+    usual = [field for field in fields if field != '"']
+    end = "\r\n" if seed == 3 else "\n"
+    records = [f"{i if chance.random() < 0.95 else 'no'},{chance.choice(usual)}" for i in range(150)]
+    if seed == 2:
+        records[100] += chance.choice('"')
+    form = {**_CSV, "header": seed != 1}
+    text = ("id,name" + end if form["header"] else "") + end.join(records) + chance.choice(["", end])
+    _put(tmp_path, "a.csv", text)
+    whole = _reader(tmp_path, format=form, skip_errors=True, state=tmp_path / "whole")
+    start, told = whole.initial(at_end=False), Tally()
+    expected = _rows(whole, start, whole.latest(start, _ALL), told)
+    assert told.failed
+    monkeypatch.setattr("sinkql.connectors.files.content.LONGEST_LINE", 60)
+    for step in (1, 100):
+        monkeypatch.setattr("sinkql.connectors.files.reader._SPLIT_BYTES", 2 * step)
+        monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", step)
+        for limit in (_ALL, Limit(17), Limit(1000, 300)):
+            reader = _reader(
+                tmp_path, format=form, skip_errors=True, state=tmp_path / f"{step}-{limit.rows}-{limit.bytes}"
+            )
+            at, found, tally = start, [], Tally()
+            while (then := reader.latest(at, limit)) != at:
+                found += _rows(reader, at, then, tally)
+                at = then
+            assert found == expected
+            assert (tally.rows, tally.failed, tally.bytes) == (told.rows, told.failed, told.bytes)
+            assert [(each.position, each.message) for each in tally.errors] == [
+                (each.position, each.message) for each in told.errors
+            ]
+        assert len(reader.splits(start, at)) > 2
 
 
 def test_byte_ranges_give_each_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,12 @@ def _open_csv(options: Mapping[str, Any], columns: Sequence[physical.Column]) ->
     return CsvRows.of(options, columns)
 
 
+def _quote_of_csv(options: Mapping[str, Any]) -> bytes:
+    """Return the quote, where all quotes of a file count: not those of comments, or behind another escape."""
+    quote: str = options.get("quote", '"')
+    return quote.encode() if "comment" not in options and options.get("escape", '"') == quote else b""
+
+
 def _open_parquet(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> StoredDecoder:
     from sinkql.connectors.files.stored import parquet_rows
 
@@ -119,7 +125,7 @@ connector = Connector(
     ),
     formats=(
         FormatKind("JSON", plan_json, Decoding(_open_json, _lines_of_json)),
-        FormatKind("CSV", plan_csv, Decoding(_open_csv), CsvOptions),
+        FormatKind("CSV", plan_csv, Decoding(_open_csv, quote=_quote_of_csv), CsvOptions),
         FormatKind("PARQUET", plan_stored, Decoding(_open_parquet, stored=_open_parquet)),
         FormatKind("ORC", plan_stored, Decoding(_open_orc, stored=_open_orc)),
         FormatKind("AVRO", plan_avro, Decoding(_open_avro, stored=_open_avro)),

@@ -47,8 +47,13 @@ class Place(Protocol):
         """Return what is different about a file now."""
 
 
-def measure(stream: BinaryIO, place: Place, file: SeenFile, *, lines: bool) -> Iterator[tuple[Part, bytes]]:
+def measure(
+    stream: BinaryIO, place: Place, file: SeenFile, *, lines: bool, quote: bytes = b""
+) -> Iterator[tuple[Part, bytes]]:
     """Yield the parts that follow those of `file`, with their bytes; with `lines` they end at line ends.
+
+    With a `quote`, they end at line ends that have an even number of quotes before them; where there is none for long,
+    the rest of the file has parts that end anywhere, with -1 for the number of their lines.
 
     The last part of `file` is measured anew if it was cut short. Raises SQ3301 where it is not as it was, and
     LongLineError.
@@ -57,10 +62,13 @@ def measure(stream: BinaryIO, place: Place, file: SeenFile, *, lines: bool) -> I
     tail = file.parts[-1] if len(whole) < len(file.parts) else None
     at = whole[-1][0] if whole else 0
     line = 1 + sum(part[1] for part in whole)
+    whole_records = True
     stream.seek(at)
     while at < file.size:
         data = _read(stream, place, file, min(PART_BYTES, file.size - at))
-        if lines and data and not data.endswith(b"\n"):
+        if quote and whole_records:
+            data, whole_records = _to_record_end(stream, data, file.size - at - len(data), quote)
+        elif lines and not quote and data and not data.endswith(b"\n"):
             data += stream.readline(min(file.size - at - len(data), LONGEST_LINE))
             if at + len(data) < file.size and not data.endswith(b"\n"):
                 raise LongLineError(line + data.count(b"\n"))
@@ -69,7 +77,22 @@ def measure(stream: BinaryIO, place: Place, file: SeenFile, *, lines: bool) -> I
         tail = None
         at += len(data)
         line += data.count(b"\n")
-        yield (at, data.count(b"\n"), digest(data)), data
+        yield (at, data.count(b"\n") if whole_records else -1, digest(data)), data
+
+
+def _to_record_end(stream: BinaryIO, data: bytes, left: int, quote: bytes) -> tuple[bytes, bool]:
+    """Return data and what comes of the stream up to the end of a record, and whether that was found in time."""
+    found, odd, size = [data], data.count(quote) % 2, 0
+    last = data
+    while size < left and (odd or not last.endswith(b"\n")):
+        if size > LONGEST_LINE:
+            return b"".join(found), False
+        last = stream.readline(min(left - size, LONGEST_LINE))
+        if not last:
+            break
+        found.append(last)
+        odd, size = (odd + last.count(quote)) % 2, size + len(last)
+    return b"".join(found), True
 
 
 def whole_parts(file: SeenFile) -> tuple[Part, ...]:

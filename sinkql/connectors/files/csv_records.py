@@ -89,9 +89,12 @@ class Splitter:
             re.compile(_record(self._quote, self._escape, ends)) for ends in (b"\r\n", b"\n", b"\r")
         )
 
-    def blocks(self, stream: BinaryIO) -> Iterator[Records]:
-        """Yield the records of a stream; raises UndecodableError for one that is too long."""
-        rest, line, line_end, first = b"", 1, b"", True
+    def blocks(self, stream: BinaryIO, line: int = 1, line_end: bytes = b"") -> Iterator[Records]:
+        """Yield the records of a stream; raises UndecodableError for one that is too long.
+
+        One that begins with a later line of a file is told the line, and what the file's lines end with.
+        """
+        rest, first = b"", line == 1
         while True:
             data = stream.read(
                 max(BLOCK, len(rest), len(_BOM))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from io import BytesIO
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -48,8 +49,19 @@ class CsvRows:
 
     def decode(self, stream: BinaryIO) -> Iterator[Decoded]:
         """Yield the stream's rows by blocks; raises UndecodableError where its header lacks columns."""
-        table = None if self._header else _Layout(len(self._columns), tuple(range(len(self._columns))))
-        for records in self._splitter.blocks(stream):
+        yield from self._rows(self._splitter.blocks(stream), None)
+
+    def decode_after(self, head: bytes, stream: BinaryIO, line: int) -> Iterator[Decoded]:
+        """Yield the rows of a stream that goes on in that line of a file, whose beginning is `head`."""
+        first = next(self._splitter.blocks(BytesIO(head)), None)
+        if first is not None:
+            table = self._layout(first) if self._header else None
+            yield from self._rows(self._splitter.blocks(stream, line, first.line_end), table)
+
+    def _rows(self, blocks: Iterator[Records], table: _Layout | None) -> Iterator[Decoded]:
+        if not self._header:
+            table = _Layout(len(self._columns), tuple(range(len(self._columns))))
+        for records in blocks:
             if table is None:
                 table, body = self._layout(records), records.part(1, len(records))
             else:

@@ -35,7 +35,9 @@ class FilesOptions:
         "what the files are compressed with; AUTO: the endings .gz, .bz2, .zst and .lz4 say it", default="AUTO"
     )
     infer: bool = described("find the columns in a sample of the files where none are declared", default=True)
-    max_files_per_commit: int | None = described("how many files one commit takes at most", default=None)
+    max_files_per_commit: int | None = described(
+        "how many files one commit takes at most; 10000 if left out", default=None
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ with digests of what a batch reads of it, and its rows come only of bytes that h
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 import numpy as np
@@ -48,6 +49,7 @@ from sinkql.extension.stream import (
     Decoding,
     Limit,
     Offsets,
+    QuotedDecoder,
     Reader,
     RowError,
     Split,
@@ -58,6 +60,7 @@ from sinkql.extension.stream import (
 
 _SPLIT_BYTES = 64 << 20
 _MOST_SPLITS = 64
+_MOST_FILES = 10_000  # of a batch: it keeps a list of them, and so does each of its tasks
 _BLOCK_BYTES = 1 << 20
 _MOST_ERRORS = 20
 _GUESSED_ROW_BYTES = 20
@@ -153,7 +156,7 @@ class FilesReader(Reader):
             if until is not None and number == len(waiting):
                 return until  # the same files by another head: who waits for the target compares offsets
             rows, size = rows - count, size - (file.size - begin)
-            if rows <= 0 or size <= 0 or len(taken) == self.max_files:
+            if rows <= 0 or size <= 0 or len(taken) == (self.max_files or _MOST_FILES):
                 break
         return self._moved(start, taken, None) if taken else start
 
@@ -199,10 +202,14 @@ class FilesReader(Reader):
                 if end <= begin:
                     parts.append(part)
                     continue
+                if part[1] < 0:
+                    parts.append(part)
+                    to = end
+                    continue
                 if base < begin or count + part[1] > rows or end - begin > size:
                     text = data if data is not None else self._bytes(file, base, part)
                     skip = max(0, begin - base)
-                    cut = _cut(text, skip, rows - count, size - (to - begin), first=to == begin)
+                    cut = _cut(text, skip, rows - count, size - (to - begin), self._quote(), first=to == begin)
                     count, to = count + text.count(b"\n", skip, cut), base + cut
                     if cut < len(text):
                         parts += [(to, text.count(b"\n", 0, cut), digest(text[:cut]))] if cut else []
@@ -247,7 +254,8 @@ class FilesReader(Reader):
 
     def _parts_after(self, stream: BinaryIO, file: SeenFile) -> Iterator[tuple[Part, bytes]]:
         try:
-            yield from measure(stream, self.folder, file, lines=self._divisible(file))
+            cut = self._divisible(file)
+            yield from measure(stream, self.folder, file, lines=cut, quote=self._quote() if cut else b"")
         except LongLineError as error:
             raise self._too_long(file, error) from error
 
@@ -274,7 +282,10 @@ class FilesReader(Reader):
     def _divisible(self, file: SeenFile) -> bool:
         if self.folder.pinned and file.size <= _SPLIT_BYTES:
             return False  # so that it is fetched once
-        return self.decoding.lines(self.format) and self._codec(file) is None
+        return (self.decoding.lines(self.format) or self._quote() != b"") and self._codec(file) is None
+
+    def _quote(self) -> bytes:
+        return self.decoding.quote(self.format)
 
     def _codec(self, file: SeenFile) -> str | None:
         return codec_of(file.name, self.compression) if self.decoding.stored is None else None
@@ -296,7 +307,7 @@ class FilesReader(Reader):
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return the files between two offsets; long ones of JSON lines in ranges of about 64 MiB."""
+        """Return the files between two offsets; long ones in ranges of about 64 MiB, where their format can be cut."""
         partial, at = _partial(start)
         files = self._known({**start, "partial": None}, end)
         return [
@@ -312,16 +323,17 @@ class FilesReader(Reader):
         base = lines = 0
         parts: list[Part] = []
         name = msgspec.structs.replace(file, parts=()).data()
+        head = {"head": file.parts[0]} if self._quote() and self._divisible(file) and file.parts else {}
         for part in file.parts:
             if part[0] <= begin:
                 base, lines = part[0], lines + part[1]
                 continue
             parts.append(part)
-            if self._divisible(file) and part[0] - base >= _SPLIT_BYTES:
-                yield {"file": name, "base": base, "from": max(begin, base), "lines": lines, "parts": parts}
+            if self._divisible(file) and part[0] - base >= _SPLIT_BYTES and part[1] >= 0:
+                yield {"file": name, "base": base, "from": max(begin, base), "lines": lines, "parts": parts, **head}
                 base, lines, parts = part[0], lines + sum(each[1] for each in parts), []
         if parts or not file.parts:
-            yield {"file": name, "base": base, "from": max(begin, base), "lines": lines, "parts": parts}
+            yield {"file": name, "base": base, "from": max(begin, base), "lines": lines, "parts": parts, **head}
 
     def _stored_ranges(self, file: SeenFile) -> Iterator[Split]:
         """Yield ranges of a file that is sought: each has all parts, since any of them may be asked for."""
@@ -345,7 +357,9 @@ class FilesReader(Reader):
                 yield from self._read_stored(file, split, stream, tally)
                 return
             chunks = listed(stream, self.folder, file, split["base"], split["parts"])
-            if self._divisible(file):
+            if split["from"] and split.get("head"):
+                yield from self._read_records(file, split, stream, chunks, tally)
+            elif self._divisible(file) and not self._quote():
                 yield from self._read_lines(file, split, chunks, tally)
             else:
                 yield from self._read_whole(file, chunks, tally)
@@ -363,6 +377,23 @@ class FilesReader(Reader):
                 yield from self._decoded(file, decoder, text_of(block, before), tally, before=before)
                 before += block.count(b"\n")
             skip = 0
+
+    def _read_records(
+        self, file: SeenFile, split: Split, stream: BinaryIO, chunks: Iterator[bytes], tally: Tally
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split that is not the first one of its file, to which the head says what is in it."""
+        decoder = cast(QuotedDecoder, self.decoding.open(self.format, self.columns))
+        head = next(listed(stream, self.folder, file, 0, [split["head"]]))
+        first, skip = next(chunks), split["from"] - split["base"]
+        line = 1 + split["lines"] + first.count(b"\n", 0, skip)
+        source = ListedStream(itertools.chain([first[skip:]], chunks))
+        try:
+            with BufferedReader(source, _BLOCK_BYTES) as buffered:
+                yield from self._tallied(file, decoder.decode_after(head, buffered, line), tally)
+        except UndecodableError as error:
+            if source.error is not None:
+                raise source.error from error
+            raise undecodable(self.folder.shown(file.name), self.format["name"], error, then=_THEN) from error
 
     def _read_whole(self, file: SeenFile, chunks: Iterator[bytes], tally: Tally) -> Iterator[pa.RecordBatch]:
         decoder = self.decoding.open(self.format, self.columns)
@@ -443,17 +474,28 @@ def _partial(offsets: Offsets) -> tuple[SeenFile | None, int]:
     return (None, 0) if partial is None else (from_data(partial["file"]), partial["at"])
 
 
-def _cut(data: bytes, skip: int, rows: int, size: int, *, first: bool) -> int:
-    """Return where a part is cut that is read from `skip`: after a line, at least one if it is the `first`."""
-    cut = len(data)
-    if data.count(b"\n", skip) > rows:
-        ends = np.flatnonzero(np.frombuffer(data, np.uint8, offset=skip) == ord("\n"))
-        cut = skip + int(ends[max(1, rows) - 1]) + 1
-    if cut - skip > size:
-        cut = data.rfind(b"\n", skip, skip + max(0, size)) + 1 or skip
-    if cut == skip and first:
-        cut = data.find(b"\n", skip) + 1 or len(data)
-    return cut
+def _cut(data: bytes, skip: int, rows: int, size: int, quote: bytes, *, first: bool) -> int:
+    """Return where a part is cut that is read from `skip`: after a record, at least one if it is the `first`."""
+    if data.count(b"\n", skip) <= rows and len(data) - skip <= size:
+        return len(data)
+    ends = _record_ends(data, skip, quote)
+    found = ends[: max(1, rows)]
+    within = found[found - skip <= max(0, size)]
+    if len(within):
+        return int(within[-1]) if len(ends) > len(within) or len(data) - skip > size else len(data)
+    if not first:
+        return skip
+    return int(ends[0]) if len(ends) else len(data)
+
+
+def _record_ends(data: bytes, skip: int, quote: bytes) -> np.ndarray:
+    """Return the places after the line ends from `skip` on that have an even number of quotes before them."""
+    characters = np.frombuffer(data, np.uint8, offset=skip)
+    ends = np.flatnonzero(characters == ord("\n"))
+    if quote and quote in data:
+        quotes = np.flatnonzero(characters == quote[0])
+        ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+    return ends + skip + 1
 
 
 def _blocks(data: bytes, at: int) -> Iterator[bytes]:
