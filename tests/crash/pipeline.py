@@ -1,4 +1,4 @@
-"""Seven kinds of pipelines from JSON lines into tables: their SQL, their input, and what must be in the tables."""
+"""Eight kinds of pipelines from JSON lines into tables: their SQL, their input, and what must be in the tables."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Kind:
     expected: str
     changelog: bool = False
     picked: bool = False
+    options: str = ""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -88,6 +89,13 @@ KINDS: Mapping[str, Kind] = {
         f"SELECT users, k, events, most, total FROM ({_PER_KEY})",
         picked=True,
     ),
+    "vectors": Kind(
+        "events",
+        "KEY (k) NOT ENFORCED MODE UPSERT PARTITION BY (bucket(2, v))",
+        ("k", "n", "v", "u"),
+        "SELECT k, n, v, u FROM events QUALIFY row_number() OVER (PARTITION BY k ORDER BY n DESC) = 1",
+        options="FORMAT VERSION = 3",
+    ),
 }
 
 
@@ -118,7 +126,7 @@ class Pipeline:
         from sinkql import compile as compile_sql
 
         kind = KINDS[self.kind]
-        options = ", ".join(filter(None, [f"MAX ROWS PER COMMIT = {self.batch_rows}", self.options]))
+        options = ", ".join(filter(None, [f"MAX ROWS PER COMMIT = {self.batch_rows}", kind.options, self.options]))
         more, relation, views = "", kind.relation, _VIEWS
         if self.changed and relation == "events":
             more = ", w text"

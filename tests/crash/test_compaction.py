@@ -20,6 +20,7 @@ _POINTS = ("compaction-read", "compaction-file", "compaction", "compacted")
 CASES = [
     *(("append", point) for point in _POINTS),
     *((kind, point) for kind in ("upsert", "view") for point in (*_POINTS, "compaction-run")),
+    ("vectors", "compaction-run"),
     ("parts", "compaction"),
     ("parts", "compacted"),
 ]

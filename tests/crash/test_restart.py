@@ -25,7 +25,7 @@ from support.running import drain
 pytestmark = pytest.mark.long
 
 STATEFUL = ("changelog", "view", "chain", "pick")
-every_kind = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("parts", "pick")])
+every_kind = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("parts", "vectors", "pick")])
 
 
 @pytest.fixture

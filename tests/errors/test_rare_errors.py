@@ -20,6 +20,7 @@ from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.file import connection
 from sinkql.catalog.secret import aws
 from sinkql.connectors.iceberg.commit.landing import land
+from sinkql.connectors.iceberg.file import delete
 from sinkql.connectors.iceberg.file.delete import live_files
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.errors import SinkqlError
@@ -204,15 +205,15 @@ def test_secret_is_not_available_to_the_process_that_looks_for_input() -> None:
     assert _code(source._no_secret, "lake_key") == "SQ3392"
 
 
-def test_data_file_that_is_not_parquet_is_refused() -> None:
+def test_data_file_that_is_not_parquet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     file = SimpleNamespace(content=DataFileContent.DATA, file_format=FileFormat.ORC, file_path="a.orc")
     manifest = SimpleNamespace(
         content=ManifestContent.DATA,
         partition_spec_id=0,
-        fetch_manifest_entry=lambda *_, **__: [SimpleNamespace(data_file=file)],
     )
-    snapshot = SimpleNamespace(manifests=lambda _: [manifest])
-    table: Any = SimpleNamespace(current_snapshot=lambda: snapshot, io=None, name=lambda: ("shop", "orders"))
+    monkeypatch.setattr(delete, "manifests_of", lambda *_: [manifest])
+    monkeypatch.setattr(delete, "entries_of", lambda *_: [SimpleNamespace(data_file=file)])
+    table: Any = SimpleNamespace(current_snapshot=lambda: None, io=None, name=lambda: ("shop", "orders"))
     assert _code(live_files, table) == "SQ3554"
 
 

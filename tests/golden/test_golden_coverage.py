@@ -34,7 +34,6 @@ ELSEWHERE = {
     "SQ2702": "a warning of sinkql lint: tests/cli/test_lint.py",
     "SQ2703": "a warning of sinkql lint: tests/cli/test_lint.py",
     "SQ2704": "a warning of sinkql lint: tests/cli/test_lint.py",
-    "SQ2951": "a table of the catalog: tests/iceberg/test_table.py",
     "SQ2984": "a connector of another package: tests/iceberg/test_validate.py",
     "SQ2985": "a sink that has a table: tests/session/test_rename.py",
 }

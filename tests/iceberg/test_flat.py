@@ -12,6 +12,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 
+from sinkql.connectors.iceberg.commit import snapshot as snapshots
 from sinkql.errors import SinkqlError
 from support import strangers
 from support.eager import compact_eagerly
@@ -95,7 +96,7 @@ def test_own_manifests_are_not_read_again_and_say_the_same_once_merged(
     sink = Sink(lake, name, upsert=upsert)
     sink.start()
     sink.put((0, "a"))
-    reads = counted(monkeypatch, ManifestFile, "fetch_manifest_entry")
+    reads = counted(monkeypatch, snapshots, "entries_of")
     for batch in range(1, 20):
         sink.put((batch, "a"), (batch % 3, "b"), (batch // 2, "c"))
     assert reads() == 0

@@ -184,12 +184,25 @@ def test_files_of_an_old_spec_keep_their_partition_when_its_column_is_dropped(la
 
 
 @pytest.mark.spark
-def test_spark_applies_deletes_of_rows_that_moved(lake: Lake, spark: SparkSession) -> None:
-    sink, random_ = parted(lake, upsert=True), random.Random(7)
+@pytest.mark.parametrize("version", [2, 3])
+def test_spark_applies_deletes_of_rows_that_moved(lake: Lake, spark: SparkSession, version: int) -> None:
+    sink, random_ = parted(lake, upsert=True, format_version=version), random.Random(7)
     sink.start()
     rows: dict[int, str | None] = {}
     for _ in range(6):
         new = batch(random_)
         sink.put(*new)
         rows.update(new)
-    assert sorted(rows.items()) == spark_rows(spark, lake.table("t"))
+    table = lake.table("t")
+    assert sorted(rows.items()) == spark_rows(spark, table)
+    if version == 3:
+        sink.writer.optimize()
+        before = _ids(spark, table)
+        assert before == _ids(spark, lake.table("t"))
+        assert len(rows) == len({id_ for _, id_, _ in before})
+
+
+def _ids(spark: SparkSession, table: Table) -> list[tuple[Any, ...]]:
+    """Return each row's key, its id, and the number of the commit that wrote it, as Spark finds them."""
+    rows = spark.read.format("iceberg").load(table.metadata_location)
+    return sorted(rows.select("id", "_row_id", "_last_updated_sequence_number").collect())

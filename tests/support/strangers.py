@@ -11,6 +11,7 @@ from pyiceberg.table.update import AssertTableUUID, SetSnapshotRefUpdate
 
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
+from sinkql.connectors.iceberg.file.delete import live_files
 
 Pairs = Sequence[tuple[int, str | None]]
 
@@ -26,6 +27,13 @@ def append(table: Table, *pairs: tuple[int, str | None]) -> None:
     table.append(rows_of(pairs))
 
 
+def add(table: Table, *pairs: tuple[int, str | None]) -> None:
+    """Add rows to a table of a version that PyIceberg does not write."""
+    entry = write_data_file(for_tasks(table), f"added-{table.metadata.current_snapshot_id}.parquet", rows_of(pairs))
+    prepared = prepare(table, FileChange((entry,)), lambda snapshot, sequence: Notes({}, {}))
+    table.catalog.commit_table(table, prepared.requirements, prepared.updates)
+
+
 def delete(table: Table, condition: str) -> None:
     """Delete rows by rewriting their files."""
     table.delete(condition)
@@ -36,10 +44,10 @@ def compact(table: Table, *, by: str = "id") -> None:
     table = table.refresh()
     head = table.current_snapshot()
     assert head is not None
-    entries = [entry for manifest in head.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io)]
+    live = live_files(table)
     rows = table.scan().to_arrow().sort_by([(by, "descending")])
     new = write_data_file(for_tasks(table), f"compacted-{head.snapshot_id}.parquet", rows)
-    gone = frozenset(entry.data_file.file_path for entry in entries)
+    gone = frozenset({*live.data, *live.deletes})
     prepared = prepare(table, FileChange((new,), gone, Operation.REPLACE), lambda snapshot, sequence: Notes({}, {}))
     table.catalog.commit_table(table, prepared.requirements, prepared.updates)
 

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -24,7 +23,9 @@ from sinkql.connectors.iceberg.compact.keyed import Rewriting, choose
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange
 from sinkql.connectors.iceberg.keyindex.key import key_columns
 from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
+from sinkql.connectors.iceberg.table.sql import KnowingCatalog
 from sinkql.connectors.iceberg.write.upsert import UpsertTask
+from sinkql.connectors.iceberg.write.vector import one_each
 from sinkql.extension.stream import WriteResult
 from support.index import live_entries
 
@@ -38,7 +39,7 @@ def create_table(
     properties: dict[str, str] | None = None,
     spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
 ) -> Table:
-    catalog = SqlCatalog("test", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
+    catalog = KnowingCatalog("test", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
     catalog.create_namespace("shop")
     fields = [NestedField(number, name, type_) for number, (name, type_) in enumerate(columns.items(), 1)]
     return catalog.create_table(
@@ -96,12 +97,20 @@ class Sink:
 
     def commit(self, task: UpsertTask, results: Iterable[WriteResult]) -> None:
         results = list(results)
-        index = self.index.after(changes(results), epoch=self.epoch, commit=task.commit)
-        self.name = index.save(self.folder)
         data = [result.data for result in results if result.data is not None]
+        found, entries = one_each(
+            changes(results),
+            [entry for each in data for entry in each.entries],
+            self.index,
+            task.table,
+            f"both-{task.commit}.puffin",
+        )
+        index = self.index.after(found, epoch=self.epoch, commit=task.commit)
+        self.name = index.save(self.folder)
         self.merged += sum(bool(each.change.merged) for each in data)
-        entries = tuple(entry for each in data for entry in each.entries)
-        prepared = prepare(self.table, FileChange(entries, index.leaving), lambda snapshot, sequence: Notes({}, {}))
+        prepared = prepare(
+            self.table, FileChange(tuple(entries), index.leaving), lambda snapshot, sequence: Notes({}, {})
+        )
         self.table.catalog.commit_table(self.table, prepared.requirements, prepared.updates)
         self.table.refresh()
         self.index = index
@@ -112,7 +121,7 @@ class Sink:
 
     def compact(self, between: Callable[[], None] = lambda: None) -> bool:
         """Write again what is due, with a deed between steps; tell whether anything was."""
-        parts = choose(self.index, self.table.properties)
+        parts = choose(self.index, self.table.properties, version=self.table.metadata.format_version)
         if parts is None:
             return False
         key = tuple(column.name for column in self.key)

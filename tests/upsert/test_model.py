@@ -4,6 +4,7 @@ Between batches the sink compacts, in steps between which batches come too, and 
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -23,8 +24,10 @@ from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.compact import keyed
 from sinkql.connectors.iceberg.file import read
 from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
-from sinkql.connectors.iceberg.file.delete import live_files, read_position_deletes
+from sinkql.connectors.iceberg.file.delete import live_files, read_dead
+from sinkql.connectors.iceberg.file.manifest import vector_of
 from sinkql.connectors.iceberg.file.place import divide, place_of
+from sinkql.connectors.iceberg.file.vector import read_vector
 from sinkql.connectors.iceberg.keyindex import fold
 from sinkql.connectors.iceberg.keyindex.run import TIERS
 from support.index import live_entries
@@ -101,18 +104,20 @@ def _sorted(rows: list[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize(
-    ("change", "granularity", "spec"),
+    ("version", "change", "granularity", "spec"),
     [
-        ("upsert", "partition", WHOLE),
-        ("upsert", "file", WHOLE),
-        ("retract", "partition", WHOLE),
-        ("retract", "file", WHOLE),
-        ("retract", "partition", PARTS),
+        (2, "upsert", "partition", WHOLE),
+        (2, "upsert", "file", WHOLE),
+        (2, "retract", "partition", WHOLE),
+        pytest.param(2, "retract", "file", WHOLE, marks=pytest.mark.soak),
+        (2, "retract", "partition", PARTS),
+        (3, "upsert", "partition", WHOLE),
+        pytest.param(3, "retract", "partition", PARTS, marks=pytest.mark.soak),
     ],
-    ids=lambda value: ("parts" if value.fields else "whole") if isinstance(value, PartitionSpec) else value,
+    ids=lambda value: ("parts" if value.fields else "whole") if isinstance(value, PartitionSpec) else str(value),
 )
 def test_table_holds_what_a_dict_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, granularity: str, spec: PartitionSpec
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, change: Any, granularity: str, spec: PartitionSpec
 ) -> None:
     # merges must happen between changes of the buckets
     monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=3))
@@ -122,7 +127,9 @@ def test_table_holds_what_a_dict_holds(
     monkeypatch.setattr(read, "_ROWS", 30)
     monkeypatch.setattr(read, "_AT_ONCE", 10)
     rng = random.Random(f"{change} {granularity}")
-    table = create_table(tmp_path, COLUMNS, {"write.delete.granularity": granularity}, spec)
+    table = create_table(
+        tmp_path, COLUMNS, {"format-version": str(version), "write.delete.granularity": granularity}, spec
+    )
     sink = Sink(table, ("name", "number"), tmp_path / "index", change=change)
     model: dict[Key, Row] = {}
     lost = compacted = folded = meanwhile = 0
@@ -215,7 +222,14 @@ def _check_files(sink: Sink) -> None:
     deletes = {note.path: note for note in sink.index.deletes.values()}
     partitions = {path: place_of(file, sink.table.metadata) for path, file in {**live.data, **live.deletes}.items()}
     for path, note in deletes.items():
-        named = read_position_deletes(sink.table.io, [path]).keys() & there
+        named = read_dead(sink.table.io, path, live.deletes[path]).keys() & there
         assert note.targets == len(named) > 0
         assert {partitions[path]} == {partitions[each] for each in named}
     assert live.deletes.keys() - deletes.keys() <= set(sink.index.idle)
+    if sink.table.metadata.format_version == 3:
+        vectors = Counter(vector.file for file in live.deletes.values() if (vector := vector_of(file)))
+        assert len(live.deletes) == vectors.total() == len(vectors)
+        dead = {path: len(read_vector(sink.table.io, path)) for path in deletes}
+        assert [file.dead for file in sink.index.files.values()] == [
+            sum(dead[sink.index.deletes[number].path] for number in file.deletes) for file in sink.index.files.values()
+        ]

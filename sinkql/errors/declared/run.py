@@ -248,6 +248,17 @@ CODES = {
         ),
         "Name another table.",
     ),
+    "SQ3511": _code(
+        (
+            "The table is there already, and a column of it has a default value, which rows from before the column was "
+            "added have in place of NULL. A sink that writes such rows again would lose it."
+        ),
+        "Name another table.",
+    ),
+    "SQ3512": _code(
+        "The table is there already, and has a lower format version than the sink needs or asks for.",
+        "Leave FORMAT VERSION out, upgrade the table with the program that made it, or let the sink create another.",
+    ),
     "SQ3521": _code(
         "The table has a tag of the name that BRANCH gives. A branch and a tag cannot share a name.",
         "Write another BRANCH, or drop the tag.",
@@ -287,6 +298,10 @@ CODES = {
     "SQ3554": _code(
         "The table has data files in a format other than Parquet.",
         "Rewrite the files as Parquet, or use a new table.",
+    ),
+    "SQ3555": _code(
+        "A deletion vector, which says which rows of a data file are dead, is not what was written.",
+        "Put the file that the message names back from a copy, or drop the table and create the sink again.",
     ),
     "SQ3556": _code(
         "A file of the table that the sink has to read is missing.",

@@ -41,10 +41,6 @@ CODES = {
         "The dialect has this catalog type, but this version of SinkQL cannot use it.",
         "Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest' or 'glue'.",
     ),
-    "SQ2914": _code(
-        "The sink asks for a table of Iceberg's format version 3.",
-        "Write FORMAT VERSION = 2, or leave it out.",
-    ),
     "SQ2916": _code(
         "The sink asks to replace the rows that are in the table already.",
         "Use EXISTING ROWS = KEEP, or name a new table.",
@@ -139,10 +135,6 @@ CODES = {
     "SQ2946": _code(
         "INSERT, UPDATE or DELETE has RETURNING.",
         "Select the rows afterwards.",
-    ),
-    "SQ2951": _code(
-        "The table that the sink writes has another format version than 2.",
-        "Use a table of format version 2, or let the sink create one.",
     ),
     "SQ2961": _code(
         "The statement cannot be part of a transaction.",

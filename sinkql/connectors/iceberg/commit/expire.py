@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
@@ -24,6 +24,7 @@ from pyiceberg.table.update import (
 from sinkql import faults
 from sinkql.connectors.iceberg.commit.marker import ancestry, offsets_file
 from sinkql.connectors.iceberg.commit.snapshot import MAIN
+from sinkql.connectors.iceberg.file.manifest import VECTORS
 from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path
 from sinkql.connectors.iceberg.table.table import CREATED_BY
 from sinkql.connectors.iceberg.table.target import TargetTable
@@ -131,6 +132,9 @@ def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
     lost = {manifest.manifest_path: manifest for manifest in _manifests(table, gone)}
     # A file is dead once the snapshot that removed it from main is gone, and so are all before that one.
     files = _removed(table, lost.values(), ids & main)
+    if files and table.metadata.format_version >= VECTORS:  # of a file's deletion vectors some may be there still
+        oldest = [each for each in ancestry(table) if each.snapshot_id not in ids][-1:]
+        files -= _live(table, oldest, only=ManifestContent.DELETES)
     if files:  # main itself never gets a file back
         referred = _referred(table)
         elsewhere = [each for each in kept if each.snapshot_id not in main or each.snapshot_id in referred]
@@ -182,10 +186,11 @@ def _removed(table: Table, manifests: Iterable[ManifestFile], removers: set[int]
     return found
 
 
-def _live(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
+def _live(table: Table, snapshots: Iterable[Snapshot], *, only: ManifestContent | None = None) -> set[str]:
     return {
         entry.data_file.file_path
         for manifest in {each.manifest_path: each for each in _manifests(table, snapshots)}.values()
+        if only is None or manifest.content == only
         for entry in manifest.fetch_manifest_entry(table.io)
     }
 

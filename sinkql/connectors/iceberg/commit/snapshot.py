@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Any
 from uuid import uuid4
 
 from pyiceberg.manifest import (
@@ -18,13 +18,11 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    ManifestWriterV2,
-    write_manifest_list,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update import (
     AddSchemaUpdate,
@@ -42,6 +40,17 @@ from pyiceberg.table.update import (
 )
 
 from sinkql.connectors.iceberg.file.data import FileEntry
+from sinkql.connectors.iceberg.file.manifest import (
+    ManifestWriter,
+    entries_of,
+    first_row_of,
+    manifests_of,
+    name_of,
+    number_manifests,
+    numbered,
+    pieces,
+    write_list,
+)
 from sinkql.connectors.iceberg.file.place import parted_schema, record
 from sinkql.runs import Tiers
 
@@ -51,12 +60,11 @@ _TIERS = Tiers(fan=6, small=8, base=_BASE)
 """When manifests are merged, by the files they name: a file is written again a few times, whatever the table has."""
 _SMALL = 128
 """Entries of a manifest that are kept in memory: about half a megabyte."""
-_CODEC: Literal["deflate"] = "deflate"
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What one snapshot does: files added, paths removed; nothing of either repeats the parent.
+    """What one snapshot does: files added, names removed; nothing of either repeats the parent.
 
     `operation` None: append, or overwrite where there are deletes or removals.
     """
@@ -83,17 +91,6 @@ class Prepared:
     updates: tuple[TableUpdate, ...]
 
 
-class _DeleteManifestWriter(ManifestWriterV2):
-    """Write a manifest of delete files, which pyiceberg has no writer for."""
-
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
-
-
 def prepare(
     table: Table,
     change: FileChange,
@@ -114,7 +111,7 @@ def prepare(
         {
             "snapshot-id": builder.snapshot,
             "parent-snapshot-id": builder.parent.snapshot_id if builder.parent else None,
-            "manifest-list": builder.write_list(manifests),
+            **builder.write_list(manifests),
             "sequence-number": builder.sequence,
             "timestamp-ms": max(int(time.time() * 1000), table.metadata.last_updated_ms),
             "summary": builder.summary(change, said.summary),
@@ -157,10 +154,12 @@ def requirements(table: Table) -> tuple[TableRequirement, ...]:
 def as_data_file(entry: FileEntry, metadata: TableMetadata) -> DataFile:
     """Return pyiceberg's form of an entry of a file of the table."""
     deletes = entry.content == "deletes"
+    vector = entry.vector
     file = DataFile.from_args(
+        3,
         content=DataFileContent.POSITION_DELETES if deletes else DataFileContent.DATA,
         file_path=entry.path,
-        file_format=FileFormat.PARQUET,
+        file_format=FileFormat.PARQUET if vector is None else FileFormat.PUFFIN,
         partition=record(entry.place, metadata),
         record_count=entry.rows,
         file_size_in_bytes=entry.size,
@@ -174,6 +173,9 @@ def as_data_file(entry: FileEntry, metadata: TableMetadata) -> DataFile:
         split_offsets=list(entry.split_offsets) if entry.split_offsets else None,
         equality_ids=None,
         sort_order_id=entry.order_id,
+        referenced_data_file=vector.file if vector else None,
+        content_offset=vector.offset if vector else None,
+        content_size_in_bytes=vector.length if vector else None,
     )
     file.spec_id = entry.place.spec
     return file
@@ -229,11 +231,8 @@ class _Builder:
         """Return the parent's manifests: those that name removed files rewritten, small ones merged in tiers."""
         if self.parent is None:
             return []
-        old = [
-            each
-            for each in self.parent.manifests(self._table.io)
-            if each.has_added_files() or each.has_existing_files()
-        ]
+        parents = manifests_of(self._table, self.parent)
+        old = [each for each in parents if each.has_added_files() or each.has_existing_files()]
         self._known.only(old)
         names = {each.manifest_path: self._known.names(each) for each in old} if removed else {}
         touched = {path: found for path, found in names.items() if not removed.isdisjoint(found)}
@@ -250,15 +249,20 @@ class _Builder:
         kept = [each for each in old if each.manifest_path not in rewritten]
         return [self._rewritten(*group[:2], entries, removed) for group, entries in groups.items()] + kept
 
-    def write_list(self, manifests: list[ManifestFile]) -> str:
-        """Write the manifest list and return its path."""
+    def write_list(self, manifests: list[ManifestFile]) -> dict[str, Any]:
+        """Write the manifest list; return what the snapshot says of it, from version 3 on which row ids it takes."""
         provider = self._table.location_provider()
         path = provider.new_metadata_location(f"snap-{self.snapshot}-0-{self._name}.avro")
         output = self._table.io.new_output(path)
         parent = self.parent.snapshot_id if self.parent else None
-        with write_manifest_list(2, output, self.snapshot, parent, self.sequence, _CODEC) as writer:
-            writer.add_manifests(manifests)
-        return path
+        said: dict[str, Any] = {"manifest-list": path}
+        first = None
+        if isinstance(self._metadata, TableMetadataV3):
+            first = self._metadata.next_row_id or 0
+            manifests, added = number_manifests(manifests, first)
+            said |= {"first-row-id": first, "added-rows": added}
+        write_list(output, manifests, snapshot=self.snapshot, parent=parent, sequence=self.sequence, first_row=first)
+        return said
 
     def summary(self, change: FileChange, said: Mapping[str, str]) -> Summary:
         """Return the summary: what was added and removed, the totals carried over, and what the sink says."""
@@ -285,22 +289,23 @@ class _Builder:
         spec = self._metadata.specs()[spec_id]
         with self._writer(deletes, spec_id) as writer:
             for entry in entries:
-                if entry.data_file.file_path in removed:
+                if name_of(entry.data_file) in removed:
                     writer.delete(entry)
                     self._collector.remove_file(entry.data_file, schema=self._metadata.schema(), partition_spec=spec)
                 else:
                     writer.existing(entry)
         written = writer.to_manifest_file()
-        self._known.wrote(written.manifest_path, [each for each in entries if each.data_file.file_path not in removed])
+        kept = [each for each in entries if name_of(each.data_file) not in removed]
+        self._known.wrote(written.manifest_path, kept)
         return written
 
-    def _writer(self, deletes: bool, spec_id: int) -> ManifestWriterV2:
+    def _writer(self, deletes: bool, spec_id: int) -> ManifestWriter:
         name = f"{self._name}-m{self._written}.avro"
         self._written += 1
         output = self._table.io.new_output(self._table.location_provider().new_metadata_location(name))
-        kind = _DeleteManifestWriter if deletes else ManifestWriterV2
-        schema = parted_schema(self._metadata, spec_id)
-        return kind(self._metadata.specs()[spec_id], schema, output, self.snapshot, _CODEC)
+        spec, schema = self._metadata.specs()[spec_id], parted_schema(self._metadata, spec_id)
+        version = self._metadata.format_version
+        return ManifestWriter(spec, schema, output, self.snapshot, version=version, deletes=deletes)
 
 
 def _due(manifests: list[ManifestFile]) -> set[str]:
@@ -323,7 +328,7 @@ def _entries(manifest: ManifestFile) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What a manifest says: the paths of the files that it names, and of a small one its entries."""
+    """What a manifest says: the names of what it has, and of a small one its entries."""
 
     names: frozenset[str]
     entries: tuple[ManifestEntry, ...] | None
@@ -331,7 +336,7 @@ class _Said:
     @classmethod
     def of(cls, entries: Iterable[ManifestEntry]) -> _Said:
         found = tuple(entries)
-        names = frozenset(entry.data_file.file_path for entry in found)
+        names = frozenset(name_of(entry.data_file) for entry in found)
         return cls(names, found if len(found) <= _SMALL else None)
 
 
@@ -348,17 +353,19 @@ class _Known:
             self._said.pop(path, None)  # another sink of this process may forget it as well
 
     def names(self, manifest: ManifestFile) -> frozenset[str]:
-        """Return the paths of the files that a manifest names."""
+        """Return the names of what a manifest has."""
         path = manifest.manifest_path
         said = self._said.get(path)
         if said is None:
-            said = self._said[path] = _Said.of(manifest.fetch_manifest_entry(self._io))
+            said = self._said[path] = _Said.of(entries_of(self._io, manifest))
         return said.names
 
     def entries(self, manifest: ManifestFile) -> Iterable[ManifestEntry]:
-        """Return the entries of a manifest."""
+        """Return the entries of a manifest, which is one of a list."""
         said = self._said.get(manifest.manifest_path)
-        return said.entries if said and said.entries is not None else manifest.fetch_manifest_entry(self._io)
+        if said is None or said.entries is None:
+            return entries_of(self._io, manifest)
+        return numbered(said.entries, first_row_of(manifest))
 
     def wrote(self, path: str, entries: list[ManifestEntry]) -> None:
         """Take note of a manifest just written; of large ones, which are seldom asked for, only when they are."""
@@ -375,9 +382,7 @@ def _said(table_uuid: str) -> dict[str, _Said]:
 def selfcheck() -> None:
     """Check the private pieces of pyiceberg that this module builds on; raises RuntimeError where one has changed."""
     needs = {
-        "ManifestWriterV2._meta": isinstance(getattr(ManifestWriterV2, "_meta", None), property),
-        "DataFile.spec_id": isinstance(getattr(DataFile, "spec_id", None), property),
-        "ManifestWriterV2.existing": callable(getattr(ManifestWriterV2, "existing", None)),
+        **pieces(),
         "SnapshotSummaryCollector.build": callable(getattr(SnapshotSummaryCollector, "build", None)),
         "SnapshotSummaryCollector.update_partition_metrics": callable(
             getattr(SnapshotSummaryCollector, "update_partition_metrics", None)

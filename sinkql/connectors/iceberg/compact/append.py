@@ -17,10 +17,11 @@ from sinkql.connectors.iceberg.compact.choose import ALL, due, target_size
 from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Footprint, Scope, Steps, readable
 from sinkql.connectors.iceberg.file.data import FileEntry, for_tasks
 from sinkql.connectors.iceberg.file.delete import read_position_deletes
+from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, vector_of
+from sinkql.connectors.iceberg.file.moving import Moving
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
 from sinkql.connectors.iceberg.file.order import SortedWriter
 from sinkql.connectors.iceberg.file.place import Place, place_of
-from sinkql.connectors.iceberg.file.read import read_rows
 
 _SORTED = 64 << 20
 """How large a file becomes at most whose rows are sorted: they all wait until the last one is read."""
@@ -49,8 +50,8 @@ def own_files(table: Table, sink: str, into: OwnFiles) -> Generator[bool, None, 
     into.deletes = delete_manifests(table)
     found: list[tuple[int, OwnFile]] = []
     deletes: list[DataFile] = []
-    for manifest in head.manifests(table.io) if head is not None else []:
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+    for manifest in manifests_of(table, head):
+        for entry in entries_of(table.io, manifest):
             file = entry.data_file
             if manifest.content == ManifestContent.DELETES:
                 deletes.append(file)
@@ -62,7 +63,8 @@ def own_files(table: Table, sink: str, into: OwnFiles) -> Generator[bool, None, 
         return  # which may mean rows of any file
     named: set[str] = set()
     for file in deletes:
-        named |= read_position_deletes(table.io, [file.file_path]).keys()
+        vector = vector_of(file)
+        named |= {vector.file} if vector else read_position_deletes(table.io, [file.file_path]).keys()
         yield True
     into.files[:0] = [file for _, file in sorted(found, key=lambda each: each[0]) if file.path not in named]
 
@@ -96,14 +98,15 @@ def chosen(
 def rewrite(files: list[OwnFile], attempt: Attempt, deletes: frozenset[str], *, sink: str, epoch: int) -> Steps:
     """Write the rows of files of one partition into a new one, a part a step; of the first ones where it takes long."""
     table = attempt.table()
-    writer = SortedWriter(for_tasks(table), rewritten_name(sink, epoch, attempt.id, 0), files[0].place)
+    moving = Moving(table, for_tasks(table), {file.path for file in files})
+    writer = SortedWriter(moving.table, rewritten_name(sink, epoch, attempt.id, 0), files[0].place)
     read: list[OwnFile] = []
     try:
         for file in files:
             if len(read) > 1 and attempt.late():
                 break
             faults.point("compaction-read")
-            for rows in readable(file.path, read_rows(for_tasks(table), file.path)):
+            for rows in readable(file.path, moving.rows(file.path)):
                 writer.write(rows)
                 if not attempt.late():
                     yield True

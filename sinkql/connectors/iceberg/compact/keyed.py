@@ -35,11 +35,13 @@ from sinkql.connectors.iceberg.compact.job import (
     remove,
 )
 from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable, cast, for_tasks, target_schema
-from sinkql.connectors.iceberg.file.delete import Positions, read_position_deletes, write_position_deletes
+from sinkql.connectors.iceberg.file.delete import read_position_deletes, write_position_deletes
+from sinkql.connectors.iceberg.file.manifest import VECTORS
+from sinkql.connectors.iceberg.file.moving import Moving
 from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
 from sinkql.connectors.iceberg.file.order import SortedWriter
 from sinkql.connectors.iceberg.file.place import Place
-from sinkql.connectors.iceberg.file.read import read_rows
+from sinkql.connectors.iceberg.file.vector import Positions, write_vectors
 from sinkql.connectors.iceberg.keyindex.fold import folded
 from sinkql.connectors.iceberg.keyindex.index import Index, MergedDeletes, Rewrite, Run
 from sinkql.connectors.iceberg.keyindex.key import key_schema
@@ -98,7 +100,12 @@ class Part:
 
 
 def choose(
-    index: Index, properties: Mapping[str, str], failed: Container[str] = (), scope: Scope | None = None
+    index: Index,
+    properties: Mapping[str, str],
+    failed: Container[str] = (),
+    scope: Scope | None = None,
+    *,
+    version: int = 2,
 ) -> list[Part] | None:
     """Return the data files to write again, if any files are due, and what then goes along; None where none are.
 
@@ -111,7 +118,10 @@ def choose(
         if note.path not in failed and (scope is None or note.path in scope):
             groups[not has_rows_of(note.path, index.sink), note.home, note.place][number] = note
     target = target_size(properties)
-    now = any(_due_deletes(index, pool, least.deletes, scope) for pool in _pools(index, frozenset(), properties))
+    now = any(
+        _due_deletes(index, pool, least.deletes, scope)
+        for pool in _pools(index, frozenset(), properties, version=version)
+    )
     if not now and not any(
         _due_files(files, target, least.files) or _many_dead(files, least) for files in groups.values()
     ):
@@ -158,8 +168,15 @@ def _many_dead(files: Mapping[int, FileNote], least: _Least) -> bool:
     return dead >= least.dead_rows
 
 
-def _pools(index: Index, removed: frozenset[int], properties: Mapping[str, str]) -> Iterable[list[int]]:
-    """Return delete files that may become one: all of a partition that name a file that stays, or those of each."""
+def _pools(
+    index: Index, removed: frozenset[int], properties: Mapping[str, str], *, version: int
+) -> Iterable[list[int]]:
+    """Return delete files that may become one: all of a partition that name a file that stays, or those of each.
+
+    No deletion vectors: they are one a data file anyhow, and a table that may have them gets no delete file any more.
+    """
+    if version >= VECTORS:
+        return ()
     left = {number: note for number, note in index.files.items() if number not in removed}
     if properties.get("write.delete.granularity") == "file":
         return [[each for each in note.deletes if index.deletes[each].targets == 1] for note in left.values()]
@@ -226,7 +243,8 @@ class Rewriting:
         name = rewritten_name(self._sink, self._epoch, self._attempt.id, number, foreign=part.foreign)
         copy = self._begin(part, number, (yield from self._index()))
         yield True
-        writer = SortedWriter(self._order(part), name, part.place)
+        moving = Moving(self._table, self._order(part), {note.path for note in part.files.values()})
+        writer = SortedWriter(moving.table, name, part.place)
         order = [np.empty(0, np.int64)]
         try:
             for file in part.files:
@@ -235,7 +253,7 @@ class Rewriting:
                 mine = np.flatnonzero(copy.entries.file == file)
                 mine = mine[np.argsort(copy.entries.pos[mine], kind="stable")]
                 try:
-                    for rows, live in self._read(copy, file, mine):
+                    for rows, live in self._read(copy, file, mine, moving):
                         writer.write(rows)
                         order.append(live)
                         if not self._attempt.late():
@@ -269,11 +287,11 @@ class Rewriting:
         known = [(open_run(self._folder / run.name), run.may_name(there)) for run in runs]
         return _Copy(part, number, frozenset(run.name for run in runs), live_rows(known, there))
 
-    def _read(self, copy: _Copy, file: int, mine: Places) -> Iterator[tuple[pa.Table, Places]]:
+    def _read(self, copy: _Copy, file: int, mine: Places, moving: Moving) -> Iterator[tuple[pa.Table, Places]]:
         """Yield the live rows of a file in their order, a part at a time, and which of the copy's entries they are."""
         note, positions = copy.part.files[file], copy.entries.pos[mine]
         start = 0
-        for rows in readable(note.path, read_rows(for_tasks(self._table), note.path)):
+        for rows in readable(note.path, moving.rows(note.path)):
             first, last = np.searchsorted(positions, [start, start + rows.num_rows])
             live = mine[first:last]
             if len(live):
@@ -316,7 +334,7 @@ class Rewriting:
         tiers = replace(least.deletes, fan=least.as_well)
         pools = [
             pool
-            for each in _pools(index, removed, table.properties)
+            for each in _pools(index, removed, table.properties, version=table.metadata.format_version)
             if (pool := _due_deletes(index, each, tiers, scope))
         ]
         merged = frozenset(number for pool in pools for number in pool)
@@ -382,11 +400,15 @@ class Rewriting:
             yield self._delete(dead, named, place)
 
     def _delete(self, dead: Mapping[str, Positions], named: Mapping[str, int], place: Place) -> MergedDeletes:
-        name = f"c{self._deletes}-{self._sink}-{self._epoch}-{self._attempt.id}-deletes.parquet"
+        name = f"c{self._deletes}-{self._sink}-{self._epoch}-{self._attempt.id}-deletes"
         self._deletes += 1  # `_written` may lose files: no name is given twice
-        entry = write_position_deletes(for_tasks(self._table), name, dead, place)
+        table = for_tasks(self._table)
+        if table.version >= VECTORS:
+            (entry,) = write_vectors(table, f"{name}.puffin", dead, dict.fromkeys(dead, place))
+        else:
+            entry = write_position_deletes(table, f"{name}.parquet", dead, place)
         self._written.append(entry)
-        return MergedDeletes(entry.path, entry.rows, tuple(named[path] for path in sorted(dead)))
+        return MergedDeletes(entry.name, entry.rows, tuple(named[path] for path in sorted(dead)))
 
 
 def _runs(part: Part, index: Index) -> tuple[Run, ...]:

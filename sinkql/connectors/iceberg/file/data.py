@@ -25,7 +25,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import TableVersion
 
+from sinkql.connectors.iceberg.file.manifest import Vector, vector_name
 from sinkql.connectors.iceberg.file.place import WHOLE, Place
 from sinkql.connectors.iceberg.storage.access import storage_properties
 from sinkql.connectors.iceberg.storage.failure import storing
@@ -43,7 +45,10 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """What a manifest says of a data or position-delete file; picklable. Bounds are Iceberg's single-value bytes."""
+    """What a manifest says of a data or delete file, or of one `vector` in it; picklable.
+
+    Bounds are Iceberg's single-value bytes.
+    """
 
     content: Literal["data", "deletes"]
     path: str
@@ -58,6 +63,12 @@ class FileEntry:
     upper_bounds: Mapping[int, bytes] | None = None
     split_offsets: tuple[int, ...] | None = None
     order_id: int | None = None
+    vector: Vector | None = None
+
+    @property
+    def name(self) -> str:
+        """Return what tells its content from that of all other entries."""
+        return self.path if self.vector is None else vector_name(self.path, self.vector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,7 @@ class TaskTable:
     spec_json: str
     sorting: tuple[Sorting, ...]
     order_id: int | None
+    version: TableVersion
 
     def __repr__(self) -> str:
         return f"TaskTable({self.location!r})"
@@ -114,6 +126,7 @@ def for_tasks(table: Table, *, key: Sequence[str] = ()) -> TaskTable:
         spec_json=table.spec().model_dump_json(),
         sorting=sorting or tuple(Sorting(name, descending=False, nulls_first=True) for name in key),
         order_id=table.sort_order().order_id if sorting else None,
+        version=table.metadata.format_version,
     )
 
 

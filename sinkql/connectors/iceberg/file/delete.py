@@ -1,4 +1,4 @@
-"""Positions of dead rows ↔ Iceberg's position-delete files, and the files that a table has now."""
+"""The files that a table has now, and positions of dead rows ↔ Iceberg's position-delete files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, OutputFile
@@ -15,36 +14,33 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestCo
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable
+from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, name_of, vector_of, vector_place
 from sinkql.connectors.iceberg.file.place import Place
+from sinkql.connectors.iceberg.file.vector import PATH, POS, Positions, read_vector
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
-
-Positions = npt.NDArray[np.int64]
-
-_PATH, _POS = 2147483546, 2147483545
 
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The files of a table's current snapshot, by path."""
+    """The files of a table's current snapshot: data files by path, delete files and deletion vectors by name."""
 
     data: Mapping[str, DataFile]
     deletes: Mapping[str, DataFile]
 
 
 def live_files(table: Table) -> LiveFiles:
-    """List the data and position-delete files of the current snapshot.
+    """List the data files, position-delete files and deletion vectors of the current snapshot.
 
     Raises SQ3506 for equality deletes, SQ3554 for a format other than Parquet.
     """
     data: dict[str, DataFile] = {}
     deletes: dict[str, DataFile] = {}
-    snapshot = table.current_snapshot()
-    for manifest in snapshot.manifests(table.io) if snapshot else ():
+    for manifest in manifests_of(table, table.current_snapshot()):
         kept = data if manifest.content == ManifestContent.DATA else deletes
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+        for entry in entries_of(table.io, manifest):
             _check(table, entry.data_file)
-            kept[entry.data_file.file_path] = entry.data_file
+            kept[name_of(entry.data_file)] = entry.data_file
     return LiveFiles(data, deletes)
 
 
@@ -57,13 +53,28 @@ def _check(table: Table, file: DataFile) -> None:
             detail=f"{file.file_path} was written by another program.",
             hint="Rewrite the table's data files with the program that writes them, or sink into a new table.",
         )
-    if file.file_format != FileFormat.PARQUET:
+    if file.file_format != FileFormat.PARQUET and vector_of(file) is None:
         raise SinkqlError(
             "SQ3554",
             f'table "{name}" has a file in format {file.file_format}, expected PARQUET',
             detail=file.file_path,
             hint="Rewrite the file as Parquet, or sink into a new table.",
         )
+
+
+def read_dead(io: FileIO, name: str, file: DataFile) -> dict[str, Positions]:
+    """Return the dead positions of each data file that an entry names, a delete file or a deletion vector."""
+    vector = vector_of(file)
+    if vector is None:
+        return read_position_deletes(io, [file.file_path])
+    return {vector.file: read_vector(io, name)}
+
+
+def read_dead_of(io: FileIO, name: str, path: str) -> Positions:
+    """Return what an entry of that name says of one data file."""
+    if vector_place(name) is not None:
+        return read_vector(io, name)
+    return read_position_deletes(io, [name]).get(path, np.empty(0, np.int64))
 
 
 def read_position_deletes(io: FileIO, paths: Iterable[str]) -> dict[str, Positions]:
@@ -94,7 +105,7 @@ def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Posit
     codes = np.repeat(np.arange(len(paths), dtype=np.int32), [len(dead[path]) for path in paths])
     positions = np.concatenate([dead[path] for path in paths]).astype(np.int64)
     column = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(paths, pa.string()))
-    fields = [_field("file_path", column.type, _PATH), _field("pos", pa.int64(), _POS)]
+    fields = [_field("file_path", column.type, PATH), _field("pos", pa.int64(), POS)]
     rows = pa.Table.from_arrays([column, pa.array(positions)], schema=pa.schema(fields))
     path = table.path(name)
     with storing(table.name):
@@ -105,10 +116,10 @@ def write_position_deletes(table: TaskTable, name: str, dead: Mapping[str, Posit
         rows=len(positions),
         size=size,
         place=place,
-        value_counts={_PATH: len(positions), _POS: len(positions)},
-        null_value_counts={_PATH: 0, _POS: 0},
-        lower_bounds={_PATH: paths[0].encode(), _POS: _long(positions.min())},
-        upper_bounds={_PATH: paths[-1].encode(), _POS: _long(positions.max())},
+        value_counts={PATH: len(positions), POS: len(positions)},
+        null_value_counts={PATH: 0, POS: 0},
+        lower_bounds={PATH: paths[0].encode(), POS: _long(positions.min())},
+        upper_bounds={PATH: paths[-1].encode(), POS: _long(positions.max())},
     )
 
 

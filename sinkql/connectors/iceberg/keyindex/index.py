@@ -81,7 +81,8 @@ class IndexChange(msgspec.Struct, frozen=True):
     `files` are the new data files by number; `dead` counts rows that died, by file id; `deletes` are the new delete
     files' paths, each with the ids of the data files that it names. A file of which every row is dead leaves the
     table, so no delete file needs to name it. `run` holds the bucket's new entries and takes the place of the older
-    runs named in `merged`.
+    runs named in `merged`. With `whole`, what names a file has all its dead rows, and takes the place of what did so
+    before, as deletion vectors do.
     """
 
     index: str
@@ -90,6 +91,7 @@ class IndexChange(msgspec.Struct, frozen=True):
     dead: dict[int, int] = {}
     run: Run | None = None
     merged: tuple[str, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,13 @@ class Index:
         """Return the paths of all files that the table has."""
         files = {note.path for note in self.files.values()}
         return files | {note.path for note in self.deletes.values()} | set(self.idle)
+
+    def delete(self, number: int) -> DeleteNote:
+        """Return a delete file; raises KeyError for one that is not in the table."""
+        found = delete_of(self.layers, number)
+        if found is None:
+            raise KeyError(number)
+        return found
 
     def file(self, number: int) -> FileNote:
         """Return a data file; raises KeyError for one that is not in the table."""
@@ -288,6 +297,7 @@ class _Step:
         self.next_file_id, self.next_delete_id = index.next_file_id, index.next_delete_id
         self._dead: Counter[int] = Counter()
         self._named: dict[int, tuple[int, ...]] = {}
+        self._whole = False
 
     def take(self, change: IndexChange) -> None:
         """Note a task's files."""
@@ -295,12 +305,13 @@ class _Step:
         self.layer.files.update(change.files)
         self.next_file_id = max((self.next_file_id, *(number + 1 for number in change.files)))
         for path, targets in change.deletes.items():
-            rows = sum(change.dead[target] for target in targets)
+            rows = sum(change.dead.get(target, 0) for target in targets)
             self.layer.deletes[self.next_delete_id] = DeleteNote(path, len(targets), rows)
             for target in targets:
                 self._named[target] = (*self._named.get(target, ()), self.next_delete_id)
             self.next_delete_id += 1
         self._dead.update(change.dead)
+        self._whole |= change.whole
 
     def bury(self) -> None:
         """Find the files that hold nothing any more: no live row, or no position in a file of the table."""
@@ -311,10 +322,15 @@ class _Step:
             note = FileNote("", 0, dead, self._named.get(number, ()))
             whole = known + note
             assert whole.dead <= whole.rows, "more dead rows than rows"
-            self.layer.files[number] = None if whole.dead == whole.rows else note
             if whole.dead == whole.rows:
+                self.layer.files[number] = None
                 self.leaving.add(whole.path)
                 released.update(whole.deletes)
+            elif self._whole:
+                self.layer.files[number] = structs.replace(whole, deletes=note.deletes, again=True)
+                released.update(known.deletes)
+            else:
+                self.layer.files[number] = note
         for number, count in released.items():
             self._release(number, count)
 

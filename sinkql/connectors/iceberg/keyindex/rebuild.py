@@ -16,9 +16,10 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from sinkql.connectors.iceberg.file.delete import Positions, live_files, read_position_deletes
+from sinkql.connectors.iceberg.file.delete import live_files, read_dead
 from sinkql.connectors.iceberg.file.place import Place, place_of
 from sinkql.connectors.iceberg.file.read import names_by_id
+from sinkql.connectors.iceberg.file.vector import Positions
 from sinkql.connectors.iceberg.keyindex.index import Index, Run
 from sinkql.connectors.iceberg.keyindex.key import KeyColumn, key_schema, key_text
 from sinkql.connectors.iceberg.keyindex.keyhash import hash_keys
@@ -49,8 +50,8 @@ def rebuild(table: Table, key: Sequence[KeyColumn], folder: Path, *, sink: str, 
     dead: dict[str, Positions] = {}
     positions: dict[str, int] = {}
     targets: dict[str, list[str]] = {}
-    for path in live.deletes:
-        found = read_position_deletes(table.io, [path])
+    for path, file in live.deletes.items():
+        found = read_dead(table.io, path, file)
         targets[path] = sorted(found.keys() & live.data.keys())
         positions[path] = sum(map(len, found.values()))
         for target in targets[path]:

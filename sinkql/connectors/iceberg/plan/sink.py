@@ -55,7 +55,7 @@ class TableOptions:
 class IcebergOptions(SinkOptions):
     """What WITH (…) says."""
 
-    format_version: int = described("2; 3 is not supported yet", default=2)
+    format_version: int = described("of a table that the sink creates: 2 or 3", default=2)
     retain_snapshots: int | None = described(
         "how many stay, else 100; the table's `history.expire` settings win",
         default=None,
@@ -239,15 +239,8 @@ def _planned(target: TableOptions, options: IcebergOptions, types: Mapping[str, 
 
 
 def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Planning) -> None:
-    """Refuse what is right but cannot be done yet (SQ2914, SQ2916)."""
+    """Refuse what is right but cannot be done yet (SQ2916)."""
     span = statement.kind_span
-    if sink.options["format_version"] != 2:
-        raise _later(
-            "SQ2914",
-            "FORMAT VERSION = 3 is not supported yet",
-            option_span(statement.with_options, "FORMAT VERSION", span),
-            "FORMAT VERSION = 2",
-        )
     if sink.options.get("existing_rows") == "replace":
         raise _later(
             "SQ2916",

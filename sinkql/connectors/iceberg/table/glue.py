@@ -10,6 +10,7 @@ from botocore.config import Config
 from pyiceberg.catalog.glue import GlueCatalog
 
 from sinkql.connectors.iceberg.storage.access import AskingFiles, Stores
+from sinkql.connectors.iceberg.table.version import WritingVersion3
 from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore
 
@@ -30,7 +31,7 @@ def open_glue(options: Mapping[str, Any], stores: Stores) -> GlueCatalog:
     return _GlueCatalog(client, properties, stores.files)
 
 
-class _GlueCatalog(AskingFiles, GlueCatalog):
+class _GlueCatalog(WritingVersion3, AskingFiles, GlueCatalog):
     def __init__(self, client: Any, properties: Mapping[str, str], files: ObjectStore) -> None:
         self._files = files
         super().__init__("default", client, **properties)

@@ -21,13 +21,14 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME
+from sinkql.connectors.iceberg.table.version import WritingVersion3
 
 _TABLES = "SELECT iceberg_type FROM iceberg_tables, iceberg_namespace_properties LIMIT 0"
 _ADDING = AddSnapshotUpdate, SetSnapshotRefUpdate, SetPropertiesUpdate
 """What looks at no snapshots but those that refs name."""
 
 
-class KnowingCatalog(SqlCatalog):
+class KnowingCatalog(WritingVersion3, SqlCatalog):
     """Keep the metadata of each table: a metadata file never changes, so one is read again only for another one.
 
     Where the database says the table is, is asked each time. pyiceberg's own reads the file twice a commit, and copies

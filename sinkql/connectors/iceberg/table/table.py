@@ -29,6 +29,7 @@ class Expected:
     changelog: bool
     upsert: bool
     layout: Layout = field(default=Layout())
+    version: int = 2
 
     @property
     def schema(self) -> Schema:
@@ -56,7 +57,7 @@ def _create(target: TargetTable, expected: Expected, sink_id: str) -> None:
     for depth in range(1, len(levels) + 1):
         target.patiently(partial(_create_namespace, target, tuple(levels[:depth])))
     properties = {
-        "format-version": "2",
+        "format-version": str(expected.version),
         "write.metadata.delete-after-commit.enabled": "true",
         "write.metadata.previous-versions-max": "20",
         "write.parquet.compression-codec": "zstd",
@@ -84,17 +85,13 @@ def _create_namespace(target: TargetTable, namespace: tuple[str, ...]) -> None:
 
 
 def check(table: Table, expected: Expected, schema: Schema | None = None) -> None:
-    """Raise where the sink cannot write to this table: SQ3504 columns, SQ3505 and SQ3510 partitions, SQ3506 equality
-    deletes, SQ3509 order, SQ2951 not yet. `schema` is the one that the table is about to get, if it gets another.
+    """Raise where the sink cannot write to this table.
+
+    SQ3504 columns, SQ3505 and SQ3510 partitions, SQ3506 equality deletes, SQ3509 order, SQ3511 default values, SQ3512
+    version. `schema` is the one that the table is about to get, if it gets another.
     """
     name = ".".join(table.name())
-    version = table.metadata.format_version
-    if version != 2:
-        raise SinkqlError(
-            "SQ2951",
-            f'table "{name}" has format version {version}, which is not supported yet',
-            hint="Use a table of format version 2.",
-        )
+    _check_version(table, expected)
     differences = compare(schema or table.schema(), expected)
     if differences:
         raise SinkqlError(
@@ -120,6 +117,26 @@ def check(table: Table, expected: Expected, schema: Schema | None = None) -> Non
             "SQ3506",
             f'table "{name}" has equality deletes, which an upsert sink cannot keep',
             hint="Rewrite the table without them first, for instance with Spark's rewrite_data_files.",
+        )
+
+
+def _check_version(table: Table, expected: Expected) -> None:
+    """Raise SQ3512 for a table of version 1 or of a lower version than the sink asks for, SQ3511 for default values."""
+    name, version = ".".join(table.name()), table.metadata.format_version
+    if version < expected.version:
+        raise SinkqlError(
+            "SQ3512",
+            f'table "{name}" has format version {version}, expected {expected.version}',
+            hint="Upgrade the table with the program that made it, or name another TABLE."
+            if version == 1
+            else "Leave out FORMAT VERSION, or name another TABLE.",
+        )
+    given = [field.name for field in table.schema().fields if field.initial_default is not None]
+    if given:
+        raise SinkqlError(
+            "SQ3511",
+            f'column "{given[0]}" of table "{name}" has a default value for rows from before it was added',
+            hint="Name another TABLE.",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +25,11 @@ from sinkql.connectors.iceberg.file.data import (
     target_schema,
 )
 from sinkql.connectors.iceberg.file.delete import write_position_deletes
+from sinkql.connectors.iceberg.file.manifest import VECTORS
 from sinkql.connectors.iceberg.file.name import has_rows_of
 from sinkql.connectors.iceberg.file.order import arrange, write_sorted
 from sinkql.connectors.iceberg.file.place import Place
+from sinkql.connectors.iceberg.file.vector import Positions
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, open_index, sweep
 from sinkql.connectors.iceberg.keyindex.key import key_columns, key_schema, key_text
 from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
@@ -42,6 +44,7 @@ from sinkql.connectors.iceberg.keyindex.run import (
     probe,
     write_run,
 )
+from sinkql.connectors.iceberg.write.vector import Named, one_each, write_whole
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import WriteResult, WriteTask
 from sinkql.runs import Places, repeats, sort_places
@@ -154,8 +157,9 @@ class _BucketFiles:
             id_: FileNote(file.path, file.rows, size=file.size, home=home, place=file.place)
             for id_, file in written.items()
         }
-        named = {entry.path: ids for entry, ids in deletes}
-        change = IndexChange(self._index.name, notes, named, dead, run, merged)
+        named = {entry.name: ids for entry, ids in deletes}
+        vectors = self._task.table.version >= VECTORS
+        change = IndexChange(self._index.name, notes, named, dead, run, merged, whole=vectors)
         return UpsertResult(change, (*written.values(), *(entry for entry, _ in deletes)))
 
     def _check_room(self, rows: pa.Table, changes: KeyChanges, files: npt.NDArray[np.uint32]) -> None:
@@ -186,11 +190,10 @@ class _BucketFiles:
 
     def _write_deletes(
         self, files: npt.NDArray[np.uint32], positions: npt.NDArray[np.uint32]
-    ) -> tuple[tuple[tuple[FileEntry, tuple[int, ...]], ...], dict[int, int]]:
-        """Write delete files, each returned with the ids of the data files that it names; return the dead by id too.
+    ) -> tuple[Named, dict[int, int]]:
+        """Write what names dead rows, each returned with the ids of its data files; return the dead by id too.
 
-        A delete file names files of one partition, the one of the old rows wherever new ones go. A data file of which
-        nothing is left is not named: it leaves the table.
+        A data file of which nothing is left is not named: it leaves the table.
         """
         if not len(files):
             return (), {}
@@ -198,13 +201,21 @@ class _BucketFiles:
         ids, starts = np.unique(files[order], return_index=True)
         parts = np.split(positions[order].astype(np.int64), starts[1:])
         dead = {int(id_): part for id_, part in zip(ids, parts, strict=True)}
-        known = {id_: self._index.file(id_) for id_ in dead}
+        notes = ((id_, self._index.file(id_)) for id_ in dead)
+        known = {id_: note for id_, note in notes if note.dead + len(dead[id_]) < note.rows}
+        counts = {id_: len(part) for id_, part in dead.items()}
+        table = self._task.table
+        if table.version >= VECTORS:
+            return write_whole(table, self._index, known, dead, f"{self._name}-deletes.puffin"), counts
+        return self._write_files(known, dead), counts
+
+    def _write_files(self, known: Mapping[int, FileNote], dead: Mapping[int, Positions]) -> Named:
+        """Write delete files, which name files of one partition each, the one of the old rows wherever new ones go."""
         by_file = self._task.table.properties.get("write.delete.granularity") == "file"
         groups: dict[tuple[Place, int], list[int]] = defaultdict(list)
         for id_, note in known.items():
-            if note.dead + len(dead[id_]) < note.rows:
-                groups[note.place, id_ if by_file else 0].append(id_)
-        deletes = tuple(
+            groups[note.place, id_ if by_file else 0].append(id_)
+        return tuple(
             (
                 write_position_deletes(
                     self._task.table,
@@ -216,7 +227,6 @@ class _BucketFiles:
             )
             for number, ((place, _), group) in enumerate(groups.items())
         )
-        return deletes, {id_: len(part) for id_, part in dead.items()}
 
     def _entries(
         self, changes: KeyChanges, live: Mask, new_files: npt.NDArray[np.uint32], new_positions: npt.NDArray[np.uint32]
@@ -323,9 +333,13 @@ class UpsertMode:
         assert self._index is not None, "not refreshed"
         assert isinstance(task, UpsertTask)
         found = [result.data for result in results if isinstance(result.data, UpsertResult)]
-        self._staged = self._index.after((each.change for each in found), epoch=task.epoch, commit=task.commit)
+        changes: Sequence[IndexChange] = [each.change for each in found]
+        entries: Sequence[FileEntry] = [entry for each in found for entry in each.entries]
+        twins = f"b{task.buckets}-{task.sink}-{task.epoch}-{task.commit}-deletes.puffin"
+        changes, entries = one_each(changes, entries, self._index, task.table, twins)
+        self._staged = self._index.after(changes, epoch=task.epoch, commit=task.commit)
         name = self._staged.save(self._folder)
-        return FileChange(tuple(entry for each in found for entry in each.entries), self._staged.leaving), name
+        return FileChange(tuple(entries), self._staged.leaving), name
 
     def timestamp(self, task: WriteTask) -> int:
         """Upserts have no changelog."""
@@ -348,7 +362,8 @@ class UpsertMode:
         if attempt.scope is None and self._looked * _FILES_A_LOOK < self._there:
             return None
         self._looked, self._there = 0, len(index.files)
-        parts = choose(index, attempt.table().properties, self._failed, attempt.scope)
+        table = attempt.table()
+        parts = choose(index, table.properties, self._failed, attempt.scope, version=table.metadata.format_version)
         if parts is None:
             return None
         key = tuple(column.name for column in index.key)

@@ -61,6 +61,7 @@ class IcebergWriter(Writer):
             changelog=write.changelog,
             upsert=write.mode == "upsert",
             layout=Layout.of(write.options),
+            version=write.options.get("format_version", 2),
         )
         self._opened: TargetTable | None = None
         self._mode: WriteMode | None = None
@@ -168,12 +169,13 @@ class IcebergWriter(Writer):
         done = markers.written(self._table, marker.sink, marker.commit)
         self._kept = done or markers.Kept(marker, timestamp, snapshot=0, sequence=0)
         self._mode_of.settled(self._kept.snapshot)
+        sizes = {entry.path: entry.size for entry in change.add}
         return Committed(
             marker=marker,
             snapshot=self._kept.snapshot,
             rows=sum(result.rows for result in results),
-            bytes=sum(entry.size for entry in change.add),
-            files=len(change.add),
+            bytes=sum(sizes.values()),
+            files=len(sizes),
         )
 
     def attach(self, name: str, data: bytes) -> None:

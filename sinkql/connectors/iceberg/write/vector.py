@@ -1,0 +1,68 @@
+"""Rows that die in a keyed batch → deletion vectors: each data file has one at most, with all its dead rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from msgspec import structs
+
+from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable
+from sinkql.connectors.iceberg.file.delete import read_dead_of
+from sinkql.connectors.iceberg.file.vector import Positions, read_vector, united, write_vectors
+from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange
+from sinkql.connectors.iceberg.keyindex.layer import FileNote
+
+Named = tuple[tuple[FileEntry, tuple[int, ...]], ...]
+"""Entries, each with the ids of the data files that it names."""
+
+
+def write_whole(
+    table: TaskTable, index: Index, known: Mapping[int, FileNote], dead: Mapping[int, Positions], name: str
+) -> Named:
+    """Write a file of deletion vectors of known data files: of the rows that die, and of those dead before."""
+    if not known:
+        return ()
+    io = table.io()
+    whole = {
+        note.path: united(dead[id_], *(read_dead_of(io, index.delete(each).path, note.path) for each in note.deletes))
+        for id_, note in known.items()
+    }
+    ids = {note.path: id_ for id_, note in known.items()}
+    written = write_vectors(table, name, whole, {note.path: note.place for note in known.values()})
+    return tuple((entry, (ids[entry.vector.file],)) for entry in written if entry.vector)
+
+
+def one_each(
+    changes: Sequence[IndexChange], entries: Sequence[FileEntry], index: Index, table: TaskTable, name: str
+) -> tuple[Sequence[IndexChange], Sequence[FileEntry]]:
+    """Return what tasks did with one vector in place of two of the same data file, which two buckets' tasks wrote.
+
+    Only a data file with keys of several buckets has two, such as one of another program. One of which both together
+    leave nothing leaves the table, and has none.
+    """
+    vectors: dict[str, list[FileEntry]] = defaultdict(list)
+    for entry in entries:
+        if entry.vector is not None:
+            vectors[entry.vector.file].append(entry)
+    twins = {path: found for path, found in vectors.items() if len(found) > 1}
+    if not twins:
+        return changes, entries
+    dropped = {entry.name for found in twins.values() for entry in found}
+    ids = {each: target for change in changes for each, (target,) in change.deletes.items()}
+    dead: dict[str, Positions] = {}
+    for path, found in twins.items():
+        positions = united(*(read_vector(table.io(), entry.name) for entry in found))
+        if len(positions) < index.file(ids[found[0].name]).rows:
+            dead[path] = positions
+    written = write_vectors(table, name, dead, {path: twins[path][0].place for path in dead}) if dead else ()
+    named = {entry.name: (ids[twins[entry.vector.file][0].name],) for entry in written if entry.vector}
+    kept = [
+        structs.replace(
+            change,
+            deletes={each: targets for each, targets in change.deletes.items() if each not in dropped}
+            | (named if not number else {}),
+        )
+        for number, change in enumerate(changes)
+    ]
+    return kept, (*(entry for entry in entries if entry.name not in dropped), *written)

@@ -1,0 +1,194 @@
+"""Tables of format version 3: rows have ids that they keep, and deletion vectors say which of them are dead."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.table import Table
+
+from iceberg.test_expire import on_disk, reachable, removed_by_kept
+from sinkql.connectors.iceberg.commit.expire import expired
+from sinkql.connectors.iceberg.file.delete import live_files, read_dead
+from sinkql.connectors.iceberg.file.manifest import origins, vector_of, vector_place
+from sinkql.errors import SinkqlError
+from support import strangers
+from support.eager import compact_eagerly
+from support.lake import Lake, Sink
+
+V3 = {"format_version": 3}
+
+
+def opened(lake: Lake, name: str, *, upsert: bool = False, **options: object) -> Sink:
+    sink = Sink(lake, name, upsert=upsert, options={**V3, **options})
+    sink.start()
+    return sink
+
+
+def churn(sink: Sink, batches: range, model: dict[int, str | None], *, maintained: bool = False) -> None:
+    """Write to half of twenty keys each time."""
+    for batch in batches:
+        rows = dict.fromkeys(random.Random(batch).sample(range(20), 10), f"{batch}")
+        model |= rows
+        sink.put(*rows.items())
+        if maintained:
+            sink.writer.maintain()
+
+
+def ids(table: Table) -> dict[tuple[object, ...], tuple[int, int | None]]:
+    """Return each row with its id and the number of the commit that wrote it, as the format says to find them."""
+    found = {}
+    live = live_files(table)
+    dead = {file: set(each) for path in live.deletes for file, each in _positions(table, path).items()}
+    for path, origin in origins(table, live.data.keys()).items():
+        assert origin.first_row is not None
+        for position, row in enumerate(pq.read_table(path.removeprefix("file://")).to_pylist()):
+            if position in dead.get(path, ()):
+                continue
+            id_, sequence = row.pop("_row_id", None), row.pop("_last_updated_sequence_number", None)
+            found[tuple(row.values())] = (
+                origin.first_row + position if id_ is None else id_,
+                origin.sequence if sequence is None else sequence,
+            )
+    assert len({id_ for id_, _ in found.values()}) == len(found)
+    return found
+
+
+def _positions(table: Table, name: str) -> dict[str, list[int]]:
+    return {path: each.tolist() for path, each in read_dead(table.io, name, live_files(table).deletes[name]).items()}
+
+
+def rewrite(table: Table, more: dict[str, object]) -> None:
+    """Change the table's metadata file, as no sink does."""
+    path = Path(table.metadata_location.removeprefix("file://"))
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+
+
+def test_row_ids_follow_one_another_and_stay(any_lake: Lake, name: str) -> None:
+    sink = opened(any_lake, name)
+    for batch in range(12):  # small manifests are put together meanwhile
+        sink.put((batch, "a"), (batch + 100, "b"), (batch + 101, "c"))
+        if batch == 5:
+            before = ids(any_lake.table(name)) if any_lake.server is None else {}
+    table = any_lake.table(name)
+    assert table.metadata.format_version == 3
+    snapshots = [each for each in table.metadata.snapshots if each.added_rows]
+    for each, following in itertools.pairwise(snapshots):
+        assert following.first_row_id == (each.first_row_id or 0) + (each.added_rows or 0)
+    last = snapshots[-1]
+    assert table.metadata.next_row_id == (last.first_row_id or 0) + (last.added_rows or 0)
+    assert len(any_lake.rows(name)) == 36
+    if any_lake.server is None:
+        assert before.items() <= ids(table).items()
+
+
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_rows_that_a_compaction_moves_keep_their_ids(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, upsert: bool
+) -> None:
+    sink = opened(lake, name, upsert=upsert)
+    model: dict[int, str | None] = {}
+    churn(sink, range(6), model)
+    before = ids(lake.table(name))
+    files = live_files(lake.table(name)).data.keys()
+    compact_eagerly(monkeypatch)
+    sink.writer.maintain()
+    sink.writer.optimize()
+    assert files.isdisjoint(live_files(lake.table(name)).data)
+    assert before == ids(lake.table(name))
+    churn(sink, range(6, 8), model)
+    sink.writer.optimize()  # of files that say the ids, and files that do not
+    after = ids(lake.table(name))
+    assert len(after) == len(lake.rows(name))
+    assert {row: after[row] for row in before.keys() & after.keys()}.items() <= before.items()
+
+
+def test_puffin_file_is_there_as_long_as_one_vector_in_it(lake: Lake, name: str) -> None:
+    sink = opened(lake, name, upsert=True, retain_snapshots=3)
+    model: dict[int, str | None] = {}
+    sink.put(*((id_, "first") for id_ in range(100, 130)))
+    sink.put((100, "once"), (101, "once"))  # of these files nothing dies any more
+    churn(sink, range(45), model, maintained=True)
+    table = lake.table(name)
+    assert len(table.metadata.snapshots) < 25
+    assert not expired(table, sink.planned.options)
+    live = live_files(table)
+    assert any(place[0] for name in live.deletes if (place := vector_place(name)))
+    assert reachable(table) <= on_disk(lake, name)
+    assert on_disk(lake, name) - reachable(table) <= removed_by_kept(table)
+    expected = model | dict.fromkeys(range(102, 130), "first") | {100: "once", 101: "once"}
+    assert lake.rows(name) == sorted(expected.items())
+
+
+def test_file_of_another_program_has_one_vector_for_all_buckets(lake: Lake, name: str) -> None:
+    sink = opened(lake, name, upsert=True)
+    table = sink.writer._target.load()
+    strangers.add(table, *((id_, "theirs") for id_ in range(6)))
+    sink.put((0, "mine"), (1, "mine"))
+    (vector,) = live_files(lake.table(name)).deletes.values()
+    assert vector.record_count == 2
+    sink.put((2, "mine"), (3, "mine"))
+    (vector,) = live_files(lake.table(name)).deletes.values()
+    assert vector.record_count == 4
+    assert lake.rows(name) == [*((id_, "mine") for id_ in range(4)), (4, "theirs"), (5, "theirs")]
+    sink.put((4, "mine"), (5, "mine"))  # each bucket deletes one, together they leave none
+    live = live_files(lake.table(name))
+    assert (len(live.data), len(live.deletes)) == (6, 0)
+    assert lake.rows(name) == [(id_, "mine") for id_ in range(6)]
+
+
+def test_upgraded_table_gets_vectors_and_ids(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    model: dict[int, str | None] = {}
+    churn(sink, range(5), model)
+    rewrite(lake.table(name), {"format-version": 3, "next-row-id": 0})
+    parquet = set(live_files(lake.table(name)).deletes)
+    assert parquet
+    sink = Sink(lake, name, upsert=True)
+    sink.start(epoch=2)
+    churn(sink, range(5, 7), model)
+    before = ids(lake.table(name))
+    (sink.context.folder / "index").rename(lake.folder / "lost")
+    sink = Sink(lake, name, upsert=True)
+    sink.start(epoch=3)
+    churn(sink, range(7, 9), model)
+    live = live_files(lake.table(name))
+    assert any(vector_of(file) for file in live.deletes.values())
+    assert {path for path, file in live.deletes.items() if vector_of(file) is None} < parquet
+    assert lake.rows(name) == sorted(model.items())
+    after = ids(lake.table(name))
+    assert len(after) == len(model)
+    assert before.keys() & after.keys()
+    assert {row: after[row] for row in before.keys() & after.keys()}.items() <= before.items()
+
+
+def test_damaged_vector_is_told(lake: Lake, name: str) -> None:
+    sink = opened(lake, name, upsert=True)
+    sink.put(*((id_, "a") for id_ in range(10)))
+    sink.put((1, "b"), (2, "b"))
+    for vector in live_files(lake.table(name)).deletes:
+        path, offset, _ = vector_place(vector) or ("", 0, 0)
+        file = Path(path.removeprefix("file://"))
+        data = bytearray(file.read_bytes())
+        data[offset + 20] ^= 1
+        file.write_bytes(data)
+    with pytest.raises(SinkqlError, match="is damaged") as caught:
+        sink.put((3, "c"), (4, "c"))
+    assert caught.value.code == "SQ3555"
+
+
+def test_column_with_a_default_value_is_refused(lake: Lake, name: str) -> None:
+    sink = opened(lake, name)
+    sink.put((1, "a"))
+    table = lake.table(name)
+    (schema,) = (each.model_dump() for each in table.metadata.schemas)
+    schema["fields"][1]["initial-default"] = "none"
+    rewrite(table, {"schemas": [schema]})
+    with pytest.raises(SinkqlError) as caught:
+        opened(lake, name)
+    assert caught.value.code == "SQ3511"
