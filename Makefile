@@ -6,6 +6,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 LOCK := constraints.txt
 WORKERS ?= 2
+READERS := .venv-readers/.installed
 CLASSES := $(VENV)/spark.jsa
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 
@@ -50,8 +51,14 @@ pytest: $(INSTALLED_DEV) $(CLASSES)
 	$(PYTEST) --cover
 
 # what takes too long for each change: for a job that runs once a night, say
-soak: $(INSTALLED_DEV) $(CLASSES)
+soak: $(INSTALLED_DEV) $(CLASSES) $(READERS)
 	$(PYTEST) -m soak
+
+# readers of tables that want other versions than SinkQL
+$(READERS):
+	$(PYTHON) -m venv .venv-readers
+	.venv-readers/bin/pip install --quiet pyiceberg==0.12.0 daft==0.7.26 datafusion==54.1.0 pyiceberg-core==0.11.0
+	touch $@
 
 # the classes that Spark loads, as Java maps them: a third of its start. Without it, the tests take longer.
 $(CLASSES): $(INSTALLED_DEV)
@@ -92,4 +99,4 @@ $(INSTALLED_DEV): $(INSTALLED)
 	touch $@
 
 clean:
-	rm -rf .venv .venv-latest .venv-lowest .venv-uv
+	rm -rf .venv .venv-latest .venv-lowest .venv-uv .venv-readers

@@ -11,7 +11,7 @@ import pytest
 
 from crash import verify
 from crash.child import open_loop
-from crash.pipeline import ROWS, Pipeline, write_input
+from crash.pipeline import KINDS, ROWS, Pipeline, write_input
 from sinkql.connectors.iceberg.commit import expire
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import JobOffsets
@@ -19,6 +19,7 @@ from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from support.eager import compact_eagerly
 from support.maintainer import Maintainer
+from support.readers import polars_rows, pyiceberg_rows
 
 pytestmark = pytest.mark.long
 
@@ -58,16 +59,18 @@ def _churn(folder: Path, kind: str, patch: pytest.MonkeyPatch, *, rounds: int, o
             if number % 4 == 1:  # another process goes on
                 loop = open_loop(pipeline)
                 loop.start(epoch=1)
-            _drain(loop)
+            drain(loop)
         others.remove_orphans()
     assert others.done["rewrite data"] + others.done["rewrite deletes"] > rounds // 3
     assert others.done["expire"] > 0
     verify.check_rows(pipeline)
+    table, columns = verify.load(folder), KINDS[kind].columns
+    assert pyiceberg_rows(table, columns) == polars_rows(table, columns)
     verify.check_index(pipeline)
     verify.check_state(pipeline)
 
 
-def _drain(loop: BatchLoop) -> None:
+def drain(loop: BatchLoop) -> None:
     """Commit all that is there now, on the claim that the loop has."""
     loop.targets = {name: reader.target(loop.marker.end[name]) for name, reader in loop.readers.items()}
     pacer = Pacer(loop.readers)

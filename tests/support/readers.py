@@ -1,13 +1,17 @@
-"""What DuckDB, by folder or through a REST catalog, PyIceberg and Spark find in an Iceberg table."""
+"""What DuckDB, by folder or through a REST catalog, PyIceberg, Polars, Spark, Daft and DataFusion find in a table."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import polars as pl
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Rows = list[tuple[Any, ...]]
+_OTHERS = Path(__file__).parents[2] / ".venv-readers" / "bin" / "python"
 _ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-{}_2.13:1.11.0"
 
 
@@ -31,7 +36,11 @@ def duckdb_folder(folder: str | Path, columns: str = "*", *, snapshot: int | Non
     path = str(folder).removeprefix("file://")
     place = f"'{path}'" if snapshot is None else f"'{path}', snapshot_from_id = {snapshot}"
     with connect() as connection:
+<<<<<<< HEAD
         return _sorted(connection.execute(f"SELECT {columns} FROM iceberg_scan({place})").fetchall())
+=======
+        return sorted_rows(connection.execute(f"SELECT {columns} FROM iceberg_scan('{path}')").fetchall())
+>>>>>>> a9b19fe (A sink whose table was dropped waits for it, and makes no new one behind the user's back; Polars, Daft, DataFusion and Spark read what churned under Spark's maintenance)
 
 
 def duckdb_rest(table: str, *, rest_port: int, s3_port: int, secret: str, columns: str = "*") -> Rows:
@@ -49,7 +58,7 @@ def duckdb_rest(table: str, *, rest_port: int, s3_port: int, secret: str, column
         connection.execute(
             f"ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{endpoint}', SECRET ic, ACCESS_DELEGATION_MODE 'none')"
         )
-        return _sorted(connection.execute(f"SELECT {columns} FROM lake.{table}").fetchall())
+        return sorted_rows(connection.execute(f"SELECT {columns} FROM lake.{table}").fetchall())
 
 
 def open_table(lake: Path, name: str) -> Table:
@@ -61,7 +70,20 @@ def pyiceberg_rows(table: Table, columns: tuple[str, ...] = ("*",)) -> Rows:
     """Return the sorted rows that PyIceberg reads."""
     found = table.scan(selected_fields=columns).to_arrow().to_pylist()
     names = found[0].keys() if found and columns == ("*",) else columns
-    return _sorted([tuple(row[name] for name in names) for row in found])
+    return sorted_rows([tuple(row[name] for name in names) for row in found])
+
+
+def polars_rows(table: Table, columns: tuple[str, ...]) -> Rows:
+    """Return the sorted rows that Polars reads: by itself where each delete file is of one data file."""
+    os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"  # which else warns that its own planner is not installed
+    return sorted_rows(pl.scan_iceberg(table).select(columns).collect().rows())
+
+
+def other_rows(table: Table) -> dict[str, Rows]:
+    """Return the sorted rows that Daft and DataFusion read, by their names, in a process of their own."""
+    program = Path(__file__).with_name("other_readers.py")
+    done = subprocess.run([_OTHERS, program, table.metadata_location], check=True, stdout=subprocess.PIPE)
+    return {name: sorted_rows([tuple(row) for row in rows]) for name, rows in json.loads(done.stdout).items()}
 
 
 def spark_rows(spark: SparkSession, table: Table, *, branch: str = "main") -> Rows:
@@ -73,11 +95,17 @@ def spark_rows(spark: SparkSession, table: Table, *, branch: str = "main") -> Ro
     jar = java.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(address).apply(0)
     # Not by ADD JAR: driver and executor, which are one process here, would have each their own of its classes.
     java.Thread.currentThread().getContextClassLoader().addURL(java.java.io.File(jar).toURI().toURL())
+<<<<<<< HEAD
     found = spark.read.format("iceberg").option("branch", branch).load(table.metadata_location).collect()
     return _sorted([tuple(row) for row in found])
+=======
+    found = spark.read.format("iceberg").load(table.metadata_location).collect()
+    return sorted_rows([tuple(row) for row in found])
+>>>>>>> a9b19fe (A sink whose table was dropped waits for it, and makes no new one behind the user's back; Polars, Daft, DataFusion and Spark read what churned under Spark's maintenance)
 
 
-def _sorted(rows: Rows) -> Rows:
+def sorted_rows(rows: Rows) -> Rows:
+    """Return rows in an order that all readers have in common."""
     return sorted(rows, key=lambda row: tuple((value is not None, _comparable(value)) for value in row))
 
 

@@ -205,8 +205,10 @@ CODES = {
         "Restore the file. Do not remove files from the folder by age.",
     ),
     "SQ3503": _code(
-        "The table was dropped while the sink was writing to it, or replaced by another table of the same name.",
-        "Register the table again from its metadata, or drop the sink and create it again.",
+        "The table that the sink has written to was dropped, or replaced by another table of the same name.",
+        "Register the table again from its metadata: a running sink goes on by itself. Or drop the sink and create it "
+        "again.",
+        retryable=True,
     ),
     "SQ3504": _code(
         "The columns of the table are not those that the sink writes.",

@@ -28,11 +28,16 @@ def hold(table: Table, mine: Marker, expected: Expected) -> markers.Kept:
 def same_table(base: Table, now: Table) -> None:
     """Raise SQ3503 where the table was dropped and created again between two loads."""
     if base.metadata.table_uuid != now.metadata.table_uuid:
-        raise SinkqlError(
-            "SQ3503",
-            f'table "{".".join(now.name())}" was dropped and created again while the sink was writing to it',
-            hint="Drop the sink and create it again, into a new table.",
-        )
+        raise recreated(now)
+
+
+def recreated(table: Table) -> SinkqlError:
+    """Return the error for a table that is not the one that the sink has written to."""
+    return SinkqlError(
+        "SQ3503",
+        f'table "{".".join(table.name())}" was dropped and created again since the sink wrote to it',
+        hint="Drop the sink and create it again, into a new table.",
+    )
 
 
 def usable(base: Table, now: Table, *, upsert: bool) -> None:
@@ -82,17 +87,6 @@ def fenced(table: Table, detail: str) -> FencedError:
         f'another run has taken over table "{".".join(table.name())}"',
         detail=detail,
         hint="Nothing is lost: the other run continues from the last commit of this one.",
-    )
-
-
-def lost_file(table: Table, error: FileNotFoundError) -> SinkqlError:
-    """Return the error for a table of whose current snapshot a file is missing."""
-    return SinkqlError(
-        "SQ3556",
-        f'a file of table "{".".join(table.name())}" is missing',
-        detail=str(error),
-        hint="Restore the file: a running sink goes on by itself. If it is lost for good, drop the sink and create it "
-        "again, into a new table.",
     )
 
 

@@ -36,12 +36,16 @@ class Expected:
         return table_schema(self.columns, changelog=self.changelog)
 
 
-def ensure(target: TargetTable, expected: Expected, *, sink_id: str) -> Table:
-    """Return the table, created with its namespace if absent; another process may be doing the same."""
+def ensure(target: TargetTable, expected: Expected, *, sink_id: str, claimed: bool = False) -> Table:
+    """Return the table, created with its namespace if absent; another process may be doing the same.
+
+    Raises SQ3503 where the sink has claimed it before: a new one would get all rows from the start.
+    """
     try:
         return target.load()
     except NoSuchTableError:
-        pass
+        if claimed:
+            raise target.gone() from None
     try:
         _create(target, expected, sink_id)
     except SinkqlError:

@@ -57,8 +57,13 @@ class TargetTable:
         return (*self.namespace.split("."), self.table)
 
     def load(self) -> Table:
-        """Return the table as it is now; raises NoSuchTableError, SQ3521, or SQ42xx once patience is out."""
-        table = self.patiently(lambda: self.catalog.load_table(self.identifier))
+        """Return the table as it is now; raises NoSuchTableError, SQ3521, or SQ42xx and SQ3556 once patience is out."""
+        try:
+            table = self.patiently(lambda: self.catalog.load_table(self.identifier))
+        except SinkqlError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise self.lost_file(error.__cause__) from error.__cause__
+            raise
         return table if self.branch is None else BranchTable(table, self.branch)
 
     def patiently(self, request: Callable[[], T]) -> T:
@@ -99,7 +104,18 @@ class TargetTable:
         return SinkqlError(
             "SQ3503",
             f'table "{self.namespace}.{self.table}" was dropped',
-            hint="Register the table again from its metadata, or drop the sink and create it again.",
+            hint="Register the table again from its metadata: a running sink goes on by itself. Or drop the sink and "
+            "create it again.",
+        )
+
+    def lost_file(self, error: FileNotFoundError) -> SinkqlError:
+        """Return the error for a table of which a file is missing that its metadata, or its catalog, names."""
+        return SinkqlError(
+            "SQ3556",
+            f'a file of table "{self.namespace}.{self.table}" is missing',
+            detail=str(error),
+            hint="Restore the file: a running sink goes on by itself. If it is lost for good, drop the sink and create "
+            "it again, into a new table.",
         )
 
 

@@ -9,9 +9,9 @@ from uuid import uuid4
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from sinkql import faults, physical
+from sinkql import durable, faults, physical
 from sinkql.connectors.iceberg.commit import marker as markers
-from sinkql.connectors.iceberg.commit.conflict import fenced, hold, lost_file, same_table
+from sinkql.connectors.iceberg.commit.conflict import fenced, hold, recreated, same_table
 from sinkql.connectors.iceberg.commit.expire import expire, expired
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.leftover import Leftovers
@@ -43,6 +43,7 @@ from sinkql.extension.stream import (
 )
 
 _SWEEP_EVERY = 20
+_CLAIMED = "table.uuid"
 
 
 def open_writer(write: physical.Write, context: Context) -> IcebergWriter:
@@ -87,8 +88,12 @@ class IcebergWriter(Writer):
             branch=write.options.get("branch"),
         )
         self._opened = target
-        table = ensure(target, self._expected, sink_id=self._context.sink_id)
-        known = markers.find(table, self._context.sink_id) is not None or own_empty(table, self._context.sink_id)
+        claimed = self._claimed_before()
+        table = ensure(target, self._expected, sink_id=self._context.sink_id, claimed=claimed is not None)
+        kept = markers.find(table, self._context.sink_id)
+        if kept is None and claimed not in (None, str(table.metadata.table_uuid)):
+            raise recreated(table)
+        known = kept is not None or own_empty(table, self._context.sink_id)
         if not known:  # else the claim checks it, and may give it other columns
             check(table, self._expected)
             if not self._keep_rows and rows(table):
@@ -112,6 +117,7 @@ class IcebergWriter(Writer):
         if kept.marker.claim != claim.id:
             self._mine = None
             raise fenced(self._table, f"Epoch {kept.marker.epoch} has claimed the table at the same time.")
+        self._note_claim(self._table)
         self._mine, self._kept, self._mode = kept.marker, kept, self._new_mode()
         self._compacting = compacting = Compacting(self._target, self._mode, self._expected)
         sql = self._target.hint_file
@@ -140,7 +146,7 @@ class IcebergWriter(Writer):
         """Return the table as it is by now where somebody has expired what was read of it; else raise SQ3556."""
         now = self._load()
         if now.metadata.current_snapshot_id == table.metadata.current_snapshot_id:
-            raise lost_file(table, missing) from missing
+            raise self._target.lost_file(missing) from missing
         return now
 
     def begin(self, *, bucketing: str, buckets: int) -> WriteTask:
@@ -279,6 +285,20 @@ class IcebergWriter(Writer):
         if self._table is not None:
             same_table(self._table, table)
         return table
+
+    def _claimed_before(self) -> str | None:
+        """Return the id of the table that this sink claimed last, as far as its folder knows."""
+        try:
+            return (self._context.folder / _CLAIMED).read_text()
+        except FileNotFoundError:
+            return None
+
+    def _note_claim(self, table: Table) -> None:
+        """Remember that the sink has a table, unless the table goes with this process."""
+        if self._write.connection.options["catalog_type"] == "memory":
+            return
+        self._context.folder.mkdir(parents=True, exist_ok=True)
+        durable.write(self._context.folder / _CLAIMED, str(table.metadata.table_uuid).encode())
 
     def _attachment(self, table: Table, name: str) -> str:
         flat = name.replace("/", "-")  # some stores take no folders in there
