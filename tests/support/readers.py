@@ -36,11 +36,7 @@ def duckdb_folder(folder: str | Path, columns: str = "*", *, snapshot: int | Non
     path = str(folder).removeprefix("file://")
     place = f"'{path}'" if snapshot is None else f"'{path}', snapshot_from_id = {snapshot}"
     with connect() as connection:
-<<<<<<< HEAD
-        return _sorted(connection.execute(f"SELECT {columns} FROM iceberg_scan({place})").fetchall())
-=======
-        return sorted_rows(connection.execute(f"SELECT {columns} FROM iceberg_scan('{path}')").fetchall())
->>>>>>> a9b19fe (A sink whose table was dropped waits for it, and makes no new one behind the user's back; Polars, Daft, DataFusion and Spark read what churned under Spark's maintenance)
+        return sorted_rows(connection.execute(f"SELECT {columns} FROM iceberg_scan({place})").fetchall())
 
 
 def duckdb_rest(table: str, *, rest_port: int, s3_port: int, secret: str, columns: str = "*") -> Rows:
@@ -95,13 +91,8 @@ def spark_rows(spark: SparkSession, table: Table, *, branch: str = "main") -> Ro
     jar = java.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(address).apply(0)
     # Not by ADD JAR: driver and executor, which are one process here, would have each their own of its classes.
     java.Thread.currentThread().getContextClassLoader().addURL(java.java.io.File(jar).toURI().toURL())
-<<<<<<< HEAD
     found = spark.read.format("iceberg").option("branch", branch).load(table.metadata_location).collect()
-    return _sorted([tuple(row) for row in found])
-=======
-    found = spark.read.format("iceberg").load(table.metadata_location).collect()
     return sorted_rows([tuple(row) for row in found])
->>>>>>> a9b19fe (A sink whose table was dropped waits for it, and makes no new one behind the user's back; Polars, Daft, DataFusion and Spark read what churned under Spark's maintenance)
 
 
 def sorted_rows(rows: Rows) -> Rows:
