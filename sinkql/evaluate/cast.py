@@ -172,6 +172,7 @@ _TO_TEXT: dict[str, Convert] = {
     "timestamp": _shown_time,
     "timestamptz": lambda value: f"{_shown_time(value.astimezone(UTC))}+00",
     "uuid": str,
+    "interval": str,
     "bytea": lambda value: f"\\x{value.hex()}",
 }
 _CONVERTED: dict[tuple[str, str], Convert] = {

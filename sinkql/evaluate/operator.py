@@ -10,6 +10,7 @@ from typing import Any
 from sinkql.evaluate.failure import Make, Row, Value, strict
 from sinkql.evaluate.number import FLOATS, compared
 from sinkql.logical import Call, Type
+from sinkql.logical.interval import order_of, read_interval
 from sinkql.logical.type import RANGES
 
 _PLAIN = ("boolean", "date", "time", "timestamp", "timestamptz", "text", "uuid", "bytea")
@@ -19,6 +20,8 @@ def order_key(type_: Type) -> Callable[[Any], Any] | None:
     """Return what values of a type are ordered by, and are equal by; None for a type without an order here."""
     if type_.name in FLOATS:
         return _float_key
+    if type_.name == "interval":
+        return lambda text: order_of(read_interval(text))
     return _same if type_.name in _PLAIN or type_.name in RANGES or type_.name == "numeric" else None
 
 

@@ -11,18 +11,26 @@ from typing import Any, TypeVar
 from sinkql.evaluate.failure import Make, RefusedError, Value, strict
 from sinkql.evaluate.number import EXACT, fit
 from sinkql.logical import Call, Interval, Literal, moment
+from sinkql.logical.interval import order_of, read_interval, show_interval
 from sinkql.logical.timeform import NAMES, ROMAN, ROMAN_WIDTH, TimePart, ordinal, read_by, read_time_form, read_to_char
 from sinkql.logical.type import DAY
 
 _Day = TypeVar("_Day", date, datetime)
 
 
-def _shifted(sign: int) -> Callable[[datetime, Interval], datetime]:
-    def shift(instant: datetime, interval: Interval) -> datetime:
+def _shifted(sign: int) -> Callable[[datetime, Interval | str], datetime]:
+    def shift(instant: datetime, given: Interval | str) -> datetime:
+        interval = read_interval(given) if isinstance(given, str) else given
         months = _months_later(instant, sign * interval.months) if interval.months else instant
         return months + sign * timedelta(days=interval.days, microseconds=interval.micros)
 
     return shift
+
+
+def _difference(end: datetime, start: datetime) -> Interval:
+    micros = (end - start) // timedelta(microseconds=1)
+    days = abs(micros) // DAY * (1 if micros > 0 else -1)
+    return Interval(days=days, micros=micros - days * DAY)
 
 
 def _months_later(day: _Day, months: int) -> _Day:
@@ -212,6 +220,9 @@ _FROM = ("date", "time", "timestamp", "timestamptz")
 FORMS: dict[str, Make] = {
     **{f"+({type_},interval)": strict(_shifted(1)) for type_ in ("timestamp", "timestamptz")},
     **{f"-({type_},interval)": strict(_shifted(-1)) for type_ in ("timestamp", "timestamptz")},
+    **{f"-({type_},{type_})": strict(_difference) for type_ in ("timestamp", "timestamptz")},
+    "$held(interval)": strict(show_interval),
+    "$order(interval)": strict(lambda text: Decimal(order_of(read_interval(text)))),
     "+(time,interval)": strict(_turned(1)),
     "-(time,interval)": strict(_turned(-1)),
     "+(date,time)": strict(datetime.combine),

@@ -57,6 +57,8 @@ def _text(expression: Expression) -> _Text:
             return f"{_operand(expression)}::{expression.type}", _ATOM
         case Case():
             return _case(expression), _ATOM
+        case Call() if expression.function in ("$held(interval)", "$order(interval)"):
+            return _text(expression.arguments[0])
         case Call():
             return _call(expression)
 

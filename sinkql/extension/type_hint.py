@@ -11,13 +11,14 @@ _WORDS = 20
 _NAMES = (
     "boolean", "smallint", "integer", "int", "bigint", "uint2", "uint4", "uint8", "real", "double precision",
     "numeric", "decimal", "date", "time", "timestamp", "timestamptz", "text", "varchar", "bytea", "uuid", "jsonb",
+    "interval",
 )  # fmt: skip
 
 _LATER = (
     (r".*\]|.* list|map ?\[.*|list ?\[.*|record", "Use jsonb."),
     ("oid", "Use uint4."),
     ("mz_timestamp", "Use uint8."),
-    (r"interval( .*)?", "Use bigint, for a count of seconds, or text."),
+    (r"interval [a-z]+( to [a-z]+)?|interval ?\(.*", "Use interval."),
     ("(int4|int8|num|ts|tstz|date)(multi)?range", "Use two columns, one for each end."),
     (r"timetz( ?\(.*\))?|time( ?\(.*\))? with time zone", "Use time, or a timestamptz."),
     (r"time ?\(.*\)( without time zone)?", "Use time."),

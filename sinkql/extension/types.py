@@ -42,13 +42,17 @@ _NAMES = {
     "timestamp": "timestamp", "timestamp without time zone": "timestamp",
     "timestamptz": "timestamptz", "timestamp with time zone": "timestamptz",
     "text": "text", "string": "text", "varchar": "text", "character varying": "text", "char": "text",
-    "character": "text", "bytea": "bytea", "uuid": "uuid", "jsonb": "jsonb", "json": "jsonb",
+    "character": "text", "bytea": "bytea", "uuid": "uuid", "jsonb": "jsonb", "json": "jsonb", "interval": "interval",
 }  # fmt: skip
 
 
 def nested_type(name: str, element: logical.Type | None) -> logical.Type | None:
     """Return the type of arrays or lists of elements; of those that hold others there are only lists of lists."""
-    if element is None or (element.element is not None and (name, element.name) != ("list", "list")):
+    if (
+        element is None
+        or element.name == "interval"
+        or (element.element is not None and (name, element.name) != ("list", "list"))
+    ):
         return None
     return logical.Type(name, element=element)
 

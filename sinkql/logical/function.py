@@ -147,6 +147,9 @@ _OPERATORS = (
         "+(date,time) → timestamp",
         *_each("-(T,T) → interval", *_INSTANTS),
         *_each("*(T,interval) → interval", *_WHOLE),
+        # an interval as columns have it, and what it is compared by
+        "$held(interval) → interval",
+        "$order(interval) → any",
         *_each("+(date,T) → date", "smallint", "integer"),
         *_each("-(date,T) → date", "smallint", "integer"),
         "-(date,date) → integer",
@@ -308,7 +311,19 @@ FUNCTIONS: Mapping[str, Function] = _listed(
 )
 """All that a Call may name, by id."""
 
-_TO_TEXT = ("boolean", *_WHOLE, *_UNSIGNED, "numeric", "date", "time", "timestamp", "timestamptz", "uuid", "bytea")
+_TO_TEXT = (
+    "boolean",
+    *_WHOLE,
+    *_UNSIGNED,
+    "numeric",
+    "date",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "interval",
+    "uuid",
+    "bytea",
+)
 _FROM_TEXT = (
     "boolean", *_WHOLE, *_UNSIGNED, "numeric", "double precision", "date", "time", "timestamp", "timestamptz", "uuid",
     "bytea", "jsonb",

@@ -81,7 +81,7 @@ def instant(type_: Type) -> bool:
 
 def comparable(type_: Type) -> bool:
     """Tell whether values of a type can be compared exactly."""
-    return type_ != JSONB and type_.element is None
+    return type_ not in (JSONB, INTERVAL) and type_.element is None
 
 
 def implicit(source: Type, target: Type) -> bool:

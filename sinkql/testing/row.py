@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -13,20 +13,22 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.evaluate import comparable
 from sinkql.extension.jsonb import jsonb
-from sinkql.logical.type import RANGES
+from sinkql.logical.interval import show_interval
+from sinkql.logical.type import DAY, RANGES
 from sinkql.planner.expression.literal import literal
 from sinkql.table.row import Row, normal
 
 Given = Mapping[str, Any]
 """A row as a test writes it: values by column."""
 _NOWHERE = Span(0, 0)
+_MICROSECOND = timedelta(microseconds=1)
 _PYTHON = {
     "boolean": "a bool", "smallint": "an int", "integer": "an int", "bigint": "an int",
     **dict.fromkeys(("uint2", "uint4", "uint8"), "an int that is not negative"), "numeric": "a Decimal",
     "real": "a float", "double precision": "a float", "text": "a str", "uuid": "a UUID", "bytea": "bytes",
     "date": "a date", "time": "a time without a zone", "timestamp": "a datetime without a zone",
     "timestamptz": "a datetime with a zone",
-    "jsonb": "a dict or a list",
+    "interval": "a timedelta", "jsonb": "a dict or a list",
 }  # fmt: skip
 
 
@@ -51,7 +53,7 @@ def value_of(given: Any, column: logical.Column) -> Any:
     if isinstance(given, str) and type_.name not in ("text", "jsonb"):
         found = literal(given, type_, _NOWHERE).tree
         assert isinstance(found, logical.Literal)
-        return found.value
+        return show_interval(found.value) if isinstance(found.value, logical.Interval) else found.value
     if type_.element is not None and isinstance(given, list | tuple):
         return tuple(value_of(each, logical.Column(column.name, type_.element)) for each in given)
     found = _python(given, type_)
@@ -89,6 +91,8 @@ def _python(given: Any, type_: logical.Type) -> Any:
             return _json(given)
         case "uuid", UUID():
             return str(given)
+        case "interval", timedelta():
+            return show_interval(logical.Interval(days=given.days, micros=given // _MICROSECOND % DAY))
         case "bytea", bytes() | bytearray():
             return bytes(given)
         case _:

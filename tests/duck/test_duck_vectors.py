@@ -50,6 +50,7 @@ _WITHOUT = {
     "jsonb_array_length(jsonb)", "to_jsonb(text)", "to_jsonb(integer)", "to_jsonb(smallint)", "to_jsonb(bigint)",
     "to_jsonb(boolean)", "jsonb_build_object(any…)", "jsonb_build_array()", "jsonb_build_array(any…)",
     "to_date(text,text)", "to_timestamp(text,text)", "[](any,integer)", "ARRAY(any…)", "= ANY(any,any)",
+    "$held(interval)", "$order(interval)",
     "cardinality(any)", "array_length(any,integer)", "to_char(real,text)", "to_char(double precision,text)",
 }  # fmt: skip
 _NARROWER = ("cast-s060", "cast-s061", "cast-s062", "cast-s300", "cast-s301", "cast-s302")

@@ -15,7 +15,7 @@ from sinkql.planner.function import call as functions
 _COLUMNS = {
     "h": "smallint", "i": "integer", "l": "bigint", "n": "numeric(12,2)", "r": "real", "d": "double precision",
     "s": "text", "b": "bytea", "p": "boolean", "j": "jsonb", "u": "date", "t": "timestamp", "z": "timestamptz",
-    "v": "uint2", "w": "uint4", "x": "uint8",
+    "v": "uint2", "w": "uint4", "x": "uint8", "y": "interval",
 }  # fmt: skip
 # calls of entries that no vector has
 _CALLS = (
@@ -27,6 +27,7 @@ _CALLS = (
     *(f"t - t {operator} INTERVAL '1 day'" for operator in ("=", "<>", "<=", ">=")),
     "t - t IS NOT DISTINCT FROM INTERVAL '1 day'",
     "s ILIKE 'a#%' ESCAPE '#'", "ascii(s)", "btrim(s)", "initcap(s)", "rpad(s, 9)", "substring(s, 2)",
+    "y > '1 day'", "coalesce(t - t, y)",
     "format('%s', i)",
     "cos(d)", "tan(d)", "degrees(d)", "div(n, n)", "to_hex(l)", "sha224(b)", "sha384(b)", "num_nulls(i, s)",
     "date_bin('1 hour', t, t)", "date_part('day', u)", "date_part('day', z)", "date_part('day', t - t)", "isfinite(u)",

@@ -11,7 +11,7 @@ from sinkql.errors import SinkqlError
 from sinkql.session import Session
 
 _TYPES = (
-    "interval", "interval day to second", "int4range", "int8range", "numrange", "tsrange",
+    "interval day to second", "int4range", "int8range", "numrange", "tsrange",
     "tstzrange", "daterange", "map[text=>int]", "map[text=>int list]", "int[][]", "int list[]",
     "int[] list", "record", "mz_timestamp", "oid", "regclass",
     "timetz", "time(3) with time zone", "time with time zone", "time(3)",
@@ -34,7 +34,7 @@ def test_a_type_of_the_dialect_is_not_supported_yet_and_what_its_hint_names_is(
         assert refused.value.code == "SQ2935"
         assert refused.value.hint is not None
         instead = re.match(
-            r"Use (jsonb|integer|bigint|timestamptz|timestamp|time|uint4|uint8|text|two columns)",
+            r"Use (jsonb|integer|bigint|timestamptz|timestamp|time|interval|uint4|uint8|text|two columns)",
             refused.value.hint,
         )
         assert instead is not None

@@ -64,6 +64,10 @@ KINDS = {
         "'12:30'": time(12, 30), "TIME '00:00'": time(), "'11:59:59.999999 PM'": time(23, 59, 59, 999_999),
         "TIME '23:30' + INTERVAL '2 hours'": time(1, 30), "'04:05:06'::time": time(4, 5, 6), "NULL": None,
     }),
+    "interval": Kind({
+        "'1 day 02:30'": "1 day 02:30:00", "INTERVAL '14 months -3 days'": "1 year 2 mons -3 days", "'0'": "00:00:00",
+        "TIMESTAMP '2024-01-01' - TIMESTAMP '2024-01-02 01:02:03.5'": "-1 days -01:02:03.5", "NULL": None,
+    }, ordered=False),
     "int[]": Kind({
         "'{1,NULL,3}'": (1, None, 3), "'{}'": (), "ARRAY[4, 2 + 3]": (4, 5), "'{-2147483648}'::int[]": (-(2**31),),
         "NULL": None,

@@ -30,7 +30,8 @@ _TYPES: Mapping[str, str] = {
 _DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
 """How many digits the values of a type may have."""
 _WIDER = {
-    "smallint": ("integer", "bigint"), "integer": ("bigint",), "real": ("double precision",), "text": ("uuid", "jsonb"),
+    "smallint": ("integer", "bigint"), "integer": ("bigint",), "real": ("double precision",),
+    "text": ("uuid", "jsonb", "interval"),
 }  # fmt: skip
 
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
@@ -81,7 +82,7 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
         return _list(values, declared, failures)
     if name == "uuid" and pa.types.is_fixed_size_binary(values.type):
         return _each(values, type_, failures, lambda value: str(UUID(bytes=value)))
-    if name in ("text", "uuid", "jsonb"):
+    if name in ("text", "uuid", "jsonb", "interval"):
         return _text(values, declared, failures)
     if name in _UNSIGNED:
         return _unsigned(values, declared, failures)

@@ -27,7 +27,7 @@ from sinkql.logical import Type
 from sinkql.logical.type import RANGES
 
 _FEW = 32
-_AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "uuid", "bytea")
+_AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "interval", "uuid", "bytea")
 _NESTED = ("array", "list")
 _NUMBERS = (*RANGES, "real", "double precision", "numeric")
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}

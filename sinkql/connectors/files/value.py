@@ -18,13 +18,15 @@ from sinkql.extension.jsonb import jsonb
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type, moment
 from sinkql.logical.array import Items, read_array
+from sinkql.logical.interval import read_interval, show_interval
 from sinkql.logical.type import RANGES
 
 _WANTED = {
     "boolean": "a boolean", "smallint": "a smallint", "integer": "an integer", "bigint": "a bigint",
     "uint2": "a uint2", "uint4": "a uint4", "uint8": "a uint8",
     "real": "a real", "double precision": "a double precision", "numeric": "a numeric that fits", "date": "a date",
-    "time": "a time", "timestamp": "a timestamp", "timestamptz": "a timestamp with its zone", "uuid": "a uuid",
+    "time": "a time", "interval": "an interval, as in 1 day 02:30:00",
+    "timestamp": "a timestamp", "timestamptz": "a timestamp with its zone", "uuid": "a uuid",
     "jsonb": "JSON", "bytea": "a bytea, as in \\x00ff", "text": "a text",
 }  # fmt: skip
 BLANK = " \t\n\v\f\r"
@@ -173,5 +175,6 @@ _READERS: dict[str, Callable[[str, pa.DataType], Any]] = {
     "time": lambda text, _type: moment.read_time(text),
     "timestamp": lambda text, _type: moment.read_timestamp(text),
     "timestamptz": lambda text, _type: moment.read_instant(text, zoned=True),
+    "interval": lambda text, _type: show_interval(read_interval(text)),
     "jsonb": lambda text, _type: jsonb(text),
 }  # fmt: skip

@@ -100,10 +100,6 @@ CODES = {
         "The query has a clause that SinkQL does not run.",
         "Leave the clause out.",
     ),
-    "SQ2934": _code(
-        "The column has the type interval, which views cannot compute with.",
-        "Leave the column out of the view.",
-    ),
     "SQ2935": _code(
         "The dialect has this type, but this version of SinkQL does not support it here.",
         "Use the type that the hint names.",

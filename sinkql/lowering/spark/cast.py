@@ -155,6 +155,7 @@ _TO_TEXT = {
     "timestamptz": "concat(" + _shown("TIMESTAMP'0001-01-01 00:00:00 UTC'") + ", '+00')",
     "bytea": r"concat('\\x', lower(hex(@0)))",
     "uuid": "@0",
+    "interval": "@0",
 }
 _OF_DAY = "pmod(unix_micros(@0), 86400000000L)"
 _WHOLE = ("smallint", "integer", "bigint")

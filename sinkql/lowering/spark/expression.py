@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
-from sinkql.lowering.spark import array, condition, json, number, numeral, operator, pattern, string, time
+from sinkql.lowering.spark import array, condition, interval, json, number, numeral, operator, pattern, string, time
 from sinkql.lowering.spark.cast import cast_form
 from sinkql.lowering.spark.literal import literal_text
 from sinkql.lowering.spark.text import Form, Infix, Spelling, Text, fill, infix, quoted
@@ -20,6 +20,7 @@ FORMS: Mapping[str, Spelling] = MappingProxyType(
         **string.FORMS,
         **pattern.FORMS,
         **time.FORMS,
+        **interval.FORMS,
         **json.FORMS,
         **array.FORMS,
     }

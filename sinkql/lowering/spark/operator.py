@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sinkql.logical import Call, Expression, Interval, Literal, Type
 from sinkql.logical.function import whole_divisor
 from sinkql.logical.type import DAY, SECOND, UINT2, UINT4, UINT8
+from sinkql.lowering.spark.interval import shift_by_text
 from sinkql.lowering.spark.literal import day_time
 from sinkql.lowering.spark.text import (
     AND,
@@ -208,8 +209,10 @@ def _shift(sign: str) -> Callable[[Call], Form]:
 
     def form(call: Call) -> Form:
         instant, interval = call.arguments
-        if isinstance(interval, Call):
+        if isinstance(interval, Call) and interval.function.startswith("*("):
             return _shift_times(sign, instant, interval)
+        if not isinstance(interval, Literal) or interval.text is None:
+            return shift_by_text(sign, call)
         value = _interval(interval)
         rest = value.days * DAY + value.micros
         months = f" {sign} INTERVAL '{value.months}' MONTH" if value.months else ""

@@ -19,7 +19,7 @@ _TYPES = {
     "uint2": "INT", "uint4": "BIGINT", "uint8": "DECIMAL(20,0)",
     "real": "FLOAT", "double precision": "DOUBLE", "date": "DATE", "time": "BIGINT",
     "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP",
-    "text": "STRING", "uuid": "STRING", "jsonb": "STRING", "bytea": "BINARY",
+    "text": "STRING", "uuid": "STRING", "jsonb": "STRING", "interval": "STRING", "bytea": "BINARY",
 }  # fmt: skip
 
 
@@ -72,9 +72,9 @@ def text_literal(value: str) -> str:
 
 
 def spark_type(type_: Type) -> str:
-    """Return the Spark SQL type; raises KeyError for a type that it cannot hold (interval).
+    """Return the Spark SQL type.
 
-    A time of day, which Spark has no type for, is its microseconds.
+    A time of day, which Spark has no type for, is its microseconds; an interval in a column is its text.
     """
     if type_.element is not None:
         return f"ARRAY<{spark_type(type_.element)}>"

@@ -10,8 +10,10 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.evaluate import RefusedError, UnsureError, conversion, function_of
 from sinkql.evaluate.failure import Row, Value
+from sinkql.logical.interval import show_interval
 from sinkql.planner import types
 from sinkql.planner.expression.cast import cast
+from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import document, literal
 from sinkql.planner.expression.typed import Typed, cast_to, settled
 
@@ -41,6 +43,8 @@ def assign(value: Typed, column: logical.Column) -> Cell:
 
 def _tree(value: Typed, target: logical.Type) -> logical.Expression:
     """Return the value in a column's type; what a numeric has no room for is rounded off, as in Postgres."""
+    if target == types.INTERVAL:
+        return settled(held(value))
     if value.raw == target:
         return value.tree
     return settled(cast_to(value, target) if value.type == target else cast(value, target, value.span))
@@ -55,7 +59,7 @@ def _literal(value: Typed, target: logical.Type) -> Any:
         return document(text, value.span)
     found = literal(text, target, value.span).tree
     assert isinstance(found, logical.Literal)
-    return found.value
+    return show_interval(found.value) if isinstance(found.value, logical.Interval) else found.value
 
 
 def assigned(tree: logical.Expression, column: logical.Column, columns: Sequence[str]) -> Value | None:

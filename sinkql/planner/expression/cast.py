@@ -6,6 +6,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Type
 from sinkql.logical.function import CASTS
 from sinkql.planner import types
+from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import literal
 from sinkql.planner.expression.typed import Typed, call, cast_to, constant, exact, null_of
 
@@ -14,6 +15,7 @@ _REFUSED = {
     ("real", "text"): "the text of a floating-point number differs; cast to numeric(p,s) first",
     ("double precision", "text"): "the text of a floating-point number differs; cast to numeric(p,s) first",
     ("real", "numeric"): "a real has 6 significant digits; cast to double precision first",
+    ("text", "interval"): "of texts, only constants are read as intervals",
     ("jsonb", "text"): "the text form of jsonb is not kept; use ->>",
 }
 
@@ -34,6 +36,8 @@ def cast(value: Typed, target: Type, span: Span, length: int | None = None) -> T
 
 def _converted(value: Typed, target: Type, span: Span) -> Typed:
     kinds = (value.type.name, target.name)
+    if kinds[0] == "interval":
+        value = held(value)
     if kinds in CASTS and not (target == types.TEXT and value.raw == NUMERIC):
         if value.raw == target:
             return value

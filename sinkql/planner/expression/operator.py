@@ -10,7 +10,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Interval, Type
 from sinkql.planner import types
 from sinkql.planner.expression.cast import cast
-from sinkql.planner.expression.interval import shift
+from sinkql.planner.expression.interval import held, order, shift
 from sinkql.planner.expression.literal import coerced, decimal
 from sinkql.planner.expression.typed import Typed, call, cast_to, check_scale, constant, exact
 
@@ -115,10 +115,12 @@ def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ..
         type_ = types.operand(type_, value.type) if type_ is not None else None
     if type_ == types.UNKNOWN:
         type_ = types.TEXT
+    if type_ == types.INTERVAL:
+        return tuple(order(coerced(value, type_)) for value in values)
     if type_ is not None and not types.comparable(type_):
         hint = "Compare j ->> 'key'." if type_ == types.JSONB else "Compare their elements, as in x[1]."
         raise SinkqlError("SQ2214", f"values of type {type_} cannot be compared exactly", span, hint=hint)
-    if type_ is None or type_ == types.INTERVAL:
+    if type_ is None:
         raise no_operator(operator, values, span)
     if type_.name == "numeric":
         return tuple(coerced(value, NUMERIC) if value.type == types.UNKNOWN else _decimal(value) for value in values)
@@ -129,8 +131,10 @@ def _compare_intervals(operator: str, left: Typed, right: Typed, span: Span) -> 
     left, right = _literal_like(left, right)
     if left.difference is None and right.difference is not None:
         return _compare_intervals(_FLIPPED.get(operator, operator), right, left, span)
-    if left.difference is None or not isinstance(right.constant, Interval):
+    if left.type != right.type:
         raise no_operator(operator, (left, right), span)
+    if left.difference is None or not isinstance(right.constant, Interval):
+        return call(f"{operator}(any,any)", (order(left), order(right)), span)
     return call(f"{operator}(interval,interval)", (left, right), span)
 
 
@@ -139,7 +143,7 @@ def _of_times(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     if operator == "*" and types.INTERVAL in (left.type, right.type):
         return _times(*((right, left) if right.type == types.INTERVAL else (left, right)), span)
     if operator == "+" and (
-        left.type == types.INTERVAL
+        (left.type == types.INTERVAL and right.type != types.INTERVAL)
         or (right.type == types.DATE and (types.whole(left.type) or left.type == types.TIME))
     ):
         return _of_times(operator, right, left, span)
@@ -191,6 +195,8 @@ def no_operator(operator: str, operands: Sequence[Typed], span: Span) -> SinkqlE
     if operator == "BETWEEN":
         shown = "{} BETWEEN {} AND {}".format(*names)
     nested = any(value.type.element is not None for value in operands)
+    if all(value.type == types.INTERVAL for value in operands):
+        return SinkqlError("SQ2211", f"operator does not exist: {shown}", span)
     hint = "Take elements of arrays and lists, as in x[1]." if nested else "Cast the operands, as in value::integer."
     return SinkqlError("SQ2211", f"operator does not exist: {shown}", span, hint=hint)
 
@@ -203,6 +209,6 @@ def settled(values: Sequence[Typed], span: Span, what: str) -> tuple[Type, tuple
         raise SinkqlError(
             "SQ2213", f"the types of {what} cannot be matched: {shown}", span, hint="Cast them to one type."
         )
-    if type_ in (types.INTERVAL,):
-        raise SinkqlError("SQ2214", f"{what} of intervals is not supported", span)
+    if type_ == types.INTERVAL:
+        return type_, tuple(held(coerced(value, type_)) for value in values)
     return type_, tuple(exact(coerced(value, type_)) for value in values)

@@ -33,8 +33,8 @@ def construct(values: Sequence[Typed], span: Span) -> Typed:
         hint = "Write its type, as in '{}'::integer[]."
         raise SinkqlError("SQ2213", "cannot tell the type of an empty array", span, hint=hint)
     type_, items = settled(values, span, "ARRAY")
-    if type_.element is not None:
-        raise SinkqlError("SQ2214", "arrays of arrays are not supported", span)
+    if type_.element is not None or type_ == types.INTERVAL:
+        raise SinkqlError("SQ2214", f"arrays of {type_} are not supported yet", span)
     return call("ARRAY(any…)", items, span, type_=Type("array", element=type_))
 
 

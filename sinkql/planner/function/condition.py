@@ -5,6 +5,8 @@ from __future__ import annotations
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Branch, Case
 from sinkql.planner import types
+from sinkql.planner.expression.interval import held
+from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import alike, settled
 from sinkql.planner.expression.typed import Typed, call, exact, null_of
 from sinkql.planner.function.argument import arity
@@ -39,7 +41,10 @@ def _nullif(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
         return Typed(call("nullif(any,any)", (left, right), span, type_=left.raw).tree, left.type)
     names = {each.type.name for each in arguments}
     kept = len(names) == 1 or any(names <= family for family in _COMPARED_AS_THEY_ARE)
-    first = exact(arguments[0] if kept else left)
+    if types.INTERVAL in (arguments[0].type, arguments[1].type):
+        first = held(coerced(arguments[0], types.INTERVAL))
+    else:
+        first = exact(arguments[0] if kept else left)
     same = call("=(any,any)", (left, right), span)
     return Typed(Case((Branch(same.tree, null_of(first.type, span).tree),), first.tree, first.type, span), first.type)
 

@@ -13,7 +13,7 @@ from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
 from sinkql.planner.expression.assign import assign
 from sinkql.planner.name import check_columns
-from sinkql.planner.types import describe
+from sinkql.planner.types import comparable, describe
 
 KIND = "TABLE"
 _ANY_TIME = datetime(2000, 1, 1)
@@ -105,17 +105,11 @@ def _check_key_column(statement: ast.CreateTable, name: ast.Ident, key: tuple[as
             "SQ2304", f'key column "{name.value}" is specified more than once', name.span, hint="Keep one of them."
         )
     type_ = written[name.value].type
-    if type_ is not None and (nested := column_type(_flat(type_.text))) is not None and nested.element is not None:
+    found = column_type(_flat(type_.text)) if type_ is not None else None
+    if found is not None and not comparable(found):
         raise SinkqlError(
             "SQ2428",
-            f'column "{name.value}" is of type {nested}, which cannot be in a key',
-            name.span,
-            hint="Keep the values that tell rows apart in columns of their own.",
-        )
-    if type_ is not None and type_.text in ("jsonb", "json"):
-        raise SinkqlError(
-            "SQ2428",
-            f'column "{name.value}" is of type jsonb, which cannot be in a key',
+            f'column "{name.value}" is of type {found}, which cannot be in a key',
             name.span,
             hint="Keep the values that tell rows apart in columns of their own.",
         )

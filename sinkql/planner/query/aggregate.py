@@ -17,6 +17,7 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Branch, Case, Type
 from sinkql.planner import types
+from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import wide
 from sinkql.planner.expression.typed import Typed, cast_to, check_scale, column, constant, null_of, settled
@@ -140,9 +141,10 @@ def _where(argument: Typed | None, condition: Typed | None) -> Typed | None:
 
 
 def _count(call: _Aggregate) -> Typed:
-    if call.argument.type == types.INTERVAL or (call.distinct and not types.comparable(call.argument.type)):
-        raise SinkqlError("SQ2214", f"count() of {call.argument.type.called} is not supported here", call.span)
-    return call.add("count", call.argument, types.BIGINT, distinct=call.distinct)
+    argument = held(call.argument) if call.argument.type == types.INTERVAL else call.argument
+    if call.distinct and not types.comparable(argument.type):
+        raise SinkqlError("SQ2214", f"count() of {argument.type.called} is not supported here", call.span)
+    return call.add("count", argument, types.BIGINT, distinct=call.distinct)
 
 
 def _sum(call: _Aggregate) -> Typed:

@@ -27,6 +27,7 @@ class Order:
     place: int
     descending: bool
     nulls_first: bool
+    type: logical.Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,8 @@ class _Terms:
                 message = f"values of type {type_} cannot be ordered"
                 hint = "Order by their elements, as in x[1]."
                 raise SinkqlError("SQ2214", message, self._syntax.span(term.this), hint=hint)
-        return tuple(_order(place, term) for place, term in zip(self._places, self._terms, strict=True))
+        types = [column.type for column in relation.shape.columns]
+        return tuple(_order(place, term, types[place]) for place, term in zip(self._places, self._terms, strict=True))
 
     def _place(self, node: Any) -> int:
         names, width = self._names, len(self._names)
@@ -143,7 +145,7 @@ class _Terms:
         )
 
 
-def _order(place: int, term: Any) -> Order:
+def _order(place: int, term: Any, type_: logical.Type) -> Order:
     nulls_first = term.args.get("nulls_first")
     descending = bool(term.args.get("desc"))
-    return Order(place, descending, descending if nulls_first is None else bool(nulls_first))
+    return Order(place, descending, descending if nulls_first is None else bool(nulls_first), type_)

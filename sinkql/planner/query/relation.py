@@ -57,6 +57,9 @@ def keep(relation: logical.Relation, predicate: Typed, used: set[str]) -> logica
     return logical.Filter(relation, settled(predicate), shape)
 
 
+_INSTEAD = {"jsonb": "Use values of it, as j ->> 'key'.", "interval": "Use its text, as in x::text."}
+
+
 def group(
     relation: logical.Relation, groups: Sequence[Item], calls: Sequence[logical.AggregateCall], span: Span
 ) -> logical.Relation:
@@ -67,7 +70,7 @@ def group(
         type_ = output.expression.type
         if not types.comparable(type_):
             message = f"{type_} is not allowed in GROUP BY or DISTINCT: its values cannot be compared exactly"
-            hint = "Use values of it, as j ->> 'key'." if type_ == types.JSONB else "Use elements of it, as x[1]."
+            hint = _INSTEAD.get(type_.name, "Use elements of it, as x[1].")
             raise SinkqlError("SQ2214", message, output.expression.span, hint=hint)
     columns = [_column(output) for output in outputs]
     for call in calls:

@@ -62,9 +62,6 @@ class Scope:
             )
         if not found:
             raise self._unknown(name, span, quoted=quoted)
-        if found[0].type.name == "interval":
-            message = f'column "{name}" has type {found[0].type.name}, which views do not support yet'
-            raise SinkqlError("SQ2934", message, span, hint="Leave it out of the view.")
         return column(name, found[0].type, nullable=found[0].nullable, span=span)
 
     def _unknown(self, name: str, span: Span, *, quoted: bool) -> MissingColumnError:

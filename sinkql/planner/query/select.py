@@ -12,6 +12,7 @@ from sqlglot import exp
 from sinkql import logical
 from sinkql.errors import MissingError, SinkqlError, Span
 from sinkql.planner import types
+from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, column
 from sinkql.planner.function import call as functions
@@ -145,10 +146,7 @@ def _item(translator: Translator, scope: Scope, wanted: _Wanted) -> tuple[str, T
         value = translator.translate(wanted.node)
     if value.type == types.UNKNOWN:
         value = coerced(value, types.TEXT).at(span)
-    if value.type == types.INTERVAL:
-        hint = "Take extract(epoch FROM …) of a difference."
-        raise SinkqlError("SQ2214", "a view has no columns of type interval", span, hint=hint)
-    return wanted.name, value
+    return wanted.name, held(value) if value.type == types.INTERVAL else value
 
 
 def _plan_groups(

@@ -115,6 +115,7 @@ def in_order(rows: list[Row], order: Sequence[Order]) -> list[Row]:
     for term in reversed(order):
         nulls = [row for row in found if row[term.place] is None]
         values = [row for row in found if row[term.place] is not None]
-        values.sort(key=lambda row: evaluate.comparable(row[term.place]), reverse=term.descending)
+        key = evaluate.order_key(term.type) or evaluate.comparable
+        values.sort(key=lambda row: key(row[term.place]), reverse=term.descending)
         found = [*nulls, *values] if term.nulls_first else [*values, *nulls]
     return found
