@@ -39,11 +39,14 @@ the catalog come first. Keys of roles and of catalogs are renewed before they ru
 * S3 Tables: `CATALOG TYPE = 's3tablesrest'`, `URL = 'https://s3tables.region.amazonaws.com'`, with or without
   `/iceberg` at its end, `WAREHOUSE`, and `AWS CONNECTION`.
 * Glue: `CATALOG TYPE = 'glue'`, `AWS CONNECTION`, and `WAREHOUSE` if sinks make databases. Namespaces have one level.
-* BigLake needs `GCP CONNECTION`, which is not supported yet. Types `hive` and `hadoop` are refused: the client of a
-  Hive metastore has not been tried, and in a folder without a catalog commits get lost.
+* Hive: `CATALOG TYPE = 'hive'`, `URL = 'thrift://host:9083'`, `WAREHOUSE` if sinks make databases outside of the
+  metastore's own folder, and `USING AWS CONNECTION` at sinks. It needs a metastore of Hive 4, which compares what it
+  alters, without Kerberos, and `pip install 'sinkql[hive]'`. Namespaces have one level.
+* BigLake needs `GCP CONNECTION`, which is not supported yet: its tokens are Google's. Type `hadoop` is refused: in a
+  folder without a catalog commits get lost. `CATALOG TYPE = 'sql'` keeps tables in a folder too.
 
-Tested with SeaweedFS (REST with OAuth2, keys that the catalog gives, the API of S3 Tables, roles) and with Moto (Glue).
-Polaris, Nessie and AWS itself have not been tested."""
+Tested with SeaweedFS (REST with OAuth2, keys that the catalog gives, the API of S3 Tables, roles), with Moto (Glue) and
+with the metastore of Hive 4.0.1 over a local folder. Polaris, Nessie and AWS itself have not been tested."""
 
 # pyiceberg loads only where the outside is reached, not to plan
 

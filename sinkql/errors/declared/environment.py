@@ -316,6 +316,15 @@ CODES = {
         "Check OAUTH2 SERVER URL in CREATE CONNECTION. A running sink tries again by itself.",
         retryable=True,
     ),
+    "SQ4213": _code(
+        "The Hive metastore is older than Hive 4. It does not compare what it alters with what was read, so that a "
+        "commit could undo another one without anybody noticing.",
+        "Use a metastore of Hive 4 or later, or another type of catalog.",
+    ),
+    "SQ4214": _code(
+        "Catalogs of type hive need the Python package thrift, which an extra of SinkQL installs.",
+        "Run pip install 'sinkql[hive]'.",
+    ),
     "SQ4220": _code(
         "AWS rejects the keys of an AWS connection, or those of this machine that were to assume its role.",
         "Check ACCESS KEY ID and SECRET ACCESS KEY; with a role AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",

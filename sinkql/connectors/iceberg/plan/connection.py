@@ -18,7 +18,7 @@ from sinkql.extension.options import bind, described, missing, option_span
 from sinkql.extension.plan import Planning
 from sinkql.extension.secret import secret_data
 
-SUPPORTED = ("glue", "memory", "rest", "s3tablesrest", "sql")
+SUPPORTED = ("glue", "hive", "memory", "rest", "s3tablesrest", "sql")
 TYPES = ("glue", "hadoop", "hive", "memory", "rest", "s3tablesrest", "sql")
 OWNER = "iceberg catalog connections"
 PLACE = ("CATALOG TYPE", "URL", "WAREHOUSE")
@@ -29,9 +29,9 @@ _ALLOWED = {
     "rest": ("URL", "WAREHOUSE", "CREDENTIAL", "SCOPE", "OAUTH2 SERVER URL", "STORAGE PROVIDER", "ACCESS DELEGATION"),
     "s3tablesrest": ("URL", "WAREHOUSE", "AWS CONNECTION"),
     "glue": ("URL", "WAREHOUSE", "AWS CONNECTION"),
+    "hive": ("URL", "WAREHOUSE"),
 }
 _INSTEAD = {
-    "hive": "The client of a Hive metastore has not been tried.",
     "hadoop": "In a folder without a catalog, commits of two writers get lost.",
 }
 _AWS_TYPES = ("glue", "s3tablesrest")
@@ -43,13 +43,14 @@ class CatalogOptions:
 
     catalog_type: str = described("what the catalog is", choices=SUPPORTED)
     url: str | None = described(
-        "`rest`, `s3tablesrest`: its address, required. `glue`: its endpoint, else AWS's own. `sql`: a database URL, "
-        "else `catalog.db` in the warehouse",
+        "`rest`, `s3tablesrest`: its address, required; `hive`: the metastore's, as `thrift://host:9083`. `glue`: its "
+        "endpoint, else AWS's own. `sql`: a database URL, else `catalog.db` in the warehouse",
         default=None,
     )
     warehouse: str | None = described(
         "`sql`: a local folder, required. `rest`: the warehouse's name. `s3tablesrest`: the table bucket's ARN, or its "
-        "name in the account of the AWS connection; required. `glue`: where new databases lie, as `s3://bucket/path`",
+        "name in the account of the AWS connection; required. `glue`, `hive`: where new databases lie, as "
+        "`s3://bucket/path`",
         default=None,
         local_path=True,
     )
@@ -104,6 +105,8 @@ def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapp
     _check_allowed(checked)
     if checked.type in _AWS_TYPES:
         _check_aws(checked)
+    if checked.type == "hive" and options.url is None:
+        raise checked.missing("URL", "'thrift://localhost:9083'")
     return _planned(checked, url=_url(checked), warehouse=_warehouse(checked))
 
 
@@ -111,7 +114,7 @@ def _check_type(statement: ast.CreateConnection) -> None:
     """Refuse another type than those that are supported, before its options."""
     written = next((option for option in statement.options if option.name == "CATALOG TYPE"), None)
     if written is None:
-        hint = "Add CATALOG TYPE = 'sql', 'rest', 's3tablesrest' or 'glue'."
+        hint = "Add CATALOG TYPE = 'sql', 'rest', 's3tablesrest', 'glue' or 'hive'."
         raise SinkqlError("SQ2519", f"{OWNER} require the option CATALOG TYPE", statement.kind_span, hint=hint)
     match written.value:
         case ast.Text(value=type_, span=span) | ast.Word(name=ast.Name(parts=(ast.Ident(value=type_),)), span=span):
@@ -126,7 +129,7 @@ def _check_type(statement: ast.CreateConnection) -> None:
             f"catalog type {known} is not supported yet",
             span,
             detail=_INSTEAD[known],
-            hint="Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest' or 'glue'.",
+            hint="Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest', 'glue' or 'hive'.",
         )
     near = nearest(known, SUPPORTED)
     raise SinkqlError(
@@ -192,6 +195,10 @@ def _url(checked: _Checked) -> str | None:
         if url is None or re.match(r"[a-z][a-z0-9+]*://", url):
             return url
         example = "'sqlite:///lake/catalog.db'"
+    elif checked.type == "hive":
+        if url is None or re.fullmatch(r"thrift://[^/:?#@]+:\d{1,5}", url):
+            return url
+        example = "'thrift://host:9083'"
     else:
         if url is None or _web_address(url):
             return url
@@ -209,7 +216,8 @@ def _web_address(url: str) -> bool:
 
 def _warehouse(checked: _Checked) -> str | None:
     warehouse = checked.options.warehouse
-    if checked.type == "glue" and warehouse is not None and not re.match(r"s3a?://[^/]+", warehouse):
+    places = {"glue": r"s3a?://[^/]+", "hive": r"s3a?://[^/]+|file:///"}.get(checked.type, "")
+    if warehouse is not None and not re.match(places, warehouse):
         message = f'warehouse "{warehouse}" is not a place in S3'
         raise checked.error("SQ2531", message, "WAREHOUSE", "Write WAREHOUSE = 's3://bucket/path'.")
     if checked.type == "s3tablesrest":
@@ -224,7 +232,7 @@ def _warehouse(checked: _Checked) -> str | None:
             "SQ2531",
             f'warehouse "{warehouse}" is not a local folder',
             "WAREHOUSE",
-            "Write WAREHOUSE = 'lake'; tables in S3 need CATALOG TYPE = 'rest', 's3tablesrest' or 'glue'.",
+            "Write WAREHOUSE = 'lake'; tables in S3 need CATALOG TYPE = 'rest', 's3tablesrest', 'glue' or 'hive'.",
         )
     return folder
 

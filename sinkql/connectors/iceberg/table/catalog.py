@@ -40,6 +40,8 @@ def open_catalog(
                 return _open_memory(name)
             case "glue":
                 return _open_glue(options, stores or Stores())
+            case "hive":
+                return _open_hive(name, options, stores or Stores())
             case _:
                 return open_rest(name, options, secret, stores or Stores())
     except Exception as error:
@@ -66,6 +68,8 @@ def local_folder(location: str) -> Path | None:
     """Return the local folder of a location, None if it is elsewhere."""
     if location.startswith("file://"):
         return Path(location.removeprefix("file://"))
+    if location.startswith("file:/"):  # as Hive writes it
+        return Path(location.removeprefix("file:"))
     return None if "://" in location else Path(location)
 
 
@@ -78,6 +82,19 @@ def _open_glue(options: Mapping[str, Any], stores: Stores) -> Catalog:
     except ModuleNotFoundError:
         raise no_boto3(CATALOGS) from None
     return open_glue(options, stores)
+
+
+def _open_hive(name: str, options: Mapping[str, Any], stores: Stores) -> Catalog:
+    try:
+        from sinkql.connectors.iceberg.table.hive import open_hive  # it needs an extra
+    except ModuleNotFoundError:
+        raise SinkqlError(
+            "SQ4214",
+            "catalogs of type hive need the Python package thrift, which is not installed",
+            hint="Run pip install 'sinkql[hive]'.",
+            option="CATALOG TYPE",
+        ) from None
+    return open_hive(name, options, stores)
 
 
 def _open_sql(options: Mapping[str, Any], secret: Callable[[str], str]) -> Catalog:

@@ -39,7 +39,7 @@ def transient(error: Exception) -> bool:
         return not isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema)
     if isinstance(error, OSError) and not isinstance(error, PermissionError | FileNotFoundError):
         return True
-    return isinstance(error, _UNREACHABLE)
+    return isinstance(error, _UNREACHABLE) or _metastore_away(error)
 
 
 def explain(error: Exception, name: str) -> SinkqlError:
@@ -80,7 +80,7 @@ def explain(error: Exception, name: str) -> SinkqlError:
         return _forbidden(name, cause)
     if isinstance(error, OperationalError) and "readonly database" in cause:
         return closed(f'the folder of connection "{name}"', cause)
-    if isinstance(error, (*_UNREACHABLE, requests.RequestException)):
+    if isinstance(error, (*_UNREACHABLE, requests.RequestException)) or _metastore_away(error):
         return SinkqlError(
             "SQ4201",
             f'the Iceberg catalog of connection "{name}" does not answer',
@@ -107,6 +107,11 @@ def explain(error: Exception, name: str) -> SinkqlError:
             option="URL",
         )
     return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=cause)
+
+
+def _metastore_away(error: Exception) -> bool:
+    """Tell whether a Hive metastore does not answer; its client is of an extra, and so known by its name alone."""
+    return type(error).__module__.startswith("thrift.transport")
 
 
 def _from_no_catalog(error: Exception, cause: str) -> bool:

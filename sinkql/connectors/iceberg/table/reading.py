@@ -79,8 +79,8 @@ def lines(write: physical.Write, context: Context) -> list[str]:
 
     No secret is in them: they take credentials from variables of the environment, which a line before them names.
     """
-    if write.connection.options["catalog_type"] == "memory":
-        return []
+    if write.connection.options["catalog_type"] in ("memory", "hive"):
+        return []  # PyIceberg's own client does not speak to the metastores that are taken here, and DuckDB has none
     table = _table(write, context)
     if table is None:
         return []
