@@ -1,6 +1,7 @@
 """Reading a table that an upsert sink keeps changing, against a fresh copy of its rows, and what maintenance takes.
 
     python -m bench.churn [--commits 600] [--keys 1000000] [--rows 2000] [--every 50] [--wide] [--share PERCENT]
+                          [--version 3]
 
 Without Spark: the batches run in this process, and nothing but the sink is counted. The first commit brings all keys,
 each other one changes `rows` of them at random: of 100, 95 get another value and 5 are deleted, or come back. `--wide`
@@ -8,7 +9,7 @@ has rows of eight columns, about 120 bytes, in place of two. Every so many commi
 columns, and of a point look-up in DuckDB, of the table and of a copy that PyIceberg writes into a new table, and what
 the table is made of: data files, delete files, the positions in them and manifests. At last the largest of what was
 seen, and what maintenance took of the CPU. Commits follow each other at once, so that MAINTENANCE SHARE is what bounds
-compaction; `--share` sets another one.
+compaction; `--share` sets another one. `--version` is that of the table's format.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:/
   WAREHOUSE = '{folder}/lake');
 CREATE TABLE events ({columns}, PRIMARY KEY (k));
 CREATE SINK s FROM events INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't') KEY (k) MODE UPSERT
-  WITH (COMMIT INTERVAL = '1s');
+  WITH (COMMIT INTERVAL = '1s', FORMAT VERSION = {version});
 """
 _NARROW = {"k": "bigint NOT NULL", "v": "bigint"}
 _WIDE = {
@@ -148,13 +149,15 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--wide", action="store_true")
     parser.add_argument("--share", type=float)
+    parser.add_argument("--version", type=int, default=2)
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     folder = HOME / "churn"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "in").mkdir(parents=True)
     columns = _WIDE if arguments.wide else _NARROW
-    script = _SCRIPT.format(folder=folder, columns=", ".join(f"{name} {type_}" for name, type_ in columns.items()))
+    declared = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+    script = _SCRIPT.format(folder=folder, columns=declared, version=arguments.version)
     loop = open_loop(folder, script, "upsert", Churn(arguments.rows, arguments.keys, arguments.wide), Direct())
     if arguments.share is not None:
         loop.allowance.share = arguments.share / 100

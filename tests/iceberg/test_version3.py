@@ -130,21 +130,21 @@ def test_puffin_file_is_there_as_long_as_one_vector_in_it(lake: Lake, name: str)
     assert lake.rows(name) == sorted(expected.items())
 
 
-def test_file_of_another_program_has_one_vector_for_all_buckets(lake: Lake, name: str) -> None:
-    sink = opened(lake, name, upsert=True)
+def test_file_of_another_program_has_one_vector_for_all_buckets(any_lake: Lake, name: str) -> None:
+    sink = opened(any_lake, name, upsert=True)
     table = sink.writer._target.load()
     strangers.add(table, *((id_, "theirs") for id_ in range(6)))
     sink.put((0, "mine"), (1, "mine"))
-    (vector,) = live_files(lake.table(name)).deletes.values()
+    (vector,) = live_files(any_lake.table(name)).deletes.values()
     assert vector.record_count == 2
     sink.put((2, "mine"), (3, "mine"))
-    (vector,) = live_files(lake.table(name)).deletes.values()
+    (vector,) = live_files(any_lake.table(name)).deletes.values()
     assert vector.record_count == 4
-    assert lake.rows(name) == [*((id_, "mine") for id_ in range(4)), (4, "theirs"), (5, "theirs")]
+    assert any_lake.rows(name) == [*((id_, "mine") for id_ in range(4)), (4, "theirs"), (5, "theirs")]
     sink.put((4, "mine"), (5, "mine"))  # each bucket deletes one, together they leave none
-    live = live_files(lake.table(name))
+    live = live_files(any_lake.table(name))
     assert (len(live.data), len(live.deletes)) == (6, 0)
-    assert lake.rows(name) == [(id_, "mine") for id_ in range(6)]
+    assert any_lake.rows(name) == [(id_, "mine") for id_ in range(6)]
 
 
 def test_upgraded_table_gets_vectors_and_ids(lake: Lake, name: str) -> None:

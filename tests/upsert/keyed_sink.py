@@ -103,7 +103,7 @@ class Sink:
             [entry for each in data for entry in each.entries],
             self.index,
             task.table,
-            f"both-{task.commit}.puffin",
+            f"both-{task.commit}",
         )
         index = self.index.after(found, epoch=self.epoch, commit=task.commit)
         self.name = index.save(self.folder)

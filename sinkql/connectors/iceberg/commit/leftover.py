@@ -52,7 +52,7 @@ class Leftovers:
         self._sink, self._epoch, self._sql = sink, epoch, sql
         id_ = re.escape(sink)
         self._own = re.compile(
-            rf"[bcf]\d+-{id_}-(\d+)-.+\.(?:parquet|puffin)"
+            rf"[bcf]\d+-{id_}-(\d+)-.+\.(?:parquet|stats)"
             rf"|(?:snap-\d+-0-)?sinkql-{id_}-(\d+)-[0-9a-f-]{{36}}(?:-m\d+)?\.avro"
             rf"|sinkql-{id_}-(\d+)-[0-9a-f]{{32}}-offsets\.stats"
         )

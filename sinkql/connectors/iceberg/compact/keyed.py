@@ -404,7 +404,7 @@ class Rewriting:
         self._deletes += 1  # `_written` may lose files: no name is given twice
         table = for_tasks(self._table)
         if table.version >= VECTORS:
-            (entry,) = write_vectors(table, f"{name}.puffin", dead, dict.fromkeys(dead, place))
+            (entry,) = write_vectors(table, name, dead, dict.fromkeys(dead, place))
         else:
             entry = write_position_deletes(table, f"{name}.parquet", dead, place)
         self._written.append(entry)

@@ -101,6 +101,10 @@ class TaskTable:
         """Return the full path of a data or delete file of that name."""
         return load_location_provider(self.location, dict(self.properties)).new_data_location(name)
 
+    def metadata_path(self, name: str) -> str:
+        """Return the full path of a file of that name beside the table's metadata."""
+        return load_location_provider(self.location, dict(self.properties)).new_metadata_location(name)
+
     def schema(self) -> Schema:
         """Return the table's Iceberg schema."""
         return _schema(self.schema_json)

@@ -32,8 +32,9 @@ _MAGIC = bytes.fromhex("d1d33964")
 def write_vectors(
     table: TaskTable, name: str, dead: Mapping[str, Positions], places: Mapping[str, Place]
 ) -> tuple[FileEntry, ...]:
-    """Write one Puffin file with a vector for each data file's path, and return their entries.
+    """Write one Puffin file with a vector for each data file's path, and return their entries; `name` has no ending.
 
+    It lies and is called as Puffin files of statistics are: some stores take no other ones into a table's folder.
     `dead` are all dead positions of each file, those that an older vector has too: the new one takes its place.
     """
     data = bytearray(_PUFFIN)
@@ -55,7 +56,7 @@ def write_vectors(
         data += blob
     footer = json.dumps({"blobs": blobs, "properties": {"created-by": "SinkQL"}}).encode()
     data += _PUFFIN + footer + len(footer).to_bytes(4, "little") + bytes(4) + _PUFFIN
-    location = table.path(name)
+    location = table.metadata_path(f"{name}.stats")
     with storing(table.name), table.io().new_output(location).create(overwrite=True) as stream:
         stream.write(bytes(data))
     return tuple(

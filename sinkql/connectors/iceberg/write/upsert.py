@@ -206,7 +206,7 @@ class _BucketFiles:
         counts = {id_: len(part) for id_, part in dead.items()}
         table = self._task.table
         if table.version >= VECTORS:
-            return write_whole(table, self._index, known, dead, f"{self._name}-deletes.puffin"), counts
+            return write_whole(table, self._index, known, dead, f"{self._name}-deletes"), counts
         return self._write_files(known, dead), counts
 
     def _write_files(self, known: Mapping[int, FileNote], dead: Mapping[int, Positions]) -> Named:
@@ -335,7 +335,7 @@ class UpsertMode:
         found = [result.data for result in results if isinstance(result.data, UpsertResult)]
         changes: Sequence[IndexChange] = [each.change for each in found]
         entries: Sequence[FileEntry] = [entry for each in found for entry in each.entries]
-        twins = f"b{task.buckets}-{task.sink}-{task.epoch}-{task.commit}-deletes.puffin"
+        twins = f"b{task.buckets}-{task.sink}-{task.epoch}-{task.commit}-deletes"
         changes, entries = one_each(changes, entries, self._index, task.table, twins)
         self._staged = self._index.after(changes, epoch=task.epoch, commit=task.commit)
         name = self._staged.save(self._folder)
