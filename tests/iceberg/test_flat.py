@@ -84,7 +84,7 @@ def test_metadata_file_that_is_lost_is_missed(lake: Lake, name: str) -> None:
     sink.start()
     table = lake.table(name)
     table.io.delete(table.metadata_location)
-    with pytest.raises(SinkqlError, match="SQ4304"):
+    with pytest.raises(SinkqlError, match="SQ3556"):
         known(sink)
 
 

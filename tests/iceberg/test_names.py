@@ -68,7 +68,7 @@ def test_names_are_refused_or_one_folder_in_the_warehouse(tmp_path: Path) -> Non
         taken += 1
     assert taken > 20
     assert {path.name for path in tmp_path.iterdir()} == {"deep"}
-    assert {path.name for path in (tmp_path / "deep" / "er").iterdir()} == {"catalog.db", "warehouse"}
+    assert {path.name for path in (tmp_path / "deep" / "er").iterdir()} == {"catalog.db", "state", "warehouse"}
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "a/b", "a#b", "a?b", "a%2fb", "a\nb", "x" * 201, " a", "."])

@@ -16,6 +16,7 @@ from support.patience import PATIENCE_S
 _HOP = ("connection", "content-length", "transfer-encoding", "date")
 _SIGNED = re.compile(r"Credential=([^/]+)/")
 _EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+_DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 Reply = tuple[int, list[tuple[str, str]], bytes]
 
 
@@ -33,6 +34,10 @@ class Rule:
     """What the next requests are answered with, whatever they are, except those for tokens; none is applied."""
     expired: set[str] = field(default_factory=set)
     """Keys of AWS whose requests are refused as S3 does when they have run out."""
+    down: bool = False
+    """Whether every connection is closed without an answer."""
+    denied: bool = False
+    """Whether the bucket is closed to everybody."""
     paths: list[str] = field(default_factory=list)
     delegations: set[str | None] = field(default_factory=set)
     """How requests ask a catalog for keys to its files; None where one does not."""
@@ -107,12 +112,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuses(self) -> bool:
         """Answer a request that is not to go through."""
         self.rule.paths.append(self.path)
+        if self.rule.down:
+            self._hang_up()
+            return True
         self.rule.delegations.add(self.headers.get("x-iceberg-access-delegation"))
         signed = _SIGNED.search(self.headers.get("authorization") or "")
         if signed:
             self.rule.keys.append(signed[1])
         if signed and signed[1] in self.rule.expired:
             self._reply((400, [("content-type", "application/xml")], _EXPIRED))
+        elif self.rule.denied:
+            self._reply((403, [("content-type", "application/xml")], _DENIED))
         elif self.rule.statuses and not self.path.endswith("/oauth/tokens"):
             self._reply(_error(self.rule.statuses.pop(0)))
         else:
