@@ -50,14 +50,14 @@ def _wants_json(arguments: Sequence[str]) -> bool:
     "format_",
     type=click.Choice(["text", "json"]),
     default="text",
-    help="Print text, or a JSON object a line.",
+    help="Print text, or one JSON object per line.",
     show_default=True,
 )
 @click.pass_context
 def cli(context: click.Context, catalog: str | None, format_: OutputFormat) -> None:
     """Turn SQL into pipelines that write Apache Iceberg tables exactly once.
 
-    These options may also stand behind the command: sinkql status --output json
+    These options may also follow the command: sinkql status --output json
     """
     # errors are printed by what knows the scripts that they are in
     output = context.obj if isinstance(context.obj, Output) else Output(format_)

@@ -223,7 +223,7 @@ def _warnings(statement: ast.Statement) -> Iterator[SinkqlError]:
     """Yield what may turn out to be a mistake, by the statement alone."""
     match statement:
         case ast.CreateSecret(value=value) if not isinstance(value, ast.Call):
-            hint = "Write AS env_var('NAME') or AS file('path'), or run sinkql secret set."
+            hint = "Write AS env_var('NAME') or AS file('path'), or run sinkql secret set NAME."
             yield SinkqlError("SQ2701", "the value of a secret is in the script", value.span, hint=hint)
         case ast.CreateView(materialized=True, query=query):
             star = _star(query)

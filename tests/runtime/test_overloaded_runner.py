@@ -11,11 +11,13 @@ import pytest
 
 from sinkql.errors import LateError, SinkqlError, UnforeseenError
 from sinkql.extension.registry import discover
+from sinkql.runtime.batch.control import Desired
 from sinkql.runtime.batch.progress import Event, SinkStage, SinkStalled, SinkStarted
 from sinkql.runtime.sink import runner
 from sinkql.runtime.sink.host import Host, SinkOutcome
 from sinkql.runtime.spark.launch import Launch
 from sinkql.runtime.spark.session import CancelledError
+from support.patience import PATIENCE_S
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 _LATE = "Python worker failed to connect back."
@@ -103,6 +105,24 @@ def test_a_locked_catalog_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monk
     outcome, _ = _run(tmp_path, control, _late(5), once=False)
     assert outcome == SinkOutcome("materialize.public.t", "stopped")
     assert control.told > 0
+
+
+@pytest.mark.parametrize("wish", ["stopped", "dropped"])
+def test_a_sink_that_waits_to_try_again_stops_when_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: Desired
+) -> None:
+    for name in ("_FIRST_WAIT", "_LONGEST_WAIT"):
+        monkeypatch.setattr(runner, name, 2 * PATIENCE_S)
+    control = MemoryControl()
+
+    def session() -> NoReturn:
+        control.wanted["id-t"] = wish
+        raise RuntimeError(_LATE)
+
+    outcome, events = _run(tmp_path, control, session, once=False)
+    assert outcome == SinkOutcome("materialize.public.t", wish)
+    assert len([event for event in events if isinstance(event, SinkStalled)]) == 1
+    assert control.statuses[-1] == ("id-t", wish, None)
 
 
 def test_a_spark_that_died_is_told_also_where_another_sink_has_begun_a_new_one(

@@ -20,7 +20,7 @@ from support.patience import PATIENCE_S, Deadline
 _SHOWN = 50
 """How many of the last lines a wait shows that was in vain."""
 _AFTER_KILL_S = 5.0
-_ONLY_LATE = "SQ4005"
+ONLY_LATE = "SQ4005"
 """What a sink says of a machine with too much to do; it tries again by itself."""
 
 
@@ -56,11 +56,7 @@ class Running:
 
     def wait_for_end(self) -> dict[str, Any]:
         """Return the next event of a sink that stopped or stalled; one that waits for a slow machine goes on."""
-        return self.wait_for(
-            lambda event: (
-                event.get("event") in ("stopped", "stalled") and event.get("error", {}).get("code") != _ONLY_LATE
-            )
-        )
+        return self.wait_for(lambda event: event.get("event") in ("stopped", "stalled") and not late(event))
 
     def wait_for_rows(self, wanted: Mapping[str, int]) -> None:
         """Wait until the sinks have committed so many rows."""
@@ -126,6 +122,11 @@ class Running:
 
     def _failure(self, why: str) -> AssertionError:
         return AssertionError(f"{why}\n{''.join(self.printed[-_SHOWN:])}\n{''.join(self.errors[-_SHOWN:])}")
+
+
+def late(event: Mapping[str, Any]) -> bool:
+    """Tell whether an event says that a sink waits for a slow machine; it tries again by itself."""
+    return bool(event.get("error", {}).get("code") == ONLY_LATE)
 
 
 def start(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Running:

@@ -114,7 +114,7 @@ def _refuse_while_running(path: Path) -> None:
         raise SinkqlError(
             "SQ5211",
             f"{running} sink{'s' if running > 1 else ''} of the catalog {'are' if running > 1 else 'is'} running",
-            hint="Run sinkql stop, and restore the copy once they have stopped.",
+            hint="Stop sinkql up, or run sinkql stop with their names; restore the copy once they have stopped.",
         )
 
 

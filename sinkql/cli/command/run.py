@@ -99,12 +99,12 @@ def stop(context: click.Context, names: tuple[str, ...]) -> int:
 
 @click.command(short_help="Show what the sinks are doing.")
 @click.argument("names", nargs=-1, shell_complete=_SINKS)
-@click.option("--watch", is_flag=True, help="Show it anew every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @click.pass_context
 def status(context: click.Context, names: tuple[str, ...], watch: bool) -> int:
     """Show what the sinks NAMES, or all sinks, are doing.
 
-    Where no terminal shows it, --watch prints the table again whenever it has changed.
+    If the output is not a terminal, --watch prints the table again whenever it has changed.
     """
     session, output = open_session(context)
 

@@ -21,7 +21,7 @@ from sinkql.script.file import read_script, script_files
 @click.option(
     "--facts",
     type=click.Path(exists=True, path_type=Path),
-    help="JSON file of what is known about items outside: {item: {…}}.",
+    help="JSON file with what other systems would answer about items: {item: {…}}.",
 )
 @click.pass_context
 def compile_(
@@ -82,7 +82,7 @@ def explain(context: click.Context, files: tuple[Path, ...], variables: dict[str
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well as errors.")
 @click.pass_context
 def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, str], strict: bool) -> int:
-    """Report all mistakes in FILES (or folders of .sql files), each file by itself, and what is probably one.
+    """Report all mistakes in FILES (or folders of .sql files), each file by itself, and what is probably a mistake.
 
     Mistakes are what running the file on an empty catalog would report. Needs no Spark, no network and no catalog.
     """
@@ -109,7 +109,7 @@ def lint(context: click.Context, files: tuple[Path, ...], variables: dict[str, s
 @click.option("--check", is_flag=True, help="Change nothing; exit with 1 if a file would change.")
 @click.option("--diff", is_flag=True, help="Change nothing; show what would change.")
 def fmt(files: tuple[Path, ...], check: bool, diff: bool) -> int:
-    """Format FILES (or folders of .sql files) in place: keywords in upper case, a clause a line.
+    """Format FILES (or folders of .sql files) in place: keywords in upper case, one clause per line.
 
     A statement that is written in one line of at most 120 characters stays in
     one line. A file named - is read from standard input and written to

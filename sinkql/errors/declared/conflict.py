@@ -58,7 +58,7 @@ CODES = {
     ),
     "SQ5211": _code(
         "A copy of the catalog cannot be put back while sinks of the catalog are running.",
-        "Run sinkql stop, and restore the copy once the sinks have stopped.",
+        "Stop sinkql up, or run sinkql stop with their names; restore the copy once they have stopped.",
     ),
     "SQ5212": _code(
         "A sink that a program waits for was stopped or dropped by somebody else.",

@@ -151,7 +151,7 @@ CODES = {
     ),
     "SQ4115": _code(
         "The catalog file does not exist.",
-        "Name the file with --catalog, or run sinkql exec to create one.",
+        "Name the file with --catalog, or run sinkql exec FILE to create one.",
     ),
     "SQ4116": _code(
         "Parts of the catalog file contradict each other, because another program changed it.",

@@ -150,8 +150,8 @@ CODES = {
     ),
     "SQ3410": _code(
         (
-            "The sink computes something else than it did when the table was last written, so its state and its "
-            "table no longer fit."
+            "The sink no longer computes what it did when the table was last written, so its state and its table "
+            "do not fit it."
         ),
         "Drop the sink and create it again, into a new table.",
     ),
@@ -179,7 +179,7 @@ CODES = {
         retryable=True,
     ),
     "SQ3420": _code(
-        "The file with the rows of a table is missing or damaged, or cannot be read or written, as on a full disk.",
+        "The file with the rows of a table is missing or damaged, or cannot be read or written.",
         "Mend what the detail says, or put the file back from a backup.",
     ),
     "SQ3421": _code(

@@ -120,8 +120,8 @@ CODES = {
         "Insert the row first, or correct the values.",
     ),
     "SQ2663": _code(
-        "A pipeline is tested without Spark (`sinkql.testing`), and only Spark computes this expression, or is sure of "
-        "its value for a row. Tests never give another value than Spark would.",
+        "A pipeline is tested without Spark (`sinkql.testing`), and only Spark can compute this expression, or its exact "
+        "value for a row. Tests never give another value than Spark would.",
         "Leave the expression out of the test, or test it with a session, whose SELECT starts Spark where it must.",
     ),
     "SQ2647": _code(
@@ -154,7 +154,7 @@ CODES = {
     ),
     "SQ2701": _code(
         "A warning of sinkql lint: the script has the value of a secret in the clear.",
-        "Use env_var, file or another reference, or run sinkql secret set.",
+        "Use env_var, file or another reference, or run sinkql secret set NAME.",
     ),
     "SQ2702": _code(
         "A warning of sinkql lint: the columns of the materialized view change when those of the relation do.",

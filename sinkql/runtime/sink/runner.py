@@ -233,6 +233,9 @@ class SinkRunner:
         self._sessions.clear()
         if self._following.take() == "moved":
             return "moved"
+        wish = self._desired()
+        if wish != "running":  # also of a sink that only waits to try again
+            return wish
         if self._stops():
             return "stopped"
         self._tell_name()
@@ -399,7 +402,10 @@ class SinkRunner:
         return self._stop_asked or self.lost is not None or self.host.stopping.is_set()
 
     def _again(self, error: SinkqlError, *, between: bool = False) -> bool:
-        """Wait for what may pass, longer each time; tell whether to try again. `between` queries a change ends it."""
+        """Wait for what may pass, longer each time; tell whether to try again.
+
+        `between` queries the wait ends where the sink changes, or is to stop.
+        """
         tries = self._tries(error)
         if self._stops() or self._failures >= tries:
             return False
@@ -411,7 +417,7 @@ class SinkRunner:
         until = time.monotonic() + wait
         while (left := until - time.monotonic()) > 0 and not self._stops():
             self.host.stopping.wait(min(left, 0.2))
-            if between and self._following.differs():
+            if between and (self._following.differs() or self._desired() != "running"):
                 break
         return not self._stops()
 
