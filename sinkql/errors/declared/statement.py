@@ -120,8 +120,8 @@ CODES = {
         "Insert the row first, or correct the values.",
     ),
     "SQ2663": _code(
-        "A pipeline is tested without Spark (`sinkql.testing`), and only Spark can compute this expression, or its exact "
-        "value for a row. Tests never give another value than Spark would.",
+        "A pipeline is tested without Spark (`sinkql.testing`), and only Spark can compute this expression, or its "
+        "exact value for a row. Tests never give another value than Spark would.",
         "Leave the expression out of the test, or test it with a session, whose SELECT starts Spark where it must.",
     ),
     "SQ2647": _code(
