@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import pytest
 
 from sinkql.errors import LateError, SinkqlError, UnforeseenError
 from sinkql.extension.registry import discover
-from sinkql.runtime.batch.control import Desired
 from sinkql.runtime.batch.progress import Event, SinkStage, SinkStalled, SinkStarted
 from sinkql.runtime.sink import runner
 from sinkql.runtime.sink.host import Host, SinkOutcome
@@ -109,7 +108,7 @@ def test_a_locked_catalog_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("wish", ["stopped", "dropped"])
 def test_a_sink_that_waits_to_try_again_stops_when_it_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: Desired
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: Literal["stopped", "dropped"]
 ) -> None:
     for name in ("_FIRST_WAIT", "_LONGEST_WAIT"):
         monkeypatch.setattr(runner, name, 2 * PATIENCE_S)
