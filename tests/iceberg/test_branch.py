@@ -41,9 +41,9 @@ def begun(lake: Lake, name: str) -> Sink:
     return on_audit(lake, name, existing_rows="keep")
 
 
-@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
-def test_what_is_written_is_published_as_a_whole(any_lake: Lake, name: str, *, upsert: bool) -> None:
-    sink = Sink(any_lake, name, upsert=upsert, options=AUDIT)
+@pytest.mark.parametrize(("upsert", "version"), [(False, 2), (True, 2), (True, 3)])
+def test_what_is_written_is_published_as_a_whole(any_lake: Lake, name: str, *, upsert: bool, version: int) -> None:
+    sink = Sink(any_lake, name, upsert=upsert, options={**AUDIT, "format_version": version})
     sink.start()
     sink.put((1, "a"))
     sink.put((1, "b"), (2, "b"))
@@ -59,7 +59,7 @@ def test_what_is_written_is_published_as_a_whole(any_lake: Lake, name: str, *, u
     assert not publish(sink.planned, sink.context).moved
     sink.put((1, "c"))
     assert any_lake.rows(name) == written
-    again = Sink(any_lake, name, upsert=upsert, options=AUDIT)
+    again = Sink(any_lake, name, upsert=upsert, options={**AUDIT, "format_version": version})
     assert again.start().end == {"numbers": {"batch": 3}}
     again.put((4, "d"))
     publish(again.planned, again.context)
