@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,10 @@ def test_a_sink_that_nobody_runs_is_compacted_here(session: Session, tmp_path: P
     assert expected == rows(tmp_path)
     (again,) = session.execute("OPTIMIZE SINK s")
     assert again.rows == ((0, 0, 0, 0),)
+    columns, (status,) = session.status()
+    at = dict(zip(columns, status, strict=True))["last_compaction"]
+    (recorded,) = session.execute("SELECT compacted_at::text FROM mz_internal.mz_sink_maintenance")
+    assert datetime.fromisoformat(at) == datetime.fromisoformat(recorded.rows[0][0])
     (told,) = session.execute(
         "SELECT compactions > 0, files_before, problem, optimizing FROM mz_internal.mz_sink_maintenance"
     )

@@ -56,6 +56,8 @@ def test_what_a_sink_has_committed_is_published(session: Session, tmp_path: Path
     put(tmp_path, 1)
     run(session)
     assert table(tmp_path).current_snapshot() is None
+    columns, (row,) = session.status(["s"])
+    assert dict(zip(columns, row, strict=True))["branch"] == "audit"
     (seen,) = session.execute("SELECT k, v FROM s ORDER BY k")
     assert seen.rows == ((0, 1), (1, 1), (2, 1))
     (done,) = session.execute(_PUBLISH)

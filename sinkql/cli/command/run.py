@@ -97,6 +97,9 @@ def stop(context: click.Context, names: tuple[str, ...]) -> int:
     return 0
 
 
+_IF_ANY = ("skipped", "last_compaction", "branch", "error", "hint")
+
+
 @click.command(short_help="Show what the sinks are doing.")
 @click.argument("names", nargs=-1, shell_complete=_SINKS)
 @click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
@@ -128,7 +131,7 @@ def _without_empty(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tup
     shown = [
         place
         for place, name in enumerate(columns)
-        if name != "id" and (name not in ("skipped", "error", "hint") or any(row[place] for row in rows))
+        if name != "id" and (name not in _IF_ANY or any(row[place] for row in rows))
     ]
     return [columns[place] for place in shown], [[row[place] for place in shown] for row in rows]
 

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 _STATUS = """
 SELECT k.name, s.status, p.desired, t.messages_committed AS rows, p.failed_rows AS skipped, p.commits,
-  p.lag AS lag_seconds, p.committed_at AS last_commit, s.error, s.hint, s.id
+  p.lag AS lag_seconds, p.committed_at AS last_commit, m.compacted_at AS last_compaction, b.branch,
+  s.error, s.hint, s.id
 FROM mz_sinks AS k
 JOIN mz_sink_statuses AS s ON s.id = k.id
 JOIN mz_sink_progress AS p ON p.id = k.id
 JOIN mz_sink_statistics AS t ON t.id = k.id
+JOIN mz_sink_maintenance AS m ON m.id = k.id
+LEFT JOIN mz_iceberg_sinks AS b ON b.id = k.id
 ORDER BY k.name
 """
 _WORST_FIRST = (5, 4, 3, 2, 1)
