@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -164,6 +166,33 @@ def test_a_branch_begins_where_main_is_when_the_claim_arrives(any_lake: Lake, na
     sink.writer._load = lambda: stale  # type: ignore[method-assign]
     sink.writer.claim({"numbers": {"batch": 0}}, epoch=1)
     assert at(any_lake.table(name), "audit") == [(0, "main")]
+
+
+@pytest.mark.soak
+def test_what_is_published_beside_a_sink_that_runs_is_always_whole_batches(
+    any_lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 5)
+    sink = Sink(any_lake, name, upsert=True, options={**AUDIT, "retain_snapshots": 3})
+    sink.start()
+
+    def write() -> None:
+        for batch in range(60):
+            sink.put(*((key, f"{batch}") for key in range(3)))
+            sink.writer.maintain()
+
+    seen: list[int] = []
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        while not writing.done():
+            publish(sink.planned, sink.context)
+            found = {row["name"] for row in any_lake.table(name).scan().to_arrow().to_pylist()}
+            assert len(found) <= 1
+            seen += [int(each) for each in found]
+        writing.result()
+    publish(sink.planned, sink.context)
+    assert seen == sorted(seen)
+    assert any_lake.rows(name) == [(key, "59") for key in range(3)]
 
 
 def test_expiry_keeps_main_and_the_branch_and_what_is_known_of_them(
