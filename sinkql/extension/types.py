@@ -47,12 +47,8 @@ _NAMES = {
 
 
 def nested_type(name: str, element: logical.Type | None) -> logical.Type | None:
-    """Return the type of arrays or lists of elements; of those that hold others there are only lists of lists."""
-    if (
-        element is None
-        or element.name == "interval"
-        or (element.element is not None and (name, element.name) != ("list", "list"))
-    ):
+    """Return the type of arrays or lists of elements; there are none of intervals, and no arrays of arrays."""
+    if element is None or element.name == "interval" or (name, element.name) == ("array", "array"):
         return None
     return logical.Type(name, element=element)
 

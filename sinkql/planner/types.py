@@ -147,6 +147,11 @@ def parse_type_name(text: str) -> tuple[Type, int | None] | None:
         element = parse_type_name(array[1])
         found = nested_type("array", element[0]) if element is not None else None
         return None if found is None else (found, None)
+    lists = re.fullmatch(r"(.*\S)\s+list", text, re.DOTALL | re.IGNORECASE)
+    if lists is not None:
+        element = parse_type_name(lists[1])
+        found = nested_type("list", element[0]) if element is not None else None
+        return None if found is None else (found, None)
     match = re.fullmatch(
         r"([a-z0-9_ ]+?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?( with(?:out)? time zone)?", _flat(text)
     )

@@ -63,27 +63,26 @@ def test_arrays_and_lists_are_read_alike_from_all_formats(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     random_, values = random.Random(element), _VALUES[element]
-    rows = [(_made(random_, 1, values), _made(random_, 2, values)) for _ in range(_ROWS)]
-    types = (f"{element}[]", f"{element} list list")
+    types = (f"{element}[]", f"{element} list list", f"{element} list[]", f"{element}[] list")
+    rows = [tuple(_made(random_, min(place, 1) + 1, values) for place in range(len(types))) for _ in range(_ROWS)]
     table = pa.table(
         [pa.array(column, arrow_type(type_)) for column, type_ in zip(zip(*rows, strict=True), types, strict=True)],
-        ["a", "l"],
+        list("abcd"),
     )
     for kind in ("json", "csv", "parquet", "orc"):
         (tmp_path / kind).mkdir()
-    lines = [json.dumps({"a": _text(one), "l": _text(two)}) for one, two in rows]
+    lines = [json.dumps(dict(zip("abcd", map(_text, row), strict=True))) for row in rows]
     (tmp_path / "json" / "f.json").write_text("\n".join(lines))
-    (tmp_path / "csv" / "f.csv").write_text("a,l\n" + "".join(f"{_csv(one)},{_csv(two)}\n" for one, two in rows))
+    (tmp_path / "csv" / "f.csv").write_text("a,b,c,d\n" + "".join(f"{','.join(map(_csv, row))}\n" for row in rows))
     pq.write_table(table, tmp_path / "parquet" / "f.parquet")
     with Session() as session:
         formats = {"json": "JSON", "csv": "CSV WITH HEADER", "parquet": "PARQUET"}
         if element != "time":  # which ORC has not
             pa.orc.write_table(table, tmp_path / "orc" / "f.orc")
             formats["orc"] = "ORC"
+        declared = ", ".join(map(" ".join, zip("abcd", types, strict=True)))
         for kind, format_ in formats.items():
-            session.execute(
-                f"CREATE SOURCE {kind}_rows (a {types[0]}, l {types[1]}) FROM FILES (PATH = '{kind}') FORMAT {format_}"
-            )
+            session.execute(f"CREATE SOURCE {kind}_rows ({declared}) FROM FILES (PATH = '{kind}') FORMAT {format_}")
             (found,) = session.execute(f"SELECT * FROM {kind}_rows")
             assert list(found.rows) == rows, kind
 

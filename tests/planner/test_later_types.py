@@ -12,8 +12,8 @@ from sinkql.session import Session
 
 _TYPES = (
     "interval day to second", "int4range", "int8range", "numrange", "tsrange",
-    "tstzrange", "daterange", "map[text=>int]", "map[text=>int list]", "int[][]", "int list[]",
-    "int[] list", "record", "mz_timestamp", "oid", "regclass",
+    "tstzrange", "daterange", "map[text=>int]", "map[text=>int list]", "int[][]", "int[][] list",
+    "record", "mz_timestamp", "oid", "regclass",
     "timetz", "time(3) with time zone", "time with time zone", "time(3)",
     "timestamp(3)", "timestamp (3) with time zone", "timestamptz(0)",
 )  # fmt: skip

@@ -76,6 +76,13 @@ KINDS = {
     "text list": Kind({
         """'{a,NULL,"b, c","null",é}'""": ("a", None, "b, c", "null", "é"), "'{}'": (), "'{\"\"}'": ("",), "NULL": None,
     }, _lists, ordered=False),
+    "int list[]": Kind({
+        "'{{1,NULL},NULL,{}}'": ((1, None), None, ()), "'{}'": (),
+        "ARRAY['{7}'::int list]": ((7,),), "NULL": None,
+    }, _array, ordered=False),
+    "text[] list": Kind({
+        "'{{a,NULL},{},NULL}'": (("a", None), (), None), "'{}'": (), "NULL": None,
+    }, lambda value: None if value is None else list(map(_array, value)), ordered=False),
     "numeric(6, 2) list list": Kind({
         "'{{1.5,NULL},NULL,{}}'": ((Decimal("1.50"), None), None, ()), "'{}'": (), "NULL": None,
     }, _lists, ordered=False),
@@ -105,7 +112,9 @@ def test_sinks_in_spark_hold_what_was_put_into_a_table(spark: SparkSession, sess
 
 
 def _plain(value: Any) -> Any:
-    return value.asDict() if hasattr(value, "asDict") else value
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    return value.asDict(recursive=True) if hasattr(value, "asDict") else value
 
 
 def _check(session: Session, types: Sequence[str], engine: Engine) -> Model:
@@ -190,8 +199,13 @@ def _grouped(model: Model, ordered: Sequence[int], kinds: Sequence[Kind]) -> Cou
 
 
 def _read(table: str) -> Counter[str]:
-    """Return the rows that PyIceberg and DuckDB read, asserted to be the same."""
+    """Return the rows that DuckDB reads, asserted to be those that PyIceberg does, which reads NULL lists as empty."""
     loaded = open_table(Path(), f"n.{table}")
-    found = Counter(repr(tuple(row.values())) for row in loaded.scan().to_arrow().to_pylist())
-    assert Counter(map(repr, duckdb_folder(loaded.location()))) == found
-    return found
+    found = duckdb_folder(loaded.location())
+    others = [tuple(row.values()) for row in loaded.scan().to_arrow().to_pylist()]
+    assert Counter(map(_blurred, others)) == Counter(map(_blurred, found))
+    return Counter(map(repr, found))
+
+
+def _blurred(row: tuple[Any, ...]) -> str:
+    return repr([None if value == [] else value for value in row])

@@ -33,7 +33,7 @@ def construct(values: Sequence[Typed], span: Span) -> Typed:
         hint = "Write its type, as in '{}'::integer[]."
         raise SinkqlError("SQ2213", "cannot tell the type of an empty array", span, hint=hint)
     type_, items = settled(values, span, "ARRAY")
-    if type_.element is not None or type_ == types.INTERVAL:
+    if type_.name == "array" or type_ == types.INTERVAL:
         raise SinkqlError("SQ2214", f"arrays of {type_} are not supported yet", span)
     return call("ARRAY(any…)", items, span, type_=Type("array", element=type_))
 

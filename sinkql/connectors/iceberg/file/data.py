@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Literal
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -343,8 +344,10 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             f'null value in required column "{field.name}" of the table',
             hint="Filter such rows out in the view, or use COALESCE.",
         )
-    if pa.types.is_struct(field.type) and pa.types.is_list(column.type):
-        column = pa.chunked_array([_array_struct(chunk) for chunk in column.chunks], _array_type(column.type))
+    if pa.types.is_nested(field.type) and pa.types.is_list(column.type):
+        column = pa.chunked_array(
+            [_nested(chunk, field.type) for chunk in column.chunks], _nested_type(column.type, field.type)
+        )
     if column.type.equals(field.type):
         return column
     if isinstance(field.type, pa.UuidType):
@@ -359,14 +362,27 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         ) from error
 
 
-def _array_type(items: pa.DataType) -> pa.DataType:
-    return pa.struct([("items", items), ("dimensions", pa.int32())])
+def _nested_type(own: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """Return the type of lists of a type in a table that has structs for those that are arrays."""
+    if pa.types.is_struct(wanted):
+        return pa.struct([("items", _nested_type(own, wanted.field("items").type)), ("dimensions", pa.int32())])
+    return pa.list_(_nested_type(own.value_type, wanted.value_type)) if pa.types.is_list(own) else own
 
 
-def _array_struct(items: pa.ListArray) -> pa.StructArray:
-    """Return arrays as tables have them: one without elements has no dimensions."""
-    dimensions = pc.min_element_wise(pc.list_value_length(items), pa.scalar(1, pa.int32()))
-    return pa.StructArray.from_arrays([items, dimensions], fields=list(_array_type(items.type)), mask=items.is_null())
+def _nested(rows: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return arrays and lists, and those within, as tables have them: an array without elements has no dimensions."""
+    if not pa.types.is_list(rows.type):
+        return rows
+    if pa.types.is_struct(wanted):
+        items = _nested(rows, wanted.field("items").type)
+        dimensions = pc.min_element_wise(pc.list_value_length(items), pa.scalar(1, pa.int32()))
+        fields = list(_nested_type(rows.type, wanted))
+        return pa.StructArray.from_arrays([items, dimensions], fields=fields, mask=items.is_null())
+    if not pa.types.is_list(rows.type.value_type):
+        return rows
+    lengths = pc.fill_null(pc.list_value_length(rows), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+    return pa.ListArray.from_arrays(offsets, _nested(rows.flatten(), wanted.value_type), mask=rows.is_null())
 
 
 def _uuid_bytes(column: pa.ChunkedArray) -> pa.Array:

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
@@ -50,10 +50,16 @@ def rows(write: physical.Write, context: Context, columns: tuple[physical.Column
     return pa.table(arrays, schema=schema)
 
 
+def _items(value: Any) -> Any:
+    """Return the elements of arrays, which the table has in structs, and of lists."""
+    found = value["items"] if isinstance(value, dict) else value
+    return [_items(each) for each in found] if isinstance(found, list) else found
+
+
 def _declared(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Return a column in its declared type; a uuid that the table keeps as bytes becomes its text."""
-    if pa.types.is_list(type_) and pa.types.is_struct(column.type):
-        column = pc.struct_field(column, "items")
+    if pa.types.is_list(type_):
+        return pa.chunked_array([pa.array(map(_items, column.to_pylist()), type_)])
     if pa.types.is_string(type_) and (pa.types.is_fixed_size_binary(column.type) or column.type == pa.uuid()):
         texts = [None if value is None else str(_uuid(value)) for value in column.to_pylist()]
         return pa.chunked_array([pa.array(texts, type_)])
