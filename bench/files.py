@@ -1,26 +1,34 @@
-"""What looking for new files costs, and how the list of read files grows.
+"""What looking for new files costs, in a folder and in S3, and how the list of read files grows.
 
     python -m bench.files [--commits 3600] [--polls 20]
 
-Prints CPU milliseconds of a poll over folders of 1,000, 20,000 and 100,000 files that were read, where nothing is new
-and where one file is; and, after so many commits of one file each, the bytes of the list in the state folder, as a
-commit writes them, as the sweep leaves them, and as one list of all files would take them.
+Prints of folders of 1,000, 10,000 and 100,000 files: in how many batches they are caught up with, and CPU milliseconds
+of one; CPU milliseconds of the first look of a new process, of a poll where nothing is new, and where one file is; and
+the most memory so far. The same of a bucket, whose pages are made here and sent by nobody. And, after so many commits
+of one file each, the bytes of the list in the state folder, as a commit writes them, as the sweep leaves them, and as
+one list of all files would take them.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
+import re
+import resource
 import shutil
 import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from bench.common import HOME, median
+from sinkql.connectors.files.bucket import Bucket
 from sinkql.connectors.files.folder import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.extension.registry import discover
-from sinkql.extension.stream import Limit
+from sinkql.extension.stream import Limit, Offsets
 from sinkql.physical import Column
 
 _SWEEP_EVERY = 20
@@ -33,17 +41,17 @@ def main() -> None:
     parser.add_argument("--polls", type=int, default=20)
     arguments = parser.parse_args()
     home = HOME / "files"
-    for files in (1_000, 20_000, 100_000):
-        idle, one = _polls(home, files, arguments.polls)
-        print(f"{files:>7,} files: {idle:.1f} CPU-ms a poll without news, {one:.1f} with one new file")
+    for files in (1_000, 10_000, 100_000):
+        _polls(home, files, arguments.polls)
+        _bucket_polls(home, files, arguments.polls)
     with patch("os.fsync"):  # bytes are counted here, and not a disk's time
         _growth(home, arguments.commits)
 
 
-def _reader(home: Path) -> FilesReader:
+def _reader(home: Path, place: Bucket | None = None) -> FilesReader:
     decoding = discover().formats["JSON"].decoding
     columns, format_ = (Column("n", "bigint"),), {"name": "JSON", "whole": False}
-    folder = Folder(home / "in", "*", False)
+    folder = place or Folder(home / "in", "*", False)
     return FilesReader("s", folder, home / "state", "files", columns, format_, decoding, True, False, None)
 
 
@@ -53,24 +61,89 @@ def _put(home: Path, number: int) -> None:
     os.utime(path, (1_700_000_000, 1_700_000_000))
 
 
-def _polls(home: Path, files: int, polls: int) -> tuple[float, float]:
+def _polls(home: Path, files: int, polls: int) -> None:
     shutil.rmtree(home, ignore_errors=True)
     (home / "in").mkdir(parents=True)
     for number in range(files):
         _put(home, number)
-    reader = _reader(home)
-    at = reader.latest(reader.initial(at_end=False), _ALL)
-    reader.latest(at, _ALL)  # the first look asks for all there is to know
+    print(f"{files:>7,} files   {_told(lambda: _reader(home), polls, lambda number: _put(home, files + number))}")
+
+
+def _bucket_polls(home: Path, files: int, polls: int) -> None:
+    shutil.rmtree(home, ignore_errors=True)
+    made = _Pages(files)
+    print(f"{files:>7,} objects {_told(lambda: _of_bucket(home, made), polls, made.add)}")
+
+
+def _told(opened: Callable[[], FilesReader], polls: int, put: Callable[[int], object]) -> str:
+    reader = opened()
+    at, batches = reader.initial(at_end=False), []
+    while True:
+        spent, there = _timed(reader, at)
+        if there == at:
+            break
+        batches.append(spent)
+        at = there
+    start, _ = _timed(opened(), at)
     idle, one = [], []
     for number in range(polls):
-        began = time.process_time()
-        assert at == reader.latest(at, _ALL)
-        idle.append((time.process_time() - began) * 1000)
-        _put(home, files + number)
-        began = time.process_time()
-        at = reader.latest(at, _ALL)
-        one.append((time.process_time() - began) * 1000)
-    return median(idle), median(one)
+        idle.append(_timed(reader, at)[0])
+        put(number)
+        spent, at = _timed(reader, at)
+        one.append(spent)
+    caught = f"{len(batches)} batches, {median(batches):.0f} CPU-ms each"
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return (
+        f"{caught}; {start:.0f} CPU-ms at a start, {median(idle):.1f} a poll without news, "
+        f"{median(one):.1f} with one new file; {memory} MB"
+    )
+
+
+def _timed(reader: FilesReader, at: Offsets) -> tuple[float, Offsets]:
+    began = time.process_time()
+    there = reader.latest(at, _ALL)
+    return (time.process_time() - began) * 1000, there
+
+
+class _Keys:
+    def properties(self) -> Mapping[str, str]:
+        return {"s3.access-key-id": "a", "s3.secret-access-key": "b"}
+
+
+class _Pages:
+    """Answers of a store that has so many objects."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def add(self, number: int) -> None:
+        self.count += 1
+
+    def answer(self, request: Any, **_: Any) -> Any:  # botocore has no types
+        from botocore.awsrequest import AWSResponse
+
+        found = re.search(r"continuation-token=(\d+)", request.url)
+        first = int(found[1]) if found else 0
+        last = min(first + 1000, self.count)
+        rows = "".join(
+            f"<Contents><Key>p/{each:07}.json</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
+            f"<ETag>&quot;{each:032x}&quot;</ETag><Size>9</Size><StorageClass>STANDARD</StorageClass></Contents>"
+            for each in range(first, last)
+        )
+        more = f"<NextContinuationToken>{last}</NextContinuationToken>" if last < self.count else ""
+        body = f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{more}{rows}</ListBucketResult>'
+        return AWSResponse(request.url, 200, {}, _Raw(body.encode()))
+
+
+class _Raw(io.BytesIO):
+    def stream(self) -> Iterator[bytes]:
+        yield self.read()
+
+
+def _of_bucket(home: Path, made: _Pages) -> FilesReader:
+    place = Bucket.of("s3://b/p", "*", False, _Keys())
+    place._connected().meta.events.register("before-send.s3.ListObjectsV2", made.answer)
+    return _reader(home, place)
 
 
 def _growth(home: Path, commits: int) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import fnmatch
 import io
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from html import unescape
 from typing import Any, BinaryIO
 from urllib.parse import unquote_plus
-from xml.etree import ElementTree as ET
 
 from sinkql.connectors.files.content import changed
 from sinkql.connectors.files.seen import GoneError, SeenFile
@@ -35,6 +36,10 @@ _OTHER_REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLo
 _DENIED = ("AccessDenied", "AllAccessDisabled", "403", "Forbidden")
 _GONE = ("NoSuchKey", "404", "NotFound")
 _OVERWRITTEN = ("PreconditionFailed", "412")
+
+
+Entry = tuple[str, str, str]
+"""An object's name, its etag, and all that the store says of it: few entries of a listing are new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +97,22 @@ class Bucket:
         """Return nothing: the store refused the etag, and says no more."""
         return f"Its etag was {file.etag}." if file.etag else None
 
-    def list(self) -> Iterator[SeenFile]:
-        """Yield the objects, page by page; raises SQ3307, SQ3308 and what is wrong with the connection."""
+    def list(self, known: Container[str] = ()) -> Iterator[Entry]:
+        """Yield the objects, page by page; raises SQ3307, SQ3308 and what is wrong with the connection.
+
+        Names that are `known` are those of objects that were listed before.
+        """
         folder = self.prefix if not self.prefix or self.prefix.endswith("/") else f"{self.prefix}/"
-        found = False
-        for file in self._pages(folder):
-            found = True
-            if self._wanted(file.name):
-                yield file
+        matches, found = re.compile(fnmatch.translate(self.pattern)).match, False
+        for key, etag, told in self._pages(folder):
+            found, name = True, key[len(folder) :]
+            if name in known or (_visible(name, recursive=self.recursive) and matches(name.rpartition("/")[2])):
+                yield name, etag, told
         if not found and folder != self.prefix:
-            for file in self._pages(self.prefix, only=True):
-                yield file
+            yield from (entry for entry in self._pages(self.prefix, only=True) if entry[0] == self.prefix)
 
-    def _wanted(self, name: str) -> bool:
-        parts = name.split("/")
-        if any(not part or part[0] in "._" for part in parts):
-            return False
-        return (self.recursive or len(parts) == 1) and fnmatch.fnmatchcase(parts[-1], self.pattern)
-
-    def _pages(self, prefix: str, *, only: bool = False) -> Iterator[SeenFile]:
-        """Yield the objects under a prefix, or only the one that it is the name of."""
+    def _pages(self, prefix: str, *, only: bool = False) -> Iterator[Entry]:
+        """Yield the objects under a prefix by their keys; `only` the first page."""
         given: dict[str, Any] = {"Bucket": self.name, "Prefix": prefix, "MaxKeys": _PAGE}
         if not self.recursive or only:
             given["Delimiter"] = "/"
@@ -120,9 +121,7 @@ class Bucket:
                 page = self._connected().list_objects_v2(**given)
             except Exception as error:
                 raise self._failure(error) from None
-            for key, size, etag, at in page["Rows"]:
-                if not only or key == prefix:
-                    yield SeenFile(key if only else key[len(prefix) :], size, at, 0, 0, (), etag)
+            yield from page["Rows"]
             token = page.get("NextContinuationToken")
             if not token or only:
                 return
@@ -201,11 +200,13 @@ class BucketWatch:
     def new(self, seen: Mapping[str, SeenFile], *, settled: bool) -> list[SeenFile]:
         """Return the objects that were not seen, by name; raises SQ3301 for one that was overwritten."""
         found = []
-        for file in self.folder.list():
-            known = seen.get(file.name)
+        for name, etag, told in self.folder.list(seen):
+            known = seen.get(name)
             if known is None:
-                found.append(file)
-            elif known.etag != file.etag:
+                written = datetime.fromisoformat(_between(told, "<LastModified>"))
+                size = int(_between(told, "<Size>"))
+                found.append(SeenFile(name, size, int(written.timestamp() * 1e9), 0, 0, (), etag))
+            elif known.etag != etag:
                 raise changed(self.folder, known)
         self._waiting, self._at = {file.name: file.mtime_ns for file in found}, time.monotonic()
         return sorted(found, key=lambda file: file.name)
@@ -271,25 +272,49 @@ def _client(store: ObjectStore) -> Any:  # boto3 has no types
         response_checksum_validation="when_required",
     )
     client = session.create_client("s3", region, endpoint_url=known.get("s3.endpoint"), config=settings)
-    client.meta.events.register("before-parse.s3.ListObjectsV2", _parse_page)
+    client.meta.events.register("before-parse.*.ListObjectsV2", _parse_page)  # which comes before botocore's own
     return client
 
 
 def _parse_page(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
-    """Read a page of a listing, and leave nothing of it to botocore."""
-    if response_dict["status_code"] != 200:
+    """Read a page of a listing, and leave nothing of it to botocore; what is not one is botocore's."""
+    *entries, rest = response_dict["body"].decode().split("</Contents>")
+    head = entries[0].partition("<Contents>")[0] if entries else rest
+    if response_dict["status_code"] != 200 or "<ListBucketResult" not in head:
         return
-    page = ET.fromstring(response_dict["body"])
-    space = page.tag.rpartition("}")[0] + "}" if page.tag.startswith("{") else ""
-    coded = page.findtext(f"{space}EncodingType") == "url"
-    rows = []
-    for entry in page.iterfind(f"{space}Contents"):
-        key, size, etag, at = (entry.findtext(f"{space}{name}", "") for name in ("Key", "Size", "ETag", "LastModified"))
-        when = int(datetime.fromisoformat(at).timestamp() * 1e9)
-        rows.append((unquote_plus(key) if coded else key, int(size), etag.strip('"'), when))
+    coded = "<EncodingType>url</EncodingType>" in head + rest
+    rows: list[Entry] = []
+    for entry in entries:
+        key, etag = _between(entry, "<Key>"), _between(entry, "<ETag>").strip('"')
+        rows.append((unquote_plus(key) if coded else key, etag, entry))
     customized_response_dict["Rows"] = rows
-    customized_response_dict["NextContinuationToken"] = page.findtext(f"{space}NextContinuationToken")
+    customized_response_dict["NextContinuationToken"] = _between(head + rest, "<NextContinuationToken>")
     response_dict["body"] = b"<ListBucketResult/>"
+
+
+def _between(text: str, tag: str) -> str:
+    """Return the text of an element that has no other in it, or nothing."""
+    at = text.find(tag)
+    if at < 0:
+        return ""
+    at += len(tag)
+    found = text[at : text.find("<", at)]
+    return _plain(found) if "&" in found else found
+
+
+def _plain(text: str) -> str:
+    text = text.replace("&quot;", '"')  # of etags, so that they need no more
+    return unescape(text) if "&" in text else text
+
+
+def _visible(name: str, *, recursive: bool) -> bool:
+    """Return whether no part of a name begins with . or _, nor is empty."""
+    if "/" not in name:
+        return name[:1] not in _HIDDEN
+    return recursive and all(part[:1] not in _HIDDEN for part in name.split("/"))
+
+
+_HIDDEN = ("", ".", "_")
 
 
 def _code(error: Exception) -> str:
