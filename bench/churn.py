@@ -36,6 +36,7 @@ from bench.growth import _connection, _stepper, open_loop
 from sinkql import physical
 from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally
 from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.loop import BatchLoop
 
 _SCRIPT = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
@@ -155,10 +156,8 @@ def main() -> None:
     folder = HOME / "churn"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "in").mkdir(parents=True)
-    columns = _WIDE if arguments.wide else _NARROW
-    declared = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
-    script = _SCRIPT.format(folder=folder, columns=declared, version=arguments.version)
-    loop = open_loop(folder, script, "upsert", Churn(arguments.rows, arguments.keys, arguments.wide), Direct())
+    columns = columns_of(wide=arguments.wide)
+    loop = open_churn(folder, arguments.rows, arguments.keys, wide=arguments.wide, version=arguments.version)
     if arguments.share is not None:
         loop.allowance.share = arguments.share / 100
     spent = _metered(loop)
@@ -179,6 +178,18 @@ def main() -> None:
         print(f"{what}: {statistics.median(found):.2f} times a fresh copy in the median, at most {max(found):.2f}")
     loop.optimize(lambda: True)
     print(f"after OPTIMIZE SINK: {_look(folder, columns).said}")
+
+
+def columns_of(*, wide: bool) -> dict[str, str]:
+    """Return the types of the table's columns."""
+    return _WIDE if wide else _NARROW
+
+
+def open_churn(folder: Path, rows: int, keys: int, *, wide: bool, version: int = 2) -> BatchLoop:
+    """Return the sink that is measured, with its table below an empty folder."""
+    columns = ", ".join(f"{name} {type_}" for name, type_ in columns_of(wide=wide).items())
+    script = _SCRIPT.format(folder=folder, columns=columns, version=version)
+    return open_loop(folder, script, "upsert", Churn(rows, keys, wide), Direct())
 
 
 def _look(folder: Path, columns: dict[str, str]) -> Look:

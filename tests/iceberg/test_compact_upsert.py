@@ -95,6 +95,38 @@ def test_what_others_do_meanwhile_stays(
     assert replaced(lake.table(name)) >= 1
 
 
+def test_small_files_become_few_while_a_compaction_is_under_way(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    for batch in range(7):
+        sink.put(*churn(batch))
+    questions = iter([True])
+    sink.writer.maintain(lambda begun: next(questions, False))
+    compacting = sink.writer._compacting
+    assert compacting is not None
+    begun = compacting.busy()
+    assert begun is not None
+    for batch in range(7, 19):
+        sink.put(*churn(batch))
+        questions = iter([True])
+        sink.writer.maintain(lambda begun: next(questions, False))  # noqa: B023  # it is called at once
+        assert compacting.busy() == begun
+    assert lake.rows(name) == sorted(after(19).items())
+    assert replaced(lake.table(name)) >= 2
+    live = live_files(lake.table(name))
+    assert len(live.data) + len(live.deletes) <= 8 + 3 * 5
+    before = replaced(lake.table(name))
+    sink.writer.maintain()
+    assert compacting.busy() is None
+    assert replaced(lake.table(name)) > before
+    assert lake.rows(name) == sorted(after(19).items())
+    again = Sink(lake, name, upsert=True)
+    again.start(epoch=2)
+    for batch in range(19, 23):
+        again.put(*churn(batch))
+    assert lake.rows(name) == sorted(after(23).items())
+
+
 def test_a_sink_that_lost_the_table_does_not_compact_it(
     lake: Lake, name: str, meanwhile: Callable[[Callable[[], Any]], None]
 ) -> None:

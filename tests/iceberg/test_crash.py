@@ -28,6 +28,7 @@ COMPACTION = [
         ("upsert", point)
         for point in ("compaction-read", "compaction-file", "compaction-run", "compaction", "compacted")
     ),
+    ("steps", "compaction-beside"),
 ]
 CASES = [
     *(("append", point, pass_) for point in POINTS for pass_ in (1, 3)),

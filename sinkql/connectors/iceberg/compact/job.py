@@ -71,13 +71,15 @@ class Attempt:
 
     `table` gives the table as it is now. One with a `scope` takes all its files that others could be made of or that
     have dead rows, not only as many as are worth it. `late` tells that the attempt takes so long that it should come to
-    its end: a file that is written stays open under the keys that it was opened with.
+    its end: a file that is written stays open under the keys that it was opened with. One `beside` another
+    takes small files that the other leaves alone, and comes to its end at once.
     """
 
     id: str
     table: Callable[[], Table]
     late: Callable[[], bool] = lambda: False
     scope: Scope | None = None
+    beside: bool = False
 
 
 class _FileError(Exception):

@@ -53,6 +53,8 @@ from sinkql.runs import Places, Tiers
 
 _ROWS = 1 << 20
 """Rows in one compaction, unless a single file has more: where they are then is written in one step."""
+_SMALL = 1 << 16
+"""Rows of a file that may be written again in one go."""
 _TRIED = 256
 """Rows of each file whose keys are compared with those that the index knows there."""
 
@@ -104,6 +106,7 @@ def choose(
     properties: Mapping[str, str],
     failed: Container[str] = (),
     scope: Scope | None = None,
+    beside: Container[str] | None = None,
     *,
     version: int = 2,
 ) -> list[Part] | None:
@@ -115,7 +118,8 @@ def choose(
     least = _least(scope)
     groups: dict[tuple[bool, Home | None, Place], dict[int, FileNote]] = defaultdict(dict)
     for number, note in index.files.items():
-        if note.path not in failed and (scope is None or note.path in scope):
+        apart = beside is None or (note.rows <= _SMALL and note.path not in beside)
+        if apart and note.path not in failed and (scope is None or note.path in scope):
             groups[not has_rows_of(note.path, index.sink), note.home, note.place][number] = note
     target = target_size(properties)
     now = any(

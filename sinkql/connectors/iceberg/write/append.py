@@ -94,6 +94,8 @@ class AppendMode:
 
     def compact(self, attempt: Attempt, kept: Kept) -> Steps:
         """Put small files of this sink together."""
+        if attempt.beside:  # its files are small all of them
+            return None
         marker = kept.marker
         if self._files is None or not self._listed:
             self._files, self._listed = OwnFiles(), False  # commits meanwhile add theirs

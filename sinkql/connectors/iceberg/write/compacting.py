@@ -69,6 +69,7 @@ class Compacting:
         """
         done: list[Compacted] = []
         self.finished = False
+        beside = self._steps is not None and not whole
         if self._waiting and not whole:
             self._waiting -= 1
             return table, kept, done
@@ -76,6 +77,14 @@ class Compacting:
             committing = False
             self._table = table
             try:
+                if beside:  # what has been begun may take long, and small files pile up meanwhile
+                    beside = False
+                    id_, small = self._beside(kept)
+                    if small is not None:
+                        committing = True
+                        table, kept = self._commit(id_, small, table, kept)
+                        done.append(_told(small))
+                    continue
                 found = self._step(kept, whole=whole)
                 if found is None and whole and not self._whole:
                     continue  # what had been begun took only what is worth it
@@ -87,7 +96,7 @@ class Compacting:
                     break
                 if isinstance(found, Compaction):
                     committing = True
-                    table, kept = self._commit(found, table, kept)
+                    table, kept = self._commit(self._id, found, table, kept)
                     self._rest = _REST
                     done.append(_told(found))
             except Exception as error:
@@ -117,13 +126,27 @@ class Compacting:
             done: Compaction | None = ended.value
             return done
 
+    def _beside(self, kept: markers.Kept) -> tuple[str, Compaction | None]:
+        """Compact small files while another compaction is under way; return what is to be committed, and its id."""
+        id_ = uuid4().hex
+        steps = self._mode.compact(Attempt(id_, self._now, lambda: True, beside=True), kept)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                done: Compaction | None = ended.value
+                break
+        if done is not None:
+            faults.point("compaction-beside")
+        return id_, done
+
     def _now(self) -> Table:
         assert self._table is not None, "not run"
         return self._table
 
-    def _commit(self, done: Compaction, table: Table, kept: markers.Kept) -> tuple[Table, markers.Kept]:
+    def _commit(self, id_: str, done: Compaction, table: Table, kept: markers.Kept) -> tuple[Table, markers.Kept]:
         marker = replace(kept.marker, index=done.index or kept.marker.index)
-        proposal = CompactionCommit(self._id, done.change, done.deletes, marker, kept.timestamp, self._expected)
+        proposal = CompactionCommit(id_, done.change, done.deletes, marker, kept.timestamp, self._expected)
         faults.point("compaction")
         try:
             after = land(self._target, table, proposal, most_conflicts=_CONFLICTS)
@@ -131,7 +154,7 @@ class Compacting:
             remove(table, done.change.add)
             raise
         faults.point("compacted")
-        found = markers.compacted(after, marker.sink, self._id)
+        found = markers.compacted(after, marker.sink, id_)
         now = found or markers.Kept(marker, kept.timestamp, snapshot=0, sequence=0)
         self._mode.compacted(done, now.snapshot)
         return after, now

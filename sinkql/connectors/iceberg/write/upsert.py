@@ -292,6 +292,7 @@ class UpsertMode:
         self._wrong = False
         self._failed = Failures()
         self._looked = self._there = 0
+        self._under_way: frozenset[str] = frozenset()
 
     def refresh(self, table: Table, kept: Kept) -> None:
         """Load the index that the marker names, or rebuild it; add what others wrote."""
@@ -355,6 +356,8 @@ class UpsertMode:
         """Write files anew without dead rows."""
         self._rewritten = None
         while (index := self._now(attempt)) is None:
+            if attempt.beside:
+                return None
             yield False
         if attempt.scope is not None:
             attempt.scope.fix(index.paths())
@@ -363,9 +366,13 @@ class UpsertMode:
             return None
         self._looked, self._there = 0, len(index.files)
         table = attempt.table()
-        parts = choose(index, table.properties, self._failed, attempt.scope, version=table.metadata.format_version)
+        beside = self._under_way if attempt.beside else None
+        version = table.metadata.format_version
+        parts = choose(index, table.properties, self._failed, attempt.scope, beside, version=version)
         if parts is None:
             return None
+        if not attempt.beside:
+            self._under_way = frozenset(note.path for part in parts for note in part.files.values())
         key = tuple(column.name for column in index.key)
         rewriting = Rewriting(
             lambda: self._now(attempt), self._folder, attempt, sink=index.sink, key=key, epoch=kept.marker.epoch
