@@ -113,7 +113,8 @@ def choose(
     """Return the data files to write again, if any files are due, and what then goes along; None where none are.
 
     No part where only delete files are due. Files on which others `failed` stay as they are. With a `scope` due is what
-    makes the table better at all, of its files.
+    makes the table better at all, of its files. What goes `beside` a compaction of these paths is none of them, and
+    small.
     """
     least = _least(scope)
     groups: dict[tuple[bool, Home | None, Place], dict[int, FileNote]] = defaultdict(dict)
@@ -299,7 +300,7 @@ class Rewriting:
             first, last = np.searchsorted(positions, [start, start + rows.num_rows])
             live = mine[first:last]
             if len(live):
-                kept = rows if len(live) == rows.num_rows else rows.take(pa.array(positions[first:last] - start))
+                kept = rows if len(live) == rows.num_rows else rows.filter(_mask(positions[first:last] - start, rows))
                 if not first:
                     self._check_keys(note, kept.slice(0, _TRIED), copy.entries.take(live[:_TRIED]))
                 yield kept, live
@@ -419,6 +420,13 @@ def _runs(part: Part, index: Index) -> tuple[Run, ...]:
     """Return the runs that may hold keys of a part, newest first."""
     home = part.home
     return index.runs if home is None else index.probed(home.bucket, buckets=home.buckets, bucketing=home.bucketing)
+
+
+def _mask(places: npt.NDArray[np.uint32], rows: pa.Table) -> pa.Array:
+    """Return a filter for rows by their numbers, which is much faster than to take them."""
+    mask = np.zeros(rows.num_rows, np.bool_)
+    mask[places] = True
+    return pa.array(mask)
 
 
 def _united(parts: Sequence[Positions]) -> Positions:
