@@ -32,6 +32,7 @@ from sinkql.runtime.batch.progress import (
     SinkCompacted,
     SinkElsewhere,
     SinkRebuilding,
+    SinkRereading,
     SinkStage,
     SinkStalled,
     SinkStarted,
@@ -56,6 +57,7 @@ class _Row:
     failed: int = 0
     committed_at: float | None = None
     next_at: float | None = None
+    rereading: bool = False
     shown: str | None = None
     """The error that was shown last: a try that fails in the same way again takes one line."""
 
@@ -167,10 +169,25 @@ class LiveProgress:
                     sink=event.sink,
                     error=as_data(event.lost),
                 )
+            case SinkRereading():
+                self._rereading(event)
             case SinkStalled():
                 self._stalled(event)
             case SinkStopped():
                 self._stopped(event)
+
+    def _rereading(self, event: SinkRereading) -> None:
+        row = self.sinks.setdefault(event.sink, _Row())
+        first, row.rereading = not row.rereading, True
+        row.state = f"rebuilding: {_counted(event.rows)} {'read' if event.step == 'reading' else 'compared'}"
+        if first or self.output.format == "json":
+            self._say(
+                f"sink {short_name(event.sink)} computes its rows again; its table has the old ones until it is done",
+                event="rereading",
+                sink=event.sink,
+                step=event.step,
+                rows=event.rows,
+            )
 
     def _committed(self, event: SinkCommitted, now: float) -> None:
         row = self.sinks.setdefault(event.sink, _Row())
@@ -180,7 +197,7 @@ class LiveProgress:
         row.rows += event.rows
         row.failed += event.failed
         row.next_at = now if event.more else now + event.next_commit.total_seconds()
-        row.shown = None
+        row.shown, row.rereading = None, False
         skipped = f", {_counted(event.failed)} skipped" if event.failed else ""
         self._say(
             f"sink {short_name(event.sink)} committed {_counted(event.rows)} "

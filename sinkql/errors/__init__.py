@@ -12,6 +12,7 @@ from sinkql.errors.data import as_data as as_data
 from sinkql.errors.data import from_data as from_data
 from sinkql.errors.error import EndlessError as EndlessError
 from sinkql.errors.error import FencedError as FencedError
+from sinkql.errors.error import GoneError as GoneError
 from sinkql.errors.error import LateError as LateError
 from sinkql.errors.error import LeaseHeldError as LeaseHeldError
 from sinkql.errors.error import LeaseLostError as LeaseLostError
@@ -19,6 +20,7 @@ from sinkql.errors.error import LostStateError as LostStateError
 from sinkql.errors.error import MissingColumnError as MissingColumnError
 from sinkql.errors.error import MissingError as MissingError
 from sinkql.errors.error import Notice as Notice
+from sinkql.errors.error import SharedKeyError as SharedKeyError
 from sinkql.errors.error import SinkqlError as SinkqlError
 from sinkql.errors.error import UnclosedError as UnclosedError
 from sinkql.errors.error import UnexpectedCharacterError as UnexpectedCharacterError

@@ -137,6 +137,14 @@ class EndlessError(SinkqlError):
     """Say that a source never ends, where its end was asked for."""
 
 
+class GoneError(SinkqlError):
+    """Say that a part of a source was removed before it was read."""
+
+
+class SharedKeyError(SinkqlError):
+    """Say that two rows of a table have one key."""
+
+
 class LostStateError(SinkqlError):
     """Say that a sink's state is missing or damaged."""
 

@@ -307,14 +307,17 @@ class RedoBatchError(Exception):
 class Switch:
     """A sink that goes on as `plan` in a table that one of the plans `follows` wrote, with its state if it has any.
 
-    Of each of these plans: the names that columns have now, by those that they had. `check` raises a SinkqlError for a
-    marker of one of them from which the plan cannot go on.
+    Of each of these plans: the names that columns have now, by those that they had, None for those that are gone.
+    `check` raises a SinkqlError for a
+    marker of one of them from which the plan cannot go on. Where one of `again` wrote the table, its rows come anew
+    first, by `Writer.rebuild`, which alone makes its marker one of `plan`.
     """
 
     plan: str
-    follows: Mapping[str, Mapping[str, str]]
+    follows: Mapping[str, Mapping[str, str | None]]
     stateful: bool = False
     check: Callable[[Marker], None] = lambda marker: None
+    again: frozenset[str] = frozenset()
 
 
 def switch_of(job: physical.Job) -> Switch | None:
@@ -323,7 +326,8 @@ def switch_of(job: physical.Job) -> Switch | None:
     if not earlier:
         return None
     unwritten = {old: new for renamed in earlier.values() for old, new in renamed.items()}
-    return Switch(job.plan, {NO_PLAN: unwritten, **earlier}, stateful=job.stateful())
+    again = frozenset(each.plan for each in job.follows if each.again) & earlier.keys()
+    return Switch(job.plan, {NO_PLAN: unwritten, **earlier}, stateful=job.stateful(), again=again)
 
 
 def claimed(
@@ -336,7 +340,7 @@ def claimed(
     if kept is None:
         return Marker(sink, max(epoch, 1), claim, claim, initial, initial, NO_PLAN, None, None)
     marker = replace(kept, epoch=max(epoch, kept.epoch + 1), claim=claim)
-    if switch is None or kept.plan not in switch.follows:
+    if switch is None or kept.plan not in switch.follows or kept.plan in switch.again:
         return marker
     switch.check(kept)
     end = {source: kept.end.get(source, begin) for source, begin in initial.items()}
@@ -346,8 +350,9 @@ def claimed(
 class Writer(Protocol):
     """Own one sink's table while a job runs. Every method may raise SinkqlError; fenced is SQ5101.
 
-    A class that inherits from it has the last five methods as they are for a table that needs no care and keeps no
-    files of readers: a source that has some is lost with its state folder then (SQ3412).
+    A class that inherits from it has the last methods, from `attach` on, as they are for a table that needs no care,
+    keeps no files of readers (a source that has some is lost with its state folder then, SQ3412), and whose rows cannot
+    be replaced.
     """
 
     def open(self) -> None:
@@ -409,6 +414,36 @@ class Writer(Protocol):
         else the next call goes on.
         """
         return (), True
+
+    def replaces(self) -> bool:
+        """Tell whether the table has rows of others, which are to go once this sink writes; called after `open`."""
+        return False
+
+    def collect(self, number: int, *, buckets: int) -> WriteTask:
+        """Return the task that puts by the rows of part `number` of a rebuild, for `rebuild`; called after `refresh`.
+
+        In parts that follow each other, rows change as they do in batches. Number 0 forgets all that was put by.
+        """
+        raise _irreplaceable()
+
+    def rebuild(
+        self, results: Sequence[WriteResult], marker: Marker, between: Callable[[int], None] = lambda rows: None
+    ) -> Committed:
+        """Commit one snapshot that makes the table have just the rows put by; called after `refresh`.
+
+        Rows that are there already stay where they are. `marker` as in `commit`, with the sink's present plan; a commit
+        id of its own comes from here. `between` is called now and then with the number of rows compared so far, and
+        may raise. Raises what `commit` does; after RedoBatchError it may be called again, with the same results.
+        """
+        raise _irreplaceable()
+
+
+def _irreplaceable() -> SinkqlError:
+    return SinkqlError(
+        "SQ3415",
+        "sinks of this kind cannot compute their rows again",
+        hint="Drop the sink and create it again, into a new place.",
+    )
 
 
 def _no_store(connection: physical.Connection) -> ObjectStore:

@@ -110,6 +110,7 @@ class Destination:
     `refused` says what to do where the sink is refused because others' rows are there; None if it adds to them. `alone`
     is one that stops where another sink writes to the same. `apart` says how two sinks get out of each other's way.
     `branch` is the one that it writes to, apart from what everybody reads, until it is published.
+    `replaces`: rows of others go once the sink writes.
     """
 
     kind: str
@@ -118,6 +119,7 @@ class Destination:
     alone: bool = False
     apart: str | None = None
     branch: str | None = None
+    replaces: bool = False
 
     @property
     def name(self) -> str:

@@ -1,9 +1,9 @@
 """Two jobs of one sink → how the table that the first one wrote becomes the table of the second, or why it cannot.
 
-What is in the table stays as it is, and nothing is read again. So the columns that are there must mean the same, under
-whatever names, and with the types that they had or wider ones; new columns are NULL in all rows that are there. Where
-rows only come, that is how it is from now on; where they are overwritten, or come and go, no row that was read may have
-anything but NULL there.
+In place what is in the table stays as it is, and nothing is read again. So the columns that are there must mean the
+same, under whatever names, and with the types that they had or wider ones, or go; new columns are NULL in all rows that
+are there. Where rows only come, that is how it is from now on; where they are overwritten, or come and go, no row that
+was read may have anything but NULL there. Rows of an upsert sink can be computed again instead, in the same table.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ Unread = tuple[tuple[str, str], ...]
 class Evolution:
     """What becomes of a table's columns; `unread` are the columns of sources that must be NULL in all that was read.
 
-    `widened` have their types from before and their types now.
+    `renamed` has the present names by those from before, None for a column that goes. `widened` have their types from
+    before and their types now. `again` says why all rows are computed again, if they are.
     """
 
     added: tuple[str, ...] = ()
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str | None] = field(default_factory=dict)
     widened: tuple[tuple[str, str, str], ...] = ()
     unread: Unread = ()
+    again: str | None = None
 
 
 class InPlaceError(Exception):
@@ -54,13 +56,32 @@ def evolution(old: Job, new: Job, *, same: bool = False) -> Evolution:
     now = after.input if new.stateful() else _narrowed(after.input, old)
     renamed = _renamed(before, after, now)
     widened = _widened(before, after, renamed)
-    names = [renamed.get(name, name) for name in had]
+    stay = [(name, now_called) for name in had if (now_called := renamed.get(name, name)) is not None]
+    names = [name for _, name in stay]
     now = _without_casts(now, {name: type_ for name, type_, _ in widened})
-    if (exact or same) and meaning_of(before.input, list(had)) != meaning_of(now, names):
+    if (exact or same) and meaning_of(before.input, [name for name, _ in stay]) != meaning_of(now, names):
         raise InPlaceError("rows that it has written come about in another way")
     added = tuple(name for name in has if name not in names)
     unread = tuple(each for name in added for each in _origins(after.input, name)) if exact else ()
     return Evolution(added, renamed, widened, tuple(dict.fromkeys(unread)))
+
+
+def anew(old: Job, new: Job, why: str) -> Evolution:
+    """Return how the table of a job takes the rows of another one, which are computed again because of `why`.
+
+    Raises InPlaceError, with both reasons, where it cannot.
+    """
+    before, after = old.write, new.write
+    if before.mode != "upsert" or after.mode != "upsert":
+        raise InPlaceError(why)
+    if (before.connector, before.key) != (after.connector, after.key):
+        raise InPlaceError(f"{why}, and its key changes")
+    if not new.snapshot:
+        raise InPlaceError(f"{why}, and its rows cannot be computed again, as it began WITH (SNAPSHOT = false)")
+    had, has = _by_name(before), _by_name(after)
+    renamed: dict[str, str | None] = {name: None for name in had if name not in has}
+    widened = _widened(before, after, renamed)
+    return Evolution(tuple(name for name in has if name not in had), renamed, widened, again=why)
 
 
 def _kind(write: Write) -> tuple[object, ...]:
@@ -90,29 +111,31 @@ _WIDER = {
 }  # fmt: skip
 
 
-def _renamed(before: Write, after: Write, now: Operator) -> dict[str, str]:
-    """Return the new names of columns that have others; raises InPlaceError for a column that goes."""
+def _renamed(before: Write, after: Write, now: Operator) -> dict[str, str | None]:
+    """Return the new names of columns that have others, None for a column that goes."""
     had, has = _by_name(before), _by_name(after)
     come = {name: meaning_of(now, [name]) for name in has if name not in had}
-    renamed: dict[str, str] = {}
+    renamed: dict[str, str | None] = {}
     for name in had:
         if name in has:
             continue
         meaning = meaning_of(before.input, [name])
-        found = next((each for each, its in come.items() if its == meaning and each not in renamed.values()), None)
-        if found is None:
-            raise InPlaceError(f'column "{name}" goes')
-        renamed[name] = found
+        renamed[name] = next(
+            (each for each, its in come.items() if its == meaning and each not in renamed.values()), None
+        )
     return renamed
 
 
-def _widened(before: Write, after: Write, renamed: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
+def _widened(before: Write, after: Write, renamed: Mapping[str, str | None]) -> tuple[tuple[str, str, str], ...]:
     """Return the columns that get wider types; raises InPlaceError for others, and where files lie by the values."""
     has = _by_name(after)
     parted = {term["column"] for term in after.options.get("partition_by", ())}
     found = []
     for name, old in _by_name(before).items():
-        new = has[renamed.get(name, name)]
+        called = renamed.get(name, name)
+        if called is None:
+            continue
+        new = has[called]
         if old.type == new.type:
             continue
         if not widens(old.type, new.type):

@@ -18,13 +18,16 @@ from sinkql.physical.operator import Aggregate, Map, Operator, Read, Stateful, W
 class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plan that a sink had, in whose table it goes on.
 
-    `renamed` has the names that columns have now, by those that they had. Of the columns `unread`, of a source by the
-    name that offsets have, nothing but NULL may have been read under that plan: its rows have NULL in them.
+    `renamed` has the names that columns have now, by those that they had, None for those that are gone. Of the columns
+    `unread`, of a source by the name that offsets have, nothing but NULL may have been read under that plan: its rows
+    have NULL in them. `again`: its rows are not those of the sink any more, and are computed anew from the beginning of
+    the sources.
     """
 
     plan: str
-    renamed: dict[str, str] = {}
+    renamed: dict[str, str | None] = {}
     unread: tuple[tuple[str, str], ...] = ()
+    again: bool = False
 
 
 class Job(msgspec.Struct, frozen=True):

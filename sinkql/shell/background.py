@@ -115,6 +115,10 @@ class Background:
             case "rebuilding":
                 job.state = "rebuilding"
                 self.tell(f"{name} reads its sources again: {_error(event.get('error'))}")
+            case "rereading":
+                if job.state != "rebuilding":
+                    self.tell(f"{name} computes its rows again; its table has the old ones until it is done")
+                job.state = "rebuilding"
             case "stalled":
                 job.state = "stalled"
                 self._tell_error(job, f"{name} is stalled", event.get("error"))

@@ -68,6 +68,8 @@ def run(pipeline: Pipeline, *, again: str = "never") -> int:
         loop = open_loop(pipeline)
         try:
             loop.start(epoch=1, once=True)
+            if loop.rebuilds():
+                loop.rebuild()
             return failures + _drain(loop, _TRIES if again == "batch" else 1)
         except (faults.FaultError, DivergedError):
             failures += 1

@@ -48,7 +48,7 @@ def check_rows(pipeline: Pipeline) -> None:
     if kind.changelog:
         _check_changelog(pipeline, found)
         return
-    rows = expected(folder, pipeline.kind)
+    rows = expected(folder, pipeline.kind, anew=pipeline.anew)
     if kind.picked:
         assert Counter({row[0] for row in rows}) == Counter(row[0] for row in found)
         assert Counter(found) <= rows

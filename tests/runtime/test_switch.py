@@ -12,7 +12,7 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import NO_PLAN, Switch
 from support.lake import Lake, Sink
-from support.running import csv_files, drain, job, rows
+from support.running import csv_files, drain, job, output, rows
 
 
 def _read(folder: Path, name: str) -> physical.Read:
@@ -96,6 +96,25 @@ def test_any_other_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SinkqlError) as refused:
         _run(_job(tmp_path, "b", follows=("0123456789abcdef",)), tmp_path, epoch=2)
     assert refused.value.code == "SQ3410"
+
+
+def test_rows_come_anew_only_of_sources_that_still_have_all_that_was_read(tmp_path: Path) -> None:
+    before = job(_read(tmp_path, "a"), tmp_path, key=("id",))
+    few = physical.Map(_read(tmp_path, "a"), (), output("", "`id` > 1", "boolean"))
+    earlier = (physical.Earlier(before.plan, again=True),)
+    after = msgspec.structs.replace(job(few, tmp_path, key=("id",)), follows=earlier)
+    _put(tmp_path, "a", 1, 2)
+    _run(before, tmp_path, epoch=1)
+    _put(tmp_path, "a", 3)
+    away = tmp_path / "away.csv"
+    (tmp_path / "a" / "1.csv").rename(away)
+    with pytest.raises(SinkqlError) as refused:
+        _run(after, tmp_path, epoch=2)
+    assert refused.value.code == "SQ3415"
+    assert rows(tmp_path) == [(1,), (2,)]
+    away.rename(tmp_path / "a" / "1.csv")
+    _run(after, tmp_path, epoch=3)
+    assert rows(tmp_path) == [(2,), (3,)]
 
 
 def test_a_switch_goes_on_from_what_the_table_says_at_the_claim(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_sink_goes_on_with_a_new_query_of_its_view(session: Session) -> None:
     assert before.plan != after.plan
     assert after.follows == (physical.Earlier(before.plan),)
     error = fails(session, "CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT counter::text FROM n;")
-    message = 'sink "s" does not support this change in place: column "counter" changes from bigint to text'
+    message = 'sink "s" does not support this change: column "counter" changes from bigint to text'
     assert (error.code, error.message) == ("SQ2985", message)
     assert Session().jobs(["s"]) == [after]
 

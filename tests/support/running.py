@@ -139,6 +139,10 @@ def drain(loop: BatchLoop) -> int:
     pacer = Pacer(loop.readers)
     orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     batches = 0
+    if loop.rebuilds():
+        loop.rebuild()
+        batches += 1
+        orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     if loop.owing():
         loop.process(loop.marker.end, loop.marker.end)
         batches += 1

@@ -148,10 +148,12 @@ class Control:
         at = now()
         with self._database.write() as connection:
             present = connection.first("SELECT * FROM statuses WHERE sink_id = ?", sink_id)
-            if present is not None and {name: getattr(present, name) for name in found} == found:
+            same = {name for name in found if present is not None and getattr(present, name) == found[name]}
+            if same == found.keys():
                 return
-            connection.insert("status_history", {"sink_id": sink_id, "occurred_at": at, **found})
-            _forget_old(connection, sink_id)
+            if same != found.keys() - {"details"}:  # what a rebuild has done by now would push out all else
+                connection.insert("status_history", {"sink_id": sink_id, "occurred_at": at, **found})
+                _forget_old(connection, sink_id)
             holder = _holder(connection, sink_id)
             if owner is not None and holder is not None and holder.owner != owner:
                 return

@@ -97,7 +97,7 @@ def stop(context: click.Context, names: tuple[str, ...]) -> int:
     return 0
 
 
-_IF_ANY = ("skipped", "last_compaction", "branch", "error", "hint")
+_IF_ANY = ("rows_read_again", "skipped", "last_compaction", "branch", "error", "hint")
 
 
 @click.command(short_help="Show what the sinks are doing.")
@@ -124,6 +124,9 @@ def status(context: click.Context, names: tuple[str, ...], watch: bool) -> int:
     else:
         click.echo(shown(), nl=False)
     return 0
+
+
+_ODD = ("rows_read_again", "skipped", "error", "hint")
 
 
 def _without_empty(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:

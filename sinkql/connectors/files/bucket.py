@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote_plus
 
 from sinkql.connectors.files.content import changed
-from sinkql.connectors.files.seen import GoneError, SeenFile
-from sinkql.errors import SinkqlError
+from sinkql.connectors.files.seen import SeenFile
+from sinkql.errors import GoneError, SinkqlError
 from sinkql.extension.aws_failure import failure
 from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore

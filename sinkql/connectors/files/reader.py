@@ -39,9 +39,9 @@ from sinkql.connectors.files.content import (
 )
 from sinkql.connectors.files.folder import Folder
 from sinkql.connectors.files.listing import Log
-from sinkql.connectors.files.seen import GoneError, Part, SeenFile, from_data
+from sinkql.connectors.files.seen import Part, SeenFile, from_data
 from sinkql.connectors.files.watch import Watch
-from sinkql.errors import SinkqlError
+from sinkql.errors import GoneError, SinkqlError
 from sinkql.extension.stream import (
     Context,
     Decoded,

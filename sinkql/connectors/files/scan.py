@@ -18,8 +18,8 @@ from sinkql.connectors.files.content import LONGEST_LINE, LongLineError, undecod
 from sinkql.connectors.files.folder import Folder, regular
 from sinkql.connectors.files.infer import infer
 from sinkql.connectors.files.reader import text_of, whole_lines
-from sinkql.connectors.files.seen import GoneError, UnreadableError, open_file
-from sinkql.errors import SinkqlError
+from sinkql.connectors.files.seen import UnreadableError, open_file
+from sinkql.errors import GoneError, SinkqlError
 from sinkql.extension.stream import Decoding, UndecodableError
 
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from sinkql.errors import SinkqlError
+from sinkql.errors import GoneError, SinkqlError
 
 Part = tuple[int, int, str]
 """The byte after its last one, how many lines end in it, and the digest of its bytes; empty where nobody took it."""
@@ -69,10 +69,6 @@ def open_file(path: Path) -> BinaryIO:
         ) from error
     except OSError as error:
         raise unreadable(path, error.strerror or str(error)) from error
-
-
-class GoneError(SinkqlError):
-    """Say that a file was removed before all of it was read."""
 
 
 class UnreadableError(SinkqlError):

@@ -7,6 +7,7 @@
 * `keyindex`: where the live row of each key is: hashed keys in sorted runs, rebuilt from the table when they are lost.
 * `commit`: what a snapshot says of its sink; files → manifests; a proposal lands exactly once, or is fenced.
 * `compact`: small files and files with dead rows → few of the same rows.
+* `rebuild`: all rows of an upsert sink, computed again → what its table lacks of them.
 * `write`: the tasks of append and upsert sinks, and the writer that owns a table while a job runs.
 """
 
@@ -18,7 +19,7 @@ from sinkql import ast, logical, physical
 from sinkql.connectors.iceberg.plan import connection
 from sinkql.connectors.iceberg.plan import sink as plan
 from sinkql.connectors.iceberg.plan.connection import plan_connection
-from sinkql.connectors.iceberg.plan.sink import check_supported, destination, plan_sink
+from sinkql.connectors.iceberg.plan.sink import destination, plan_sink
 from sinkql.extension.plan import Access, ConnectionKind, Connector, SinkKind
 from sinkql.extension.stream import Context, Published, Writer
 
@@ -120,7 +121,6 @@ connector = Connector(
             formats=("PARQUET",),
             partitions=True,
             facts=_find_facts,
-            check=check_supported,
             reading=_reading,
             count_rows=_count_rows,
             rows=_rows,

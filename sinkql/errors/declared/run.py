@@ -178,6 +178,17 @@ CODES = {
         "The sink continues with the new type by itself. If it was started with --once, run it again.",
         retryable=True,
     ),
+    "SQ3415": _code(
+        (
+            "The rows of an upsert sink are to be computed again from the beginning of its sources, for what it "
+            "computes has changed, and a source no longer has all that was read from it, or began at its end. "
+            "The table stays as it was."
+        ),
+        (
+            "Put back what the message says is missing, change the sink back, or drop it and create it again, into a "
+            "new table."
+        ),
+    ),
     "SQ3420": _code(
         "The file with the rows of a table is missing or damaged, or cannot be read or written.",
         "Mend what the detail says, or put the file back from a backup.",
@@ -224,7 +235,10 @@ CODES = {
     ),
     "SQ3507": _code(
         "The table has rows that the sink did not write.",
-        "Name another table, or write WITH (EXISTING ROWS = KEEP) to keep the rows and add to them.",
+        (
+            "Name another table, or write WITH (EXISTING ROWS = KEEP) to keep the rows and add to them, or WITH "
+            "(EXISTING ROWS = REPLACE) to put the rows of the sink in their place."
+        ),
     ),
     "SQ3508": _code(
         (

@@ -41,10 +41,6 @@ CODES = {
         "The dialect has this catalog type, but this version of SinkQL cannot use it.",
         "Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest' or 'glue'.",
     ),
-    "SQ2916": _code(
-        "The sink asks to replace the rows that are in the table already.",
-        "Use EXISTING ROWS = KEEP, or name a new table.",
-    ),
     "SQ2921": _code(
         "The query joins relations.",
         "Select from one relation; combine the rows of several with UNION ALL.",
@@ -200,13 +196,6 @@ CODES = {
         "A query over the system catalog also names another relation.",
         "Query the system catalog and the relation one after the other.",
     ),
-    "SQ2981": _code(
-        (
-            "ALTER SINK … SET FROM would give an upsert sink another relation, whose rows may not match those "
-            "in the table."
-        ),
-        "Create another sink, into a new table.",
-    ),
     "SQ2982": _code(
         "ALTER SINK … SET FROM names a relation that groups rows, so it has state that begins empty.",
         "Create another sink, into a new table.",
@@ -222,7 +211,7 @@ CODES = {
     "SQ2985": _code(
         (
             "The change of a view or a table, or ALTER SINK … SET FROM, would give a sink other rows or columns than "
-            "those that it has written, which cannot be changed in place."
+            "those that it has written. It cannot be made in place, nor can the rows of the sink be computed again."
         ),
         "Create another view, and another sink of it into a new table.",
     ),

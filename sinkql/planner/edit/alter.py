@@ -191,16 +191,11 @@ def _fixed(entry: logical.Entry, name: str, span: Span) -> SinkqlError:
 
 
 def _from(present: ast.CreateSink, action: ast.SetFrom, entry: logical.Entry, scope: Scope) -> ast.CreateSink:
-    """Let an append sink read another relation of the same columns; SQ2341, SQ2981, SQ2982 where it cannot."""
-    if present.mode is not None and present.mode.mode == "upsert":
-        raise SinkqlError(
-            "SQ2981",
-            "SET FROM of an upsert sink is not supported yet",
-            action.span,
-            hint="Create another sink, into a new table, from the new relation.",
-        )
+    """Let a sink read another relation, an append sink one of the same columns; SQ2341, SQ2982 where it cannot."""
     after = replace(respan(present, action.span), relation=action.relation)
     relation, shape = exported_relation(after, scope)
+    if present.mode is not None and present.mode.mode == "upsert":
+        return after  # its rows can be computed again
     before = scope.catalog.item(entry.name)
     if isinstance(before, logical.Sink) and _columns(shape) != _columns(before.shape):
         raise SinkqlError(

@@ -1,7 +1,7 @@
 """One micro-batch around the marker of a sink's table, without Spark.
 
 * `pacing`: when a batch is due, and how far it goes.
-* `loop`: start, claim, batch after batch; `rebuild`: lost state again, from the sources.
+* `loop`: start, claim, batch after batch; `rebuild`: lost state again, from the sources; `anew`: all rows again.
 * `allowance`: how much time goes into the table between batches.
 * `engine`: what an engine does with a batch.
 * `control`, `progress`: what a sink asks of the catalog, and tells its user.

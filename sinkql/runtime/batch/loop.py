@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from sinkql import durable, faults, physical
@@ -27,10 +27,11 @@ from sinkql.extension.stream import (
     switch_of,
 )
 from sinkql.runtime.batch.allowance import Allowance
+from sinkql.runtime.batch.anew import Reread, same
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome
 from sinkql.runtime.batch.failure import room_needed
-from sinkql.runtime.batch.progress import Progress, SinkCommitted, SinkCompacted, SinkRebuilding, silent
+from sinkql.runtime.batch.progress import Progress, Rereading, SinkCommitted, SinkCompacted, SinkRebuilding, silent
 from sinkql.runtime.batch.rebuild import rebuild, rebuildable
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
@@ -71,6 +72,7 @@ class BatchLoop:
     _attached: set[str] = field(default_factory=set, init=False)
     _committed_at: float = field(default=0.0, init=False)
     _owned_at: float = field(default=0.0, init=False)
+    _anew: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.allowance.last = self.caught_up
@@ -86,32 +88,74 @@ class BatchLoop:
         """
         self.writer.open()
         found = self.writer.marker()
-        begin = self._going_on(found) if found is not None else self._initial()
+        switch = self._switch()
+        begin = self._going_on(found, switch) if found is not None else self._initial()
         if found is not None:
             self._restore(begin)
             self._verify(begin)
         if once and self.targets is None:
             self.targets = {name: reader.target(begin[name]) for name, reader in self.readers.items()}
         self._owned_at = time.time()
-        self.marker = self.writer.claim(begin, epoch=epoch, switch=self._switch())
-        self._check_plan(self.marker)
-        self._restore(self.marker.end)
-        if found is not None and found.plan != self.marker.plan:
-            self._attach(self.marker.end)
-        self._known_state()
+        self.marker = self.writer.claim(begin, epoch=epoch, switch=switch)
+        self._anew = switch is not None and self.marker.plan in switch.again
+        if not self._anew:
+            self._check_plan(self.marker)
+            self._restore(self.marker.end)
+            if found is not None and found.plan != self.marker.plan:
+                self._attach(self.marker.end)
+            self._known_state()
         self._sweep_positions()
         self._committed_at = time.monotonic()
         return self.marker
 
+    def rebuilds(self) -> bool:
+        """Tell whether all rows of the table are to come anew before the first batch: by `rebuild`."""
+        return self._anew
+
+    @room_needed()
+    def rebuild(self, between: Callable[[Rereading, int], None] = lambda step, rows: None) -> Committed:
+        """Compute all rows up to now, and commit what differs from the table in one snapshot.
+
+        `between` is called again and again, with the rows read or compared so far, and may raise: the table is as
+        before then, and a rebuild begins anew. Raises SQ3415 where a source cannot be read from its beginning.
+        """
+        faults.point("rebuild")
+
+        reading, comparing = partial(between, "reading"), partial(between, "comparing")
+        self.marker = self.writer.refresh()
+        reading(0)
+        anew = Reread(self.job, self.readers, self.engine, self.writer, self.folder, self.marker, reading).run()
+        named = state.save(self.folder, anew.manifest, epoch=self.marker.epoch) if self.job.stateful() else None
+        self._attach(anew.at)
+        for _ in range(_ATTEMPTS):
+            self.marker = self.writer.refresh()
+            self._verify(anew.at)
+            marker = replace(self.marker, start=anew.at, end=anew.at, plan=self.job.plan, state=named)
+            self._owned_at = time.time()
+            self.committing()
+            try:
+                committed = self.writer.rebuild(anew.results, marker, comparing)
+            except RedoBatchError:
+                continue
+            self._anew, self.marker, self._manifest = False, committed.marker, (named, anew.manifest)
+            self.targets = anew.at if self.targets is not None else None
+            self._record(committed, anew.tallies(), more=False)
+            self._maintain(None)
+            return committed
+        raise self._disturbed()
+
     def caught_up(self) -> bool:
         """Tell whether the targets are reached; never without `once`."""
-        return self.targets is not None and not self.owing() and _same(self.marker.end, self.targets)
+        return self.targets is not None and not self._anew and not self.owing() and same(self.marker.end, self.targets)
 
     def owing(self) -> bool:
-        """Tell whether the table lacks a row that is there of no input: that of an aggregate without GROUP BY.
+        """Tell whether the table lacks a row that is there of no input, or has rows that are to go whatever comes.
 
-        `process` writes it with a batch that ends where it begins; any other first batch writes it as well.
+        The former is that of an aggregate without GROUP BY, the latter are others'. `process` mends it with a batch
+        that ends where it begins; any other first batch does as well.
         """
+        if self.marker.plan == NO_PLAN and not self._anew and self.writer.replaces():
+            return True
         operators = physical.walk(self.job.write.input)
         return self.marker.state is None and any(
             isinstance(each, physical.Aggregate) and not each.group for each in operators
@@ -133,8 +177,8 @@ class BatchLoop:
         for _ in range(_ATTEMPTS):
             self.marker = self.writer.refresh()
             faults.point("read-marker")
-            if not _same(start, self.marker.end):
-                if not _same(end, self.marker.end):
+            if not same(start, self.marker.end):
+                if not same(end, self.marker.end):
                     raise DivergedError(f"the table is at {self.marker.end}, the batch goes from {start} to {end}")
                 self._release()
                 return None
@@ -152,7 +196,10 @@ class BatchLoop:
             self._record(committed, outcome.tallies, more=more)
             self._maintain(before)
             return committed
-        raise SinkqlError(
+        raise self._disturbed()
+
+    def _disturbed(self) -> SinkqlError:
+        return SinkqlError(
             "SQ5206",
             f"another writer replaced files under the batch each of the {_ATTEMPTS} times it was written",
             hint="The sink tries again by itself. If it does not get through, let other maintenance run less often.",
@@ -163,8 +210,8 @@ class BatchLoop:
         if rebuildable(self.job, error):
             self._rebuild(error)
             return end
-        further = self._extended(end) if _same(end, offered) and error.of_rows else end
-        if _same(further, end):
+        further = self._extended(end) if same(end, offered) and error.of_rows else end
+        if same(further, end):
             raise error
         return further
 
@@ -229,15 +276,20 @@ class BatchLoop:
 
     def _switch(self) -> Switch | None:
         switch = switch_of(self.job)
+        if self.job.write.mode == "upsert" and self.writer.replaces():
+            switch = switch or Switch(self.job.plan, {NO_PLAN: {}}, stateful=self.job.stateful())
+            switch = replace(switch, again=switch.again | {NO_PLAN})
         return replace(switch, check=self._check_unread) if switch is not None else None
 
-    def _going_on(self, found: Marker) -> JobOffsets:
-        """Return where the job goes on: sources that are new to a table with rows begin at their present end."""
-        switch = switch_of(self.job)
+    def _going_on(self, found: Marker, switch: Switch | None) -> JobOffsets:
+        """Return where the job goes on: sources that are new to a table with rows begin at their present end.
+
+        Where the rows come anew, all are read, so that new sources begin at their beginning.
+        """
         if switch is None or found.plan not in switch.follows:
             self._check_plan(found)
             return found.end
-        at_end = found.plan != NO_PLAN or not self.job.snapshot
+        at_end = (found.plan != NO_PLAN and found.plan not in switch.again) or not self.job.snapshot
         return {
             name: found.end[name] if name in found.end else reader.initial(at_end=at_end)
             for name, reader in self.readers.items()
@@ -381,8 +433,3 @@ class BatchLoop:
         for source, reader in self.readers.items():
             reader.committed(self.marker.end[source])
         faults.point("released")
-
-
-def _same(left: JobOffsets, right: JobOffsets) -> bool:
-    """Compare what JSON makes of them: a marker's offsets were JSON, a reader's may hold tuples."""
-    return left == right or json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)

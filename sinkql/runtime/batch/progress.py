@@ -103,6 +103,19 @@ class SinkRebuilding:
     lost: SinkqlError
 
 
+Rereading = Literal["reading", "comparing"]
+"""What a rebuild does: read the sources again, and then compare rows with the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRereading:
+    """A sink computes all rows of its table again: so many rows it has read, and then compared with the table."""
+
+    sink: str
+    step: Rereading
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class SinkStalled:
     """A sink met an error; it tries again in `retry_in`, or waits for somebody to act where that is None."""
@@ -131,6 +144,7 @@ Event = (
     | SinkCommitted
     | SinkCompacted
     | SinkRebuilding
+    | SinkRereading
     | SinkStalled
     | SinkStopped
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,8 @@ from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.batch.pacing import Orders
 from sinkql.runtime.batch.progress import (
     Ending,
+    Rereading,
+    SinkRereading,
     SinkStage,
     SinkStalled,
     SinkStarted,
@@ -48,6 +51,10 @@ _YOUNG_SECONDS = 30.0
 
 class _StoppedError(Exception):
     """Say that a batch is not begun, or not committed, because the sink is to stop."""
+
+
+class _OtherWorkError(Exception):
+    """Say that a rebuild is broken off, because the sink is to do something else."""
 
 
 @dataclass(slots=True)
@@ -166,6 +173,8 @@ class SinkRunner:
                 ending: Ending | None = self._incarnation(epoch)
             except (CancelledError, _StoppedError):
                 ending = "stopped"
+            except _OtherWorkError:
+                continue
             except DivergedError as error:
                 self._failures += 1
                 if self._failures > _TRIES_UNFORESEEN:
@@ -202,7 +211,11 @@ class SinkRunner:
             case "failed":
                 self._status("stalled", outcome.error)
 
-    def _status(self, status: Status, error: SinkqlError | None = None) -> None:
+    def _status(
+        self, status: Status, error: SinkqlError | None = None, details: Mapping[str, Any] | None = None
+    ) -> None:
+        if self._conflicts and error is None and details is None:
+            details = {"conflicting_keys": self._conflicts}
         with suppress(LateError):  # of a catalog that is locked: no sink ends because it could not tell how it is
             self.host.control.status(
                 self.sink_id,
@@ -210,7 +223,7 @@ class SinkRunner:
                 owner=self.owner,
                 error=f"{error.code}: {error.message}" if error is not None else None,
                 hint=error.hint if error is not None else None,
-                details={"conflicting_keys": self._conflicts} if self._conflicts and error is None else None,
+                details=details,
             )
 
     def _spark(self) -> SparkSession:
@@ -244,7 +257,10 @@ class SinkRunner:
             self.host.control.renew(self.sink_id, owner=self.owner)
         self._stage("opening the table")
         loop = self._claim(epoch)
-        self._ran, self._conflicts = True, loop.conflicts()
+        self._ran = True
+        if loop.rebuilds():
+            self._rebuild(loop)
+        self._conflicts = loop.conflicts()
         if loop.owing():
             with self._in_batch():
                 loop.process(loop.marker.end, loop.marker.end)
@@ -273,6 +289,30 @@ class SinkRunner:
             return self._watch(loop, launch)
         finally:
             self._wait_for_batch(launch)
+
+    def _rebuild(self, loop: BatchLoop) -> None:
+        """Have all rows of the table computed again; a sink that is to stop, or to do other work, breaks that off."""
+        self._stage("waiting for Spark")
+        self.host.session()
+        looked = 0.0
+
+        def between(step: Rereading, rows: int) -> None:
+            nonlocal looked
+            if self._stops():
+                raise _StoppedError
+            now = time.monotonic()
+            if now < looked + _LOOK_SECONDS:
+                return
+            looked = now
+            if self._following.differs():
+                raise _OtherWorkError
+            if self._desired() != "running":
+                raise _StoppedError
+            self.host.progress(SinkRereading(self.job.sink, step, rows))
+            self._status("starting", details={"rebuild": {"step": step, "rows": rows}})
+
+        with self._in_batch():
+            loop.rebuild(between)
 
     def _tell_name(self) -> None:
         """Tell under which name the sink runs, at first and where it was renamed."""

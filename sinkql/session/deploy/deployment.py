@@ -16,11 +16,11 @@ from sinkql.lowering.job import lower
 from sinkql.planner.item.setting import DEFAULTS
 from sinkql.session.deploy.comment import comment_steps, stored_comments
 from sinkql.session.deploy.difference import difference
-from sinkql.session.deploy.effect import CountRows, told
+from sinkql.session.deploy.effect import CountRows, Known, told
 from sinkql.session.deploy.refusal import Outside
 from sinkql.session.deploy.script_catalog import Script, ScriptCatalog, read_scripts
 from sinkql.session.deploy.step import Step
-from sinkql.session.item.earlier_plan import in_place
+from sinkql.session.item.earlier_plan import transition
 from sinkql.session.row.inputs import table_file
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
         value = given(statement.value).value
         return value is not None and catalog.secret(name) != value
 
-    follow = partial(in_place, folder=catalog.database.path.parent, same=True)
-    steps = difference(before, found, catalog.registry, broken=broken, other_value=other_value, in_place=follow)
+    follow = partial(transition, folder=catalog.database.path.parent, same=True)
+    steps = difference(before, found, catalog.registry, broken=broken, other_value=other_value, transition=follow)
     steps = (*steps, *comment_steps(stored_comments(catalog), found.comments, steps))
     ended = {step.name for step in steps if step.action in ("replace", "drop")}
     stay = frozenset(name for name in before.names("SINK") if name not in ended)
@@ -77,9 +77,10 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
         for name, statement in found.statements.items()
         if isinstance(statement, ast.CreateSecret) and name not in found.kept
     }
-    outside = Outside(catalog, before, found.catalog, secrets, gone)
+    outside = Outside(catalog, before, found.catalog, secrets, gone, follow)
+    saying = Known(count, follow)
     told_steps = tuple(
-        replace(step, effect=told(step, before, found.catalog, count, stay=stay, refusal=outside.refusal(step)))
+        replace(step, effect=told(step, before, found.catalog, saying, stay=stay, refusal=outside.refusal(step)))
         for step in steps
     )
     return Deployment(told_steps, tuple(texts), keep, catalog.catalog_id(), catalog.generation, found)

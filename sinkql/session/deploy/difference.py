@@ -10,21 +10,19 @@ from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.extension.registry import Registry
 from sinkql.lowering.job import lower
-from sinkql.physical.evolution import Evolution, InPlaceError
+from sinkql.physical.evolution import InPlaceError
 from sinkql.planner.name import short_name
 from sinkql.planner.order import in_order
 from sinkql.printer import to_sql
 from sinkql.script.mask import without_literal
 from sinkql.session.deploy.alteration import obstacle
 from sinkql.session.deploy.script_catalog import ScriptCatalog
-from sinkql.session.deploy.step import Action, Step
+from sinkql.session.deploy.step import Action, Step, Transition
 from sinkql.session.deploy.trial import trial
 from sinkql.session.item.shared import check_beside, place_of
 from sinkql.vocabulary import Vocabulary
 
 Entries = Mapping[str, logical.Entry]
-InPlace = Callable[[physical.Job, physical.Job], Evolution]
-"""Return how the table of a sink's job becomes that of another; raises InPlaceError where it has to start over."""
 OtherValue = Callable[[str, ast.CreateSecret], bool]
 """Tell whether a secret's value, by its full name, is another than the statement gives."""
 
@@ -43,7 +41,7 @@ class _Difference:
     before: MemoryCatalog
     after: MemoryCatalog
     broken: Mapping[str, logical.Entry]
-    in_place: InPlace
+    transition: Transition
     fates: dict[str, _Fate] = field(default_factory=dict)
 
     def find(self, other_value: OtherValue, statements: Mapping[str, ast.Create]) -> None:
@@ -141,7 +139,7 @@ class _Difference:
             assert isinstance(new, logical.Sink)
             was, will = lower(name, self.before), lower(name, self.after)
             if old.relation != new.relation:
-                hindrance = self._fixed(was, will)
+                hindrance = self._fixed(name, was, will)
                 if hindrance is not None:
                     self.fates[name] = _Fate("replace", f"it reads another relation, {hindrance}")
                     return True
@@ -149,7 +147,7 @@ class _Difference:
             if was.plan == will.plan:
                 continue
             try:
-                check_beside(name, self.after, self.in_place(was, will))
+                check_beside(name, self.after, self.transition(was, will))
             except InPlaceError as error:
                 self.fates[name] = _Fate("replace", f"{self._culprits(name)}: {error}")
                 return True
@@ -158,8 +156,14 @@ class _Difference:
                 return True
         return False
 
-    def _fixed(self, was: physical.Job, will: physical.Job) -> str | None:
+    def _fixed(self, name: str, was: physical.Job, will: physical.Job) -> str | None:
         """Return why a sink that reads another relation cannot go on in its table; None where it can."""
+        if will.write.mode == "upsert":
+            try:
+                check_beside(name, self.after, self.transition(was, will))
+            except InPlaceError as error:
+                return f"and {error}"
+            return None
         if _types(was) != _types(will):
             return "which has other columns"
         if was.write.change == will.write.change == "append":
@@ -189,13 +193,13 @@ def difference(
     *,
     broken: Mapping[str, logical.Entry],
     other_value: OtherValue,
-    in_place: InPlace,
+    transition: Transition,
 ) -> tuple[Step, ...]:
     """Return the steps in the order in which they are run: early drops, what is made or changed, late drops.
 
     All are tried in memory, and what cannot be altered is created again; so that running them does what they say.
     """
-    found = _Difference(before, described.catalog, broken, in_place)
+    found = _Difference(before, described.catalog, broken, transition)
     found.find(other_value, described.statements)
     while True:
         items = (_step(name, fate, found, described, broken) for name, fate in _ordered(found))

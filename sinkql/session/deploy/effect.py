@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sinkql import logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.lowering.job import lower
-from sinkql.physical.evolution import Evolution, evolution
+from sinkql.physical.evolution import Evolution
 from sinkql.planner.name import short_name
 from sinkql.session.deploy.refusal import Refusal
-from sinkql.session.deploy.step import Step
+from sinkql.session.deploy.step import Step, Transition
 from sinkql.session.item.shared import beside, columns_of, destination_of, place_of
 
 CountRows = Callable[[str, MemoryCatalog], int | None]
 """Return how many rows a sink's table, or a table, has in a catalog; None where there is none, or nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What tells effects: how many rows there are, and how tables of sinks change."""
+
+    count: CountRows
+    transition: Transition
+
 
 _READ = ("SOURCE", "TABLE")
 
@@ -24,30 +33,31 @@ def told(
     step: Step,
     before: MemoryCatalog,
     after: MemoryCatalog,
-    count: CountRows,
+    known: Known,
     *,
     stay: frozenset[str],
     refusal: Refusal | None,
 ) -> str:
     """Return what a step does to data, or why it is refused as things are."""
-    found = effect(step, before, after, count, stay=stay)
+    found = effect(step, before, after, known, stay=stay)
     if refusal is None:
         return found
     if not refusal.rows:
         return "; ".join(part for part in (found, f"this is refused as things are: {refusal.reason}") if part)
-    if step.action == "replace" and count(step.name, after):
+    if step.action == "replace" and known.count(step.name, after):
         return found  # which says so
     destination = destination_of(step.name, after)
     way = destination.refused if destination is not None else None
     return f"{found}; the sink is refused while others' rows are there{f': {way}' if way else ''}"
 
 
-def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: CountRows, *, stay: frozenset[str]) -> str:
+def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, known: Known, *, stay: frozenset[str]) -> str:
     """Return what a step does to data; empty where it touches none. `stay` are the sinks that are not created again."""
     if step.action == "replace" and _kind(step.name, before) not in ("", step.kind):
-        gone = effect(replace(step, kind=_kind(step.name, before), action="drop"), before, after, count, stay=stay)
-        made = effect(replace(step, action="create"), before, after, count, stay=stay)
+        gone = effect(replace(step, kind=_kind(step.name, before), action="drop"), before, after, known, stay=stay)
+        made = effect(replace(step, action="create"), before, after, known, stay=stay)
         return "; ".join(part for part in (gone, made) if part)
+    count = known.count
     match step.kind, step.action:
         case "SINK", "create":
             return f"{_created(step.name, after, count)}{_beside(step.name, after)}"
@@ -57,7 +67,7 @@ def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: Count
             clash = _clash(step.name, before, after, count)
             return f"{_sources(step.name, after)}; {_kept(step.name, before, count)}{clash}{_beside(step.name, after)}"
         case "SINK", "alter":
-            return _altered(step.name, before, after)
+            return _altered(step.name, before, after, known.transition)
         case "TABLE", ("drop" | "replace"):
             rows = count(step.name, before)
             return "its rows are lost" if rows is None else f"its {_rows(rows)} {'is' if rows == 1 else 'are'} lost"
@@ -71,7 +81,8 @@ def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, count: Count
             return "its sinks continue where they are"
         case (("VIEW" | "MATERIALIZED VIEW" | "SOURCE"), "alter"):
             sinks = _sinks(step.name, before)
-            return "its sinks continue where they are" if sinks and sinks <= stay else ""
+            go_on = sinks <= stay and not any(_rereads(each, before, after, known.transition) for each in sinks)
+            return "its sinks continue where they are" if sinks and go_on else ""
         case _:
             return ""
 
@@ -90,6 +101,8 @@ def _created(name: str, after: MemoryCatalog, count: CountRows) -> str:
     if destination is None:
         return _sources(name, after)
     there = f"; {_named(destination)} exists, with {_rows(rows)}" if rows is not None else ""
+    if rows and destination.replaces:
+        there += ", which new rows replace"
     return f"{_sources(name, after)}, into {_named(destination)}{there}"
 
 
@@ -117,6 +130,8 @@ def _clash(name: str, before: MemoryCatalog, after: MemoryCatalog, count: CountR
     if destination is None or not rows:
         return ""
     other = "" if place_of(name, before) == place_of(name, after) else f"{_named(destination)} has {_rows(rows)}"
+    if destination.replaces:
+        return f", and {other}, which new rows replace" if other else ", which new rows replace"
     if destination.refused is None:
         return f", and {other}, to which new rows are added" if other else ", and new rows are added to them"
     refused = f"the new sink is refused while it has them: {destination.refused}"
@@ -143,13 +158,14 @@ def _named(destination: logical.Destination) -> str:
     return f'{destination.kind} "{destination.name}"'
 
 
-def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
+def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog, transition: Transition) -> str:
     old, new = before.item(name), after.item(name)
     assert isinstance(old, logical.Sink)
     assert isinstance(new, logical.Sink)
     was, will = lower(name, before), lower(name, after)
-    if old.relation == new.relation and was.plan != will.plan:
-        return _evolved(evolution(was, will))
+    if was.plan != will.plan and (old.relation == new.relation or will.write.mode == "upsert"):
+        change = transition(was, will)
+        return _evolved(change) if change.again is None else f"{_again(name, after)}{_evolved(change)}"
     if old.relation != new.relation:
         return f'it continues with new rows of "{short_name(new.relation)}"; nothing is read again'
     if old.cluster != new.cluster:
@@ -157,14 +173,35 @@ def _altered(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
     return "it continues where it is"
 
 
+def _rereads(name: str, before: MemoryCatalog, after: MemoryCatalog, transition: Transition) -> bool:
+    was, will = lower(name, before), lower(name, after)
+    return will.write.mode == "upsert" and was.plan != will.plan and transition(was, will).again is not None
+
+
+def _again(name: str, after: MemoryCatalog) -> str:
+    """Say that the rows of an upsert sink are computed again."""
+    what = _sources(name, after)
+    return f"{what}; then its table gets the new rows in one commit, and has the old ones until then"
+
+
 def _evolved(change: Evolution) -> str:
-    added = [f'column "{name}"' for name in change.added]
-    told = [f'renames column "{old}" to "{new}"' for old, new in change.renamed.items()]
+    told = _columns(change)
+    if change.again is not None:
+        return f"; it also {told}" if told else ""
+    return f"its table {told}; nothing is read again" if told else "it continues where it is"
+
+
+def _columns(change: Evolution) -> str:
+    """Say what becomes of the columns of a table."""
+    told = [f'renames column "{old}" to "{new}"' for old, new in change.renamed.items() if new is not None]
+    told += [f'drops column "{old}"' for old, new in change.renamed.items() if new is None]
     told += [f'widens column "{name}" from {old} to {new}' for name, old, new in change.widened]
-    if added:
+    if change.added:
+        added = [f'column "{name}"' for name in change.added]
         have = "has" if len(added) == 1 else "have"
-        told.append(f"gets {' and '.join(added)}, which {have} NULL in rows that are there")
-    return f"its table {', '.join(told)}; nothing is read again" if told else "it continues where it is"
+        null = "" if change.again else f", which {have} NULL in rows that are there"
+        told.append(f"gets {' and '.join(added)}{null}")
+    return ", ".join(told)
 
 
 def _rows(count: int) -> str:

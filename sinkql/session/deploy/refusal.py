@@ -13,10 +13,10 @@ from sinkql.catalog.memory import MemoryCatalog
 from sinkql.catalog.secret.value import given
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
-from sinkql.physical.evolution import Evolution, evolution
+from sinkql.physical.evolution import Evolution
 from sinkql.planner.name import short_name
 from sinkql.planner.scope import Scope
-from sinkql.session.deploy.step import Step
+from sinkql.session.deploy.step import Step, Transition
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.create import validate_connection
 from sinkql.session.item.earlier_plan import followed
@@ -56,6 +56,7 @@ class Outside:
     secrets: Mapping[str, ast.CreateSecret]
     gone: frozenset[str]
     """Full names of what is dropped before all else."""
+    transition: Transition
 
     def refusal(self, step: Step) -> Refusal | None:
         """Return what refuses a step; None where nothing does."""
@@ -90,7 +91,8 @@ class Outside:
         old, new = lower(name, self.before), lower(name, self.after)
         if old.plan != new.plan:
             moved = self._relation(name, self.before) != self._relation(name, self.after)
-            change = Evolution() if moved else evolution(old, new)
+            going_on = moved and new.write.mode != "upsert"
+            change = Evolution() if going_on else self.transition(old, new)
             new = msgspec.structs.replace(new, follows=followed(old, change))
         found = self._asked(name, self.after, keep=True, job=new)
         return Refusal(found) if found is not None else None

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from sinkql import ast
+from sinkql import ast, physical
+from sinkql.physical.evolution import Evolution
 from sinkql.planner.order import in_order
 
+Transition = Callable[[physical.Job, physical.Job], Evolution]
+"""Return how the table of a sink's job becomes that of another; raises InPlaceError where it cannot."""
 Action = Literal["create", "alter", "replace", "drop"]
 
 MARKS: dict[Action, str] = {"create": "+", "alter": "~", "replace": "-/+", "drop": "-"}

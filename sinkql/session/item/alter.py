@@ -19,7 +19,7 @@ from sinkql.planner.item.connection import validation
 from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.create import validate_connection
-from sinkql.session.item.earlier_plan import as_found, facts_of_follower, followers, in_place, must_start_over
+from sinkql.session.item.earlier_plan import as_found, facts_of_follower, followers, must_start_over, transition
 from sinkql.session.result import Result
 
 
@@ -67,12 +67,13 @@ def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
 def _facts_after(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> logical.Facts:
     """Return the facts of a sink that reads another relation `after`; raises SQ2985 where it must start over."""
     old, new = lower(altering.name, catalog.plans), lower(altering.name, after)
-    if old.write.change != "append" or new.write.change != "append":
-        try:
-            in_place(old, new, catalog.database.path.parent)
-        except InPlaceError as error:
-            raise must_start_over(altering.name, after, error, statement.action.span) from None
-    return facts_of_follower(altering.facts or {}, old, new)
+    if new.write.mode != "upsert" and old.write.change == new.write.change == "append":
+        return facts_of_follower(altering.facts or {}, old, new)
+    try:
+        change = transition(old, new, catalog.database.path.parent)
+    except InPlaceError as error:
+        raise must_start_over(altering.name, after, error, statement.action.span) from None
+    return facts_of_follower(altering.facts or {}, old, new, change)
 
 
 def _ask_outside(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> None:

@@ -17,7 +17,7 @@ from sinkql.catalog.operation import Check, conflict
 from sinkql.catalog.replan import Definitions
 from sinkql.errors import SinkqlError, Span
 from sinkql.lowering.job import lower
-from sinkql.physical.evolution import Evolution, InPlaceError, evolution
+from sinkql.physical.evolution import Evolution, InPlaceError, anew, evolution
 from sinkql.planner.item.table import KIND as TABLE
 from sinkql.planner.name import short_name
 from sinkql.session.item.shared import check_beside
@@ -37,13 +37,16 @@ def facts_of_follower(
 def followed(before: physical.Job, change: Evolution) -> tuple[physical.Earlier, ...]:
     """Return the plans that a sink's job follows which comes of the job `before` by a change."""
     earlier = [_since(each, change) for each in before.follows if each.plan != before.plan]
-    return (*earlier, physical.Earlier(before.plan, dict(change.renamed), change.unread))
+    again = change.again is not None
+    return (*earlier, physical.Earlier(before.plan, dict(change.renamed), change.unread, again))
 
 
 def _since(earlier: physical.Earlier, change: Evolution) -> physical.Earlier:
     """Return what has changed since an earlier plan, with one change more."""
-    names = {**change.renamed, **{old: change.renamed.get(new, new) for old, new in earlier.renamed.items()}}
-    return physical.Earlier(earlier.plan, names, tuple(dict.fromkeys((*earlier.unread, *change.unread))))
+    since = {old: None if new is None else change.renamed.get(new, new) for old, new in earlier.renamed.items()}
+    unread = tuple(dict.fromkeys((*earlier.unread, *change.unread)))
+    again = earlier.again or change.again is not None
+    return physical.Earlier(earlier.plan, {**change.renamed, **since}, unread, again)
 
 
 def followers(
@@ -66,12 +69,26 @@ def followers(
         entry = after.entry(name)
         assert entry is not None
         try:
-            change = Evolution() if name in moved else in_place(old, new, catalog.database.path.parent)
+            change = _moving(old, new, catalog) if name in moved else transition(old, new, _folder(catalog))
             check_beside(name, after, change, moved=moved)
         except InPlaceError as error:
             raise must_start_over(name, after, error, span) from None
         changes[name] = (entry.statement, facts_of_follower(entry.facts, old, new, change))
     return changes
+
+
+def _moving(old: physical.Job, new: physical.Job, catalog: Catalog) -> Evolution:
+    """Return how the table of a sink changes that reads something else in a moment: that is judged then."""
+    if new.write.mode != "upsert":
+        return Evolution()
+    try:
+        return transition(old, new, _folder(catalog))
+    except InPlaceError as error:
+        return Evolution(again=str(error))
+
+
+def _folder(catalog: Catalog) -> Path:
+    return catalog.database.path.parent
 
 
 def as_found(changed: Iterable[str], before: MemoryCatalog, after: MemoryCatalog) -> Check:
@@ -106,10 +123,24 @@ def must_start_over(sink: str, after: MemoryCatalog, why: InPlaceError, span: Sp
     """Return the error for a sink that cannot go on in its table."""
     return SinkqlError(
         "SQ2985",
-        f'sink "{short_name(sink, after)}" does not support this change in place: {why}',
+        f'sink "{short_name(sink, after)}" does not support this change: {why}',
         span,
         hint="Create another view, and another sink of it into a new table.",
     )
+
+
+def transition(old: physical.Job, new: physical.Job, folder: Path, *, same: bool = False) -> Evolution:
+    """Return how a sink's table becomes that of another job: in place, or with all of its rows computed again.
+
+    Raises InPlaceError where neither goes. With `same`, all columns that are there must mean the same in place.
+    """
+    try:
+        return in_place(old, new, folder, same=same)
+    except InPlaceError as error:
+        found = anew(old, new, str(error))
+        if new.write.options.get("existing_rows") == "keep":
+            raise InPlaceError(f"{error}, and rows of others are in its table (EXISTING ROWS = KEEP)") from None
+        return found
 
 
 def in_place(old: physical.Job, new: physical.Job, folder: Path, *, same: bool = False) -> Evolution:

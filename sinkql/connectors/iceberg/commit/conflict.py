@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyiceberg.manifest import ManifestContent
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -12,8 +13,11 @@ from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import Marker, RedoBatchError
 
 
-def hold(table: Table, mine: Marker, expected: Expected) -> markers.Kept:
-    """Return the marker if the table is still this claim's; raises SQ5101 (fenced), SQ3501 (rolled back), SQ3504."""
+def hold(table: Table, mine: Marker, expected: Expected, schema: Schema | None = None) -> markers.Kept:
+    """Return the marker if the table is still this claim's; raises SQ5101 (fenced), SQ3501 (rolled back), SQ3504.
+
+    `schema` is the one that the table is about to get, if it gets another.
+    """
     kept = markers.find(table, mine.sink)
     if kept is None or kept.marker.epoch < mine.epoch:
         raise markers.rolled_back(table, mine.sink)
@@ -21,7 +25,7 @@ def hold(table: Table, mine: Marker, expected: Expected) -> markers.Kept:
         raise fenced(table, f"Epoch {kept.marker.epoch} has claimed the table; this is epoch {mine.epoch}.")
     if expected.upsert:
         _refuse_other_sink(table, mine)
-    check(table, expected)
+    check(table, expected, schema)
     return kept
 
 

@@ -54,7 +54,7 @@ def find(
             layout=Layout.of(sink.options),
         )
         check(table, expected, _coming(table, expected, job))
-        if sink.options.get("existing_rows") != "keep" and rows(table):
+        if sink.options.get("existing_rows") is None and rows(table):
             raise foreign_rows(table)
         return {"table": _described(table)}
     except SinkqlError as error:

@@ -64,6 +64,8 @@ class Claim:
         timestamp = kept.timestamp if kept else 0
         summary = markers.encode(table, marker, timestamp=timestamp, attempt=self.id)
         begins = {} if kept else markers.begins(self._sink, marker.epoch)
+        if self._switch is not None and marker.plan in self._switch.again:
+            schema = None  # it comes with the rows, which readers see as they were until then
         return prepare(table, FileChange(), _notes(self._sink, summary, begins), by=_by(marker), schema=schema)
 
     def landed(self, table: Table) -> bool:
@@ -94,18 +96,28 @@ def take(target: TargetTable, table: Table, claim: Claim) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """One batch's files and marker, and the commit that the table stood at when they were made; a `Proposal`."""
+    """One batch's files and marker, and the commit that the table stood at when they were made; a `Proposal`.
+
+    With `schema`, the table gets it in the same commit.
+    """
 
     files: FileChange
     marker: Marker
     previous: str
     timestamp: int
     expected: Expected
+    schema: Schema | None = None
 
     def prepare(self, table: Table) -> Prepared:
         """Write the snapshot's manifests."""
         summary = markers.encode(table, self.marker, timestamp=self.timestamp, attempt=self.marker.commit)
-        return prepare(table, self.files, _notes(self.marker.sink, summary), by=_by(self.marker))
+        notes = _notes(self.marker.sink, summary)
+        try:
+            return prepare(table, self.files, notes, by=_by(self.marker), schema=self.schema)
+        except FileNotFoundError as error:
+            if self.expected.upsert or not self.files.remove:
+                raise
+            raise RedoBatchError(str(error)) from error  # rows of others were to go, and are in other files by now
 
     def landed(self, table: Table) -> bool:
         """Tell whether the table has this commit."""
@@ -114,7 +126,9 @@ class BatchCommit:
     def check(self, base: Table, now: Table) -> None:
         """Raise where the batch may not be tried again: fenced, another table, other columns, or to be redone."""
         same_table(base, now)
-        kept = hold(now, self.marker, self.expected)
+        if self.schema is not None and not _same_columns(base, now):
+            raise RedoBatchError("another writer changed the table's columns")
+        kept = hold(now, self.marker, self.expected, self.schema)
         if kept.marker.commit != self.previous:
             # An attempt given up earlier has arrived after all: it may have had these very rows.
             raise SinkqlError(
@@ -161,6 +175,12 @@ class CompactionCommit:
         if kept.marker.commit != self.marker.commit:
             raise RedoBatchError("an earlier commit of this run reached the table late")
         usable(base, now, upsert=self.expected.upsert)
+
+
+def _same_columns(base: Table, now: Table) -> bool:
+    """Tell whether a schema that was made for one is the next one of the other."""
+    before, after = base.metadata, now.metadata
+    return (before.current_schema_id, before.last_column_id) == (after.current_schema_id, after.last_column_id)
 
 
 def _by(marker: Marker) -> str:

@@ -44,6 +44,12 @@ def live_files(table: Table) -> LiveFiles:
     return LiveFiles(data, deletes)
 
 
+def all_files(table: Table) -> frozenset[str]:
+    """Return the names of the data and delete files of the current snapshot, whatever their formats."""
+    found = (entries_of(table.io, each) for each in manifests_of(table, table.current_snapshot()))
+    return frozenset(name_of(entry.data_file) for entries in found for entry in entries)
+
+
 def _check(table: Table, file: DataFile) -> None:
     name = ".".join(table.name())
     if file.content == DataFileContent.EQUALITY_DELETES:

@@ -32,7 +32,7 @@ from sinkql.connectors.iceberg.keyindex.run import (
     probe,
     write_run,
 )
-from sinkql.errors import SinkqlError
+from sinkql.errors import SharedKeyError
 from sinkql.runs import repeats, sort_places
 
 _BATCH = 1 << 18
@@ -235,7 +235,7 @@ class _Keys:
             return
         path = self._files[int(entries.file[twice[0]])].path
         found = self._at(path, int(entries.pos[twice[0]]))
-        raise SinkqlError(
+        raise SharedKeyError(
             "SQ3551",
             f'table "{self._table}" has two rows with the key {found}',
             detail=f"One of them is in {path}; {len(twice)} such rows were found so far.",

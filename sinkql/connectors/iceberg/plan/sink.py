@@ -2,7 +2,7 @@
 
 The planned options, which `physical.Write.options` carries: `namespace`, `table`, `column_types` (column → Iceberg
 type, changelog included, in order), `format_version`, `maintenance`,
-`existing_rows` (keep; left out: refuse), `retain_snapshots`, `maintenance_share` (left out: the default),
+`existing_rows` (keep, replace; left out: refuse), `retain_snapshots`, `maintenance_share` (left out: the default),
 `partition_by` and `sort_by` (see `layout`), `branch` (left out: main).
 """
 
@@ -70,7 +70,7 @@ class IcebergOptions(SinkOptions):
         default=None,
     )
     existing_rows: Literal["KEEP", "REPLACE"] | None = described(
-        "`KEEP` takes a table with rows of others", default=None, choices=("KEEP",)
+        "`KEEP` takes a table with rows of others, `REPLACE` puts the sink's rows in their place", default=None
     )
     branch: str | None = described(
         "a branch of the table to commit to, until `ALTER SINK … PUBLISH` moves main to there; else main",
@@ -147,12 +147,12 @@ def _check_branch(name: str, span: Span) -> None:
 
 def destination(sink: logical.Sink) -> logical.Destination:
     """Return the table that a planned sink writes to; a branch is called as Spark does."""
-    keeps = sink.options.get("existing_rows") == "keep"
-    branch = sink.options.get("branch")
+    rows, branch = sink.options.get("existing_rows"), sink.options.get("branch")
     path = (sink.options["namespace"], sink.options["table"], *((f"branch_{branch}",) if branch is not None else ()))
-    refused = None if keeps else "name a new TABLE, or write EXISTING ROWS = KEEP"
-    alone = sink.mode == logical.SinkMode.UPSERT
-    return logical.Destination("table", path, refused, alone=alone, apart=_APART, branch=branch)
+    refused = None if rows else "name a new TABLE, or write EXISTING ROWS = KEEP or REPLACE"
+    replaces = rows == "replace"
+    alone = sink.mode == logical.SinkMode.UPSERT or replaces
+    return logical.Destination("table", path, refused, alone=alone, apart=_APART, branch=branch, replaces=replaces)
 
 
 def _check_places(statement: ast.CreateSink) -> None:
@@ -236,19 +236,3 @@ def _planned(target: TableOptions, options: IcebergOptions, types: Mapping[str, 
     if options.retain_snapshots is not None:
         planned["retain_snapshots"] = options.retain_snapshots
     return planned
-
-
-def check_supported(statement: ast.CreateSink, sink: logical.Sink, planning: Planning) -> None:
-    """Refuse what is right but cannot be done yet (SQ2916)."""
-    span = statement.kind_span
-    if sink.options.get("existing_rows") == "replace":
-        raise _later(
-            "SQ2916",
-            "EXISTING ROWS = REPLACE is not supported yet",
-            option_span(statement.with_options, "EXISTING ROWS", span),
-            "EXISTING ROWS = KEEP, or name a new TABLE",
-        )
-
-
-def _later(code: str, message: str, span: Span, instead: str) -> SinkqlError:
-    return SinkqlError(code, message, span, hint=f"Write {instead}.")

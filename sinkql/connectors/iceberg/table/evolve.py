@@ -1,7 +1,7 @@
 """A table's schema and the columns of a sink that goes on in it → the schema that the table gets with the claim.
 
 Columns keep their field ids, by which readers find them in files of any age: a new column has a new id, and is NULL in
-files that were there before.
+files that were there before, also where one that went had its name.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ from collections.abc import Mapping
 from itertools import count
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
 from sinkql.connectors.iceberg.table.table import Expected
 
 
-def evolved(metadata: TableMetadata, expected: Expected, renamed: Mapping[str, str]) -> Schema | None:
-    """Return the new schema, None where the table has it; `renamed` are new names by the old ones.
+def evolved(metadata: TableMetadata, expected: Expected, renamed: Mapping[str, str | None]) -> Schema | None:
+    """Return the new schema, None where the table has it; `renamed` are new names by the old ones, None of what goes.
 
     What a table cannot do stays as it is: the check of the columns tells.
     """
     present = metadata.schema()
     wanted = {field.name: field for field in expected.schema.fields}
-    fields = [_kept(field, renamed, wanted) for field in present.fields]
+    goes = {name for name, now in renamed.items() if now is None}
+    fields = [_kept(field, renamed, wanted) for field in present.fields if field.name not in goes]
     names = {field.name for field in fields}
     fresh = count(metadata.last_column_id + 1)
     before = None
@@ -39,8 +41,22 @@ def evolved(metadata: TableMetadata, expected: Expected, renamed: Mapping[str, s
     return Schema(*fields, schema_id=id_, identifier_field_ids=present.identifier_field_ids)
 
 
-def _kept(field: NestedField, renamed: Mapping[str, str], wanted: Mapping[str, NestedField]) -> NestedField:
-    name = renamed.get(field.name, field.name)
+def with_schema(table: Table, schema: Schema | None) -> Table:
+    """Return a loaded table as it will be once it gets a schema, None where it gets none; nothing is committed."""
+    if schema is None:
+        return table
+    metadata = table.metadata
+    others = [each for each in metadata.schemas if each.schema_id != schema.schema_id]
+    update = {
+        "schemas": [*others, schema],
+        "current_schema_id": schema.schema_id,
+        "last_column_id": max(metadata.last_column_id, schema.highest_field_id),
+    }
+    return Table(table.name(), metadata.model_copy(update=update), table.metadata_location, table.io, table.catalog)
+
+
+def _kept(field: NestedField, renamed: Mapping[str, str | None], wanted: Mapping[str, NestedField]) -> NestedField:
+    name = renamed.get(field.name) or field.name
     if name not in wanted:
         return field
     type_ = wanted[name].field_type if _widens(field.field_type, wanted[name].field_type) else field.field_type

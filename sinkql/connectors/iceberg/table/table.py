@@ -246,5 +246,6 @@ def foreign_rows(table: Table) -> SinkqlError:
     return SinkqlError(
         "SQ3507",
         f'table "{".".join(table.name())}" has rows that this sink did not write',
-        hint="Name another TABLE, or keep the rows and add to them: WITH (EXISTING ROWS = KEEP).",
+        hint="Name another TABLE, or write WITH (EXISTING ROWS = KEEP) to add to the rows, or WITH (EXISTING ROWS = "
+        "REPLACE) to put the sink's rows in their place.",
     )

@@ -16,9 +16,10 @@ from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.append import OwnFile, OwnFiles, chosen, own_entries, own_files, rewrite
 from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps
 from sinkql.connectors.iceberg.file.data import TaskTable, for_tasks
+from sinkql.connectors.iceberg.file.delete import all_files
 from sinkql.connectors.iceberg.file.spread import SpreadWriter
 from sinkql.connectors.iceberg.table.types import DIFF_COLUMN, TIMESTAMP_COLUMN
-from sinkql.extension.stream import WriteResult, WriteTask
+from sinkql.extension.stream import NO_PLAN, WriteResult, WriteTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,25 @@ class AppendTask:
 
 
 class AppendMode:
-    """Rows are only added; a changelog gives each batch a later time than the one before."""
+    """Rows are only added; a changelog gives each batch a later time than the one before.
 
-    def __init__(self, *, changelog: bool) -> None:
+    With `replaces`, the first batch takes all files out of the table that are there before it.
+    """
+
+    def __init__(self, *, changelog: bool, replaces: bool = False) -> None:
         self._changelog = changelog
+        self._replaces = replaces
+        self._others: frozenset[str] = frozenset()
         self._files: OwnFiles | None = None
         self._listed = False
         self._failed = Failures()
         self._staged: list[OwnFile] = []
 
     def refresh(self, table: Table, kept: Kept) -> None:
-        """Nothing is known of the rows."""
+        """Nothing is known of the rows, but for those of others that are to go."""
+        self._others = frozenset()
+        if self._replaces and kept.marker.plan == NO_PLAN:
+            self._others = all_files(table)
 
     def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int) -> AppendTask:
         """Return the task; its timestamp is decided here, so that all files of the attempt have the same."""
@@ -80,7 +89,7 @@ class AppendMode:
         """Return the files; there is no index."""
         entries = tuple(entry for result in results for entry in result.data)
         self._staged = own_entries(entries)
-        return FileChange(entries), None
+        return FileChange(entries, self._others), None
 
     def timestamp(self, task: WriteTask) -> int:
         """Return the task's time."""

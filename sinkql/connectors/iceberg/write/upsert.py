@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from pyiceberg.table import Table
 from sinkql import faults, physical
 from sinkql.connectors.iceberg.commit.marker import Kept, ancestry, own
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps, WrongIndexError
+from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps, WrongIndexError, remove
 from sinkql.connectors.iceberg.compact.keyed import Rewriting, choose
 from sinkql.connectors.iceberg.file.data import (
     FileEntry,
@@ -24,15 +25,13 @@ from sinkql.connectors.iceberg.file.data import (
     for_tasks,
     target_schema,
 )
-from sinkql.connectors.iceberg.file.delete import write_position_deletes
+from sinkql.connectors.iceberg.file.delete import live_files
 from sinkql.connectors.iceberg.file.manifest import VECTORS
 from sinkql.connectors.iceberg.file.name import has_rows_of
 from sinkql.connectors.iceberg.file.order import arrange, write_sorted
-from sinkql.connectors.iceberg.file.place import Place
-from sinkql.connectors.iceberg.file.vector import Positions
+from sinkql.connectors.iceberg.keyindex.change import KeyChanges, Mask, key_changes, two_rows
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, open_index, sweep
-from sinkql.connectors.iceberg.keyindex.key import key_columns, key_schema, key_text
-from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
+from sinkql.connectors.iceberg.keyindex.key import key_columns
 from sinkql.connectors.iceberg.keyindex.layer import FileNote, Home
 from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
 from sinkql.connectors.iceberg.keyindex.run import (
@@ -44,29 +43,15 @@ from sinkql.connectors.iceberg.keyindex.run import (
     probe,
     write_run,
 )
-from sinkql.connectors.iceberg.write.vector import Named, one_each, write_whole
-from sinkql.errors import SinkqlError
+from sinkql.connectors.iceberg.keyindex.vector import Named, one_each, write_dead
+from sinkql.connectors.iceberg.rebuild.collect import CollectTask
+from sinkql.connectors.iceberg.rebuild.compare import Comparison
+from sinkql.errors import SharedKeyError
 from sinkql.extension.stream import WriteResult, WriteTask
-from sinkql.runs import Places, repeats, sort_places
 
 LAST_ID = 1 << 31
 _FILES_A_LOOK = 256
 """Files for which one commit passes without a look for what to compact."""
-Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class KeyChanges:
-    """One row's place for each key that changes, sorted by the key's hash.
-
-    `upsert` tells where the row comes, else it goes; `fresh` where one comes that no other makes room for.
-    """
-
-    h1: Hashes
-    h2: Hashes
-    row: Places
-    upsert: Mask
-    fresh: Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,26 +89,9 @@ class UpsertTask:
         if not given:
             return WriteResult(bucket, 0, None)
         rows = pa.Table.from_batches(given).combine_chunks()
-        changes = self._changes(rows)
+        changes = key_changes(rows, self.table.schema(), self.key, self.change)
         result = _BucketFiles(self, bucket, attempt, open_index(self.folder, self.index)).write(rows, changes)
         return WriteResult(bucket, len(changes.row), result)
-
-    def _changes(self, rows: pa.Table) -> KeyChanges:
-        keys = cast(rows, target_schema(key_schema(self.table.schema(), self.key), rows.schema))
-        h1, h2 = hash_keys([keys.column(name) for name in self.key])
-        if self.change == "retract":
-            diff = rows.column("$diff").to_numpy()
-            order = sort_places(h1, h2, np.sign(diff))  # the row with + comes last of its key
-            _check_single(keys, h1[order], h2[order], diff[order], order)
-            upsert = diff[order] > 0
-            fresh = upsert & ~repeats(h1[order], h2[order])
-        else:
-            order = sort_places(h1, h2, rows.column("$seq").to_numpy())
-            upsert, fresh = np.ones(len(order), np.bool_), np.zeros(len(order), np.bool_)
-        last = np.ones(len(order), np.bool_)
-        last[:-1] = ~repeats(h1[order], h2[order])[1:]
-        chosen = order[last]
-        return KeyChanges(h1[chosen], h2[chosen], chosen, upsert[last], fresh[last])
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +136,7 @@ class _BucketFiles:
         ids, first = np.unique(files[crowded], return_index=True)
         for id_, place in zip(ids, crowded[first], strict=True):
             if has_rows_of(self._index.file(int(id_)).path, self._task.sink):
-                raise _two_rows(rows.select(list(self._task.key)), int(changes.row[place]))
+                raise two_rows(rows.select(list(self._task.key)), int(changes.row[place]))
 
     def _write_rows(
         self, rows: pa.Table, changes: KeyChanges
@@ -191,42 +159,15 @@ class _BucketFiles:
     def _write_deletes(
         self, files: npt.NDArray[np.uint32], positions: npt.NDArray[np.uint32]
     ) -> tuple[Named, dict[int, int]]:
-        """Write what names dead rows, each returned with the ids of its data files; return the dead by id too.
-
-        A data file of which nothing is left is not named: it leaves the table.
-        """
+        """Write what names dead rows, each returned with the ids of its data files; return the dead by id too."""
         if not len(files):
             return (), {}
         order = np.lexsort((positions, files))
         ids, starts = np.unique(files[order], return_index=True)
         parts = np.split(positions[order].astype(np.int64), starts[1:])
         dead = {int(id_): part for id_, part in zip(ids, parts, strict=True)}
-        notes = ((id_, self._index.file(id_)) for id_ in dead)
-        known = {id_: note for id_, note in notes if note.dead + len(dead[id_]) < note.rows}
         counts = {id_: len(part) for id_, part in dead.items()}
-        table = self._task.table
-        if table.version >= VECTORS:
-            return write_whole(table, self._index, known, dead, f"{self._name}-deletes"), counts
-        return self._write_files(known, dead), counts
-
-    def _write_files(self, known: Mapping[int, FileNote], dead: Mapping[int, Positions]) -> Named:
-        """Write delete files, which name files of one partition each, the one of the old rows wherever new ones go."""
-        by_file = self._task.table.properties.get("write.delete.granularity") == "file"
-        groups: dict[tuple[Place, int], list[int]] = defaultdict(list)
-        for id_, note in known.items():
-            groups[note.place, id_ if by_file else 0].append(id_)
-        return tuple(
-            (
-                write_position_deletes(
-                    self._task.table,
-                    f"{self._name}-{number}-deletes.parquet",
-                    {known[id_].path: dead[id_] for id_ in group},
-                    place,
-                ),
-                tuple(group),
-            )
-            for number, ((place, _), group) in enumerate(groups.items())
-        )
+        return write_dead(self._task.table, self._index, dead, self._name), counts
 
     def _entries(
         self, changes: KeyChanges, live: Mask, new_files: npt.NDArray[np.uint32], new_positions: npt.NDArray[np.uint32]
@@ -263,20 +204,6 @@ class _BucketFiles:
         return written, tuple(run.name for run in merged)
 
 
-def _check_single(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Places, order: Places) -> None:
-    twice = np.flatnonzero(repeats(h1, h2) & (diff > 0) & (np.roll(diff, 1) > 0) | (diff > 1))
-    if len(twice):
-        raise _two_rows(keys, int(order[twice[0]]))
-
-
-def _two_rows(keys: pa.Table, row: int) -> SinkqlError:
-    return SinkqlError(
-        "SQ3552",
-        f"two rows have the key {key_text(keys, row)}",
-        hint="Choose a KEY that identifies each row of the view.",
-    )
-
-
 class UpsertMode:
     """Keep the index of one claim of a table; a `WriteMode`. A new claim begins with a new one."""
 
@@ -300,6 +227,7 @@ class UpsertMode:
         before = self._index
         if self._index is None:
             self._folder.mkdir(parents=True, exist_ok=True)
+            self._forget()
             self._index = self._load(table, kept)
         head = table.metadata.current_snapshot_id
         if head != self._true_at:
@@ -341,6 +269,52 @@ class UpsertMode:
         self._staged = self._index.after(changes, epoch=task.epoch, commit=task.commit)
         name = self._staged.save(self._folder)
         return FileChange(tuple(entries), self._staged.leaving), name
+
+    def refresh_to_rebuild(self, table: Table, kept: Kept) -> None:
+        """Refresh; where rows of others have one key, all rows are taken to be in the way."""
+        try:
+            self.refresh(table, kept)
+        except SharedKeyError:
+            files = live_files(table)
+            marker, key = kept.marker, key_columns(table, self._key)
+            idle = (*files.data, *files.deletes)
+            self._index = Index(marker.sink, marker.epoch, uuid4().hex, key, idle=idle)
+            self._index.save(self._folder)
+            self._true_at = table.metadata.current_snapshot_id
+
+    def collect(self, table: Table, number: int, *, commit: str, buckets: int) -> WriteTask:
+        """Return the task that puts by a part of what the table is to have; the first one forgets all before it."""
+        if number == 0:
+            self._forget()
+        return CollectTask(commit, buckets, self._key, self._change, number, self._aside, for_tasks(table))
+
+    def rebuild(
+        self, table: Table, kept: Kept, names: Sequence[str], *, commit: str, between: Callable[[int], None]
+    ) -> tuple[FileChange, str, int]:
+        """Write what the table lacks of the rows put by; return files, index and rows, as `stage` does."""
+        assert self._index is not None, "not refreshed"
+        comparison = Comparison(
+            table, self._index, self._folder, self._aside, attempt=commit, epoch=kept.marker.epoch, between=between
+        )
+        try:
+            found = comparison.run(names)
+        except BaseException:
+            remove(table, comparison.written)
+            raise
+        self._staged = found.index
+        return found.change, self._staged.save(self._folder), found.rows
+
+    def rebuilt(self, snapshot: int) -> None:
+        """Go on with the index as it was staged, and without what was put by."""
+        self.settled(snapshot)
+        self._forget()
+
+    def _forget(self) -> None:
+        shutil.rmtree(self._aside, ignore_errors=True)
+
+    @property
+    def _aside(self) -> Path:
+        return self._folder.parent / "rebuild"
 
     def timestamp(self, task: WriteTask) -> int:
         """Upserts have no changelog."""

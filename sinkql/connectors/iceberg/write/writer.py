@@ -7,6 +7,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sinkql import durable, faults, physical
@@ -15,12 +16,13 @@ from sinkql.connectors.iceberg.commit.conflict import fenced, hold, recreated, s
 from sinkql.connectors.iceberg.commit.expire import expire, expired
 from sinkql.connectors.iceberg.commit.landing import land
 from sinkql.connectors.iceberg.commit.leftover import Leftovers
-from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, take
+from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, schema_of_claim, take
 from sinkql.connectors.iceberg.commit.snapshot import selfcheck
 from sinkql.connectors.iceberg.compact.job import remove
 from sinkql.connectors.iceberg.storage.access import job_stores
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.connectors.iceberg.table.catalog import open_catalog
+from sinkql.connectors.iceberg.table.evolve import with_schema
 from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, write_once
 from sinkql.connectors.iceberg.table.layout import Layout
 from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows
@@ -71,6 +73,8 @@ class IcebergWriter(Writer):
         self._table: Table | None = None
         self._kept: markers.Kept | None = None
         self._mine: Marker | None = None
+        self._switch: Switch | None = None
+        self._coming: Schema | None = None
         self._commits = 0
 
     def open(self) -> None:
@@ -118,7 +122,7 @@ class IcebergWriter(Writer):
             self._mine = None
             raise fenced(self._table, f"Epoch {kept.marker.epoch} has claimed the table at the same time.")
         self._note_claim(self._table)
-        self._mine, self._kept, self._mode = kept.marker, kept, self._new_mode()
+        self._mine, self._kept, self._mode, self._switch = kept.marker, kept, self._new_mode(), switch
         self._compacting = compacting = Compacting(self._target, self._mode, self._expected)
         sql = self._target.hint_file
         self._leftovers = Leftovers(
@@ -130,12 +134,17 @@ class IcebergWriter(Writer):
         """Reload the table and return its marker; raises SQ5101 (fenced), SQ3501, SQ3503, SQ3504, SQ3556."""
         assert self._mine is not None, "refresh before claim"
         table = self._load()
+        anew = self._switch is not None and self._mine.plan in self._switch.again
         while True:
-            self._kept = hold(table, self._mine, self._expected)
+            self._coming = self._next_schema(table) if anew else None
+            self._kept = hold(table, self._mine, self._expected, self._coming)
             faults.point("read-marker")
             try:
                 with storing(self._name):
-                    self._mode_of.refresh(table, self._kept)
+                    if anew:
+                        self._rebuilding.refresh_to_rebuild(with_schema(table, self._coming), self._kept)
+                    else:
+                        self._mode_of.refresh(table, self._kept)
                 break
             except FileNotFoundError as error:
                 table = self._moved_on(table, error)
@@ -148,6 +157,10 @@ class IcebergWriter(Writer):
         if now.metadata.current_snapshot_id == table.metadata.current_snapshot_id:
             raise self._target.lost_file(missing) from missing
         return now
+
+    def _next_schema(self, table: Table) -> Schema | None:
+        sink = self._context.sink_id
+        return schema_of_claim(table, self._expected, markers.find(table, sink), sink=sink, switch=self._switch)
 
     def begin(self, *, bucketing: str, buckets: int) -> WriteTask:
         """Return the task of a new attempt on the table as it was refreshed."""
@@ -183,6 +196,46 @@ class IcebergWriter(Writer):
             bytes=sum(sizes.values()),
             files=len(sizes),
         )
+
+    def replaces(self) -> bool:
+        """Tell whether EXISTING ROWS = REPLACE finds rows in the table."""
+        assert self._table is not None, "not open"
+        return self._write.options.get("existing_rows") == "replace" and rows(self._table) > 0
+
+    def collect(self, number: int, *, buckets: int) -> WriteTask:
+        """Return the task that puts by the rows of part `number`."""
+        table, _ = self._known
+        coming = with_schema(table, self._coming)
+        return self._rebuilding.collect(coming, number, commit=uuid4().hex, buckets=buckets)
+
+    def rebuild(
+        self, results: Sequence[WriteResult], marker: Marker, between: Callable[[int], None] = lambda rows: None
+    ) -> Committed:
+        """Commit one snapshot after which the table has just the rows put by; raises what `commit` does."""
+        table, kept = self._known
+        mode, names = self._rebuilding, [result.data for result in results if result.data is not None]
+        commit = uuid4().hex
+        with storing(self._name):
+            coming = with_schema(table, self._coming)
+            change, index, count = mode.rebuild(coming, kept, names, commit=commit, between=between)
+        marker = replace(marker, commit=commit, index=index)
+        batch = BatchCommit(change, marker, kept.marker.commit, kept.timestamp, self._expected, self._coming)
+        try:
+            self._table = land(self._target, table, batch)
+        except RedoBatchError:
+            remove(table, change.add)
+            raise
+        done = markers.written(self._table, marker.sink, marker.commit)
+        self._kept = done or markers.Kept(marker, kept.timestamp, snapshot=0, sequence=0)
+        self._mine, self._coming = replace(marker, claim=kept.marker.claim), None
+        mode.rebuilt(self._kept.snapshot)
+        size = sum(entry.size for entry in change.add)
+        return Committed(marker, self._kept.snapshot, rows=count, bytes=size, files=len(change.add))
+
+    @property
+    def _rebuilding(self) -> UpsertMode:
+        assert isinstance(self._mode, UpsertMode), "not an upsert sink"
+        return self._mode
 
     def attach(self, name: str, data: bytes) -> None:
         """Keep a reader's file in the table's metadata folder, unless it is there."""
@@ -275,7 +328,7 @@ class IcebergWriter(Writer):
 
     @property
     def _keep_rows(self) -> bool:
-        return self._write.options.get("existing_rows") == "keep"
+        return self._write.options.get("existing_rows") in ("keep", "replace")
 
     def _load(self) -> Table:
         try:
@@ -308,4 +361,4 @@ class IcebergWriter(Writer):
         write = self._write
         if write.mode == "upsert":
             return UpsertMode(self._context.folder / "index", write.key, write.change)
-        return AppendMode(changelog=write.changelog)
+        return AppendMode(changelog=write.changelog, replaces=write.options.get("existing_rows") == "replace")

@@ -1,4 +1,7 @@
-"""Rows that die in a keyed batch → deletion vectors: each data file has one at most, with all its dead rows."""
+"""Rows that die → delete files, or in a table that takes them deletion vectors.
+
+Each data file has one vector at most, with all its dead rows.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import structs
 
 from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable
-from sinkql.connectors.iceberg.file.delete import read_dead_of
+from sinkql.connectors.iceberg.file.delete import read_dead_of, write_position_deletes
+from sinkql.connectors.iceberg.file.manifest import VECTORS
+from sinkql.connectors.iceberg.file.place import Place
 from sinkql.connectors.iceberg.file.vector import Positions, read_vector, united, write_vectors
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange
 from sinkql.connectors.iceberg.keyindex.layer import FileNote
@@ -17,7 +22,36 @@ Named = tuple[tuple[FileEntry, tuple[int, ...]], ...]
 """Entries, each with the ids of the data files that it names."""
 
 
-def write_whole(
+def write_dead(table: TaskTable, index: Index, dead: Mapping[int, Positions], name: str) -> Named:
+    """Write what names rows that die, by the ids of their files; the files' names begin with `name`.
+
+    A data file of which nothing is left is not named: it leaves the table.
+    """
+    notes = ((id_, index.file(id_)) for id_ in dead)
+    known = {id_: note for id_, note in notes if note.dead + len(dead[id_]) < note.rows}
+    if table.version >= VECTORS:
+        return _write_whole(table, index, known, dead, f"{name}-deletes")
+    return _write_files(table, known, dead, name)
+
+
+def _write_files(table: TaskTable, known: Mapping[int, FileNote], dead: Mapping[int, Positions], name: str) -> Named:
+    """Write delete files, which name files of one partition each, the one of the old rows wherever new ones go."""
+    by_file = table.properties.get("write.delete.granularity") == "file"
+    groups: dict[tuple[Place, int], list[int]] = defaultdict(list)
+    for id_, note in known.items():
+        groups[note.place, id_ if by_file else 0].append(id_)
+    return tuple(
+        (
+            write_position_deletes(
+                table, f"{name}-{number}-deletes.parquet", {known[id_].path: dead[id_] for id_ in group}, place
+            ),
+            tuple(group),
+        )
+        for number, ((place, _), group) in enumerate(groups.items())
+    )
+
+
+def _write_whole(
     table: TaskTable, index: Index, known: Mapping[int, FileNote], dead: Mapping[int, Positions], name: str
 ) -> Named:
     """Write a file of deletion vectors of known data files: of the rows that die, and of those dead before."""

@@ -1,0 +1,67 @@
+"""A bucket's changes → what becomes of each key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from sinkql import physical
+from sinkql.connectors.iceberg.file.data import cast, target_schema
+from sinkql.connectors.iceberg.keyindex.key import key_schema, key_text
+from sinkql.connectors.iceberg.keyindex.keyhash import Hashes, hash_keys
+from sinkql.errors import SinkqlError
+from sinkql.runs import Places, repeats, sort_places
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChanges:
+    """One row's place for each key that changes, sorted by the key's hash.
+
+    `upsert` tells where the row comes, else it goes; `fresh` where one comes that no other makes room for.
+    """
+
+    h1: Hashes
+    h2: Hashes
+    row: Places
+    upsert: Mask
+    fresh: Mask
+
+
+def key_changes(rows: pa.Table, schema: Schema, key: tuple[str, ...], change: physical.Change) -> KeyChanges:
+    """Return what becomes of each key of a batch's rows, as `UpsertTask` says; SQ3552 for a key with two rows."""
+    keys = cast(rows, target_schema(key_schema(schema, key), rows.schema))
+    h1, h2 = hash_keys([keys.column(name) for name in key])
+    if change == "retract":
+        diff = rows.column("$diff").to_numpy()
+        order = sort_places(h1, h2, np.sign(diff))  # the row with + comes last of its key
+        _check_single(keys, h1[order], h2[order], diff[order], order)
+        upsert = diff[order] > 0
+        fresh = upsert & ~repeats(h1[order], h2[order])
+    else:
+        order = sort_places(h1, h2, rows.column("$seq").to_numpy())
+        upsert, fresh = np.ones(len(order), np.bool_), np.zeros(len(order), np.bool_)
+    last = np.ones(len(order), np.bool_)
+    last[:-1] = ~repeats(h1[order], h2[order])[1:]
+    chosen = order[last]
+    return KeyChanges(h1[chosen], h2[chosen], chosen, upsert[last], fresh[last])
+
+
+def _check_single(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Places, order: Places) -> None:
+    twice = np.flatnonzero(repeats(h1, h2) & (diff > 0) & (np.roll(diff, 1) > 0) | (diff > 1))
+    if len(twice):
+        raise two_rows(keys, int(order[twice[0]]))
+
+
+def two_rows(keys: pa.Table, row: int) -> SinkqlError:
+    """Return the error for a key of two rows; `row` is the place of one of them."""
+    return SinkqlError(
+        "SQ3552",
+        f"two rows have the key {key_text(keys, row)}",
+        hint="Choose a KEY that identifies each row of the view.",
+    )

@@ -1,0 +1,144 @@
+"""A job's sources from their beginning to a pinned target → the rows that its table is to have, put by, and its state.
+
+They come in parts of the size of batches, whose operators keep state of their own. Nothing of it counts before the
+writer has committed it in one snapshot: a rebuild that is broken off begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from sinkql import faults, physical
+from sinkql.errors import EndlessError, GoneError, SinkqlError
+from sinkql.extension.stream import NO_PLAN, JobOffsets, Limit, Marker, Reader, Tally, Writer, WriteResult
+from sinkql.runtime.batch.engine import Batch, Engine, Outcome
+from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.state import manifest as state
+from sinkql.runtime.state.arrangement import Arrangements
+
+
+@dataclass(slots=True)
+class Anew:
+    """What a rebuild has read so far: up to `at`, what tasks put by, and how many rows."""
+
+    at: JobOffsets
+    manifest: state.Manifest
+    results: list[WriteResult] = field(default_factory=list)
+    read: int = 0
+    failed: int = 0
+    parts: int = 0
+
+    def take(self, end: JobOffsets, outcome: Outcome) -> None:
+        """Take note of a part."""
+        self.at, self.parts = end, self.parts + 1
+        self.manifest = state.after(self.manifest, outcome.runs)
+        self.results += outcome.results
+        self.read += sum(tally.rows for tally in outcome.tallies.values())
+        self.failed += sum(tally.failed for tally in outcome.tallies.values())
+
+    def tallies(self) -> Mapping[str, Tally]:
+        """Return what was read, as of one batch."""
+        return {"": Tally(rows=self.read, failed=self.failed)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """One rebuild of a job's table, whose marker is the one claimed: its sources up to where the table was, and on.
+
+    What was read before is read again as it was, or not at all: rows of files that are gone would else go too.
+    `between` is called with the number of rows read after each part, and may raise.
+    """
+
+    job: physical.Job
+    readers: Mapping[str, Reader]
+    engine: Engine
+    writer: Writer
+    folder: Path
+    marker: Marker
+    between: Callable[[int], None]
+
+    def run(self) -> Anew:
+        """Put by all rows of the job up to now; raises SQ3415 where a source cannot be read from its beginning."""
+        begin, known = self._begin(), self._known()
+        done = Anew(begin, state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets))
+        if not same(begin, known):
+            try:
+                self._read(done, known)
+            except SinkqlError as error:
+                if error.of_rows or (error.retryable and not isinstance(error, GoneError)):
+                    raise
+                raise _refused(self.job, error) from error
+        target = self._target(known)
+        if done.parts == 0 or not same(done.at, target):
+            self._read(done, target)
+        return done
+
+    def _begin(self) -> JobOffsets:
+        return self._known() if self.marker.plan == NO_PLAN else self._initial()
+
+    def _initial(self) -> JobOffsets:
+        return {name: reader.initial(at_end=False) for name, reader in self.readers.items()}
+
+    def _known(self) -> JobOffsets:
+        """Return how far the table is; sources that are new to it are at their beginning."""
+        return {**self._initial(), **{name: self.marker.end[name] for name in self.readers if name in self.marker.end}}
+
+    def _target(self, known: JobOffsets) -> JobOffsets:
+        """Return where it ends: at what there is now."""
+        found = {}
+        for name, reader in self.readers.items():
+            try:
+                found[name] = reader.target(known[name])
+            except EndlessError:
+                found[name] = reader.latest(known[name], Limit(self.job.max_rows_per_commit))
+        return found
+
+    def _read(self, done: Anew, target: JobOffsets) -> None:
+        pacer = Pacer(self.readers)
+        orders = Orders(done.at, timedelta(0), self.job.max_rows_per_commit, target)
+        while True:
+            end = pacer.offer(done.at, orders, time.time_ns() // 1_000_000)
+            end = target if same(done.at, end) else end  # a part that is empty would come for ever
+            try:
+                self._part(done, end)
+            except SinkqlError as error:
+                further = {name: each.extended(end[name], target[name]) for name, each in self.readers.items()}
+                if not error.of_rows or same(further, end):
+                    raise
+                self._part(done, further)
+            self.between(done.read)
+            if same(done.at, target):
+                return
+
+    def _part(self, done: Anew, end: JobOffsets) -> None:
+        for name, reader in self.readers.items():
+            reader.verify(end[name])
+        splits = {
+            name: [] if done.at[name] == end[name] else reader.splits(done.at[name], end[name])
+            for name, reader in self.readers.items()
+        }
+        task = self.writer.collect(done.parts, buckets=self.engine.buckets)
+        arrangements = Arrangements(self.folder, done.manifest, self.marker.epoch, task.commit)
+        outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements))
+        faults.point("rebuild-read")
+        done.take(end, outcome)
+
+
+def _refused(job: physical.Job, error: SinkqlError) -> SinkqlError:
+    return SinkqlError(
+        "SQ3415",
+        f'the rows of sink "{job.sink}" cannot be computed again: {error.message}',
+        detail=error.detail,
+        hint="Its table stays as it is. Put back what is missing, change the sink back, or drop it and create it "
+        "again, into a new table.",
+    )
+
+
+def same(left: JobOffsets, right: JobOffsets) -> bool:
+    """Compare what JSON makes of them: a marker's offsets were JSON, a reader's may hold tuples."""
+    return left == right or json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)

@@ -1,0 +1,161 @@
+"""All rows of an upsert sink come anew: in one snapshot the table has just them, and equal rows stay where they are."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.table import Table
+
+from sinkql import physical
+from sinkql.connectors.iceberg.file.delete import live_files, read_dead
+from sinkql.connectors.iceberg.rebuild import compare
+from sinkql.connectors.iceberg.rebuild.digest import digests
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import NO_PLAN, Committed, Switch, WriteResult
+from support.lake import Lake, Sink
+
+LAYOUTS: Sequence[Mapping[str, Any]] = (
+    {},
+    {"format_version": 3},
+    {"partition_by": [{"sql": "name", "transform": "identity", "column": "name"}]},
+    {"sort_by": [{"sql": "name DESC", "column": "name", "descending": True, "nulls_first": False}]},
+)
+AGAIN = Switch("new", {"plan": {}}, again=frozenset({"plan"}))
+
+
+def rebuild(sink: Sink, parts: Sequence[Mapping[int, str | None]], *, epoch: int = 2) -> Committed:
+    """Claim, and make the table have what is left of the parts."""
+    sink.writer.open()
+    sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=AGAIN)
+    marker = sink.writer.refresh()
+    results: list[WriteResult] = []
+    for number, rows in enumerate(parts):
+        results += sink.write(sink.writer.collect(number, buckets=2), list(rows.items()))
+    return sink.writer.rebuild(results, replace(marker, plan="new"))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_table_has_just_the_new_rows_after_one_snapshot(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random_ = random.Random(seed)
+    monkeypatch.setattr(compare, "_RANGE", 16)
+    monkeypatch.setattr(compare, "_PART", 8)
+    sink = Sink(Lake(tmp_path), "t", upsert=True, options=dict(LAYOUTS[seed % 4]))
+    sink.start()
+    old: dict[int, str | None] = {}
+    for _ in range(random_.randint(0, 4)):
+        batch = _rows(random_, 40)
+        sink.put(*batch.items())
+        old |= batch
+    parts = [
+        {key: name for key, name in old.items() if random_.random() < random_.choice([0.0, 0.5, 1.0])},
+        *(_rows(random_, random_.choice([0, 3, 40])) for _ in range(random_.randint(1, 3))),
+    ]
+    new = {key: name for part in parts for key, name in part.items()}
+    before = sink.lake.catalog().load_table("shop.t")
+    places = _places(before)
+    done = rebuild(sink, parts)
+    after = sink.lake.catalog().load_table("shop.t")
+    assert Counter(sink.lake.rows("t")) == Counter(new.items())
+    assert len(after.metadata.snapshots) == len(before.metadata.snapshots) + 2  # the claim's, and this one
+    assert done.rows == len(new.items() - old.items())
+    same = new.items() & old.items()
+    assert {place: row for place, row in _places(after).items() if row in same} == {
+        place: row for place, row in places.items() if row in same
+    }
+    again = {key: f"{name}!" for key, name in new.items() if key % 3 == 0} | _rows(random_, 5)
+    sink.put(*again.items())  # the index is right
+    assert Counter(sink.lake.rows("t")) == Counter((new | again).items())
+
+
+def _places(table: Table) -> dict[tuple[str, int], tuple[int, str | None]]:
+    """Return the live rows by file and position."""
+    files = live_files(table)
+    dead = {
+        (path, place)
+        for name, file in files.deletes.items()
+        for path, places in read_dead(table.io, name, file).items()
+        for place in places.tolist()
+    }
+    return {
+        (path, place): (row["id"], row["name"])
+        for path in files.data
+        for place, row in enumerate(pq.read_table(path.removeprefix("file://"), partitioning=None).to_pylist())
+        if (path, place) not in dead
+    }
+
+
+def _rows(random_: random.Random, count: int) -> dict[int, str | None]:
+    return {random_.randint(0, 60): random_.choice([None, "a", "b", "ü"]) for _ in range(count)}
+
+
+def test_rows_of_one_part_come_after_those_of_the_part_before(tmp_path: Path) -> None:
+    sink = Sink(Lake(tmp_path), "t", upsert=True)
+    sink.start()
+    sink.put((1, "old"), (2, "old"), (3, "same"))
+    assert rebuild(sink, [{1: "first", 3: "same"}, {1: "second", 4: "new"}]).rows == 2
+    assert sink.lake.rows("t") == [(1, "second"), (3, "same"), (4, "new")]
+
+
+def test_readers_see_the_old_rows_and_columns_until_the_one_snapshot(tmp_path: Path) -> None:
+    sink = Sink(Lake(tmp_path), "t", upsert=True)
+    sink.start()
+    sink.put((1, "a"), (2, "b"))
+    wider = Sink(sink.lake, "t", upsert=True, columns=(*sink.columns[:1], physical.Column("title", "text")))
+    seen: list[Any] = []
+
+    def look(rows: int) -> None:
+        seen.append(sink.lake.rows("t"))
+
+    wider.writer.open()
+    wider.writer.claim({"numbers": {"batch": 0}}, epoch=2, switch=replace(AGAIN, follows={"plan": {"name": "title"}}))
+    marker = wider.writer.refresh()
+    results = wider.write(wider.writer.collect(0, buckets=2), [(2, "b"), (3, "c")])
+    wider.writer.rebuild(results, replace(marker, plan="new"), look)
+    assert seen
+    assert seen == [[(1, "a"), (2, "b")]] * len(seen)
+    assert sink.lake.rows("t", ("id", "title")) == [(2, "b"), (3, "c")]
+    with pytest.raises(SinkqlError) as late:
+        sink.put((4, "d"))
+    assert late.value.code == "SQ5101"  # fenced
+
+
+def test_rows_of_others_with_one_key_are_replaced_too(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    other = Sink(lake, "t", id="other")
+    other.start()
+    other.put((1, "a"), (1, "b"), (2, "c"))
+    sink = Sink(lake, "t", upsert=True, options={"existing_rows": "replace"})
+    sink.writer.open()
+    assert sink.writer.replaces()
+    switch = Switch("new", {NO_PLAN: {}}, again=frozenset({NO_PLAN}))
+    assert sink.writer.claim({"numbers": {"batch": 0}}, epoch=1, switch=switch).plan == NO_PLAN
+    marker = sink.writer.refresh()
+    results = sink.write(sink.writer.collect(0, buckets=2), [(1, "x"), (3, "y")])
+    sink.writer.rebuild(results, replace(marker, plan="new"))
+    assert lake.rows("t") == [(1, "x"), (3, "y")]
+    sink.put((3, "z"))
+    assert lake.rows("t") == [(1, "x"), (3, "z")]
+
+
+def test_values_that_are_stored_otherwise_are_others() -> None:
+    values = pa.table(
+        {
+            "d": pa.array([0.0, -0.0, 0.0, 0.0, None, 0.0]),
+            "l": pa.array([[1], [1], [1, 2], [1], [1], None], pa.list_(pa.int64())),
+            "t": pa.array(["a", "a", "a", None, "a", "a"]),
+        }
+    )
+    d1, d2 = digests(values)
+    assert len(set(zip(d1.tolist(), d2.tolist(), strict=True))) == values.num_rows
+    once, twice = digests(values.slice(2, 2)), digests(values)
+    assert [half.tolist() for half in once] == [half[2:4].tolist() for half in twice]
