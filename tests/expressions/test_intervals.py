@@ -61,6 +61,16 @@ def test_most_of_what_postgres_reads_is_read() -> None:
     assert len(_read()) >= 0.85 * known
 
 
+def test_a_month_is_30_days_where_intervals_are_compared() -> None:
+    same = evaluate.function_of(
+        vectors.expression("i = '30 days -24:00:00' AND i < '29 days 00:00:01'", _COLUMNS), ["t", "i"]
+    )
+    assert same is not None
+    assert [same((_AT, text)) for text in ("29 days", "1 mon -1 days", "1 mon", "28 days 24:00:00", None)] == [
+        True, True, False, True, None
+    ]  # fmt: skip
+
+
 @pytest.mark.spark
 def test_spark_gives_the_same(spark: SparkSession) -> None:
     kept = [(text, answer) for text, answer in _read() if answer is not None and len(answer[2].split("-")[0]) == 4]
