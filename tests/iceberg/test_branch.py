@@ -112,6 +112,19 @@ def test_main_that_others_write_to_stays_as_it_is(any_lake: Lake, name: str) -> 
     assert any_lake.rows(name) == [(0, "main"), (1, "a"), (2, "b")]
 
 
+def test_rows_of_main_that_are_replaced_stay_there_until_then(any_lake: Lake, name: str) -> None:
+    first = Sink(any_lake, name, id="first")
+    first.start()
+    first.put((0, "main"))
+    sink = on_audit(any_lake, name, existing_rows="replace")
+    sink.put((1, "a"))
+    table = any_lake.table(name)
+    assert at(table, "main") == [(0, "main")]
+    assert at(table, "audit") == [(1, "a")]
+    publish(sink.planned, sink.context)
+    assert any_lake.rows(name) == [(1, "a")]
+
+
 def test_there_is_nothing_to_publish_before_the_first_commit(lake: Lake, name: str) -> None:
     sink = Sink(lake, name, options=AUDIT)
     for _ in range(2):

@@ -341,7 +341,7 @@ CODES = {
     ),
     "SQ2519": _code(
         "An Iceberg catalog connection does not say what kind of catalog it leads to.",
-        "Add CATALOG TYPE = 'sql', 'rest', 's3tablesrest' or 'glue'.",
+        "Add CATALOG TYPE = 'sql', 'rest', 's3tablesrest', 'glue' or 'hive'.",
     ),
     "SQ2520": _code(
         "The catalog type does not exist.",

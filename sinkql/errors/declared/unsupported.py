@@ -39,7 +39,7 @@ CODES = {
     ),
     "SQ2913": _code(
         "The dialect has this catalog type, but this version of SinkQL cannot use it.",
-        "Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest' or 'glue'.",
+        "Use CATALOG TYPE = 'sql', 'rest', 's3tablesrest', 'glue' or 'hive'.",
     ),
     "SQ2921": _code(
         "The query joins relations.",
