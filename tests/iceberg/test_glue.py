@@ -86,7 +86,8 @@ def glue(tmp_path: Path, server: Aws) -> GlueLake:
 
 
 def test_sinks_write_to_tables_of_glue(glue: GlueLake, name: str) -> None:
-    appended, kept = Sink(glue, name), Sink(glue, f"{name}k", id="5f6e1c1e-0002", upsert=True)
+    appended = Sink(glue, name)
+    kept = Sink(glue, f"{name}k", id="5f6e1c1e-0002", upsert=True, options={"format_version": 3})
     for sink in (appended, kept):
         sink.start()
         sink.put((1, "a"), (2, "b"))

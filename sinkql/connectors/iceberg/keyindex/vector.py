@@ -17,6 +17,7 @@ from sinkql.connectors.iceberg.file.place import Place
 from sinkql.connectors.iceberg.file.vector import Positions, read_vector, united, write_vectors
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange
 from sinkql.connectors.iceberg.keyindex.layer import FileNote
+from sinkql.connectors.iceberg.storage.failure import missing
 
 Named = tuple[tuple[FileEntry, tuple[int, ...]], ...]
 """Entries, each with the ids of the data files that it names."""
@@ -54,14 +55,22 @@ def _write_files(table: TaskTable, known: Mapping[int, FileNote], dead: Mapping[
 def _write_whole(
     table: TaskTable, index: Index, known: Mapping[int, FileNote], dead: Mapping[int, Positions], name: str
 ) -> Named:
-    """Write a file of deletion vectors of known data files: of the rows that die, and of those dead before."""
+    """Write a file of deletion vectors of known data files: of the rows that die, and of those dead before.
+
+    Raises SQ3556 where an older vector is missing, SQ3555 where it is damaged.
+    """
     if not known:
         return ()
     io = table.io()
-    whole = {
-        note.path: united(dead[id_], *(read_dead_of(io, index.delete(each).path, note.path) for each in note.deletes))
-        for id_, note in known.items()
-    }
+
+    def whole_of(id_: int, note: FileNote) -> Positions:
+        older = (read_dead_of(io, index.delete(each).path, note.path) for each in note.deletes)
+        return united(dead[id_], *older)
+
+    try:
+        whole = {note.path: whole_of(id_, note) for id_, note in known.items()}
+    except FileNotFoundError as error:
+        raise missing(table.name, error) from error
     ids = {note.path: id_ for id_, note in known.items()}
     written = write_vectors(table, name, whole, {note.path: note.place for note in known.values()})
     return tuple((entry, (ids[entry.vector.file],)) for entry in written if entry.vector)

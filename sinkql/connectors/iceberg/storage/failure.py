@@ -62,6 +62,17 @@ def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
     )
 
 
+def missing(table: str, error: FileNotFoundError) -> SinkqlError:
+    """Return the error for a table of which a file is missing that its metadata, or its catalog, names."""
+    return SinkqlError(
+        "SQ3556",
+        f'a file of table "{table}" is missing',
+        detail=str(error),
+        hint="Restore the file: a running sink goes on by itself. If it is lost for good, drop the sink and create "
+        "it again, into a new table.",
+    )
+
+
 def closed(what: str, cause: str) -> SinkqlError:
     """Return the error for a folder that this user may not write."""
     return SinkqlError(

@@ -24,6 +24,7 @@ from pyiceberg.exceptions import CommitFailedException
 from thrift.protocol import TBinaryProtocol
 
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, AskingFiles, Stores
+from sinkql.connectors.iceberg.table.version import WritingVersion3
 from sinkql.errors import SinkqlError
 from sinkql.extension.store import ObjectStore
 
@@ -53,7 +54,7 @@ def open_hive(name: str, options: Mapping[str, Any], stores: Stores) -> HiveCata
     return catalog
 
 
-class _HiveCatalog(AskingFiles, HiveCatalog):
+class _HiveCatalog(WritingVersion3, AskingFiles, HiveCatalog):
     def __init__(self, properties: Mapping[str, str], files: ObjectStore | None) -> None:
         self._files = files
         super().__init__(CATALOG_NAME, **properties)

@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from sinkql import durable, faults
+from sinkql.connectors.iceberg.storage.failure import missing
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import local_folder
 from sinkql.connectors.iceberg.table.failure import explain, transient
@@ -110,13 +111,7 @@ class TargetTable:
 
     def lost_file(self, error: FileNotFoundError) -> SinkqlError:
         """Return the error for a table of which a file is missing that its metadata, or its catalog, names."""
-        return SinkqlError(
-            "SQ3556",
-            f'a file of table "{self.namespace}.{self.table}" is missing',
-            detail=str(error),
-            hint="Restore the file: a running sink goes on by itself. If it is lost for good, drop the sink and create "
-            "it again, into a new table.",
-        )
+        return missing(f"{self.namespace}.{self.table}", error)
 
 
 def _point_to(metadata: Path, table_uuid: str) -> None:
