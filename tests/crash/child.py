@@ -11,16 +11,17 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from crash.pipeline import Pipeline
+from crash.pipeline import Pipeline, write_input
 from sinkql import faults
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
@@ -33,16 +34,6 @@ from support.fault import armed
 from support.running import MemoryControl
 
 _TRIES = 6
-_SLOW_IMPORTS = (
-    "pandas",
-    "pyarrow.acero",
-    "pyarrow.csv",
-    "pyarrow.json",
-    "pyiceberg.catalog.sql",
-    "pyiceberg.io.pyarrow",
-    "sinkql.connectors.iceberg.write.writer",
-    "sqlalchemy.dialects.sqlite",
-)
 
 
 def open_loop(pipeline: Pipeline, buckets: int = 2) -> BatchLoop:
@@ -122,9 +113,10 @@ def _child(order: dict[str, Any], log: Path) -> int:
 
 def serve() -> None:
     """Fork for each order; answer when the process ends, and when it stops, and after `resume` once more."""
-    Pipeline(Path("warm"), "chain").job()
-    for module in _SLOW_IMPORTS:
-        import_module(module)
+    with TemporaryDirectory() as folder:  # what is imported, and made once, is there in each
+        write_input(Path(folder))
+        run(Pipeline(Path(folder), "chain"))
+    assert threading.active_count() == 1, "threads are in no fork"
     gc.freeze()
     processes: dict[str, int] = {}
     for line in sys.stdin:
