@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -28,8 +28,16 @@ from sinkql.connectors.iceberg.commit import snapshot as snapshots
 from sinkql.connectors.iceberg.commit.marker import ancestry
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.file.data import FileEntry, for_tasks, write_data_file
-from sinkql.connectors.iceberg.file.delete import live_files, read_position_deletes, write_position_deletes
+from sinkql.connectors.iceberg.file.delete import (
+    LiveFiles,
+    live_files,
+    read_dead,
+    read_position_deletes,
+    write_position_deletes,
+)
+from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, name_of, vector_of
 from sinkql.connectors.iceberg.file.place import Place, place_of
+from sinkql.connectors.iceberg.file.vector import Positions
 
 _COMMITS = 20
 
@@ -145,19 +153,22 @@ class Maintainer:
                 return
             place = self.chance.choice(list(groups))
             files = self.chance.sample(groups[place], self.chance.randrange(1, len(groups[place]) + 1))
-            dead = read_position_deletes(table.io, live.deletes)
-            rows = pa.concat_tables([_alive(file, dead) for file in files])
+            dead, vectors = _dead(table, live)
+            rows = pa.concat_tables([_alive(file, dead, table) for file in files])
         order = self.chance.sample(range(rows.num_rows), rows.num_rows)
         name = self._name("data")
         added = (write_data_file(for_tasks(table), name, rows.take(pa.array(order, pa.int64())), place),)
-        self._begin(table, added if order else (), frozenset(file.file_path for file in files), data=True)
+        paths = frozenset(file.file_path for file in files)
+        # a deletion vector goes with its file
+        removed = paths | {vectors[path] for path in paths & vectors.keys()}
+        self._begin(table, added if order else (), removed, data=True)
 
     def _begin_deletes(self) -> None:
         table = self.load()
         with _unstable():
             live = live_files(table)
             groups: dict[Place, list[str]] = defaultdict(list)
-            for path, file in live.deletes.items():
+            for path, file in live.deletes.items() if table.metadata.format_version < 3 else ():
                 groups[place_of(file, table.metadata)].append(path)
             if not groups:
                 return
@@ -213,12 +224,11 @@ def reached(table: Table) -> Iterator[str]:
     seen: set[str] = set()
     for snapshot in table.metadata.snapshots:
         yield snapshot.manifest_list
-        for manifest in snapshot.manifests(table.io):
+        for manifest in manifests_of(table, snapshot):
             if manifest.manifest_path not in seen:
                 seen.add(manifest.manifest_path)
                 yield manifest.manifest_path
-                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-                yield from (entry.data_file.file_path for entry in entries)
+                yield from (entry.data_file.file_path for entry in entries_of(table.io, manifest))
 
 
 def _check(table: Table, begun: Rewritten) -> None:
@@ -239,19 +249,34 @@ def _check(table: Table, begun: Rewritten) -> None:
 
 
 def _killed(table: Table, since: Iterable[int]) -> set[str]:
-    """Return the data files that delete files of these snapshots name."""
-    added: list[str] = []
+    """Return the data files that delete files and deletion vectors of these snapshots name."""
+    found: set[str] = set()
     known = {each.snapshot_id: each for each in table.metadata.snapshots}
     for snapshot in (known[each] for each in since):
-        for manifest in snapshot.manifests(table.io):
+        for manifest in manifests_of(table, snapshot):
             if manifest.content == ManifestContent.DELETES and manifest.added_snapshot_id == snapshot.snapshot_id:
-                entries = manifest.fetch_manifest_entry(table.io)
-                added += [each.data_file.file_path for each in entries if each.status == ManifestEntryStatus.ADDED]
-    return set(read_position_deletes(table.io, added))
+                for entry in entries_of(table.io, manifest):
+                    if entry.status == ManifestEntryStatus.ADDED:
+                        found |= read_dead(table.io, name_of(entry.data_file), entry.data_file).keys()
+    return found
 
 
-def _alive(file: DataFile, dead: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]) -> pa.Table:
-    rows = pq.read_table(file.file_path.removeprefix("file://"))
+def _dead(table: Table, live: LiveFiles) -> tuple[dict[str, Positions], dict[str, str]]:
+    """Return the dead positions of each data file, and the name of its deletion vector if it has one."""
+    dead: dict[str, Positions] = {}
+    vectors = {}
+    for name, file in live.deletes.items():
+        for path, positions in read_dead(table.io, name, file).items():
+            dead[path] = np.union1d(dead[path], positions) if path in dead else positions
+        vector = vector_of(file)
+        if vector is not None:
+            vectors[vector.file] = name
+    return dead, vectors
+
+
+def _alive(file: DataFile, dead: Mapping[str, Positions], table: Table) -> pa.Table:
+    columns = [field.name for field in table.schema().fields]
+    rows = pq.read_table(file.file_path.removeprefix("file://"), columns=columns, partitioning=None)
     alive = np.ones(rows.num_rows, np.bool_)
     alive[dead.get(file.file_path, np.zeros(0, np.int64))] = False
     return rows.filter(pa.array(alive))
