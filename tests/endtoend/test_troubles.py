@@ -60,7 +60,7 @@ def _commits(up: Running) -> None:
 
 def _stalled(up: Running, folder: Path, code: str, message: str) -> None:
     def found(event: dict[str, Any]) -> bool:
-        return event["event"] == "stalled" and event["error"]["code"] == code
+        return bool(event["event"] == "stalled" and event["error"]["code"] == code)
 
     assert up.wait_for(found)["error"]["message"] == message
     told = run("status", folder=folder).stdout
