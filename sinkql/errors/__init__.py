@@ -10,6 +10,7 @@ from sinkql.errors.code import Code as Code
 from sinkql.errors.code import Family as Family
 from sinkql.errors.data import as_data as as_data
 from sinkql.errors.data import from_data as from_data
+from sinkql.errors.error import CrowdedError as CrowdedError
 from sinkql.errors.error import EndlessError as EndlessError
 from sinkql.errors.error import FencedError as FencedError
 from sinkql.errors.error import GoneError as GoneError

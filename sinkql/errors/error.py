@@ -165,6 +165,10 @@ class LeaseLostError(SinkqlError):
     """Say that another process has taken the sink over."""
 
 
+class CrowdedError(SinkqlError):
+    """Say that others changed a table so often that a commit did not get through."""
+
+
 class FencedError(SinkqlError):
     """Say that another run has claimed the table."""
 

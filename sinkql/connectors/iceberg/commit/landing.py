@@ -11,7 +11,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit.snapshot import Prepared
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.target import TargetTable
-from sinkql.errors import SinkqlError
+from sinkql.errors import CrowdedError, SinkqlError
 from sinkql.extension.stream import RedoBatchError
 
 _CONFLICTS = 50
@@ -86,8 +86,8 @@ def _load(target: TargetTable) -> Table:
         raise target.gone() from error
 
 
-def _crowded(target: TargetTable, error: Exception) -> SinkqlError:
-    return SinkqlError(
+def _crowded(target: TargetTable, error: Exception) -> CrowdedError:
+    return CrowdedError(
         "SQ5203",
         f'table "{target.namespace}.{target.table}" changes faster than a commit can follow',
         detail=str(error),

@@ -17,7 +17,7 @@ from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Scope, St
 from sinkql.connectors.iceberg.table.table import Expected
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.connectors.iceberg.write.mode import WriteMode
-from sinkql.errors import FencedError, SinkqlError
+from sinkql.errors import CrowdedError, FencedError, SinkqlError
 from sinkql.extension.stream import Compacted, RedoBatchError
 
 _REST, _LONGEST_REST = 4, 256
@@ -169,6 +169,8 @@ class Compacting:
 
 def _ends_sink(error: Exception) -> bool:
     """Tell whether a compaction's commit failed so that no batch would get through either, or that is not known."""
+    if isinstance(error, CrowdedError):
+        return False  # a compaction gives up to others far earlier than a batch
     return isinstance(error, FencedError) or (isinstance(error, SinkqlError) and error.retryable)
 
 
