@@ -184,7 +184,7 @@ def test_table_of_before_in_the_same_folder_stays(lake: Lake, name: str) -> None
     first.put((1, "a"))
     kept = f"{name}_kept"
     lake.catalog().rename_table((NAMESPACE, name), (NAMESPACE, kept))
-    second = Sink(lake, name)
+    second = Sink(lake, name, folder=lake.folder / "state" / f"{name}-anew")  # one that has no table yet
     second.start(epoch=5)
     for number in range(3):
         second.put((number, "b"))
