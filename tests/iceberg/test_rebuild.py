@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +17,7 @@ from pyiceberg.table import Table
 
 from sinkql import physical
 from sinkql.connectors.iceberg.file.delete import live_files, read_dead
-from sinkql.connectors.iceberg.rebuild import compare
+from sinkql.connectors.iceberg.rebuild import collect, compare
 from sinkql.connectors.iceberg.rebuild.digest import digests
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import NO_PLAN, Committed, Switch, WriteResult
@@ -159,3 +160,20 @@ def test_values_that_are_stored_otherwise_are_others() -> None:
     assert len(set(zip(d1.tolist(), d2.tolist(), strict=True))) == values.num_rows
     once, twice = digests(values.slice(2, 2)), digests(values)
     assert [half.tolist() for half in once] == [half[2:4].tolist() for half in twice]
+
+
+def test_rows_of_a_part_are_taken_without_those_around_them(tmp_path: Path) -> None:
+    count = 1 << 16
+    rows = pa.table({"id": np.arange(count), "name": pa.array([f"{number:0100}" for number in range(count)])})
+    with pa.ipc.new_file(str(tmp_path / "1.rows"), rows.schema) as file:
+        file.write_table(rows, max_chunksize=1 << 10)
+    collect.put_by(tmp_path / "1.keys", dict.fromkeys(("h1", "h2", "d1", "d2", "comes", "fresh"), np.zeros(count)))
+    part = collect.Part.open(tmp_path, "1")
+    before, measured = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(measured)
+    try:
+        found = part.taken(np.array([9000, 8000, 8999])).to_pylist()
+    finally:
+        pa.set_memory_pool(before)
+    assert [(row["id"], int(row["name"])) for row in found] == [(number, number) for number in (9000, 8000, 8999)]
+    assert (measured.max_memory() or 0) < rows.nbytes / 10

@@ -138,6 +138,20 @@ def test_a_column_that_goes_leaves_the_table_in_place(session: Session, clauses:
     assert open_table(Path(), "n.s").schema().find_field("v").field_id > old
 
 
+def test_a_row_that_fails_in_the_new_view_can_be_corrected(session: Session) -> None:
+    session.execute(_SETUP + _OF_M + _ROWS)
+    _run(session, 1)
+    session.execute("CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT id, 12 / (v - 2) AS v, w FROM t WHERE v > 0;")
+    for epoch in (2, 3):
+        with pytest.raises(SinkqlError) as failed:
+            _run(session, epoch)
+        assert failed.value.code == "SQ3201"
+        assert _read("id", "v") == [(1, 1), (2, 2), (3, 3)]
+        session.execute("INSERT INTO t VALUES (5, 5, 'c')" if epoch == 2 else "DELETE FROM t WHERE id = 2")
+    assert _run(session, 4)
+    assert _read("id", "v") == [(1, -12), (3, 12), (5, 4)]
+
+
 def test_a_rebuild_that_is_broken_off_leaves_the_table_as_it_is(session: Session) -> None:
     session.execute(_SETUP + _OF_C + _ROWS)
     _run(session, 1)

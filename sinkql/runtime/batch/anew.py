@@ -50,7 +50,8 @@ class Anew:
 class Reread:
     """One rebuild of a job's table, whose marker is the one claimed: its sources up to where the table was, and on.
 
-    What was read before is read again as it was, or not at all: rows of files that are gone would else go too.
+    What was read before is read again as it was, or not at all: rows of files that are gone would else go too. Where a
+    row fails that has been taken back since, what takes it back is in the same part.
     `between` is called with the number of rows read after each part, and may raise.
     """
 
@@ -73,7 +74,7 @@ class Reread:
                 if error.of_rows or (error.retryable and not isinstance(error, GoneError)):
                     raise
                 raise _refused(self.job, error) from error
-        target = self._target(known)
+        target = self._target(done.at)
         if done.parts == 0 or not same(done.at, target):
             self._read(done, target)
         return done
@@ -100,20 +101,37 @@ class Reread:
 
     def _read(self, done: Anew, target: JobOffsets) -> None:
         pacer = Pacer(self.readers)
-        orders = Orders(done.at, timedelta(0), self.job.max_rows_per_commit, target)
         while True:
+            orders = Orders(done.at, timedelta(0), self.job.max_rows_per_commit, target)
             end = pacer.offer(done.at, orders, time.time_ns() // 1_000_000)
             end = target if same(done.at, end) else end  # a part that is empty would come for ever
             try:
                 self._part(done, end)
             except SinkqlError as error:
-                further = {name: each.extended(end[name], target[name]) for name, each in self.readers.items()}
-                if not error.of_rows or same(further, end):
-                    raise
-                self._part(done, further)
+                target = self._mended(done, end, target, error)
             self.between(done.read)
             if same(done.at, target):
                 return
+
+    def _mended(self, done: Anew, end: JobOffsets, target: JobOffsets, error: SinkqlError) -> JobOffsets:
+        """Go on to what takes the row of a failed part back, be it beyond the target; return the target after that."""
+        further = self._extended(end, target)
+        if error.of_rows and not same(further, end):
+            try:
+                self._part(done, further)
+            except SinkqlError as again:
+                error = again
+            else:
+                return target
+        beyond = self._extended(target, self._target(target)) if error.of_rows else target
+        if same(beyond, target):
+            raise error
+        moved = {name for name in beyond if not same({name: beyond[name]}, {name: target[name]})}
+        self._part(done, {name: beyond[name] if name in moved else further[name] for name in further})
+        return beyond
+
+    def _extended(self, end: JobOffsets, target: JobOffsets) -> JobOffsets:
+        return {name: reader.extended(end[name], target[name]) for name, reader in self.readers.items()}
 
     def _part(self, done: Anew, end: JobOffsets) -> None:
         for name, reader in self.readers.items():

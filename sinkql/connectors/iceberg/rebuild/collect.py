@@ -18,7 +18,7 @@ from sinkql.connectors.iceberg.keyindex.change import key_changes
 from sinkql.connectors.iceberg.keyindex.keyhash import Hashes
 from sinkql.connectors.iceberg.rebuild.digest import digests
 from sinkql.extension.stream import WriteResult
-from sinkql.runs import Column
+from sinkql.runs import Column, Places
 
 _ROWS_A_BATCH = 1 << 14
 
@@ -79,6 +79,11 @@ class Part:
         """Map the files of that name."""
         rows = pa.ipc.open_file(pa.memory_map(str(folder / f"{name}.rows"))).read_all()
         return cls(int(name.partition("-")[0]), **mapped(folder / f"{name}.keys"), rows=rows)
+
+    def taken(self, places: Places) -> pa.Table:
+        """Return the rows at these places, of which there are some; what lies around them is not copied."""
+        low, high = int(places.min()), int(places.max())
+        return self.rows.slice(low, high - low + 1).take(pa.array(places - low))
 
 
 def put_by(path: Path, columns: Mapping[str, Column]) -> None:

@@ -219,7 +219,7 @@ class Comparison:
     def _write(self, parts: Sequence[Part], wanted: _Wanted) -> None:
         for number in np.unique(wanted.part).tolist():
             mine = wanted.take(wanted.part == number)
-            rows = parts[number].rows.take(pa.array(mine.place))
+            rows = parts[number].taken(mine.place)
             for place, some in divide(rows, self._tasks.schema(), self._tasks.spec()):
                 new = self._open.get(place)
                 if new is None:
