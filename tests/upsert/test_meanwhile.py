@@ -12,6 +12,9 @@ from pyiceberg.types import LongType
 
 from sinkql.connectors.iceberg.compact import keyed
 from sinkql.connectors.iceberg.compact.job import UnreadableFileError
+from sinkql.connectors.iceberg.keyindex import fold
+from sinkql.connectors.iceberg.keyindex.fold import folded
+from sinkql.connectors.iceberg.keyindex.run import TIERS
 from upsert.keyed_sink import Sink, create_table, pyiceberg_rows
 
 KEYS = range(60)
@@ -33,6 +36,13 @@ class Kept:
         self.rows.update(dict.fromkeys(keys, value))
         columns = {"k": keys, "v": [value] * len(keys), "$seq": range(len(keys))}
         self.sink.apply(pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()}))
+
+    def take(self, keys: Sequence[int]) -> None:
+        """Delete rows, in a batch of changes."""
+        columns = {"k": keys, "v": [self.rows.pop(key) for key in keys], "$diff": [-1] * len(keys)}
+        self.sink.change = "retract"
+        self.sink.apply(pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()}))
+        self.sink.change = "upsert"
 
     def paths(self) -> set[str]:
         return {each.path for each in self.sink.index.files.values()}
@@ -76,6 +86,26 @@ def test_a_file_that_left_the_table_may_be_deleted(kept: Kept, step: int) -> Non
             Path(path.removeprefix("file://")).unlink()
 
     kept.compact(step, rewrite)
+
+
+@pytest.mark.parametrize("forgets", ["merge", "fold"])
+@pytest.mark.parametrize("step", range(1, 7, 2))
+def test_a_row_that_goes_meanwhile_stays_away_though_the_index_forgets_it(
+    kept: Kept, step: int, forgets: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deed() -> None:
+        kept.take([key for keys in kept.bucket for key in keys[:2]])
+        if forgets == "merge":  # the run of a batch becomes one with all older ones
+            kept.put([keys[2] for keys in kept.bucket], 100)
+        else:  # as a compaction of small files does that is made meanwhile
+            kept.sink.index = folded(replace(kept.sink.index, commit="folded"), kept.sink.folder, "folded")
+        assert sum(run.rows for run in kept.sink.index.runs) == len(kept.rows)
+
+    if forgets == "merge":
+        monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=2))
+    else:
+        monkeypatch.setattr(fold, "_SLACK", -1 << 16)
+    kept.compact(step, deed)
 
 
 def test_a_file_that_is_lost_is_not_left_out(kept: Kept) -> None:

@@ -366,8 +366,10 @@ class Rewriting:
         """Note where a copy's rows are that live by now; delete the others in the new file."""
         entries, file = copy.entries, copy.written
         there = _there(copy.part, index)
-        newer = [open_run(self._folder / run.name) for run in _runs(copy.part, index) if run.name not in copy.runs]
-        live = lives(entries, newer) & np.isin(entries.file, np.fromiter(there, np.uint32))
+        known = _runs(copy.part, index)
+        newer = [open_run(self._folder / run.name) for run in known if run.name not in copy.runs]
+        live = lives(entries, newer, older=len(newer) < len(known))
+        live &= np.isin(entries.file, np.fromiter(there, np.uint32))
         for number, note in there.items():
             alive = int(np.count_nonzero(live & (entries.file == number)))
             if alive != note.rows - note.dead:

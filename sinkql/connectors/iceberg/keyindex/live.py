@@ -33,9 +33,13 @@ def live_rows(runs: Sequence[tuple[Entries, bool]], files: Collection[int]) -> E
     return whole if len(parts) <= 2 else whole.take(sort_places(whole.h1, whole.h2))
 
 
-def lives(entries: Entries, newer: Sequence[Entries]) -> npt.NDArray[np.bool_]:
-    """Tell which of sorted entries hold still after newer runs, the newest of which comes first."""
-    live = np.ones(entries.rows, np.bool_)
+def lives(entries: Entries, newer: Sequence[Entries], *, older: bool = True) -> npt.NDArray[np.bool_]:
+    """Tell which of sorted entries hold still after newer runs, the newest of which comes first.
+
+    What these do not know is as it was as long as `older` runs are there. Where all have become part of newer ones, it
+    is gone: a merge of all runs forgets the keys that are.
+    """
+    live = np.full(entries.rows, older)
     left = np.ones(entries.rows, np.bool_)
     for run in newer:
         if run.rows < entries.rows:
