@@ -251,6 +251,28 @@ def test_expiry_that_others_were_faster_with_deletes_nothing(
     assert pyiceberg_rows(lake.table(name)) == [*((number, "mine") for number in range(6)), (9, "theirs")]
 
 
+def test_expiry_leaves_manifests_to_snapshots_that_others_kept(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expire, "_AT_ONCE", 1)
+    sink = Sink(lake, name, options={"retain_snapshots": 7})
+    sink.start()
+    for number in range(6):
+        sink.put((number, "mine"))
+    strangers.compact(lake.table(name))  # main has their manifests no more, which those before have
+    for number in range(6, 9):
+        sink.put((number, "mine"))
+    known = lake.table(name)
+    gone = [*islice(ancestry(known), 6, None)]  # one more than the sink would take
+    known.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in gone]).commit()
+    Path(gone[0].manifest_list.removeprefix("file://")).unlink()  # and the others are not done yet
+    sink.writer.maintain()
+    table = lake.table(name)
+    assert len(table.metadata.snapshots) == 6
+    for snapshot in table.metadata.snapshots:
+        table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+
+
 def test_expiry_that_finds_files_gone_is_left_to_others(lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expire, "_AT_ONCE", 1)
     sink = Sink(lake, name, upsert=True, options={"retain_snapshots": 1})

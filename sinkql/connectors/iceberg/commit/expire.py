@@ -125,10 +125,15 @@ def _referred(table: Table) -> set[int]:
 
 
 def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
+    """Return what goes; raises FileNotFoundError where a snapshot of main that tells what is needed cannot be read."""
     ids = {each.snapshot_id for each in gone}
     kept = [each for each in table.metadata.snapshots if each.snapshot_id not in ids]
     main = {each.snapshot_id for each in ancestry(table)}
-    reached = {manifest.manifest_path for manifest in _manifests(table, _telling(table, kept))}
+    reached = {
+        manifest.manifest_path
+        for each in _telling(table, kept)
+        for manifest in (each.manifests(table.io) if each.snapshot_id in main else _manifests(table, [each]))
+    }
     lost = {manifest.manifest_path: manifest for manifest in _manifests(table, gone)}
     # A file is dead once the snapshot that removed it from main is gone, and so are all before that one.
     files = _removed(table, lost.values(), ids & main)
