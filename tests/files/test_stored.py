@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import os
 import random
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from files.test_files_reader import _ALL, _drain, _put, _reader, _rows
 from sinkql import compile as compile_sql
 from sinkql.connectors.files import content, reader
 from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
 from sinkql.extension.stream import Limit, Tally
 from sinkql.physical import Column
 
@@ -133,6 +135,16 @@ def test_values_that_do_not_fit_are_invalid_rows(tmp_path: Path) -> None:
     assert error.value.code == "SQ3101"
 
 
+def test_times_that_no_day_and_no_calendar_has_are_invalid_rows(tmp_path: Path) -> None:
+    far = 400_000_000_000_000  # milliseconds: a year that microseconds have room for, and a date has not
+    at = pa.array([2**62, 0, far, 0, 0], pa.int64()).view(pa.timestamp("ms"))
+    time = pa.array([0, 86_399_999, 0, 86_400_000, -1], pa.int32()).view(pa.time32("ms"))
+    _write(tmp_path, "a.parquet", {"at": at, "t": time})
+    rows, tally = _read(tmp_path, {"at": "timestamp", "t": "time"}, skip_errors=True)
+    assert rows == [(dt.datetime(1970, 1, 1), dt.time(23, 59, 59, 999000))]
+    assert [each.position for each in tally.errors] == [f"a.parquet:{row}" for row in (1, 3, 4, 5)]
+
+
 def _write_avro(table: pa.Table, path: Path, **options: Any) -> None:
     fields = [{"name": name, "type": type_} for name, type_ in (("id", "long"), ("name", "string"))]
     with path.open("wb") as file:
@@ -182,6 +194,34 @@ def test_an_invalid_row_has_its_number_in_the_file(tmp_path: Path, format_: str)
     os.utime(tmp_path / "in" / "a.x", (1_700_000_000, 1_700_000_000))
     _, tally = _read(tmp_path, {"id": "bigint not null", "name": "text"}, format_, skip_errors=True)
     assert [each.position for each in tally.errors] == ["a.x:4501"]
+
+
+class _Counting(io.BytesIO):
+    """Count the bytes that are read."""
+
+    count = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self.count += len(data)
+        return data
+
+
+@pytest.mark.parametrize(
+    ("format_", "rows", "options"), [("ORC", 50_000, {"stripe_size": 2000}), ("AVRO", 2000, {"sync_interval": 20})]
+)
+def test_invalid_rows_of_every_piece_are_numbered_without_reading_all_before_them_again(
+    tmp_path: Path, format_: str, rows: int, options: dict[str, Any]
+) -> None:
+    path = _put(tmp_path, "a.x", b"")
+    _WRITERS[format_](pa.table({"name": [f"{each:030}" for each in range(rows)], "id": range(rows)}), path, **options)
+    stream = _Counting(path.read_bytes())
+    decoder = discover().formats[format_].decoding.stored
+    assert decoder is not None
+    columns = [Column("name", "uuid"), Column("id", "bigint")]
+    parts = list(decoder({"name": format_}, columns).decode(stream))
+    assert [failure.line for part in parts for failure in part.failures] == list(range(1, rows + 1))
+    assert stream.count < 5 * len(stream.getvalue())
 
 
 def test_a_file_rewritten_after_it_was_listed_gives_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,11 +89,12 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     try:
         found = values.cast(type_)
     except pa.ArrowInvalid:
-        return _by_one(values, type_, failures)
-    if name not in ("date", "timestamp", "timestamptz"):
+        found = _by_one(values, type_, failures)
+    if name not in ("date", "time", "timestamp", "timestamptz"):
         return found
     outside = _outside(found)
-    return found if outside is None else _without(found, outside, "it is outside of the years 1 to 9999", failures)
+    why = "it is not within a day" if name == "time" else "it is outside of the years 1 to 9999"
+    return found if outside is None else _without(found, outside, why, failures)
 
 
 def _unsigned(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
@@ -179,14 +180,17 @@ def _shown(values: pa.Array) -> str:
         return "the value"
 
 
+_DAY = 86_400_000_000
 _FIRST, _LAST = (int(np.datetime64(day, "us").astype(int)) for day in ("0001-01-01", "10000-01-01"))
 
 
 def _outside(values: pa.Array) -> np.ndarray | None:
-    """Return which values are of years that no date has, None where all are."""
+    """Return which values are of years that no date has, or no time of a day; None where none is."""
     if pa.types.is_date32(values.type):
-        numbers, day = values.cast(pa.int32()), 86_400_000_000
-        first, last = _FIRST // day, _LAST // day
+        numbers = values.cast(pa.int32())
+        first, last = _FIRST // _DAY, _LAST // _DAY
+    elif pa.types.is_time64(values.type):
+        numbers, first, last = values.cast(pa.int64()), 0, _DAY
     else:
         numbers, first, last = values.cast(pa.int64()), _FIRST, _LAST
     least = pc.min_max(numbers).as_py()

@@ -47,6 +47,7 @@ class AvroFile:
         if self._unpack is None:
             raise UndecodableError(f"its codec {header.codec} is not known; {', '.join(_CODECS)} are")
         self._begin = stream.tell()
+        self._counted = self._begin, 0
 
     @property
     def schema(self) -> pa.Schema:
@@ -58,8 +59,10 @@ class AvroFile:
         return self.before(self._size)
 
     def before(self, end: int) -> int:
-        """Return how many rows are in the blocks that begin before a byte."""
-        return sum(count for _, count, _ in self._blocks(self._begin, end))
+        """Return how many rows come before a block, or the end: counted on from where this was asked for last."""
+        at, rows = self._counted if self._counted[0] <= end else (self._begin, 0)
+        self._counted = end, rows + sum(count for _, count, _ in self._blocks(at, end))
+        return self._counted[1]
 
     def blocks(self, begin: int, end: int) -> Iterator[int]:
         """Yield where the blocks begin that do so in a range of bytes."""

@@ -143,10 +143,12 @@ def _orc(stream: BinaryIO) -> _Stored:
     size = stream.seek(0, 2)
     stream.seek(0)
     file = po.ORCFile(stream)
+    counted = [0]
 
     def before(place: int) -> int:
-        least = file.schema.names[:1]
-        return sum(file.read_stripe(each, columns=least).num_rows for each in range(place))
+        for each in range(len(counted) - 1, place):
+            counted.append(counted[-1] + file.read_stripe(each, columns=file.schema.names[:1]).num_rows)
+        return counted[place]
 
     def pieces(begin: int, end: int) -> Iterator[_Piece]:
         for place in range(file.nstripes):
