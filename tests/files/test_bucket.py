@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+import socket
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -99,6 +102,9 @@ def test_every_object_below_a_prefix_is_read_once(
     assert _ids(flat) == [[7, 0, 1, 5]]
     single = _reader(tmp_path, folder=_bucket(server, f"data/{prefix}/b.json"), state=tmp_path / "single")
     assert _ids(_drain(single)[0]) == [[1]]
+    _put(server, f"{prefix}-same/{prefix}-same", _lines(8))
+    same = _reader(tmp_path, folder=_bucket(server, f"data/{prefix}-same"), state=tmp_path / "same")
+    assert _ids(_drain(same)[0]) == [[8]]
 
 
 def test_a_long_object_is_read_in_parts_and_parquet_by_its_row_groups(
@@ -137,6 +143,37 @@ def test_an_object_is_read_as_it_was_listed_or_not_at_all(server: Seaweed, tmp_p
     _client(server).delete_object(Bucket="data", Key=f"{prefix}/a.json")
     assert _code(found, start, end) == "SQ3302"
     assert found.latest(end, _ALL) == end
+
+
+@pytest.mark.parametrize("then", [None, _lines(3) * 500], ids=["removed", "overwritten"])
+def test_a_long_object_that_changes_between_the_listing_and_the_look_into_it_waits_for_the_next_look(
+    server: Seaweed, tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch, then: bytes | None
+) -> None:
+    monkeypatch.setattr(reader, "_SPLIT_BYTES", 3000)
+    _put(server, f"{prefix}/a.json", _lines(*range(1000)))
+    _put(server, f"{prefix}/b.json", _lines(1))
+    found = _read(server, tmp_path)
+    listing = Bucket.list
+
+    def changing(folder: Bucket, known: Container[str] = ()) -> Iterator[bucket.Entry]:
+        yield from list(listing(folder, known))
+        monkeypatch.setattr(Bucket, "list", listing)
+        if then is None:
+            _client(server).delete_object(Bucket="data", Key=f"{prefix}/a.json")
+        else:
+            _put(server, f"{prefix}/a.json", then)
+
+    monkeypatch.setattr(Bucket, "list", changing)
+    batches, _ = _drain(found)
+    assert _ids(batches) == [[1], *([] if then is None else [[3] * 500])]
+    monkeypatch.setattr(Bucket, "list", changing)
+    _put(server, f"{prefix}/a.json", _lines(*range(1000)))
+    target = _read(server, tmp_path, state=tmp_path / "target").target
+    if then is None:
+        assert target(found.initial(at_end=False))["log"] is not None
+    else:
+        with pytest.raises(SinkqlError, match="changed after it was listed"):
+            target(found.initial(at_end=False))
 
 
 def _code(found: FilesReader, start: Offsets, end: Offsets) -> str:
@@ -204,6 +241,9 @@ def test_the_process_without_secrets_asks_the_driver(server: Seaweed, tmp_path: 
     answers = Answers(folder, job, context)
     answers.start()
     pacer = Pacer(open_readers(folder))
+    with socket.socket(socket.AF_UNIX) as broken, contextlib.chdir(folder):
+        broken.connect("ask")
+        broken.sendall(pickle.dumps("a question")[:-3])
     end = pacer.offer(start, Orders(start, _SECOND, 100), 0)
     assert end["f"]["log"] is not None
     _put(server, f"{prefix}/a.json", _lines(3))

@@ -56,7 +56,8 @@ class _Keys:
 class Bucket:
     """List and open the objects of one source; names that begin with . or _ are left out.
 
-    `prefix` is that of a folder, or the name of a single object. It goes into tasks with the keys of the moment.
+    `prefix` is that of a folder, or the key of a single object, whose name is a slash and its key: none in a folder
+    begins with one. It goes into tasks with the keys of the moment.
     """
 
     name: str
@@ -102,14 +103,16 @@ class Bucket:
 
         Names that are `known` are those of objects that were listed before.
         """
-        folder = self.prefix if not self.prefix or self.prefix.endswith("/") else f"{self.prefix}/"
+        folder = self._folder
         matches, found = re.compile(fnmatch.translate(self.pattern)).match, False
         for key, etag, told in self._pages(folder):
             found, name = True, key[len(folder) :]
             if name in known or (_visible(name, recursive=self.recursive) and matches(name.rpartition("/")[2])):
                 yield name, etag, told
         if not found and folder != self.prefix:
-            yield from (entry for entry in self._pages(self.prefix, only=True) if entry[0] == self.prefix)
+            for key, etag, told in self._pages(self.prefix, only=True):
+                if key == self.prefix:
+                    yield f"/{key}", etag, told
 
     def _pages(self, prefix: str, *, only: bool = False) -> Iterator[Entry]:
         """Yield the objects under a prefix by their keys; `only` the first page."""
@@ -127,10 +130,13 @@ class Bucket:
                 return
             given["ContinuationToken"] = token
 
+    @property
+    def _folder(self) -> str:
+        """Return what the keys of a folder begin with."""
+        return self.prefix if not self.prefix or self.prefix.endswith("/") else f"{self.prefix}/"
+
     def _key(self, name: str) -> str:
-        if name == self.prefix or not self.prefix:
-            return name
-        return f"{self.prefix.rstrip('/')}/{name}"
+        return name[1:] if name.startswith("/") else f"{self._folder}{name}"
 
     def _bytes(self, file: SeenFile, begin: int, end: int) -> bytes:
         given = {"Key": self._key(file.name), "Range": f"bytes={begin}-{end - 1}", "IfMatch": f'"{file.etag}"'}

@@ -27,6 +27,10 @@ class LongLineError(ValueError):
     """Say that a line, whose number it has, is longer than `LONGEST_LINE`."""
 
 
+class ChangedError(SinkqlError):
+    """Say that a file is not as it was listed."""
+
+
 class Place(Protocol):
     """Where the files of a source lie."""
 
@@ -212,9 +216,9 @@ def digest(data: bytes) -> str:
     return found
 
 
-def changed(place: Place, file: SeenFile) -> SinkqlError:
+def changed(place: Place, file: SeenFile) -> ChangedError:
     """Return the error for a file that is not as it was listed, with what is different now."""
-    return SinkqlError(
+    return ChangedError(
         "SQ3301",
         f'file "{place.shown(file.name)}" changed after it was listed',
         detail=place.difference(file),

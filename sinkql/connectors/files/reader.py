@@ -27,6 +27,7 @@ from sinkql.connectors.files.compression import Compression, codec_of, plain
 from sinkql.connectors.files.content import (
     LONGEST_LINE,
     PART_BYTES,
+    ChangedError,
     ListedFile,
     ListedStream,
     LongLineError,
@@ -141,10 +142,12 @@ class FilesReader(Reader):
             begin = at if partial is not None and file.name == partial.name else 0
             try:
                 found, to, count = self._take(file, begin, rows, size, known=until is not None)
-            except _MovedError:
+            except (_MovedError, ChangedError, GoneError) as error:
+                if not isinstance(error, _MovedError) and (file.parts or not self.folder.pinned):
+                    raise
                 if begin:
                     break
-                continue
+                continue  # no offset names it yet: the next look says what it is now
             if to < found.size:
                 cut = {"file": found.data(), "at": to}
                 if until is not None and number == len(waiting) and cut == until["partial"]:
@@ -275,7 +278,9 @@ class FilesReader(Reader):
                     new = tuple(part for part, _ in self._parts_after(stream, now))
                     if self.folder.now(stream, file).stamp == now.stamp:
                         return msgspec.structs.replace(now, parts=whole_parts(now) + new)
-            except _MovedError:
+            except (_MovedError, GoneError):
+                if file.parts:
+                    raise
                 return None
         raise changed(self.folder, file)
 

@@ -67,7 +67,8 @@ class Answers:
                 connection, _ = listening.accept()
             except OSError:
                 return  # it was closed
-            with suppress(OSError, EOFError), connection, connection.makefile("rwb") as stream:
+            # whoever asks may end at any byte of its question, and another one asks in its place
+            with suppress(Exception), connection, connection.makefile("rwb") as stream:
                 pickle.dump(self._answer(*pickle.load(stream)), stream)
 
     def _answer(self, source: str, start: Offsets, limit: Limit, until: Offsets | None) -> Offsets | SinkqlError:
