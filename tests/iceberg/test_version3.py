@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
 from sinkql.connectors.iceberg.commit.expire import expired
+from sinkql.connectors.iceberg.commit.publish import publish
 from sinkql.connectors.iceberg.file import read
 from sinkql.connectors.iceberg.file.delete import live_files, read_dead
 from sinkql.connectors.iceberg.file.manifest import origins, vector_of, vector_place
@@ -128,6 +129,31 @@ def test_puffin_file_is_there_as_long_as_one_vector_in_it(lake: Lake, name: str)
     assert on_disk(lake, name) - reachable(table) <= removed_by_kept(table)
     expected = dict.fromkeys(range(100, 130), "first") | model
     assert lake.rows(name) == sorted(expected.items())
+
+
+@pytest.mark.parametrize("branch", [None, "audit"], ids=["tag", "main-below-a-branch"])
+def test_puffin_file_stays_though_an_older_snapshot_is_kept(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, branch: str | None
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 2)
+    options = {} if branch is None else {"branch": branch}
+    sink = opened(lake, name, upsert=True, retain_snapshots=3, **options)
+    sink.put(*((id_, "a") for id_ in range(8)))
+    sink.put(*((id_, "b") for id_ in range(10, 18)))
+    if branch is None:
+        table = sink.writer._target.load()
+        assert table.metadata.current_snapshot_id is not None
+        table.manage_snapshots().create_tag(table.metadata.current_snapshot_id, "kept").commit()
+    else:
+        publish(sink.planned, sink.context)
+    sink.put((0, "x"), (10, "x"))  # two vectors in one file
+    sink.put((2, "y"))  # in place of one of them
+    for id_ in range(100, 112):
+        sink.put((id_, "z"))
+        sink.writer.maintain()
+    table = lake.table(name)
+    assert len(table.metadata.snapshots) < 10
+    assert reachable(table) <= on_disk(lake, name)
 
 
 def test_file_of_another_program_has_one_vector_for_all_buckets(any_lake: Lake, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -138,8 +138,7 @@ def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
     # A file is dead once the snapshot that removed it from main is gone, and so are all before that one.
     files = _removed(table, lost.values(), ids & main)
     if files and table.metadata.format_version >= VECTORS:  # of a file's deletion vectors some may be there still
-        oldest = [each for each in ancestry(table) if each.snapshot_id not in ids][-1:]
-        files -= _live(table, oldest, only=ManifestContent.DELETES)
+        files -= _live(table, _after(table, ids), only=ManifestContent.DELETES)
     if files:  # main itself never gets a file back
         referred = _referred(table)
         elsewhere = [each for each in kept if each.snapshot_id not in main or each.snapshot_id in referred]
@@ -168,6 +167,19 @@ def _telling(table: Table, kept: Iterable[Snapshot]) -> list[Snapshot]:
     }
     inner -= _referred(table)
     return [each for each in kept if each.snapshot_id not in inner]
+
+
+def _after(table: Table, gone: Collection[int]) -> list[Snapshot]:
+    """Return those of main's kept snapshots that come next after one that goes.
+
+    Tags, and main below a branch, keep some in between. What one that goes leaves behind the next kept one has.
+    """
+    line = list(ancestry(table))
+    return [
+        each
+        for each, before in zip(line, line[1:], strict=False)
+        if each.snapshot_id not in gone and before.snapshot_id in gone
+    ]
 
 
 def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> Iterable[ManifestFile]:
