@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from sinkql.connectors.iceberg.commit.publish import publish
+from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import FencedError, SinkqlError
 from support import strangers
 from support.lake import NAMESPACE, Lake, Sink
@@ -110,6 +112,70 @@ def test_main_that_others_write_to_stays_as_it_is(any_lake: Lake, name: str) -> 
     strangers.set_main(table, before)
     assert publish(sink.planned, sink.context).moved
     assert any_lake.rows(name) == [(0, "main"), (1, "a"), (2, "b")]
+
+
+def test_main_can_be_set_back_when_what_the_branch_began_with_has_expired(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 2)
+    begun(lake, name)
+    sink = Sink(lake, name, options={**AUDIT, "retain_snapshots": 3})
+    sink.start()
+    sink.put((1, "a"))
+    before = lake.table(name).metadata.current_snapshot_id
+    assert before is not None
+    strangers.append(lake.table(name), (9, "stranger"))
+    for each in range(2, 10):
+        sink.put((each, "a"))
+        sink.writer.maintain()
+    strangers.set_main(lake.table(name), before)
+    assert publish(sink.planned, sink.context).moved
+    assert lake.rows(name) == [(0, "main"), *((each, "a") for each in range(1, 10))]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_sinks_on_two_branches_that_always_meet_both_get_through(
+    any_lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, version: int
+) -> None:
+    each = {"format_version": version, "existing_rows": "keep"}
+    sink, other = (Sink(any_lake, name, id=id_, options={**each, "branch": id_}) for id_ in ("one", "other"))
+    sink.start()
+    other.start()
+    post, ahead = TargetTable.post, iter(range(9))
+
+    def overtaken(target: TargetTable, *asked: Any) -> Table:
+        if target.branch == "one" and (number := next(ahead, None)) is not None:
+            other.put((number, "other"))
+        return post(target, *asked)
+
+    monkeypatch.setattr(TargetTable, "post", overtaken)
+    monkeypatch.setattr(Patience, "wait", lambda patience, failures: pytest.fail("it was not overtaken"))
+    sink.put((1, "one"))
+    table = any_lake.table(name)
+    assert at(table, "one") == [(1, "one")]
+    assert at(table, "other") == [(number, "other") for number in range(9)]
+
+
+def test_branch_that_is_kept_otherwise_than_main_is_published_once(lake: Lake, name: str) -> None:
+    sink = on_audit(lake, name)
+    sink.put((1, "a"))
+    table = lake.table(name)
+    head = table.metadata.refs["audit"].snapshot_id
+    table.manage_snapshots().create_branch(head, "audit", min_snapshots_to_keep=5).commit()
+    assert publish(sink.planned, sink.context).moved
+    assert not publish(sink.planned, sink.context).moved
+
+
+@pytest.mark.parametrize("ref", ["main", "audit"])
+def test_what_others_say_of_a_branch_stays(lake: Lake, name: str, ref: str) -> None:
+    sink = Sink(lake, name, options={} if ref == "main" else {"branch": ref})
+    sink.start()
+    table = lake.table(name)
+    head = table.metadata.refs[ref].snapshot_id
+    table.manage_snapshots().create_branch(head, ref, min_snapshots_to_keep=5).commit()
+    sink.put((1, "a"))
+    found = lake.table(name).metadata.refs[ref]
+    assert (found.min_snapshots_to_keep, found.snapshot_id == head) == (5, False)
 
 
 def test_rows_of_main_that_are_replaced_stay_there_until_then(any_lake: Lake, name: str) -> None:

@@ -292,7 +292,8 @@ CODES = {
         (
             "To give up what was committed to main, set main back to the snapshot before it, for instance with Spark's "
             "rollback_to_snapshot, and publish again. To keep it, drop the sink and create it again with another "
-            "BRANCH, which begins where main is now."
+            "BRANCH, which begins where main is now, and with EXISTING ROWS. It reads its sources from the start: with "
+            "EXISTING ROWS = KEEP, an append sink writes rows that have been published once more."
         ),
     ),
     "SQ3551": _code(

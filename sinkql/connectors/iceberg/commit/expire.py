@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
@@ -175,11 +176,7 @@ def _after(table: Table, gone: Collection[int]) -> list[Snapshot]:
     Tags, and main below a branch, keep some in between. What one that goes leaves behind the next kept one has.
     """
     line = list(ancestry(table))
-    return [
-        each
-        for each, before in zip(line, line[1:], strict=False)
-        if each.snapshot_id not in gone and before.snapshot_id in gone
-    ]
+    return [each for each, before in pairwise(line) if each.snapshot_id not in gone and before.snapshot_id in gone]
 
 
 def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> Iterable[ManifestFile]:

@@ -49,7 +49,7 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
             return now
         error = outcome
         proposal.check(table, now)
-        if isinstance(error, CommitFailedException):
+        if isinstance(error, CommitFailedException) or _late(error, table, now):
             conflicts += 1
             if conflicts >= most_conflicts:
                 raise _crowded(target, error) from error
@@ -77,6 +77,15 @@ def _try(target: TargetTable, table: Table, proposal: Proposal) -> Table | Excep
     except Exception as error:
         return error
     return after
+
+
+def _late(error: Exception, table: Table, now: Table) -> bool:
+    """Tell whether an attempt was refused for the number of its snapshot, or for its row ids.
+
+    A commit to another branch takes both, and moves nothing that the attempt requires.
+    """
+    moved = table.metadata.next_sequence_number() != now.metadata.next_sequence_number()
+    return moved and isinstance(error, BadRequestError | ValueError)
 
 
 def _load(target: TargetTable) -> Table:

@@ -67,8 +67,8 @@ def publish(write: physical.Write, context: Context) -> Published:
         table = target.load()
     except NoSuchTableError:
         raise _nothing_in(name, branch) from None
-    head = table.metadata.refs.get(branch)
-    if head is not None and head == table.metadata.refs.get(MAIN_BRANCH):
+    head, main = table.metadata.refs.get(branch), table.metadata.refs.get(MAIN_BRANCH)
+    if head is not None and main is not None and head.snapshot_id == main.snapshot_id:
         target.tidy(table, table)  # whoever moved it may have ended before that
         return Published(name, head.snapshot_id, moved=False)
     after = land(target, table, Publishing(branch))
@@ -92,6 +92,6 @@ def _apart(table: Table, branch: str) -> SinkqlError:
         "SQ3523",
         f'main of table "{".".join(table.name())}" has a commit that branch "{branch}" does not have',
         detail=f"main is at snapshot {table.metadata.refs[MAIN_BRANCH].snapshot_id}, which is not below the branch.",
-        hint="Set main back to where it was before that commit, and publish again; or keep main as it is, and create "
-        "the sink again with another BRANCH, which begins there.",
+        hint="Set main back to where it was before that commit, and publish again; or keep main as it is, drop the "
+        "sink, and create it with EXISTING ROWS and another BRANCH, which begins there.",
     )

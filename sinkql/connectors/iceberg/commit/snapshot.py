@@ -34,7 +34,6 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -52,6 +51,7 @@ from sinkql.connectors.iceberg.file.manifest import (
     write_list,
 )
 from sinkql.connectors.iceberg.file.place import parted_schema, record
+from sinkql.connectors.iceberg.table.branch import moved
 from sinkql.runs import Tiers
 
 MAIN = "main"
@@ -118,12 +118,11 @@ def prepare(
             "schema-id": table.metadata.current_schema_id if schema is None else schema.schema_id,
         }
     )
-    head = {"ref-name": MAIN, "type": "branch", "snapshot-id": builder.snapshot}
     needed, updates = requirements(table), _schema_updates(table.metadata, schema) if schema is not None else []
     if schema is not None:
         last = {"last-assigned-field-id": table.metadata.last_column_id}
         needed = (*needed, AssertLastAssignedFieldId.model_validate(last))
-    updates += [AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(head)]
+    updates += [AddSnapshotUpdate(snapshot=snapshot), moved(table.metadata, MAIN, builder.snapshot)]
     if said.table:
         updates.append(SetPropertiesUpdate(updates=dict(said.table)))
     return Prepared(builder.snapshot, needed, tuple(updates))

@@ -66,9 +66,9 @@ class BranchTable(Table):
             return
         metadata = self.whole.metadata
         yield moved(metadata, self.branch, wanted.snapshot_id)
-        main = metadata.refs.get(MAIN_BRANCH)
-        if main is not None and on_top(metadata, self.branch):
-            told = json.dumps({"main": main.snapshot_id, "below": wanted.snapshot_id})
+        main = _below(metadata, self.branch)
+        if main is not None:
+            told = json.dumps({"main": main, "below": wanted.snapshot_id})
             yield SetPropertiesUpdate(updates={_property(self.branch): told})
 
 
@@ -82,15 +82,8 @@ class _AssertRef(AssertRefSnapshotId):
 
 def on_top(metadata: TableMetadata, branch: str) -> bool:
     """Tell whether main's head is the head of a branch, or an ancestor of it, so that main can go to there."""
-    main, own = metadata.refs.get(MAIN_BRANCH), metadata.refs.get(branch)
-    if main is None or own is None:
-        return True
-    line = set(_line(metadata, own.snapshot_id))
-    try:
-        told = json.loads(metadata.properties.get(_property(branch), "null")) or {}
-    except json.JSONDecodeError:
-        told = {}
-    return main.snapshot_id in line or (told.get("main") == main.snapshot_id and told.get("below") in line)
+    main = metadata.refs.get(MAIN_BRANCH)
+    return main is None or branch not in metadata.refs or _below(metadata, branch) == main.snapshot_id
 
 
 def reaches(metadata: TableMetadata, ref: str, snapshot: int) -> bool:
@@ -111,6 +104,23 @@ def moved(metadata: TableMetadata, ref: str, snapshot: int) -> SetSnapshotRefUpd
 def called(table: Table) -> str:
     """Return what messages call the branch that a table is seen on."""
     return f'branch "{table.branch}"' if isinstance(table, BranchTable) else MAIN_BRANCH
+
+
+def _below(metadata: TableMetadata, branch: str) -> int | None:
+    """Return the snapshot of main that a branch, or one that begins now, is on top of: main's head if it is that.
+
+    Else the one that was noted: main may come back to it, when all between it and the branch has expired.
+    """
+    main, own = metadata.refs.get(MAIN_BRANCH), metadata.refs.get(branch)
+    line = set(_line(metadata, own.snapshot_id)) if own is not None else set()
+    if main is not None and (own is None or main.snapshot_id in line):
+        return main.snapshot_id
+    try:
+        told = json.loads(metadata.properties.get(_property(branch), "null")) or {}
+    except json.JSONDecodeError:
+        return None
+    found: int | None = told.get("main") if told.get("below") in line else None
+    return found
 
 
 def _seen(metadata: TableMetadata, branch: str) -> TableMetadata:
