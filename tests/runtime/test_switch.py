@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -10,9 +11,13 @@ import pytest
 from runtime.test_batch import open_loop
 from sinkql import physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
 from sinkql.extension.stream import NO_PLAN, Switch
+from sinkql.runtime.batch.progress import silent
+from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.sink.runner import SinkRunner
 from support.lake import Lake, Sink
-from support.running import csv_files, drain, job, output, rows
+from support.running import FixedRoster, MemoryControl, contexts, csv_files, drain, job, output, rows
 
 
 def _read(folder: Path, name: str) -> physical.Read:
@@ -98,11 +103,16 @@ def test_any_other_plan_is_refused(tmp_path: Path) -> None:
     assert refused.value.code == "SQ3410"
 
 
-def test_rows_come_anew_only_of_sources_that_still_have_all_that_was_read(tmp_path: Path) -> None:
-    before = job(_read(tmp_path, "a"), tmp_path, key=("id",))
-    few = physical.Map(_read(tmp_path, "a"), (), output("", "`id` > 1", "boolean"))
+def _anew(folder: Path) -> tuple[physical.Job, physical.Job]:
+    """Return the job of rows of "a", and one of fewer rows that computes them again in its table."""
+    before = job(_read(folder, "a"), folder, key=("id",))
+    few = physical.Map(_read(folder, "a"), (), output("", "`id` > 1", "boolean"))
     earlier = (physical.Earlier(before.plan, again=True),)
-    after = msgspec.structs.replace(job(few, tmp_path, key=("id",)), follows=earlier)
+    return before, msgspec.structs.replace(job(few, folder, key=("id",)), follows=earlier)
+
+
+def test_rows_come_anew_only_of_sources_that_still_have_all_that_was_read(tmp_path: Path) -> None:
+    before, after = _anew(tmp_path)
     _put(tmp_path, "a", 1, 2)
     _run(before, tmp_path, epoch=1)
     _put(tmp_path, "a", 3)
@@ -115,6 +125,24 @@ def test_rows_come_anew_only_of_sources_that_still_have_all_that_was_read(tmp_pa
     away.rename(tmp_path / "a" / "1.csv")
     _run(after, tmp_path, epoch=3)
     assert rows(tmp_path) == [(2,), (3,)]
+
+
+@pytest.mark.parametrize("wish", ["stopped", "dropped"])
+def test_a_sink_that_computes_its_rows_again_stops_when_it_is_told(
+    tmp_path: Path, wish: Literal["stopped", "dropped"]
+) -> None:
+    before, after = _anew(tmp_path)
+    _put(tmp_path, "a", 1, 2)
+    _run(before, tmp_path, epoch=1)
+    control, roster = MemoryControl(), FixedRoster([after])
+
+    def session() -> Any:
+        control.wanted[after.sink_id] = wish
+
+    host = Host(session, 2, discover(), control, silent, roster, lambda each: contexts(tmp_path, each), once=False)
+    assert SinkRunner(host, roster.now()[0]).run() == SinkOutcome(after.sink, wish)
+    assert control.statuses[-1] == (after.sink_id, wish, None)
+    assert rows(tmp_path) == [(1,), (2,)]
 
 
 def test_a_switch_goes_on_from_what_the_table_says_at_the_claim(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class _StoppedError(Exception):
 
 
 class _OtherWorkError(Exception):
-    """Say that a rebuild is broken off, because the sink is to do something else."""
+    """Say that a rebuild is broken off, because the sink is to do something else, or nothing."""
 
 
 @dataclass(slots=True)
@@ -304,10 +304,8 @@ class SinkRunner:
             if now < looked + _LOOK_SECONDS:
                 return
             looked = now
-            if self._following.differs():
+            if self._following.differs() or self._desired() != "running":
                 raise _OtherWorkError
-            if self._desired() != "running":
-                raise _StoppedError
             self.host.progress(SinkRereading(self.job.sink, step, rows))
             self._status("starting", details={"rebuild": {"step": step, "rows": rows}})
 
