@@ -310,7 +310,8 @@ class Switch:
     Of each of these plans: the names that columns have now, by those that they had, None for those that are gone.
     `check` raises a SinkqlError for a
     marker of one of them from which the plan cannot go on. Where one of `again` wrote the table, its rows come anew
-    first, by `Writer.rebuild`, which alone makes its marker one of `plan`.
+    first, by `Writer.rebuild`, which alone makes its marker one of `plan`. With `empties` the first batch takes rows of
+    others out of the table, and alone makes a marker without a plan one of `plan`.
     """
 
     plan: str
@@ -318,6 +319,7 @@ class Switch:
     stateful: bool = False
     check: Callable[[Marker], None] = lambda marker: None
     again: frozenset[str] = frozenset()
+    empties: bool = False
 
 
 def switch_of(job: physical.Job) -> Switch | None:
@@ -344,7 +346,8 @@ def claimed(
         return marker
     switch.check(kept)
     end = {source: kept.end.get(source, begin) for source, begin in initial.items()}
-    return replace(marker, start=end, end=end, plan=switch.plan, state=kept.state if switch.stateful else None)
+    plan = NO_PLAN if kept.plan == NO_PLAN and switch.empties else switch.plan
+    return replace(marker, start=end, end=end, plan=plan, state=kept.state if switch.stateful else None)
 
 
 class Writer(Protocol):

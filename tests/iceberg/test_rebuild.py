@@ -177,3 +177,21 @@ def test_rows_of_a_part_are_taken_without_those_around_them(tmp_path: Path) -> N
         pa.set_memory_pool(before)
     assert [(row["id"], int(row["name"])) for row in found] == [(number, number) for number in (9000, 8000, 8999)]
     assert (measured.max_memory() or 0) < rows.nbytes / 10
+
+
+def test_columns_change_once_however_often_a_sink_is_claimed_before_it_replaces_rows(tmp_path: Path) -> None:
+    lake, options = Lake(tmp_path), {"existing_rows": "replace"}
+    other = Sink(lake, "t", id="other")
+    other.start()
+    other.put((1, "a"))
+    first = Sink(lake, "t", options=options)
+    first.start()
+    columns = (first.columns[0], physical.Column("title", "text"), first.columns[1])
+    switch = Switch("new", {NO_PLAN: {"name": "title"}}, empties=True)  # and another one is "name" since
+    fields = []
+    for epoch in (2, 3):
+        sink = Sink(lake, "t", columns=columns, options=options)
+        sink.writer.open()
+        assert sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=switch).plan == NO_PLAN
+        fields.append([(field.name, field.field_id) for field in lake.catalog().load_table("shop.t").schema().fields])
+    assert fields == [[("id", 1), ("title", 3), ("name", 2)]] * 2

@@ -154,3 +154,23 @@ def test_a_switch_goes_on_from_what_the_table_says_at_the_claim(tmp_path: Path) 
     assert (marker.plan, marker.end) == ("other", {"numbers": {"batch": 1}, "new": {"batch": 7}})
     again = sink.writer.claim(begin, epoch=3, switch=Switch("third", {"plan": {}}))
     assert (again.plan, again.end) == ("other", marker.end)
+
+
+def test_rows_of_others_go_also_where_a_sink_changes_before_its_first_batch(tmp_path: Path) -> None:
+    def replacing(each: physical.Job) -> physical.Job:
+        write = msgspec.structs.replace(each.write, options={**each.write.options, "existing_rows": "replace"})
+        return msgspec.structs.replace(each, sink_id="id-other", write=write)
+
+    for number, name in enumerate(("others", "a", "b"), 1):
+        _put(tmp_path, name, number)
+    _run(_job(tmp_path, "others"), tmp_path, epoch=1)
+    before = replacing(_job(tmp_path, "a"))
+    after = replacing(_job(tmp_path, "b", follows=(before.plan,)))
+    for each in (before, after):
+        open_loop(each, tmp_path).start(epoch=1)
+    assert rows(tmp_path) == [(1,)]
+    _run(after, tmp_path, epoch=3)
+    assert rows(tmp_path) == [(3,)]
+    _put(tmp_path, "b", 4)
+    _run(after, tmp_path, epoch=4)
+    assert rows(tmp_path) == [(3,), (4,)]

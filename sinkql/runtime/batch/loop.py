@@ -101,7 +101,7 @@ class BatchLoop:
         if not self._anew:
             self._check_plan(self.marker)
             self._restore(self.marker.end)
-            if found is not None and found.plan != self.marker.plan:
+            if found is not None and not same(found.end, self.marker.end):
                 self._attach(self.marker.end)
             self._known_state()
         self._sweep_positions()
@@ -276,9 +276,12 @@ class BatchLoop:
 
     def _switch(self) -> Switch | None:
         switch = switch_of(self.job)
-        if self.job.write.mode == "upsert" and self.writer.replaces():
-            switch = switch or Switch(self.job.plan, {NO_PLAN: {}}, stateful=self.job.stateful())
-            switch = replace(switch, again=switch.again | {NO_PLAN})
+        if self.writer.replaces():
+            if self.job.write.mode == "upsert":
+                switch = switch or Switch(self.job.plan, {NO_PLAN: {}}, stateful=self.job.stateful())
+                switch = replace(switch, again=switch.again | {NO_PLAN})
+            elif switch is not None:
+                switch = replace(switch, empties=True)
         return replace(switch, check=self._check_unread) if switch is not None else None
 
     def _going_on(self, found: Marker, switch: Switch | None) -> JobOffsets:

@@ -85,6 +85,8 @@ def schema_of_claim(
         return None
     plan = kept.marker.plan if kept is not None else NO_PLAN
     renamed = switch.follows.get(plan)
+    if renamed is not None and plan == NO_PLAN and switch.empties:  # an earlier claim may have done so
+        renamed = {old: new for old, new in renamed.items() if old not in expected.schema.column_names}
     return evolved(table.metadata, expected, renamed) if renamed is not None else None
 
 
