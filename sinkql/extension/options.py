@@ -108,7 +108,7 @@ def bind(
             )
         if _plain(hints[field.name]) not in _SECRETS:
             _check_urls(option, fields, hints)
-        values[field.name] = _convert(option, hints[field.name], secret)
+        values[field.name] = _convert(option, hints[field.name], secret, usual=field.default)
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and field.name not in values:
@@ -195,7 +195,7 @@ _WANTED = {
 }
 
 
-def _convert(option: ast.Option, hint: Any, secret: ResolveSecret | None) -> Any:
+def _convert(option: ast.Option, hint: Any, secret: ResolveSecret | None, *, usual: Any) -> Any:
     kind, value = _plain(hint), option.value
     if kind in _SECRETS:
         return _secret_text(option, kind, secret)
@@ -222,7 +222,14 @@ def _convert(option: ast.Option, hint: Any, secret: ResolveSecret | None) -> Any
             return _duration(option)
         case (_, ast.Text() | ast.Word()) if kind is str:
             return _text(value)
-    raise _wrong(option, _WANTED[kind], _example(kind))
+    raise _wrong(option, _WANTED[kind], _number(option, usual) if kind is int else _example(kind))
+
+
+def _number(option: ast.Option, usual: Any) -> str:
+    """Return the number that is written in quotes, else the one that the option has where it is left out."""
+    if isinstance(option.value, ast.Text) and option.value.value.isdecimal() and option.value.value.isascii():
+        return option.value.value
+    return str(usual) if isinstance(usual, int) else _example(int)
 
 
 def _whole(option: ast.Option, value: ast.Number) -> int:
@@ -253,7 +260,9 @@ def _choice(option: ast.Option, choices: tuple[str, ...]) -> str:
         found = {choice.casefold(): choice for choice in choices}.get(_text(option.value).casefold())
         if found is not None:
             return found
-    raise _wrong(option, one_of([f"'{choice}'" for choice in choices]), f"'{choices[0]}'")
+    written = _text(option.value) if isinstance(option.value, ast.Text | ast.Word) else ""
+    near = nearest(written.upper(), choices) or choices[0]
+    raise _wrong(option, one_of([f"'{choice}'" for choice in choices]), f"'{near}'")
 
 
 def _texts(option: ast.Option) -> tuple[str, ...]:

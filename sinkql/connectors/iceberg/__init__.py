@@ -118,6 +118,7 @@ connector = Connector(
             plan.IcebergOptions,
             plan.OWNER,
             plan.AT_CREATION,
+            anew=plan.ANEW,
             formats=("PARQUET",),
             partitions=True,
             facts=_find_facts,

@@ -144,7 +144,7 @@ CODES = {
     ),
     "SQ2340": _code(
         "The option only has an effect when the sink is created.",
-        "Drop the sink and create it again, into a new table.",
+        "Drop the sink and create it again: with other EXISTING ROWS or another BRANCH, else into a new table.",
     ),
     "SQ2341": _code(
         "ALTER SINK … SET FROM names a relation whose columns are not those of the table.",

@@ -119,7 +119,7 @@ def _after(
             kind = registry.sinks[present.kind]
             options = changed_options(
                 present.with_options, action, known=labels(kind.with_options), owner=kind.owner, refused=kind.fixed,
-                refusal=lambda name, span: _fixed(entry, name, span),
+                refusal=lambda name, span: _fixed(entry, name, span, anew=name in kind.anew),
             )  # fmt: skip
             return replace(respan(present, action.span), with_options=options)
         case ast.CreateSink(), ast.SetFrom():
@@ -180,13 +180,13 @@ def _planned(
     return plan(after, entry.facts, _Without(catalog, entry.name), registry).notices
 
 
-def _fixed(entry: logical.Entry, name: str, span: Span) -> SinkqlError:
+def _fixed(entry: logical.Entry, name: str, span: Span, *, anew: bool) -> SinkqlError:
     sink = short_name(entry.name)
     return SinkqlError(
         "SQ2340",
         f"option {name} cannot change after the sink is created",
         span,
-        hint=f"Run DROP SINK {sink}; and create it again, into a new table.",
+        hint=f"Run DROP SINK {sink}; and create it again{'' if anew else ', into a new table'}.",
     )
 
 

@@ -6,7 +6,7 @@ import difflib
 
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, Span
-from sinkql.planner.item.statement import kind_of, replacing
+from sinkql.planner.item.statement import changing, kind_of, replacing
 from sinkql.planner.name import short_name
 
 
@@ -32,7 +32,9 @@ def already_there(
         return Notice("SQ2012", f"{about}, skipped", span)
     if statement.if_not_exists:
         return Notice("SQ2013", f"{about} and is different, skipped", span)
-    raise SinkqlError("SQ2014", f"{about} and is different", span, detail=difference, hint=hint)
+    raise SinkqlError(
+        "SQ2014", f"{about} and is different", span, detail=difference, hint=changing(kind, name, rows=rows)
+    )
 
 
 def shown_difference(old_redacted: str, new_redacted: str) -> str:

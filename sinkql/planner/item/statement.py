@@ -152,6 +152,19 @@ def _way_out(entry: logical.Entry, written: str) -> str:
     return replacing(entry.kind, written, rows=isinstance(entry.statement, ast.CreateTable))
 
 
+def changing(kind: str, name: str, *, rows: bool) -> str:
+    """Return the hint where an item is there with another definition: how it gets that, if it can, with all it has."""
+    match kind:
+        case "VIEW" | "MATERIALIZED VIEW":
+            return f"Write CREATE OR REPLACE {kind} to change it, or choose another name."
+        case "TABLE" if rows:
+            return f"Add columns with ALTER TABLE {name} ADD COLUMN …, or choose another name."
+        case "SINK" | "CONNECTION" | "CLUSTER":
+            return f"Change its options with ALTER {kind} {name} SET (…), or choose another name."
+        case _:
+            return replacing(kind, name, rows=rows)
+
+
 def replacing(kind: str, name: str, *, rows: bool) -> str:
     """Return the hint where a name is taken: to drop what has it, but for what is lost with it.
 

@@ -52,6 +52,7 @@ def find(
             changelog=sink.changelog,
             upsert=sink.mode is logical.SinkMode.UPSERT,
             layout=Layout.of(sink.options),
+            version=sink.options.get("format_version", 2),
         )
         check(table, expected, _coming(table, expected, job))
         if sink.options.get("existing_rows") is None and rows(table):

@@ -29,14 +29,15 @@ _TYPES = {
     "text": "string", "uuid": "string", "jsonb": "string", "interval": "string", "bytea": "binary",
 }  # fmt: skip
 OWNER = "sinks into Iceberg"
-AT_CREATION = ("SNAPSHOT", "FORMAT VERSION", "EXISTING ROWS", "BRANCH")
+ANEW = ("EXISTING ROWS", "BRANCH")
+AT_CREATION = ("SNAPSHOT", "FORMAT VERSION", *ANEW)
 """Options in WITH (…) that say how a sink and its table begin."""
 _APART = "Write another TABLE. Append sinks may share one if each of them has EXISTING ROWS = KEEP."
 _SEPARATORS = "/\\#?%"
 """Characters that part paths and URLs, or stand for others there. Where a table lies is both."""
 _LONGEST = 200
-_MAIN = "main"
 """Bytes of a name: file systems take 255, and some names are made longer."""
+_MAIN = "main"
 _CHANGELOG = (
     logical.Column("_mz_diff", logical.Type("integer"), nullable=False),
     logical.Column("_mz_timestamp", logical.Type("bigint"), nullable=False),
@@ -152,7 +153,8 @@ def destination(sink: logical.Sink) -> logical.Destination:
     refused = None if rows else "name a new TABLE, or write EXISTING ROWS = KEEP or REPLACE"
     replaces = rows == "replace"
     alone = sink.mode == logical.SinkMode.UPSERT or replaces
-    return logical.Destination("table", path, refused, alone=alone, apart=_APART, branch=branch, replaces=replaces)
+    apart = _APART if branch is None else _APART.replace("TABLE", "BRANCH or TABLE", 1)
+    return logical.Destination("table", path, refused, alone=alone, apart=apart, branch=branch, replaces=replaces)
 
 
 def _check_places(statement: ast.CreateSink) -> None:
@@ -188,7 +190,7 @@ def _check_version(statement: ast.CreateSink, options: IcebergOptions) -> None:
             "SQ2330",
             f"FORMAT VERSION must be 2 or 3, not {options.format_version}",
             option_span(statement.with_options, "FORMAT VERSION", statement.kind_span),
-            hint="Write FORMAT VERSION = 2.",
+            hint="Write FORMAT VERSION = 2, or 3 for deletion vectors and ids of rows.",
         )
 
 
