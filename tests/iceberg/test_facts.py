@@ -104,6 +104,11 @@ def test_table_with_other_columns_is_refused(lake: Lake, name: str) -> None:
     assert refusal(lake, sink(name)).code == "SQ3504"
 
 
+def test_table_of_a_lower_format_version_is_refused(lake: Lake, name: str) -> None:
+    Sink(lake, name).start()
+    assert refusal(lake, sink(name, format_version=3)).code == "SQ3512"
+
+
 # --- asked once more: what opening the catalog keeps ------------------------------------------------------------------
 
 
