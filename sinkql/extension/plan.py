@@ -176,8 +176,8 @@ class SinkKind:
     `reading` gives lines that tell how to read what the sink wrote, `rows` up to so many of its rows, in Arrow,
     `count_rows` how many there are; None where there is no such way. `destination` tells what a planned sink writes to,
     by which a second sink into the same is refused; where that has a branch, `publish` lets all read what is on it.
-    Of the labels in WITH (…), those in `fixed` matter when a sink is created, and cannot change; of these a sink that is
-    created again may have those in `anew` for the same target. `owner` is what messages call such sinks.
+    Of the labels in WITH (…), those in `fixed` matter when a sink is created, and cannot change; of these a sink that
+    is created again may have those in `anew` for the same target. `owner` is what messages call such sinks.
     """
 
     name: str

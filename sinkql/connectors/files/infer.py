@@ -223,5 +223,6 @@ def _invalid(path: Path, why: str) -> SinkqlError:
     return SinkqlError(
         "SQ3102",
         f'file "{path}" cannot be sampled: {why}',
-        hint="Correct the file or the FORMAT, or declare the columns: CREATE SOURCE s (id bigint, name text) FROM FILES ….",
+        hint="Correct the file or the FORMAT, or declare the columns: "
+        "CREATE SOURCE s (id bigint, name text) FROM FILES ….",
     )

@@ -101,7 +101,7 @@ def _paths(path: str) -> Sequence[Path]:
     else:
         found = [Path(each) for each in glob.glob(str(given), recursive=True) if not Path(each).is_dir()]
     if not found and re.match(r"s3[an]?:", path):
-        hint = "Create a source of files in S3: CREATE SOURCE name (id bigint) FROM FILES CONNECTION name (PATH = '…') …."
+        hint = "Create a source of it: CREATE SOURCE name (id bigint) FROM FILES CONNECTION name (PATH = '…') …."
         raise SinkqlError("SQ2645", f'"{path}" is in S3, which a query reads through a source', hint=hint)
     if not found:
         raise SinkqlError("SQ2645", f'no file is at "{path}"', hint="Paths are relative to the working folder.")

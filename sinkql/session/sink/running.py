@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sinkql.runtime.sink.host import SinkOutcome
 
 _STATUS = """
-SELECT k.name, s.status, s.details -> 'rebuild' ->> 'rows' AS rows_read_again, p.desired,
+SELECT k.name, s.status, p.desired, s.details -> 'rebuild' ->> 'rows' AS rows_read_again,
   t.messages_committed AS rows, p.failed_rows AS skipped, p.commits, p.lag AS lag_seconds,
   p.committed_at AS last_commit, m.compacted_at AS last_compaction, b.branch, s.error, s.hint, s.id
 FROM mz_sinks AS k
