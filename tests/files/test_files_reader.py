@@ -155,6 +155,21 @@ def test_ranges_of_csv_give_the_records_and_errors_of_the_whole_file(
         assert len(reader.splits(start, at)) > 2
 
 
+@pytest.mark.parametrize("head", ["id,name\r", '\ufeff"id","na\nme"\r'])
+def test_a_csv_file_of_carriage_returns_is_not_cut_at_newlines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: str
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.files.reader._SPLIT_BYTES", 40)
+    monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", 20)
+    _put(tmp_path, "a.csv", head + '1,a\n2,b\r3,"c\n"\r' * 50)
+    columns = (Column("id", "bigint"), Column("name" if "name" in head else "na\nme", "text"))
+    reader = _reader(tmp_path, format=_CSV, columns=columns, skip_errors=True)
+    start, tally = reader.initial(at_end=False), Tally()
+    end = reader.latest(start, Limit(17))
+    assert _rows(reader, start, end, tally) == [{columns[0].name: 3, columns[1].name: "c\n"}] * 50
+    assert (tally.rows, tally.failed) == (100, 50)
+
+
 def test_byte_ranges_give_each_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = random.Random(5)
     lines = [json.dumps({"id": i, "name": "x" * seed.randrange(40)}) for i in range(400)]

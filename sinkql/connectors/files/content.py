@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -57,7 +58,8 @@ def measure(
     """Yield the parts that follow those of `file`, with their bytes; with `lines` they end at line ends.
 
     With a `quote`, they end at line ends that have an even number of quotes before them; where there is none for long,
-    the rest of the file has parts that end anywhere, with -1 for the number of their lines.
+    the rest of the file has parts that end anywhere, with -1 for the number of their lines. So has all of a file whose
+    first line ends with a carriage return: newlines end no record of it.
 
     The last part of `file` is measured anew if it was cut short. Raises SQ3301 where it is not as it was, and
     LongLineError.
@@ -72,6 +74,7 @@ def measure(
         data = _read(stream, place, file, min(PART_BYTES, file.size - at))
         if quote and whole_records:
             data, whole_records = _to_record_end(stream, data, file.size - at - len(data), quote)
+            whole_records = whole_records and not (at == 0 and _ends_with_return(data, quote))
         elif lines and not quote and data and not data.endswith(b"\n"):
             data += stream.readline(min(file.size - at - len(data), LONGEST_LINE))
             if at + len(data) < file.size and not data.endswith(b"\n"):
@@ -97,6 +100,13 @@ def _to_record_end(stream: BinaryIO, data: bytes, left: int, quote: bytes) -> tu
         found.append(last)
         odd, size = (odd + last.count(quote)) % 2, size + len(last)
     return b"".join(found), True
+
+
+def _ends_with_return(data: bytes, quote: bytes) -> bool:
+    """Return whether the first line ends with a carriage return and no newline."""
+    q = re.escape(quote)
+    first = re.match(rb"(?:[^%b\r\n]++|%b[^%b]*+%b)*+" % (q, q, q, q), data)
+    return first is not None and re.match(rb"\r[^\n]", data[first.end() : first.end() + 2]) is not None
 
 
 def whole_parts(file: SeenFile) -> tuple[Part, ...]:
