@@ -139,11 +139,12 @@ def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
     # A file is dead once the snapshot that removed it from main is gone, and so are all before that one.
     files = _removed(table, lost.values(), ids & main)
     if files and table.metadata.format_version >= VECTORS:  # of a file's deletion vectors some may be there still
-        files -= _live(table, _after(table, ids), only=ManifestContent.DELETES)
+        after = [manifest for each in _after(table, ids) for manifest in each.manifests(table.io)]
+        files -= _live(table, [each for each in after if each.content == ManifestContent.DELETES])
     if files:  # main itself never gets a file back
         referred = _referred(table)
         elsewhere = [each for each in kept if each.snapshot_id not in main or each.snapshot_id in referred]
-        files -= _live(table, elsewhere)
+        files -= _live(table, _manifests(table, elsewhere))
     named = named_offsets(table, kept)
     offsets = {name for each in gone if (name := offsets_file(each))} - named
     return _Dead(
@@ -200,11 +201,10 @@ def _removed(table: Table, manifests: Iterable[ManifestFile], removers: set[int]
     return found
 
 
-def _live(table: Table, snapshots: Iterable[Snapshot], *, only: ManifestContent | None = None) -> set[str]:
+def _live(table: Table, manifests: Iterable[ManifestFile]) -> set[str]:
     return {
         entry.data_file.file_path
-        for manifest in {each.manifest_path: each for each in _manifests(table, snapshots)}.values()
-        if only is None or manifest.content == only
+        for manifest in {each.manifest_path: each for each in manifests}.values()
         for entry in manifest.fetch_manifest_entry(table.io)
     }
 
