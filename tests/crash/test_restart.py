@@ -87,6 +87,19 @@ def test_state_is_not_made_anew_from_a_source_that_is_not_whole(
     assert (ended.status, ended.code, rows(pipeline)) == (3, "SQ3402", before)
 
 
+@pytest.mark.parametrize("kind", ["view"])
+def test_state_is_made_anew_once_a_source_can_be_read_again(children: Children, pipeline: Pipeline, kind: str) -> None:
+    shutil.rmtree(pipeline.state)
+    closed = min((pipeline.folder / "in").iterdir())
+    kept = pipeline.folder / "kept"
+    closed.rename(kept)
+    closed.mkdir()  # which nobody can read as a file, whatever the user may do
+    assert children.run(pipeline).code == "SQ3305"
+    closed.rmdir()
+    kept.rename(closed)
+    goes_on(children, pipeline)
+
+
 @pytest.mark.parametrize("kind", ["changelog"])
 @pytest.mark.parametrize(
     ("lost", "code"), [(".", "SQ3402"), ("manifests", "SQ3402"), ("state", "SQ3404")], ids=["all", "manifests", "runs"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sinkql import physical
-from sinkql.errors import Family, LostStateError, SinkqlError
+from sinkql.errors import GoneError, LostStateError, SinkqlError
 from sinkql.extension.stream import Marker, Reader, WriteResult
 from sinkql.runtime.batch.engine import Batch, Engine
 from sinkql.runtime.state import manifest as state
@@ -57,7 +57,7 @@ def rebuild(
     try:
         outcome = engine.run(job, Batch(task, splits, readers, arrangements))
     except SinkqlError as error:
-        if error.retryable and error.family is Family.ENVIRONMENT:  # it says nothing about the sources
+        if error.retryable and not isinstance(error, GoneError):  # what is there is there still
             raise
         raise LostStateError(
             lost.code,
