@@ -14,7 +14,7 @@ from pyiceberg.types import StringType
 from sinkql import faults
 from sinkql.connectors.iceberg.commit import expire
 from sinkql.connectors.iceberg.commit.marker import ancestry
-from sinkql.connectors.iceberg.table.target import TargetTable
+from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import RedoBatchError
 from support import strangers
@@ -232,6 +232,29 @@ def test_file_that_is_gone_from_the_table_is_said_and_its_return_is_enough(lake:
     path.with_suffix(".away").rename(path)
     sink.put((3, "mine"))
     assert lake.rows(name) == [(1, "a"), (2, "b"), (3, "mine")]
+
+
+@pytest.mark.parametrize("step", ["claim", "commit"])
+def test_list_of_manifests_that_is_gone_is_said_and_its_return_is_enough(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(Patience, "wait", lambda self, failures: None)
+    sink = Sink(lake, name)
+    sink.start()
+    sink.put((1, "a"))
+    head = lake.table(name).current_snapshot()
+    assert head is not None
+    path = Path(head.manifest_list.removeprefix("file://"))
+    path.rename(path.with_suffix(".away"))
+    with pytest.raises(SinkqlError) as caught:
+        sink.start(epoch=2) if step == "claim" else sink.put((2, "b"))
+    assert (code_of(caught), caught.value.retryable) == ("SQ3556", True)
+    assert str(path) in (caught.value.detail or "")
+    path.with_suffix(".away").rename(path)
+    if step == "claim":
+        sink.start(epoch=2)
+    sink.put((2, "b"))
+    assert lake.rows(name) == [(1, "a"), (2, "b")]
 
 
 def test_expiry_that_others_were_faster_with_deletes_nothing(

@@ -56,6 +56,8 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
         else:
             failures += 1
             limit = _BAD_REQUESTS if isinstance(error, BadRequestError) else target.patience.tries
+            if failures >= limit and isinstance(error, FileNotFoundError):
+                raise target.lost_file(error) from error
             if failures >= limit:
                 raise explain(error, target.connection) from error
             target.patience.wait(failures)
