@@ -107,7 +107,7 @@ def check_files(pipeline: Pipeline) -> None:
             known |= {manifest.manifest_path, *(entry.data_file.file_path for entry in entries)}
     names = {path.rpartition("/")[2] for path in known} | {"version-hint.text"}
     there = {path.name for path in (pipeline.folder / "lake" / "n" / "t").rglob("*") if path.is_file()}
-    left = {name for name in there - names if not (name.startswith("sinkql-") and name.endswith(".stats"))}
+    left = {name for name in there - names if not (name.startswith("_sinkql-") and name.endswith(".stats"))}
     assert not left, left
 
 

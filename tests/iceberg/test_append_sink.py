@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from sinkql.errors import SinkqlError
 from support.lake import Lake, Sink
+from support.maintainer import Maintainer
 
 
 def test_rows_of_every_commit_are_read(any_lake: Lake, name: str) -> None:
@@ -114,6 +116,22 @@ def test_offsets_file_that_was_changed_stops_the_sink(lake: Lake, name: str) -> 
     with pytest.raises(SinkqlError) as caught:
         sink.writer.refresh()
     assert caught.value.code == "SQ3502"
+
+
+def test_what_a_sink_needs_of_its_own_is_no_orphan(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    marker, task, results = sink.attempt([(1, "a")])
+    sink.writer.attach("seen-1", b"one")
+    end = {"numbers": {"batch": 1, "text": "x" * 3000}}
+    sink.writer.commit(task, results, replace(marker, commit=task.commit, start=marker.end, end=end, plan="p"))
+    orphan = lake.folder / "warehouse" / "shop" / name / "metadata" / "somebodys.stats"
+    orphan.write_text("strange")
+    Maintainer(lambda: lake.table(name), random.Random(0)).remove_orphans()
+    assert not orphan.exists()
+    again = Sink(lake, name)
+    assert again.start().end == end
+    assert again.writer.attached("seen-1") == b"one"
 
 
 def test_attachments_are_kept_once(any_lake: Lake, name: str) -> None:

@@ -89,7 +89,7 @@ def test_what_others_may_need_stays(lake: Lake, name: str) -> None:
         metadata / f"sinkql-{sink.id}-99-{uuid4()}-m0.avro",
         metadata / f"{uuid4()}-m0.avro",
         metadata / f"snap-1-0-{uuid4()}.avro",
-        metadata / f"sinkql-{sink.id}-files-x-1.stats",
+        metadata / f"_sinkql-{sink.id}-files-x-1.stats",
         metadata / f"{version + 9:05}-{uuid4()}.metadata.json",
     ]
     for path in strange:

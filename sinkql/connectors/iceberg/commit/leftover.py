@@ -24,6 +24,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit.expire import may_delete, named_offsets
 from sinkql.connectors.iceberg.commit.marker import first_epoch
 from sinkql.connectors.iceberg.storage.access import AskingFileIO
+from sinkql.connectors.iceberg.table.folder import PREFIX
 
 _OLD = 3 * 86400.0
 """Seconds, as long as Iceberg's own removal of such files waits."""
@@ -54,9 +55,9 @@ class Leftovers:
         self._own = re.compile(
             rf"[bcf]\d+-{id_}-(\d+)-.+\.(?:parquet|stats)"
             rf"|(?:snap-\d+-0-)?sinkql-{id_}-(\d+)-[0-9a-f-]{{36}}(?:-m\d+)?\.avro"
-            rf"|sinkql-{id_}-(\d+)-[0-9a-f]{{32}}-offsets\.stats"
+            rf"|{PREFIX}{id_}-(\d+)-[0-9a-f]{{32}}-offsets\.stats"
         )
-        self._draft = re.compile(rf"\.(?:version-hint\.text|sinkql-{id_}-.+)\.[0-9a-f]{{16}}")
+        self._draft = re.compile(rf"\.(?:version-hint\.text|{PREFIX}{id_}-.+)\.[0-9a-f]{{16}}")
         self._steps: Iterator[None] | None = None
         self._asked = False
         self._due_at = 0.0

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from sinkql.connectors.iceberg.table.branch import called
-from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, write_once
+from sinkql.connectors.iceberg.table.folder import PREFIX, SUFFIX, metadata_path, read, write_once
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Marker
 
@@ -63,7 +63,7 @@ def encode(
     """
     offsets = json.dumps({"start": marker.start, "end": marker.end}, separators=(",", ":"), sort_keys=True)
     if len(offsets) > _INLINE_LIMIT:
-        name = f"sinkql-{marker.sink}-{marker.epoch}-{attempt}-offsets{SUFFIX}"
+        name = f"{PREFIX}{marker.sink}-{marker.epoch}-{attempt}-offsets{SUFFIX}"
         write_once(table, metadata_path(table, name), offsets.encode())
         offsets = json.dumps({"file": name, "sha256": hashlib.sha256(offsets.encode()).hexdigest()})
     values = {

@@ -7,12 +7,16 @@ from pyiceberg.table import Table
 from sinkql import durable
 from sinkql.connectors.iceberg.table.catalog import local_folder
 
-SUFFIX = ".stats"
-"""How the names of own files end: some stores take only names of the kinds that Iceberg's own files have."""
+PREFIX, SUFFIX = "_sinkql-", ".stats"
+"""How the names of own files begin and end.
+
+Spark leaves hidden files where it removes those that no snapshot reaches; and some stores take only names of the kinds
+that Iceberg's own files have.
+"""
 
 
 def metadata_path(table: Table, name: str) -> str:
-    """Return the path of a file of that name in the table's metadata folder; it should end with `SUFFIX`."""
+    """Return the path of a file in the table's metadata folder; its name should have `PREFIX` and `SUFFIX`."""
     return table.location_provider().new_metadata_location(name)
 
 

@@ -23,7 +23,7 @@ from sinkql.connectors.iceberg.storage.access import job_stores
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.evolve import with_schema
-from sinkql.connectors.iceberg.table.folder import SUFFIX, metadata_path, read, write_once
+from sinkql.connectors.iceberg.table.folder import PREFIX, SUFFIX, metadata_path, read, write_once
 from sinkql.connectors.iceberg.table.layout import Layout
 from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows
 from sinkql.connectors.iceberg.table.target import TargetTable
@@ -355,7 +355,7 @@ class IcebergWriter(Writer):
 
     def _attachment(self, table: Table, name: str) -> str:
         flat = name.replace("/", "-")  # some stores take no folders in there
-        return metadata_path(table, f"sinkql-{self._context.sink_id}-{flat}{SUFFIX}")
+        return metadata_path(table, f"{PREFIX}{self._context.sink_id}-{flat}{SUFFIX}")
 
     def _new_mode(self) -> WriteMode:
         write = self._write
