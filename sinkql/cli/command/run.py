@@ -77,7 +77,10 @@ def run_(context: click.Context, file: Path, once: bool, takeover: bool) -> int:
 @click.argument("names", nargs=-1, required=True, shell_complete=_SINKS)
 @click.pass_context
 def start(context: click.Context, names: tuple[str, ...]) -> int:
-    """Let the sinks NAMES run again. A running `sinkql up` starts them; this command does not."""
+    """Let the sinks NAMES run again, those that were stopped or have failed.
+
+    A running `sinkql up` starts them, and a running `sinkql exec` those that failed in it; this command does not.
+    """
     session, output = open_session(context)
     for name in names:
         session.start(name)
@@ -124,9 +127,6 @@ def status(context: click.Context, names: tuple[str, ...], watch: bool) -> int:
     else:
         click.echo(shown(), nl=False)
     return 0
-
-
-_ODD = ("rows_read_again", "skipped", "error", "hint")
 
 
 def _without_empty(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:

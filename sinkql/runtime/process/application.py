@@ -42,7 +42,8 @@ class Workload:
     """What a process is to run: the sinks of `roster`, each with its context, and whom to tell.
 
     With `once` a sink ends when what was there at its start is committed; with `takeover` it takes the lease of another
-    process; with `stay` sinks that come later are run too, and those that are to run again.
+    process; with `stay` sinks that come later are run too, and those that are to run again. Without either a sink that
+    failed runs again once users ask for it, or something of it changes, as long as others run here.
     """
 
     roster: Roster
@@ -168,7 +169,7 @@ class _Application:
                     if self._stuck():
                         patience = _PATIENCE_SECONDS
                         self._leave()
-                elif self.workload.stay and time.monotonic() > self._looked_at + _ROSTER_SECONDS:
+                elif not self.workload.once and time.monotonic() > self._looked_at + _ROSTER_SECONDS:
                     self._look(host)
         finally:
             ended.set()
@@ -229,17 +230,23 @@ class _Application:
                 self.ended[sink_id] = (run.work, self._told(run, future.result()))
 
     def _look(self, host: Host) -> None:
-        """Begin what has come to be in the roster."""
+        """Begin what has come to be in the roster, and what failed and is to run again."""
         self._looked_at = time.monotonic()
         try:
             works = _of_cluster(self.spark.cluster, self.workload.roster)
             if works:
                 self._busy_at = self._looked_at
             for work in works:
-                if work.job.sink_id not in self.running and self._startable(work):
+                wanted = self.workload.stay or self._failed(work)
+                if wanted and work.job.sink_id not in self.running and self._startable(work):
                     self._begin(work, host)
         except SinkqlError:
             return  # a catalog that cannot be read now is asked again
+
+    def _failed(self, work: Work) -> bool:
+        """Tell whether a sink that users want to run ended with an error that another try would end with too."""
+        before = self.ended.get(work.job.sink_id)
+        return work.asked_at is not None and before is not None and _waits(before[1])
 
     def _startable(self, work: Work) -> bool:
         """Tell whether a sink may begin: what failed only after something of it changed."""

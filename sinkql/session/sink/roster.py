@@ -33,12 +33,13 @@ class CatalogRoster:
 
     def now(self) -> Sequence[Work]:
         """Return the work of all sinks that are to run."""
-        if self._given is not None:
-            return [work for sink_id in self._given if (work := self.work(sink_id)) is not None]
         wishes = self._catalog.control.wishes()
+        wanted = {sink_id: at for sink_id, (desired, at) in wishes.items() if desired == "running"}
+        if self._given is not None:
+            works = [work for sink_id in self._given if (work := self.work(sink_id)) is not None]
+            return [replace(work, asked_at=wanted.get(work.job.sink_id)) for work in works]
         with self._lock:
             self._refresh()
-            wanted = {sink_id: at for sink_id, (desired, at) in wishes.items() if desired == "running"}
             return [replace(work, asked_at=wanted[id_]) for id_, work in self._known.items() if id_ in wanted]
 
     def work(self, sink_id: str) -> Work | None:
