@@ -9,6 +9,7 @@ import pytest
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from iceberg.test_expire import on_disk, reachable, removed_by_kept
 from sinkql.connectors.iceberg.commit.publish import publish
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import FencedError, SinkqlError
@@ -298,6 +299,31 @@ def test_expiry_keeps_main_and_the_branch_and_what_is_known_of_them(
     sink.put((17, "a"))
     publish(sink.planned, sink.context)
     assert any_lake.rows(name) == [(0, "main"), *((each, "a") for each in range(1, 18))]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_of_a_branch_that_is_dropped_unpublished_go_with_its_snapshots(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, version: int
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.expire._AT_ONCE", 2)
+    each = {"format_version": version, "existing_rows": "keep", "retain_snapshots": 3}
+    first = Sink(lake, name, id="first", upsert=True, options=each)
+    first.start()
+    first.put((0, "main"), (1, "main"), (2, "main"))
+    wrong, right = (Sink(lake, name, id=id_, upsert=True, options={**each, "branch": id_}) for id_ in ("one", "other"))
+    wrong.start()
+    for number in range(4):
+        wrong.put((0, f"{number}"), (number + 10, "wrong"))
+    right.start()
+    first.writer._target.load().manage_snapshots().remove_branch("one").commit()
+    for number in range(6):
+        right.put((1, f"{number}"))
+        right.writer.maintain()
+    table = lake.table(name)
+    assert reachable(table) <= on_disk(lake, name)
+    assert on_disk(lake, name) - reachable(table) <= removed_by_kept(table)
+    assert at(table, "other") == [(0, "main"), (1, "5"), (2, "main")]
+    assert at(table, "main") == [(0, "main"), (1, "main"), (2, "main")]
 
 
 def test_a_branch_that_was_set_back_stops_its_sink(lake: Lake, name: str) -> None:

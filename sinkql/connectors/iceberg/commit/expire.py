@@ -145,6 +145,7 @@ def _dead(table: Table, gone: tuple[Snapshot, ...]) -> _Dead:
         referred = _referred(table)
         elsewhere = [each for each in kept if each.snapshot_id not in main or each.snapshot_id in referred]
         files -= _live(table, _manifests(table, elsewhere))
+    files |= _aside(table, [each for each in gone if each.snapshot_id not in main], kept)
     named = named_offsets(table, kept)
     offsets = {name for each in gone if (name := offsets_file(each))} - named
     return _Dead(
@@ -199,6 +200,18 @@ def _removed(table: Table, manifests: Iterable[ManifestFile], removers: set[int]
                 if entry.status == ManifestEntryStatus.DELETED and entry.snapshot_id in removers
             }
     return found
+
+
+def _aside(table: Table, gone: Iterable[Snapshot], kept: Iterable[Snapshot]) -> set[str]:
+    """Return what no kept snapshot has of those that are not on main, such as the ones of a branch that was dropped.
+
+    Raises FileNotFoundError where a kept one cannot be read.
+    """
+    files: set[str] = set()
+    for manifest in {each.manifest_path: each for each in _manifests(table, gone)}.values():
+        with suppress(FileNotFoundError):
+            files |= _live(table, [manifest])
+    return files - _live(table, (each for one in kept for each in one.manifests(table.io))) if files else files
 
 
 def _live(table: Table, manifests: Iterable[ManifestFile]) -> set[str]:
