@@ -158,7 +158,7 @@ def test_what_cannot_be_used_yet_is_not_offered(tmp_path: Path) -> None:
         types = [text for text, _ in option.values(lake, "CATALOG TYPE", session, "'")]
     assert {"CREDENTIAL = ", "ACCESS KEY ID = ", "ASSUME ROLE ARN = "} <= set(offered)
     assert "GCP CONNECTION = " not in offered
-    assert types == ["'glue'", "'memory'", "'rest'", "'s3tablesrest'", "'sql'"]
+    assert types == ["'glue'", "'hive'", "'memory'", "'rest'", "'s3tablesrest'", "'sql'"]
 
 
 @pytest.mark.parametrize(

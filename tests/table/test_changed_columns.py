@@ -335,13 +335,7 @@ def test_a_real_that_is_no_number_or_nothing_is_held_as_it_is() -> None:
 def test_a_cast_in_the_view_widens_too(session: Session) -> None:
     session.execute(_NARROW.format(clauses="KEY (id) MODE UPSERT") + "INSERT INTO t VALUES (1, 1, 0.1, 1.25);")
     drain(_start(session, 1))
-    view = "CREATE OR REPLACE MATERIALIZED VIEW a AS SELECT id, v{}::bigint, r, n FROM t;"
-    with pytest.raises(SinkqlError) as refused:
-        session.execute(
-            view.format(" + 1").replace("v +", "(v +").replace("1::", "1)::").replace("bigint", "bigint AS v")
-        )
-    assert "come about in another way" in refused.value.message
-    session.execute(view.format(""))
+    session.execute("CREATE OR REPLACE MATERIALIZED VIEW a AS SELECT id, v::bigint, r, n FROM t;")
     session.execute("INSERT INTO t VALUES (2, 2, 2, 2);")
     drain(_start(session, 2))
     assert Counter([(1, 1), (2, 2)]) == _written("id", "v")
