@@ -241,7 +241,8 @@ def undecodable(path: Path | str, format_: str, why: object, *, then: str = "") 
     return SinkqlError(
         "SQ3102",
         f'file "{path}" cannot be read as {format_}: {why}',
-        hint=f"Put a correct file in its place, or move it out of the folder.{then}",
+        hint="Put a correct file in its place, or move it out of the folder, or create the source with the FORMAT and "
+        f"the columns that its files have.{then}",
     )
 
 

@@ -26,7 +26,8 @@ CODES = {
             "compressed and damaged, cut off or empty. No row of it was written."
         ),
         (
-            "Put a correct file in its place, under any name, or move it out of the folder to go on without its rows: "
+            "If it is the source that is wrong, create it with the FORMAT and the columns of its files. Else put a "
+            "correct file in its place, under any name, or move it out of the folder to go on without its rows: "
             "a file that is put there later is read then. Start the sink again."
         ),
     ),

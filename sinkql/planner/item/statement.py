@@ -159,8 +159,10 @@ def changing(kind: str, name: str, *, rows: bool) -> str:
             return f"Write CREATE OR REPLACE {kind} to change it, or choose another name."
         case "TABLE" if rows:
             return f"Add columns with ALTER TABLE {name} ADD COLUMN …, or choose another name."
-        case "SINK" | "CONNECTION" | "CLUSTER":
-            return f"Change its options with ALTER {kind} {name} SET (…), or choose another name."
+        case "CLUSTER":
+            return f"Change its options with ALTER CLUSTER {name} SET (…), or choose another name."
+        case "SOURCE" | "SINK" | "CONNECTION":
+            return "Choose another name, or have sinkql plan and sinkql apply change it, with all scripts."
         case _:
             return replacing(kind, name, rows=rows)
 
