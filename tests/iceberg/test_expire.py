@@ -164,6 +164,7 @@ def test_long_offsets_go_with_their_snapshot(lake: Lake, name: str) -> None:
         ({"history.expire.min-snapshots-to-keep": "5"}, {}, True),
         ({"history.expire.min-snapshots-to-keep": "500"}, KEEP_5, False),
         ({"history.expire.max-snapshot-age-ms": "3600000"}, KEEP_5, False),
+        ({"history.expire.max-snapshot-age-ms": "5 days"}, KEEP_5, False),
         ({}, {**KEEP_5, "maintenance": False}, False),
     ],
 )

@@ -57,8 +57,11 @@ def expired(table: Table, options: Mapping[str, Any], *, whole: bool = False) ->
         return ()
     if retain is None and not {_KEEP, _AGE, CREATED_BY} & properties.keys():
         return ()
-    keep = max(1, int(properties.get(_KEEP, 1 if _AGE in properties else retain or _RETAIN)))
-    young = time.time() * 1000 - int(properties[_AGE]) if _AGE in properties else float("inf")
+    try:
+        keep = max(1, int(properties.get(_KEEP, 1 if _AGE in properties else retain or _RETAIN)))
+        young = time.time() * 1000 - int(properties[_AGE]) if _AGE in properties else float("inf")
+    except ValueError:
+        return ()  # nobody can tell what the table wishes
     main = list(ancestry(table))
     kept = {each.snapshot_id for number, each in enumerate(main) if number < keep or each.timestamp_ms >= young}
     oldest = min((each.sequence_number or 0 for each in main if each.snapshot_id in kept), default=0)
