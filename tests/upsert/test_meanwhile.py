@@ -108,6 +108,22 @@ def test_a_row_that_goes_meanwhile_stays_away_though_the_index_forgets_it(
     kept.compact(step, deed)
 
 
+@pytest.mark.parametrize("step", [1, 4])
+def test_older_runs_that_become_one_meanwhile_say_nothing_of_newer_rows(
+    kept: Kept, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.put(kept.bucket[0][:1], 100)
+
+    def deed() -> None:
+        newest = kept.sink.index.runs[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(fold, "fold_due", lambda index: slice(1, len(index.runs)))
+            kept.sink.index = folded(replace(kept.sink.index, commit="folded"), kept.sink.folder, "folded")
+        assert [run.name for run in kept.sink.index.runs] == [newest.name, "folded.run"]
+
+    kept.compact(step, deed)
+
+
 def test_a_file_that_is_lost_is_not_left_out(kept: Kept) -> None:
     lost = kept.sink.index.files[max(kept.sink.index.files)].path
     Path(lost.removeprefix("file://")).unlink()

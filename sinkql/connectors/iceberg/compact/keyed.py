@@ -367,8 +367,10 @@ class Rewriting:
         entries, file = copy.entries, copy.written
         there = _there(copy.part, index)
         known = _runs(copy.part, index)
-        newer = [open_run(self._folder / run.name) for run in known if run.name not in copy.runs]
-        live = lives(entries, newer, older=len(newer) < len(known))
+        # Those that came since, and what lies above them: one may be of older runs, below others that are there still.
+        since = max((number for number, run in enumerate(known, 1) if run.name not in copy.runs), default=0)
+        newer = [open_run(self._folder / run.name) for run in known[:since]]
+        live = lives(entries, newer, older=since < len(known))
         live &= np.isin(entries.file, np.fromiter(there, np.uint32))
         for number, note in there.items():
             alive = int(np.count_nonzero(live & (entries.file == number)))
