@@ -202,3 +202,17 @@ def test_plan_says_that_rows_are_replaced(session: Session) -> None:
     assert effects[1] == (
         're-reads source "t" from the start, into table "n.s"; table "n.s" exists, with 3 rows, which new rows replace'
     )
+
+
+def test_a_view_that_fails_on_a_row_is_guarded_by_another_one_in_its_place(session: Session) -> None:
+    session.execute(_SETUP.replace("WHERE v > 0", "WHERE 12 / v > 0") + _OF_M)
+    session.execute("INSERT INTO t VALUES (1, 2, 'a')")
+    _run(session, 1)
+    session.execute("INSERT INTO t VALUES (2, 0, 'b')")
+    with pytest.raises(SinkqlError) as failed:
+        _run(session, 2)
+    assert failed.value.code == "SQ3201"
+    assert "CREATE OR REPLACE MATERIALIZED VIEW" in (failed.value.hint or "")
+    session.execute("CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT id, v FROM t WHERE 12 / NULLIF(v, 0) IS NOT NULL")
+    assert _run(session, 3)
+    assert _read("id", "v") == [(1, 2)]

@@ -42,8 +42,9 @@ CODES = {
             "shows the row."
         ),
         (
-            "Guard the expression with NULLIF or CASE, as in CASE WHEN x ~ '^[0-9]{1,9}$' THEN x::integer END, and "
-            "create the view and the sink again, or correct the row: once a row of a table has been changed or "
+            "Guard the expression with NULLIF or CASE, as in CASE WHEN x ~ '^[0-9]{1,9}$' THEN x::integer END, by "
+            "CREATE OR REPLACE MATERIALIZED VIEW; where a sink does not support this change, create another view, and "
+            "another sink of it into a new table. Or correct the row: once a row of a table has been changed or "
             "deleted, the sink continues when it is started again. Such rows cannot be skipped (ON ERROR is an option "
             "of sources only): without them the table would not be what the view says."
         ),

@@ -24,8 +24,8 @@ _LATE = re.compile(
 )
 """What Spark says of a process that it gave up waiting for."""
 GUARD = (
-    "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0), and create the view "
-    "and the sink again, or correct the row in its source."
+    "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0), by CREATE OR "
+    "REPLACE MATERIALIZED VIEW, or correct the row in its source."
 )
 """What to do about an expression that fails on a row."""
 _SHOWN_CHARACTERS = 200
