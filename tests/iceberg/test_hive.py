@@ -95,6 +95,12 @@ def test_a_commit_that_comes_late_undoes_no_other(hive: HiveLake, name: str, mon
 
 
 @pytest.mark.soak
+def test_spark_compares_too(hive: HiveLake, name: str) -> None:
+    Sink(hive, name).start()
+    assert hive.table(name).properties["engine.hive.lock-enabled"] == "false"
+
+
+@pytest.mark.soak
 def test_a_branch_is_published(hive: HiveLake, name: str) -> None:
     sink = Sink(hive, name, options={"branch": "audit"})
     sink.start()

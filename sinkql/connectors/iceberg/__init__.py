@@ -42,7 +42,9 @@ the catalog come first. Keys of roles and of catalogs are renewed before they ru
 * Glue: `CATALOG TYPE = 'glue'`, `AWS CONNECTION`, and `WAREHOUSE` if sinks make databases. Namespaces have one level.
 * Hive: `CATALOG TYPE = 'hive'`, `URL = 'thrift://host:9083'`, `WAREHOUSE` if sinks make databases outside of the
   metastore's own folder, and `USING AWS CONNECTION` at sinks. It needs a metastore of Hive 4, which compares what it
-  alters, without Kerberos, and `pip install 'sinkql[hive]'`. Namespaces have one level.
+  alters, without Kerberos, and `pip install 'sinkql[hive]'`. Namespaces have one level. Whatever else writes to a
+  table, such as Spark, has to compare too, or undoes commits: tables that sinks make tell it so by the property
+  `engine.hive.lock-enabled = false`, which tables of others need as well. PyIceberg does not heed it.
 * BigLake needs `GCP CONNECTION`, which is not supported yet: its tokens are Google's. Type `hadoop` is refused: in a
   folder without a catalog commits get lost. `CATALOG TYPE = 'sql'` keeps tables in a folder too.
 

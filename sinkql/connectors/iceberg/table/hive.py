@@ -2,14 +2,18 @@
 
 pyiceberg's commits hold a lock of the metastore, which runs out while a process stands still, and then overwrite what
 others have committed meanwhile. Hive 4 compares: a table is altered only if its metadata file still is the one that the
-commit was made for. So no lock is taken, and older metastores, which do not compare, are refused.
+commit was made for. So no lock is taken, and older metastores, which do not compare, are refused. Iceberg's own
+programs, such as Spark, compare too where a table's properties say so; behind a lock that others do not take they would
+undo commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 from hive_metastore.ThriftHiveMetastore import Client
 from hive_metastore.ttypes import (
     EnvironmentContext,
@@ -21,6 +25,11 @@ from hive_metastore.ttypes import (
 )
 from pyiceberg.catalog.hive import HiveCatalog, _HiveClient
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.typedef import Identifier
 from thrift.protocol import TBinaryProtocol
 
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, AskingFiles, Stores
@@ -32,6 +41,7 @@ _TIMEOUT_MS = 60_000
 _LEAST_VERSION = 4
 _LOCATION = "metadata_location"
 _PREVIOUS = "previous_metadata_location"
+_LOCKED = "engine.hive.lock-enabled"
 _MOVED = "table has been modified"
 
 
@@ -58,6 +68,19 @@ class _HiveCatalog(WritingVersion3, AskingFiles, HiveCatalog):
     def __init__(self, properties: Mapping[str, str], files: ObjectStore | None) -> None:
         self._files = files
         super().__init__(CATALOG_NAME, **properties)
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Table:
+        """Create a table that no program locks."""
+        told = {**properties, _LOCKED: "false"}
+        return super().create_table(identifier, schema, location, partition_spec, sort_order, told)
 
     @staticmethod
     def _create_hive_client(properties: dict[str, str]) -> _HiveClient:
