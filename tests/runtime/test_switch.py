@@ -17,7 +17,7 @@ from sinkql.runtime.batch.progress import silent
 from sinkql.runtime.sink.host import Host, SinkOutcome
 from sinkql.runtime.sink.runner import SinkRunner
 from support.lake import Lake, Sink
-from support.running import FixedRoster, MemoryControl, contexts, csv_files, drain, job, output, rows
+from support.running import FixedRoster, MemoryControl, contexts, counter, csv_files, drain, job, output, rows
 
 
 def _read(folder: Path, name: str) -> physical.Read:
@@ -125,6 +125,23 @@ def test_rows_come_anew_only_of_sources_that_still_have_all_that_was_read(tmp_pa
     away.rename(tmp_path / "a" / "1.csv")
     _run(after, tmp_path, epoch=3)
     assert rows(tmp_path) == [(2,), (3,)]
+
+
+def test_parts_become_longer_where_there_are_many(tmp_path: Path) -> None:
+    count = 400
+    before = job(counter(up_to=count), tmp_path, key=("counter",))
+    _run(before, tmp_path, epoch=1)
+    body = physical.Map(counter(up_to=count), (), output("", "`counter` % 2 = 1", "boolean"))
+    after = job(body, tmp_path, key=("counter",), max_rows=1)
+    after = msgspec.structs.replace(after, follows=(physical.Earlier(before.plan, again=True),))
+    loop = open_loop(after, tmp_path)
+    loop.start(epoch=2, once=True)
+    read: list[int] = []
+    loop.rebuild(lambda step, rows: read.append(rows) if step == "reading" else None)
+    assert read[:50] == list(range(50))
+    assert read[-1] == count
+    assert len(read) < count / 2
+    assert rows(tmp_path) == [(number,) for number in range(1, count + 1, 2)]
 
 
 @pytest.mark.parametrize("wish", ["stopped", "dropped"])

@@ -21,6 +21,9 @@ from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 
+_PARTS_OF_A_LENGTH = 50
+_LONG_PART = 5_000_000
+
 
 @dataclass(slots=True)
 class Anew:
@@ -102,7 +105,7 @@ class Reread:
     def _read(self, done: Anew, target: JobOffsets) -> None:
         pacer = Pacer(self.readers)
         while True:
-            orders = Orders(done.at, timedelta(0), self.job.max_rows_per_commit, target)
+            orders = Orders(done.at, timedelta(0), self._most_rows(done), target)
             end = pacer.offer(done.at, orders, time.time_ns() // 1_000_000)
             end = target if same(done.at, end) else end  # a part that is empty would come for ever
             try:
@@ -112,6 +115,11 @@ class Reread:
             self.between(done.read)
             if same(done.at, target):
                 return
+
+    def _most_rows(self, done: Anew) -> int:
+        """Return how long a part may be: longer ones come after many, for all are open at once in the end."""
+        most = self.job.max_rows_per_commit
+        return max(most, min(_LONG_PART, most << done.parts // _PARTS_OF_A_LENGTH))
 
     def _mended(self, done: Anew, end: JobOffsets, target: JobOffsets, error: SinkqlError) -> JobOffsets:
         """Go on to what takes the row of a failed part back, be it beyond the target; return the target after that."""
