@@ -177,7 +177,7 @@ def test_columns_are_named_as_in_postgres(item: str, name: str) -> None:
         ("SELECT current_timestamp FROM orders", "SQ2217", "current_timestamp"),
         ("SELECT note::integer[][] FROM orders", "SQ2935", "integer[][]"),
         ("SELECT note::timestamp(3) FROM orders", "SQ2223", "timestamp(3)"),
-        ("SELECT at - at AS d FROM orders", "SQ2214", "at - at"),
+        ("SELECT at + at AS d FROM orders", "SQ2211", "at + at"),
         ("SELECT id FROM orders GROUP BY 2", "SQ2222", "2"),
         ("SELECT id = 1 = paid FROM orders", "SQ2215", "id = 1 = paid"),
         ("SELECT id FROM orders UNION ALL SELECT id, note FROM orders", "SQ2221", "SELECT id, note FROM orders"),

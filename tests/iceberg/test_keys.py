@@ -195,7 +195,7 @@ def test_named_keys_are_not_replaced_by_given_ones(tmp_path: Path, server: Seawe
         sink = Sink(Lake(tmp_path, server, port), name)
         sink.start()
         assert rule.delegations == {None}
-        Sink(VendedLake(tmp_path, server, port), f"{name}v").start()
+        Sink(VendedLake(tmp_path, server, port), f"{name}v", id="5f6e1c1e-0002").start()
         assert rule.delegations == {None, "vended-credentials"}
         table = sink.writer._load()
     assert table.io.new_input(table.metadata_location).exists()
