@@ -20,6 +20,7 @@ import pytest
 from files.test_files_reader import _put
 from files.test_stored import _read
 from sinkql import compile as compile_sql
+from sinkql.connectors.files.avro import _long
 from sinkql.errors import SinkqlError
 
 _MARK = bytes(range(16))
@@ -203,6 +204,15 @@ def test_a_file_that_has_no_rows_of_the_columns_is_an_error(tmp_path: Path, data
         _read(tmp_path, {"c0": "bigint"}, "AVRO", skip_errors=True)
     assert error.value.code == "SQ3102"
     assert why in error.value.message
+
+
+def test_a_record_that_is_nested_too_deeply_is_an_invalid_row(tmp_path: Path) -> None:
+    records = [b"\x02\x02" * levels + b"\x02\x00" for levels in (100, 3000)]  # each has 1, and a next one or none
+    blocks = b"".join(b"\x02" + _long(len(record)) + record + _MARK for record in records)
+    _put(tmp_path, "a.avro", _avro(_schema(_NODE), []) + blocks)
+    rows, tally = _read(tmp_path, {"c0": "jsonb"}, "AVRO", skip_errors=True)
+    assert (len(rows), tally.failed) == (1, 1)
+    assert "nested too deeply" in tally.errors[0].message
 
 
 def test_values_that_do_not_fit_are_invalid_rows_of_their_numbers(tmp_path: Path) -> None:

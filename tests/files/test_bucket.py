@@ -9,7 +9,9 @@ import pickle
 import socket
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import MappingProxyType
 from typing import Any
 
@@ -198,6 +200,28 @@ def test_what_is_wrong_is_told_at_its_option(
     with pytest.raises(SinkqlError) as error:
         list(_bucket(server, name, changes).list())
     assert (error.value.code, error.value.option) == (code, option)
+
+
+@pytest.mark.parametrize("page", ["<!doctype html><p>Hello</p><br>", "<html><body>Hello</body></html>"])
+def test_a_server_that_is_no_s3_is_told_at_its_endpoint(page: str) -> None:
+    class Site(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+    keys = {"s3.access-key-id": "a", "s3.secret-access-key": "b", "s3.path-style-access": "true"}
+    with ThreadingHTTPServer(("127.0.0.1", 0), Site) as site:
+        Thread(target=site.serve_forever, daemon=True).start()
+        place = {"s3.endpoint": f"http://127.0.0.1:{site.server_port}"}
+        try:
+            list(Bucket.of("s3://data/x", "*", False, S3({**keys, **place})).list())
+        except SinkqlError as error:
+            found = error
+        finally:
+            site.shutdown()
+    assert (found.code, found.option) == ("SQ4223", "ENDPOINT")
+    assert "does not answer as S3 does" in found.message
 
 
 @pytest.mark.parametrize(

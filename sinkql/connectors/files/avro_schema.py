@@ -101,8 +101,10 @@ def _column(schema: Schema, names: Mapping[str, Any], place: int) -> Column:
 def _json(value: Any) -> str:
     try:
         return json_text(value)
+    except RecursionError:
+        return "what is nested too deeply"
     except ValueError:
-        return str(value)  # which is not JSON: an invalid row says so
+        return str(value)  # neither is JSON: an invalid row says so
 
 
 class _Typed:

@@ -283,11 +283,21 @@ def _client(store: ObjectStore) -> Any:  # boto3 has no types
 
 
 def _parse_page(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
-    """Read a page of a listing, and leave nothing of it to botocore; what is not one is botocore's."""
+    """Read a page of a listing, and leave nothing of it to botocore; errors are botocore's.
+
+    Raises SQ4223 for what neither is: botocore would ask a few times more, and say that it was an error of the server.
+    """
     *entries, rest = response_dict["body"].decode().split("</Contents>")
     head = entries[0].partition("<Contents>")[0] if entries else rest
-    if response_dict["status_code"] != 200 or "<ListBucketResult" not in head:
+    if response_dict["status_code"] != 200 or "<Error>" in head:
         return
+    if "<ListBucketResult" not in head:
+        raise SinkqlError(
+            "SQ4223",
+            "the server at ENDPOINT of the AWS connection does not answer as S3 does",
+            hint="Check ENDPOINT; a server's console has another port than its S3.",
+            option="ENDPOINT",
+        )
     coded = "<EncodingType>url</EncodingType>" in head + rest
     rows: list[Entry] = []
     for entry in entries:

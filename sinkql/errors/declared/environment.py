@@ -342,7 +342,7 @@ CODES = {
         retryable=True,
     ),
     "SQ4223": _code(
-        "AWS, or the server at ENDPOINT of an AWS connection, does not answer.",
+        "AWS, or the server at ENDPOINT of an AWS connection, does not answer, or not as AWS does.",
         "Check ENDPOINT, REGION and the network. A running sink tries again by itself.",
         retryable=True,
     ),
