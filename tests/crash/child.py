@@ -31,7 +31,7 @@ from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.local.engine import LocalEngine
 from support.eager import compact_eagerly
 from support.fault import armed
-from support.running import MemoryControl
+from support.running import loop_of
 
 _TRIES = 6
 
@@ -41,9 +41,7 @@ def open_loop(pipeline: Pipeline, buckets: int = 2) -> BatchLoop:
     job, registry = pipeline.job(), discover()
     pipeline.state.mkdir(parents=True, exist_ok=True)
     context = Context(job.sink, job.sink_id, pipeline.state, lambda _: "")
-    readers = {read.source: registry.reader(read, context) for read in job.reads()}
-    writer = registry.sinks[job.write.connector].writer(job.write, context)
-    loop = BatchLoop(job, readers, writer, LocalEngine(buckets), context.folder, MemoryControl())
+    loop = loop_of(job, context, registry, engine=LocalEngine(buckets))
     loop.allowance.share = 1e9  # what is due is done, however slow the machine
     return loop
 

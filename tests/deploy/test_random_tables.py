@@ -17,13 +17,12 @@ from sinkql.connectors.iceberg.table.types import table_schema
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.physical import Column
-from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from sinkql.session.deploy.apply import apply
 from sinkql.session.deploy.deployment import Deployment, plan_deployment
 from sinkql.session.deploy.script_catalog import Script
-from support.running import MemoryControl, drain
+from support.running import drain, loop_of
 
 from .test_random_pairs import _items
 
@@ -141,9 +140,7 @@ def _run(session: Session) -> dict[str, SinkqlError | None]:
         if any(read.connector == "FILES" for read in job.reads()):
             continue  # whose folder is absent
         context, registry = session.context(job), discover()
-        readers = {read.source: registry.reader(read, context) for read in job.reads()}
-        writer = registry.sinks[job.write.connector].writer(job.write, context)
-        loop = BatchLoop(job, readers, writer, LocalEngine(1), context.folder, MemoryControl())
+        loop = loop_of(job, context, registry, engine=LocalEngine(1))
         try:
             loop.start(epoch=1, once=True)
             drain(loop)

@@ -22,7 +22,7 @@ from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from support.fault import armed
 from support.readers import duckdb_folder
-from support.running import MemoryControl, drain
+from support.running import drain, loop_of
 
 _FILE = 100
 
@@ -97,9 +97,7 @@ def _loop(pipeline: Pipeline) -> BatchLoop:
     job, registry = pipeline.job(), discover()
     pipeline.state.mkdir(parents=True, exist_ok=True)
     context = Context(job.sink, job.sink_id, pipeline.state, lambda _: "")
-    readers = {read.source: registry.reader(read, context) for read in job.reads()}
-    writer = registry.sinks[job.write.connector].writer(job.write, context)
-    return BatchLoop(job, readers, writer, LocalEngine(1), context.folder, MemoryControl())
+    return loop_of(job, context, registry, engine=LocalEngine(1))
 
 
 def _run(pipeline: Pipeline) -> BatchLoop:

@@ -9,10 +9,9 @@ import pytest
 from generator import made
 from sinkql import compile as compile_sql
 from sinkql.extension.registry import discover
-from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from support.readers import connect
-from support.running import MemoryControl, contexts, drain
+from support.running import contexts, drain, loop_of
 
 _CONNECTION = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{0}/lake.db', WAREHOUSE = '{0}/lake');
@@ -51,8 +50,6 @@ def run(folder: Path, text: str) -> None:
     facts = {name: {"since": made.SINCE} for name in sources}
     (job,) = compile_sql(text, facts={**facts, "s": {"sink_id": "5f6e1c1e-0001"}}).jobs
     registry, context = discover(), contexts(folder, job)
-    readers = {read.source: registry.reader(read, context) for read in job.reads()}
-    writer = registry.sinks[job.write.connector].writer(job.write, context)
-    loop = BatchLoop(job, readers, writer, LocalEngine(2), context.folder, MemoryControl())
+    loop = loop_of(job, context, registry, engine=LocalEngine(2))
     loop.start(epoch=1, once=True)
     drain(loop)

@@ -229,7 +229,7 @@ def test_two_claims_of_a_new_table_do_not_both_begin_the_branch(any_lake: Lake, 
     stale = sink.writer._load()
     other.start()
     other.put((2, "b"))
-    sink.writer._load = lambda: stale  # type: ignore[method-assign]  # as it was before the other one's claim
+    sink.writer._load = lambda: stale  # type: ignore[method-assign]  # what it knew before main moved  # as it was before the other one's claim
     sink.writer.claim({"numbers": {"batch": 0}}, epoch=1)
     del sink.writer._load
     sink.put((1, "a"))
@@ -243,7 +243,7 @@ def test_a_branch_begins_where_main_is_when_the_claim_arrives(any_lake: Lake, na
     sink.writer.open()
     stale = sink.writer._load()
     first.put((0, "main"))
-    sink.writer._load = lambda: stale  # type: ignore[method-assign]
+    sink.writer._load = lambda: stale  # type: ignore[method-assign]  # what it knew before main moved
     sink.writer.claim({"numbers": {"batch": 0}}, epoch=1)
     assert at(any_lake.table(name), "audit") == [(0, "main")]
 

@@ -19,12 +19,11 @@ from sinkql.connectors.iceberg.write.writer import IcebergWriter
 from sinkql.errors import LateError, SinkqlError
 from sinkql.extension.stream import Compacted
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink.optimize import answer
 from sinkql.session.session import Session
 from sinkql.session.sink import optimize
 from support.patience import PATIENCE_S, Deadline, joined
-from support.running import drain, rows
+from support.running import drain, loop_of, rows
 
 _SCRIPT = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
@@ -52,10 +51,7 @@ def put(folder: Path, name: str) -> None:
 def run(session: Session) -> BatchLoop:
     """Commit what there is, as a run of the sink does that then stays where it is."""
     (job,) = session.jobs()
-    context = session.context(job)
-    readers = {read.source: session.catalog.registry.reader(read, context) for read in job.reads()}
-    writer = session.catalog.registry.sinks[job.write.connector].writer(job.write, context)
-    loop = BatchLoop(job, readers, writer, LocalEngine(), context.folder, session.catalog.control)
+    loop = loop_of(job, session.context(job), session.catalog.registry, control=session.catalog.control)
     loop.start(epoch=1, once=True)
     drain(loop)
     return loop

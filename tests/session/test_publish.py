@@ -10,10 +10,8 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.session import Session
-from support.running import drain, rows
+from support.running import drain, loop_of, rows
 
 _SCRIPT = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
@@ -39,10 +37,7 @@ def put(folder: Path, number: int) -> None:
 
 def run(session: Session) -> None:
     (job,) = session.jobs()
-    context = session.context(job)
-    readers = {read.source: session.catalog.registry.reader(read, context) for read in job.reads()}
-    writer = session.catalog.registry.sinks[job.write.connector].writer(job.write, context)
-    loop = BatchLoop(job, readers, writer, LocalEngine(), context.folder, session.catalog.control)
+    loop = loop_of(job, session.context(job), session.catalog.registry, control=session.catalog.control)
     loop.start(epoch=1, once=True)
     drain(loop)
 

@@ -17,10 +17,13 @@ from pyiceberg.catalog import load_catalog
 from expressions import vectors
 from sinkql import physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.registry import Registry
 from sinkql.extension.stream import Compacted, Context, JobOffsets
-from sinkql.runtime.batch.control import Desired, Status
+from sinkql.runtime.batch.control import CommitLog, Desired, Status
+from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink.roster import Work
 from support.readers import Rows, duckdb_folder, pyiceberg_rows
 
@@ -132,6 +135,20 @@ class FixedRoster:
     def work(self, sink_id: str) -> Work | None:
         """Return the job of that id."""
         return next((Work(job) for job in self.jobs if job.sink_id == sink_id), None)
+
+
+def loop_of(
+    job: physical.Job,
+    context: Context,
+    registry: Registry,
+    *,
+    engine: Engine | None = None,
+    control: CommitLog | None = None,
+) -> BatchLoop:
+    """Return the batch loop of a job with its connectors, not started; without Spark, and in memory, if not told."""
+    readers = {read.source: registry.reader(read, context) for read in job.reads()}
+    writer = registry.sinks[job.write.connector].writer(job.write, context)
+    return BatchLoop(job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl())
 
 
 def drain(loop: BatchLoop) -> int:

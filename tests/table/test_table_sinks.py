@@ -14,10 +14,9 @@ import pytest
 
 from sinkql.extension.stream import Limit
 from sinkql.runtime.batch.loop import BatchLoop
-from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from support.readers import duckdb_folder, open_table, pyiceberg_rows
-from support.running import MemoryControl, drain
+from support.running import drain, loop_of
 
 _SETUP = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///catalog.db', WAREHOUSE = 'lake');
@@ -78,11 +77,7 @@ def sink(session: Session, kind: Kind, options: str = "") -> BatchLoop:
 
 def loop(session: Session) -> BatchLoop:
     (job,) = session.jobs()
-    context = session.context(job)
-    registry = session.catalog.registry
-    readers = {read.source: registry.reader(read, context) for read in job.reads()}
-    writer = registry.sinks[job.write.connector].writer(job.write, context)
-    return BatchLoop(job, readers, writer, LocalEngine(), context.folder, MemoryControl())
+    return loop_of(job, session.context(job), session.catalog.registry)
 
 
 def written(changelog: bool) -> Counter[tuple[Any, ...]]:

@@ -18,7 +18,7 @@ from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
 from support.readers import duckdb_folder, open_table, spark_rows
-from support.running import MemoryControl, drain
+from support.running import drain, loop_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -175,10 +175,7 @@ def _loops(session: Session, engine: Engine, sink: str = "") -> list[BatchLoop]:
     for job in session.jobs():
         if not job.sink.endswith(sink):
             continue
-        context, registry = session.context(job), session.catalog.registry
-        readers = {read.source: registry.reader(read, context) for read in job.reads()}
-        writer = registry.sinks[job.write.connector].writer(job.write, context)
-        loop = BatchLoop(job, readers, writer, engine, context.folder, MemoryControl())
+        loop = loop_of(job, session.context(job), session.catalog.registry, engine=engine)
         loop.start(epoch=1)
         found.append(loop)
     return found
