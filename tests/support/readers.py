@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import polars as pl
+import pyspark
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 _OTHERS = Path(__file__).parents[2] / ".venv-readers" / "bin" / "python"
 _ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-{}_2.13:1.11.0"
+_BUNDLE = "org.apache.iceberg:iceberg-aws-bundle:1.11.0"
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -28,6 +31,26 @@ def connect() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
     for name in ("avro", "httpfs", "iceberg"):
         connection.execute(f"LOAD '{_extension(name)}'")
+    return connection
+
+
+def installing(folder: Path) -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB whose INSTALL finds the extensions of packages, and keeps what it installs in `folder`."""
+    place = str(folder / "repository")
+    connection = duckdb.connect(
+        config={
+            "allow_unsigned_extensions": "true",
+            "extension_directory": str(folder / "extensions"),
+            "custom_extension_repository": place,
+            "autoinstall_extension_repository": place,
+        }
+    )
+    ((platform,),) = connection.execute("PRAGMA platform").fetchall()
+    found = Path(place, f"v{duckdb.__version__}", platform)
+    found.mkdir(parents=True, exist_ok=True)
+    for name in ("avro", "httpfs", "iceberg"):
+        with suppress(FileExistsError):
+            (found / f"{name}.duckdb_extension").symlink_to(_extension(name))
     return connection
 
 
@@ -86,13 +109,19 @@ def spark_rows(spark: SparkSession, table: Table, *, branch: str = "main") -> Ro
     """Return the sorted rows that Spark reads with Iceberg's own runtime, which it gets from Maven's repository."""
     java = spark.sparkContext._jvm
     assert java is not None
-    version = ".".join(spark.version.split(".")[:2])
-    address = java.java.net.URI.create(f"ivy://{_ICEBERG.format(version)}?transitive=false")
+    address = java.java.net.URI.create(f"ivy://{iceberg_packages()}?transitive=false")
     jar = java.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(address).apply(0)
     # Not by ADD JAR: driver and executor, which are one process here, would have each their own of its classes.
     java.Thread.currentThread().getContextClassLoader().addURL(java.java.io.File(jar).toURI().toURL())
     found = spark.read.format("iceberg").option("branch", branch).load(table.metadata_location).collect()
     return sorted_rows([tuple(row) for row in found])
+
+
+def iceberg_packages(*, aws: bool = False) -> str:
+    """Return the coordinates of Iceberg's runtime for the Spark that is here, and of what it reads S3 with."""
+    version = ".".join(pyspark.__version__.split(".")[:2])
+    runtime = _ICEBERG.format(version)
+    return f"{runtime},{_BUNDLE}" if aws else runtime
 
 
 def sorted_rows(rows: Rows) -> Rows:
