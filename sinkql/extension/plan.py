@@ -106,10 +106,10 @@ class SourceKind:
     """One kind of CREATE SOURCE: `FROM name (options) … WITH (with_options)`.
 
     `plan` reads the statement and reaches nothing; `facts` may reach out, and what it returns `plan` gets. `reader`
-    opens what a running job reads with. `sample` looks at what lies on this machine before the first planning, also
-    where scripts are compiled; the `columns` among its facts, names and types as SQL, stand for those that the
-    statement does not declare. `first` tells for a source without an end where its first rows after some
-    offsets end, as many as are wanted.
+    opens what a running job reads with. `sample` looks at what the source begins with before the first planning, also
+    where scripts are compiled, but there without access to what is not on this machine; the `columns` among its facts,
+    names and types as SQL, stand for those that the statement does not declare. `first` tells for a source without an
+    end where its first rows after some offsets end, as many as are wanted.
     """
 
     name: str
@@ -118,7 +118,7 @@ class SourceKind:
     options: type | None = None
     with_options: type | None = None
     facts: Callable[[ast.CreateSource, Planning, Access], logical.Facts] | None = None
-    sample: Callable[[ast.CreateSource, Planning], logical.Facts] | None = None
+    sample: Callable[[ast.CreateSource, Planning, Access | None], logical.Facts] | None = None
     first: Callable[[Offsets, int], Offsets] | None = None
     about: str = ""
 
@@ -216,13 +216,15 @@ class Scan(Protocol):
 class ScanKind:
     """A function of queries that reads files: `FROM name('path')`, and `FROM 'path'` where it ends in a suffix.
 
-    `open` takes the path, which may be a folder or a pattern, and the formats that the installed connectors decode.
+    `open` takes the path, which may be a folder or a pattern, the formats that the installed connectors decode, and the
+    store of a connection of the kind `connection`, where one is named.
     After a suffix one of `compressed` may stand, the endings of compressed files.
     """
 
     name: str
     suffixes: tuple[str, ...]
-    open: Callable[[str, Mapping[str, Decoding]], Scan]
+    open: Callable[[str, Mapping[str, Decoding], ObjectStore | None], Scan]
+    connection: str
     compressed: tuple[str, ...] = ()
 
 

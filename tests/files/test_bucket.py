@@ -32,17 +32,11 @@ from sinkql.extension.stream import Context, Limit, Offsets, Tally
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.spark.asking import Answers
 from sinkql.runtime.spark.source import lay_out, open_readers
-from support.seaweed import Seaweed, seaweed
+from support.seaweed import Seaweed
 
 pytestmark = pytest.mark.server
 _ALL = Limit(1 << 40, 1 << 50)
 _SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
-    with seaweed(tmp_path_factory.mktemp("seaweed")) as running:
-        yield running
 
 
 @pytest.fixture

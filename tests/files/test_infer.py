@@ -36,8 +36,8 @@ def _put(folder: Path, name: str, data: str | bytes) -> None:
 
 
 def _found(folder: Path, options: dict[str, Any]) -> dict[str, str]:
-    paths = sorted((folder / "in").iterdir())
-    return dict(infer(paths, discover().formats[options["name"]].decoding, options))
+    place = Folder(folder / "in", "*", False)
+    return dict(infer(place, place.files(), discover().formats[options["name"]].decoding, options))
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from sinkql.connectors.files.plan import (
     sample,
 )
 from sinkql.extension.plan import Connector, FormatKind, Later, Scan, ScanKind, SourceKind
+from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Context, Decoder, Decoding, Reader, StoredDecoder
 
 
@@ -85,18 +86,18 @@ def _open_avro(options: Mapping[str, Any], columns: Sequence[physical.Column]) -
     return avro_rows(columns)
 
 
-def _scan(format_: str) -> Callable[[str, Mapping[str, Decoding]], Scan]:
-    def open_scan(path: str, formats: Mapping[str, Decoding]) -> Scan:
+def _scan(format_: str) -> Callable[[str, Mapping[str, Decoding], ObjectStore | None], Scan]:
+    def open_scan(path: str, formats: Mapping[str, Decoding], store: ObjectStore | None) -> Scan:
         from sinkql.connectors.files.scan import scan
 
-        return scan(path, format_, formats)
+        return scan(path, format_, formats, store)
 
     return open_scan
 
 
 _ABOUT = """\
 `FROM FILES CONNECTION aws (PATH = 's3://bucket/prefix')` reads the objects below a prefix, or a single one, through an
-AWS connection. Their columns are declared, but for JSON. An object is read as it was listed, by its etag; one that is
+AWS connection. An object is read as it was listed, by its etag; one that is
 overwritten later stops the sink, and one that is removed does not. It needs boto3: `pip install 'sinkql[aws]'`.
 
 `FORMAT JSON`: one object a line; members that are not columns are left out, a missing one is NULL.
@@ -109,9 +110,9 @@ members is read whole; one that is cut off, damaged or empty is an error, and no
 `FORMAT PARQUET`, `FORMAT ORC` and `FORMAT AVRO`: columns go by name, and others in the file are left out. A column has
 the declared type in the file, or one whose values all fit into it, such as `integer` for a `bigint`; structs and maps
 are `jsonb`, and so are lists that are not declared as arrays or lists, and Avro's unions of several types.
-Without columns, those of all formats but CSV without a header are found in a sample of the files when the source
-is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where there is no file yet, a JSON
-object is one column `data` of type `jsonb`.
+Without columns, those of all formats but CSV without a header are found in a sample of the files (in S3, of the
+first 10,000) when the source is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where
+there is no file yet, a JSON object is one column `data` of type `jsonb`.
 Types: `boolean`, `smallint`, `integer`, `bigint`, `uint2`, `uint4`, `uint8`, `real`, `double precision`,
 `numeric(p, s)`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `text`, `bytea`, `uuid`, `jsonb`; arrays
 and lists of these but `interval`, as `integer[]` and `text list`."""
@@ -131,11 +132,11 @@ connector = Connector(
         FormatKind("AVRO", plan_avro, Decoding(_open_avro, stored=_open_avro)),
     ),
     scans=(
-        ScanKind("read_json", (".json", ".jsonl", ".ndjson"), _scan("JSON"), tuple(ENDINGS)),
-        ScanKind("read_csv", (".csv",), _scan("CSV"), tuple(ENDINGS)),
-        ScanKind("read_parquet", (".parquet",), _scan("PARQUET")),
-        ScanKind("read_orc", (".orc",), _scan("ORC")),
-        ScanKind("read_avro", (".avro",), _scan("AVRO")),
+        ScanKind("read_json", (".json", ".jsonl", ".ndjson"), _scan("JSON"), "AWS", tuple(ENDINGS)),
+        ScanKind("read_csv", (".csv",), _scan("CSV"), "AWS", tuple(ENDINGS)),
+        ScanKind("read_parquet", (".parquet",), _scan("PARQUET"), "AWS"),
+        ScanKind("read_orc", (".orc",), _scan("ORC"), "AWS"),
+        ScanKind("read_avro", (".avro",), _scan("AVRO"), "AWS"),
     ),
     later=tuple(Later("FORMAT", name) for name in ("BYTES", "REGEX", "TEXT")),
     tasks=(

@@ -15,10 +15,11 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from html import unescape
+from itertools import islice
 from typing import Any, BinaryIO
 from urllib.parse import unquote_plus
 
-from sinkql.connectors.files.content import changed
+from sinkql.connectors.files.content import SoughtStream, changed
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.extension.aws_failure import failure
@@ -88,7 +89,7 @@ class Bucket:
 
     def open(self, file: SeenFile) -> BinaryIO:
         """Open an object; reading raises SQ3301 where it was overwritten, SQ3302 where it is gone, and others."""
-        return io.BufferedReader(_Stream(lambda begin, end: self._bytes(file, begin, end), file.size), _BUFFER)
+        return io.BufferedReader(_Object(lambda begin, end: self._bytes(file, begin, end), file.size), _BUFFER)
 
     def now(self, stream: BinaryIO, file: SeenFile) -> SeenFile:
         """Return an object that is open: it is as it was listed."""
@@ -113,6 +114,10 @@ class Bucket:
             for key, etag, told in self._pages(self.prefix, only=True):
                 if key == self.prefix:
                     yield f"/{key}", etag, told
+
+    def first(self, count: int) -> Sequence[SeenFile]:
+        """Return so many objects, or all where there are fewer, by name; raises what listing does."""
+        return sorted((listed_object(*each) for each in islice(self.list(), count)), key=lambda file: file.name)
 
     def _pages(self, prefix: str, *, only: bool = False) -> Iterator[Entry]:
         """Yield the objects under a prefix by their keys; `only` the first page."""
@@ -169,7 +174,7 @@ class Bucket:
             return SinkqlError(
                 "SQ3307",
                 f'bucket "{self.name}" does not exist',
-                hint="Correct PATH, or ENDPOINT of the AWS connection, or create the bucket; the sink then continues.",
+                hint="Correct the path, or ENDPOINT of the AWS connection, or create the bucket.",
                 option="PATH",
             )
         if code in _DENIED:
@@ -192,6 +197,12 @@ class Bucket:
         return failure(error)
 
 
+def listed_object(name: str, etag: str, told: str) -> SeenFile:
+    """Return the object of an entry."""
+    written = datetime.fromisoformat(_between(told, "<LastModified>"))
+    return SeenFile(name, int(_between(told, "<Size>")), int(written.timestamp() * 1e9), 0, 0, (), etag)
+
+
 class BucketWatch:
     """Look at the objects of one source: each look lists all of them."""
 
@@ -209,9 +220,7 @@ class BucketWatch:
         for name, etag, told in self.folder.list(seen):
             known = seen.get(name)
             if known is None:
-                written = datetime.fromisoformat(_between(told, "<LastModified>"))
-                size = int(_between(told, "<Size>"))
-                found.append(SeenFile(name, size, int(written.timestamp() * 1e9), 0, 0, (), etag))
+                found.append(listed_object(name, etag, told))
             elif known.etag != etag:
                 raise changed(self.folder, known)
         self._waiting, self._at = {file.name: file.mtime_ns for file in found}, time.monotonic()
@@ -233,34 +242,15 @@ class BucketWatch:
         return file
 
 
-class _Stream(io.RawIOBase):
+class _Object(SoughtStream):
     """Read an object anywhere, a request a stretch."""
 
     def __init__(self, get: Callable[[int, int], bytes], size: int) -> None:
-        super().__init__()
-        self._get, self._size, self._at = get, size, 0
+        super().__init__(size)
+        self._get = get
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:  # Any: bytes-like, for which there is no type before Python 3.12
-        end = min(self._at + len(buffer), self._size)
-        if end <= self._at:
-            return 0
-        data = self._get(self._at, end)
-        buffer[: len(data)] = data
-        self._at = end
-        return len(data)
+    def stretch(self, at: int, size: int) -> bytes:
+        return self._get(at, at + size)
 
 
 def _client(store: ObjectStore) -> Any:  # boto3 has no types

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import io
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -165,18 +166,16 @@ class ListedStream(io.RawIOBase):
         return size
 
 
-class ListedFile(io.RawIOBase):
-    """Read a listed file anywhere, in parts whose digests have been compared; `error` is what ended it."""
+class SoughtStream(io.RawIOBase, ABC):
+    """Read so many bytes anywhere, a stretch at a time."""
 
-    def __init__(self, stream: BinaryIO, place: Place, file: SeenFile, parts: Sequence[Part]) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self._stream, self._place, self._file, self._parts = stream, place, file, parts
-        self._ends = [end for end, _, _ in parts]
-        self._loaded: dict[int, bytes] = {}
-        self._at = 0
-        self.error: SinkqlError | None = None
-        if place.now(stream, file).size != file.size:
-            raise changed(place, file)
+        self._size, self._at = size, 0
+
+    @abstractmethod
+    def stretch(self, at: int, size: int) -> bytes | memoryview:
+        """Return bytes from a place on that is within the stream: at least one, and at most so many."""
 
     def readable(self) -> bool:
         """Say so."""
@@ -192,19 +191,37 @@ class ListedFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Go to a place."""
-        self._at = offset + (0, self._at, self._file.size)[whence]
+        self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
     def readinto(self, buffer: Any) -> int:  # Any: bytes-like, for which there is no type before Python 3.12
-        """Fill the buffer as far as the part goes that is read."""
-        place = bisect.bisect_right(self._ends, self._at)
-        if place == len(self._ends):
+        """Fill the buffer as far as the stretch goes that is read."""
+        size = min(len(buffer), self._size - self._at)
+        if size <= 0:
             return 0
-        data, skip = self._part(place), self._at - (self._ends[place - 1] if place else 0)
-        size = min(len(buffer), len(data) - skip)
-        buffer[:size] = data[skip : skip + size]
-        self._at += size
-        return size
+        data = self.stretch(self._at, size)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+class ListedFile(SoughtStream):
+    """Read a listed file anywhere, in parts whose digests have been compared; `error` is what ended it."""
+
+    def __init__(self, stream: BinaryIO, place: Place, file: SeenFile, parts: Sequence[Part]) -> None:
+        super().__init__(file.size)
+        self._stream, self._place, self._file, self._parts = stream, place, file, parts
+        self._ends = [end for end, _, _ in parts]
+        self._loaded: dict[int, bytes] = {}
+        self.error: SinkqlError | None = None
+        if place.now(stream, file).size != file.size:
+            raise changed(place, file)
+
+    def stretch(self, at: int, size: int) -> memoryview:
+        """Return what the part has there."""
+        place = bisect.bisect_right(self._ends, at)
+        skip = at - (self._ends[place - 1] if place else 0)
+        return memoryview(self._part(place))[skip : skip + size]
 
     def _part(self, place: int) -> bytes:
         if place not in self._loaded:

@@ -95,6 +95,11 @@ class Folder:
             raise unreadable(path, "its name is not UTF-8")
         return found
 
+    def files(self) -> list[SeenFile]:
+        """Return the files that are there now, by name; raises what `names` and `status` do."""
+        found = ((name, self.status(name)) for name in sorted(name for name, _ in self.names()))
+        return [seen_file(name, status) for name, status in found if status is not None]
+
     def _below(
         self, folder: Path, prefix: str, known: Mapping[str, int], above: frozenset[tuple[int, int]]
     ) -> Iterator[tuple[str, int]]:

@@ -8,19 +8,19 @@ are invalid rows, as of columns that were declared.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from sinkql import physical
 from sinkql.connectors.files.compression import Compression, codec_of, plain
+from sinkql.connectors.files.content import Place
 from sinkql.connectors.files.csv_rows import CsvRows
-from sinkql.connectors.files.seen import open_file
+from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
 
@@ -45,26 +45,30 @@ Columns = Sequence[tuple[str, str]]
 
 
 def infer(
-    paths: Sequence[Path], decoding: Decoding, options: Mapping[str, Any], compression: Compression = "AUTO"
+    place: Place,
+    files: Sequence[SeenFile],
+    decoding: Decoding,
+    options: Mapping[str, Any],
+    compression: Compression = "AUTO",
 ) -> Columns:
     """Return the columns that files have; none where there is nothing to tell.
 
     `options` are those of the format. Raises SQ3305 where files cannot be read, SQ3102 where they are not of
-    the format.
+    the format, and what the place raises.
     """
     if decoding.stored is not None:
-        return _stored(_some(paths), decoding.stored(options, ()))
-    samples = [(path, data) for path, data in _samples(paths, compression) if data.strip()]
+        return _stored(place, _some(files), decoding.stored(options, ()))
+    samples = [(path, data) for path, data in _samples(place, files, compression) if data.strip()]
     return _csv(samples, decoding, options) if options["name"] == "CSV" else _json(samples, decoding, options)
 
 
-def _samples(paths: Sequence[Path], compression: Compression) -> Iterator[tuple[Path, bytes]]:
-    """Yield the beginnings of some files, whole lines of them."""
-    for path in _some(paths):
-        with open_file(path) as file:
+def _samples(place: Place, files: Sequence[SeenFile], compression: Compression) -> Iterator[tuple[str, bytes]]:
+    """Yield the beginnings of some files, whole lines of them, with what messages call them."""
+    for file in _some(files):
+        path = place.shown(file.name)
+        with _opened(place, file) as opened:
             try:
-                codec = codec_of(path.name, compression)
-                with plain(file, codec, size=os.fstat(file.fileno()).st_size) as stream:
+                with plain(opened, codec_of(file.name, compression), size=file.size) as stream:
                     data = stream.read(_BYTES)
                     more = bool(stream.read(1))
             except (OSError, pa.ArrowException, UndecodableError) as error:
@@ -73,15 +77,25 @@ def _samples(paths: Sequence[Path], compression: Compression) -> Iterator[tuple[
         yield path, data[: data.rfind(b"\n") + 1] if more else data
 
 
-def _some(paths: Sequence[Path]) -> Sequence[Path]:
-    return list(dict.fromkeys([*paths[: _FILES // 2], *paths[-(_FILES // 2) :]]))
+@contextmanager
+def _opened(place: Place, file: SeenFile) -> Iterator[BinaryIO]:
+    """Open a file; where it may not be read that is raised here, and by no decoder."""
+    with place.open(file) as stream:
+        stream.read(1)
+        stream.seek(0)
+        yield stream
 
 
-def _stored(paths: Sequence[Path], decoder: StoredDecoder) -> Columns:
+def _some(files: Sequence[SeenFile]) -> Sequence[SeenFile]:
+    return list(dict.fromkeys([*files[: _FILES // 2], *files[-(_FILES // 2) :]]))
+
+
+def _stored(place: Place, files: Sequence[SeenFile], decoder: StoredDecoder) -> Columns:
     """Return the columns that files say they have: all of them alike."""
     found: Columns = []
-    for path in paths:
-        with open_file(path) as stream:
+    for file in files:
+        path = place.shown(file.name)
+        with _opened(place, file) as stream:
             try:
                 columns = decoder.columns(stream)
             except UndecodableError as error:
@@ -97,7 +111,7 @@ def _stored(paths: Sequence[Path], decoder: StoredDecoder) -> Columns:
     return found
 
 
-def _csv(samples: Sequence[tuple[Path, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
+def _csv(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
     names: list[str] = []
     texts: dict[str, list[str]] = {}
     for path, data in samples:
@@ -116,7 +130,7 @@ def _csv(samples: Sequence[tuple[Path, bytes]], decoding: Decoding, options: Map
     return _kept(found, "text", samples, decoding, options)
 
 
-def _json(samples: Sequence[tuple[Path, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
+def _json(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:
     values: dict[str, list[Any]] = {}
     for path, data in samples:
         values |= {name: [] for name in _members(data) if name not in values}
@@ -172,7 +186,7 @@ def _type_of_values(values: Sequence[Any]) -> str:
 def _kept(
     found: Columns,
     doubtful: str,
-    samples: Sequence[tuple[Path, bytes]],
+    samples: Sequence[tuple[str, bytes]],
     decoding: Decoding,
     options: Mapping[str, Any],
 ) -> Columns:
@@ -194,7 +208,7 @@ def _reads(data: bytes, decoding: Decoding, options: Mapping[str, Any], name: st
 
 
 def _decoded(
-    path: Path, data: bytes, decoding: Decoding, options: Mapping[str, Any], columns: Columns
+    path: str, data: bytes, decoding: Decoding, options: Mapping[str, Any], columns: Columns
 ) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {name: [] for name, _ in columns}
     decoder = decoding.open(options, [physical.Column(name, type_) for name, type_ in columns])
@@ -219,7 +233,7 @@ def _parts(decoder: Decoder, data: bytes, options: Mapping[str, Any]) -> Iterato
             raise
 
 
-def _invalid(path: Path, why: str) -> SinkqlError:
+def _invalid(path: str, why: str) -> SinkqlError:
     return SinkqlError(
         "SQ3102",
         f'file "{path}" cannot be sampled: {why}',

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sinkql import ast, logical
 from sinkql.connectors.files.compression import Compression
@@ -16,8 +18,14 @@ from sinkql.extension.plan import Access, FormatPlan, Planning, SourcePlan
 from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
 
+if TYPE_CHECKING:
+    from sinkql.connectors.files.bucket import Bucket
+    from sinkql.connectors.files.content import Place
+    from sinkql.connectors.files.seen import SeenFile
+
 STORED = ("PARQUET", "ORC", "AVRO")
 """Formats whose files say what columns they have."""
+_LISTED = 10_000
 _DATA = logical.Column("data", logical.Type("jsonb"))
 
 
@@ -146,29 +154,43 @@ def look(statement: ast.CreateSource, planning: Planning, access: Access) -> log
     """List the bucket of a source, so that what is wrong with it or the connection is told at once."""
     if statement.connection is None:
         return {}
-    from sinkql.connectors.files.bucket import Bucket  # only where one is asked
-
-    options = bind(statement.options, FilesOptions, owner="", span=statement.kind_span)
-    connection = planning.connection(statement.connection, "AWS")
-    bucket = Bucket.of(options.path, options.glob, options.recursive, access.store(connection.name))
-    try:
-        next(bucket.list(), None)
-    except SinkqlError as error:
-        wrong = option_span(statement.options, "PATH", statement.kind_span)
-        error.span = wrong if error.option == "PATH" else statement.connection.span
-        raise
+    with _placed(statement):
+        next(_bucket(statement, planning, access).list(), None)
     return {}
 
 
-def sample(statement: ast.CreateSource, planning: Planning) -> logical.Facts:
+def _bucket(statement: ast.CreateSource, planning: Planning, access: Access) -> Bucket:
+    from sinkql.connectors.files.bucket import Bucket  # only where one is asked
+
+    assert statement.connection is not None
+    options = bind(statement.options, FilesOptions, owner="", span=statement.kind_span)
+    connection = planning.connection(statement.connection, "AWS")
+    return Bucket.of(options.path, options.glob, options.recursive, access.store(connection.name))
+
+
+@contextmanager
+def _placed(statement: ast.CreateSource) -> Iterator[None]:
+    """Have an error of the store point to the connection, or the option that causes it."""
+    try:
+        yield
+    except SinkqlError as error:
+        if error.span is None and statement.connection is not None and error.code != "SQ3102":
+            wrong = option_span(statement.options, "PATH", statement.kind_span)
+            error.span = wrong if error.option == "PATH" else statement.connection.span
+        elif error.span is None:
+            error.span = statement.kind_span
+        raise
+
+
+def sample(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
     """Return the columns of a sample of the files, where the statement declares none and its format can tell.
 
-    Raises what `plan` raises for all but the columns, and what reading the files raises.
+    Raises what `plan` raises for all but the columns, and what reading the files raises; SQ2413 for files in S3
+    without access to it.
     """
     format_ = statement.format
     if (
         statement.columns
-        or statement.connection is not None
         or format_ is None
         or format_.names
         or not (format_.name in ("JSON", *STORED) or (format_.name, format_.header) == ("CSV", True))
@@ -176,25 +198,36 @@ def sample(statement: ast.CreateSource, planning: Planning) -> logical.Facts:
         return {}
     column = ast.ColumnDef(ast.Ident("column"), ast.TypeName("text"))
     planned = plan(replace(statement, columns=(column,), primary_key=()), {}, planning)
-    path = Path(planned.options["path"]).absolute()
-    if not path.exists() or not bind(statement.options, FilesOptions, owner="", span=statement.kind_span).infer:
+    if not bind(statement.options, FilesOptions, owner="", span=statement.kind_span).infer:
         return {}
-    from sinkql.connectors.files.infer import infer  # pyarrow, only where a sample is taken
-
-    folder = Folder(path, planned.options["glob"], planned.options["recursive"])
-    try:
-        names = sorted(name for name, _ in folder.names() if folder.status(name) is not None)
-        found = infer(
-            [folder.file(name) for name in names],
-            planning.format(format_).decoding,
-            planned.options["format"],
-            planned.options.get("compression", "AUTO"),
+    if statement.connection is not None and access is None:
+        raise SinkqlError(
+            "SQ2413",
+            "no columns are declared, and files in S3 are sampled only where the source is created",
+            format_.span,
+            hint=f"Write CREATE SOURCE {statement.name.text} (id bigint, name text) FROM FILES ….",
         )
-    except SinkqlError as error:
-        if error.span is None:
-            error.span = statement.kind_span
-        raise
+    with _placed(statement):
+        place, files = _files(statement, planned, planning, access)
+        if not files:
+            return {}
+        from sinkql.connectors.files.infer import infer  # pyarrow, only where a sample is taken
+
+        decoding, compression = planning.format(format_).decoding, planned.options.get("compression", "AUTO")
+        found = infer(place, files, decoding, planned.options["format"], compression)
     return {"columns": [list(column) for column in found]}
+
+
+def _files(
+    statement: ast.CreateSource, planned: SourcePlan, planning: Planning, access: Access | None
+) -> tuple[Place, Sequence[SeenFile]]:
+    """Return the files that a source begins with, by name; of a bucket only those of the first pages."""
+    if access is None or statement.connection is None:
+        path = Path(planned.options["path"]).absolute()
+        folder = Folder(path, planned.options["glob"], planned.options["recursive"])
+        return folder, folder.files() if path.exists() else []
+    bucket = _bucket(statement, planning, access)
+    return bucket, bucket.first(_LISTED)
 
 
 def plan_json(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:

@@ -197,8 +197,8 @@ CODES = {
     ),
     "SQ2413": _code(
         (
-            "The source lists no columns, and they are not found in files: there is no file yet, INFER is false, or "
-            "the files are CSV without a header."
+            "The source lists no columns, and they are not found in files: there is no file yet, INFER is false, the "
+            "files are CSV without a header, or they are in S3 and the script is only compiled."
         ),
         "Write the columns with their types after the name of the source.",
     ),

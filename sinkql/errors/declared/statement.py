@@ -86,12 +86,21 @@ CODES = {
         "Query the system catalog on its own.",
     ),
     "SQ2645": _code(
-        "A query names a path in FROM whose ending does not say what is in it, or under which nothing lies.",
-        "Write FROM read_csv('…'), read_json('…') or read_parquet('…'), and check the path.",
+        (
+            "A query names a path in FROM whose ending does not say what is in it, under which nothing lies, or which "
+            "is in S3 while no connection is named."
+        ),
+        (
+            "Write FROM read_csv('…'), read_json('…') or read_parquet('…'), and check the path; for files in S3 "
+            "FROM read_csv('s3://…', connection => name)."
+        ),
     ),
     "SQ2646": _code(
-        "A function that reads files in FROM takes a path in single quotes, and nothing else.",
-        "Write FROM read_csv('folder/*'). For other forms of files, create a source from them.",
+        "A function that reads files in FROM takes a path in single quotes, and for files in S3 a connection.",
+        (
+            "Write FROM read_csv('folder/*') or FROM read_csv('s3://bucket/folder', connection => name). For other "
+            "forms of files, create a source from them."
+        ),
     ),
     "SQ2641": _code(
         "A query that runs at once would read more rows than fit.",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError
-from sinkql.extension.plan import SourceKind
+from sinkql.extension.plan import Access, SourceKind
 from sinkql.planner.name import as_name, cluster_name, find
 from sinkql.planner.refuse.statement import check_source
 from sinkql.planner.scope import Scope, kinds_hint, listed_kinds
@@ -36,15 +36,15 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
     return source
 
 
-def sampled(statement: ast.Create, scope: Scope) -> logical.Facts:
-    """Return what a new source's kind finds on this machine that its statement does not say."""
+def sampled(statement: ast.Create, scope: Scope, access: Access | None = None) -> logical.Facts:
+    """Return what a new source's kind finds that its statement does not say; without access, on this machine."""
     if not isinstance(statement, ast.CreateSource):
         return {}
     kind = scope.registry.sources.get(statement.kind)
     if kind is None or kind.sample is None:
         return {}
     check_source(statement)
-    return kind.sample(statement, scope)
+    return kind.sample(statement, scope, access)
 
 
 def with_found_columns(statement: ast.CreateSource, facts: logical.Facts) -> ast.CreateSource:

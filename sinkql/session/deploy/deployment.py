@@ -14,6 +14,7 @@ from sinkql.catalog.secret.value import given
 from sinkql.errors import Notice, SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.planner.item.setting import DEFAULTS
+from sinkql.session.deploy.access import DescribedAccess
 from sinkql.session.deploy.comment import comment_steps, stored_comments
 from sinkql.session.deploy.difference import difference
 from sinkql.session.deploy.effect import CountRows, Known, told
@@ -58,7 +59,8 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
     broken = {name: each.entry for name, each in before.broken.items()}
     present = [*sound, *broken.values()]
     settings = {name: before.setting(name) for name in DEFAULTS}
-    found = read_scripts(texts, catalog.registry, present=present, settings=settings, keep=keep)
+    reach = partial(DescribedAccess, catalog)
+    found = read_scripts(texts, catalog.registry, present=present, settings=settings, keep=keep, reach=reach)
 
     def other_value(name: str, statement: ast.CreateSecret) -> bool:
         if name in found.kept:
@@ -72,12 +74,7 @@ def plan_deployment(texts: Sequence[Script], session: Session, *, keep: bool = F
     ended = {step.name for step in steps if step.action in ("replace", "drop")}
     stay = frozenset(name for name in before.names("SINK") if name not in ended)
     gone = frozenset(step.name for step in steps if step.action == "replace" or step.early)
-    secrets = {
-        name: statement
-        for name, statement in found.statements.items()
-        if isinstance(statement, ast.CreateSecret) and name not in found.kept
-    }
-    outside = Outside(catalog, before, found.catalog, secrets, gone, follow)
+    outside = Outside(catalog, before, found.catalog, DescribedAccess(catalog, found), gone, follow)
     saying = Known(count, follow)
     told_steps = tuple(
         replace(step, effect=told(step, before, found.catalog, saying, stay=stay, refusal=outside.refusal(step)))

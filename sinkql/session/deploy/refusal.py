@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -10,7 +10,6 @@ import msgspec
 from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.catalog.secret.value import given
 from sinkql.errors import SinkqlError
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import Evolution
@@ -30,22 +29,6 @@ class Refusal:
     rows: bool = False
 
 
-class _Access(CatalogAccess):
-    """Reach the outside as after the deployment: by its connections, and with the values of its secrets."""
-
-    def __init__(self, catalog: Catalog, plans: MemoryCatalog, secrets: Mapping[str, ast.CreateSecret]) -> None:
-        super().__init__(catalog, plans)
-        self._secrets = secrets
-
-    def secret(self, full_name: str) -> str:
-        statement = self._secrets.get(full_name)
-        if statement is None:
-            return super().secret(full_name)
-        cipher = self._catalog.cipher
-        sealed = cipher.seal("planned", given(statement.value))
-        return cipher.open("planned", short_name(full_name), sealed).reveal()
-
-
 @dataclass(frozen=True, slots=True)
 class Outside:
     """Ask the outside about the steps from one state of a catalog to another."""
@@ -53,7 +36,7 @@ class Outside:
     catalog: Catalog
     before: MemoryCatalog
     after: MemoryCatalog
-    secrets: Mapping[str, ast.CreateSecret]
+    access: CatalogAccess
     gone: frozenset[str]
     """Full names of what is dropped before all else."""
     transition: Transition
@@ -75,9 +58,6 @@ class Outside:
                 return self._source(step.name)
             case _:
                 return None
-
-    def _access(self) -> _Access:
-        return _Access(self.catalog, self.after, self.secrets)
 
     def _sink(self, name: str, plans: MemoryCatalog) -> Refusal | None:
         found = self._asked(name, plans)
@@ -114,7 +94,7 @@ class Outside:
             sink = replace(sink, options={**sink.options, "existing_rows": "keep"})
         try:
             if find is not None:
-                find(entry.statement, sink, self._access(), job=job)
+                find(entry.statement, sink, self.access, job=job)
         except SinkqlError as error:
             return _text(error)
         return None
@@ -125,7 +105,7 @@ class Outside:
         assert isinstance(entry.statement, ast.CreateConnection)
         assert isinstance(connection, logical.Connection)
         try:
-            validate_connection(entry.statement, connection, self.after, self.catalog.registry, self._access())
+            validate_connection(entry.statement, connection, self.after, self.catalog.registry, self.access)
         except SinkqlError as error:
             return Refusal(_text(error))
         return self._users(step.name) if step.action == "alter" else None
@@ -152,7 +132,7 @@ class Outside:
         find = self.catalog.registry.sources[entry.statement.kind].facts
         try:
             if find is not None:
-                find(entry.statement, Scope(self.after, self.catalog.registry), self._access())
+                find(entry.statement, Scope(self.after, self.catalog.registry), self.access)
         except SinkqlError as error:
             return Refusal(_text(error))
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import get_args
@@ -10,6 +10,7 @@ from typing import get_args
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.errors import MissingError, Notice, SinkqlError
+from sinkql.extension.plan import Access
 from sinkql.extension.registry import Registry
 from sinkql.parser import parse
 from sinkql.planner.edit.qualify import qualify
@@ -46,7 +47,7 @@ class ScriptCatalog:
     """The catalog that scripts describe. `statements` are as written, by full name; `comments` by what they are on.
 
     `implied` are the full names of what is made together with something else, and has no statement of its own; `kept`
-    those of items that no script names, and that stay as they are.
+    those of items that no script names, and that stay as they are; `reach` what samples are taken with.
     """
 
     catalog: MemoryCatalog
@@ -56,6 +57,7 @@ class ScriptCatalog:
     implied: set[str] = field(default_factory=set)
     notices: list[Notice] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
+    reach: Callable[[ScriptCatalog], Access] | None = None
 
 
 def read_scripts(
@@ -65,14 +67,16 @@ def read_scripts(
     present: Iterable[logical.Entry],
     settings: Mapping[str, str],
     keep: bool,
+    reach: Callable[[ScriptCatalog], Access] | None = None,
 ) -> ScriptCatalog:
     """Return what the scripts describe; facts are those of the items that are there already.
 
     With `keep`, items that the scripts do not name stay as they are and can be used; secrets always do, since their
-    values are kept out of scripts. `settings` are those of the catalog, which scripts may change. Raises what planning
-    raises, and SQ2635 for a statement that describes nothing.
+    values are kept out of scripts. `settings` are those of the catalog, which scripts may change. `reach` gives what
+    new sources may be sampled with that lie elsewhere. Raises what planning raises, and SQ2635 for a statement that
+    describes nothing.
     """
-    found = ScriptCatalog(MemoryCatalog(registry))
+    found = ScriptCatalog(MemoryCatalog(registry), reach=reach)
     entries = {entry.name: entry for entry in present if entry.id.startswith("u")}
     written = [each for text in texts for each in _read(text, found)]
     for name, value in {**settings, **found.settings}.items():
@@ -170,11 +174,12 @@ def _make(statement: ast.Create, found: ScriptCatalog, entries: Mapping[str, log
 def _facts(
     statement: ast.Create, name: str, found: ScriptCatalog, entries: Mapping[str, logical.Entry]
 ) -> logical.Facts:
-    """Return the facts of an item that is there, and of a new one what lies on this machine."""
+    """Return the facts of an item that is there, and of a new one what a sample says."""
     before = entries.get(name)
     if before is not None and before.kind == kind_of(statement):
         return before.facts
-    return sampled(statement, Scope(found.catalog, found.catalog.registry))
+    access = found.reach(found) if found.reach is not None else None
+    return sampled(statement, Scope(found.catalog, found.catalog.registry), access)
 
 
 def _comment(statement: ast.CommentOn, found: ScriptCatalog) -> None:

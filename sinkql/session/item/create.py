@@ -53,7 +53,7 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
             if stored is not None:
                 return _replace(statement, stored, catalog)
             if not asked:
-                facts = {**facts, **sampled(statement, Scope(catalog.plans, catalog.registry))}
+                facts = {**facts, **sampled(statement, Scope(catalog.plans, catalog.registry), CatalogAccess(catalog))}
             planned = plan(statement, facts, catalog.plans, catalog.registry)
             catalog.plans.check_destination(statement, planned)
             if not asked:

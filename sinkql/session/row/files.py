@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.plan import Scan, ScanKind
+from sinkql.extension.plan import Access, Scan, ScanKind
 from sinkql.extension.registry import Registry
+from sinkql.extension.store import ObjectStore
 from sinkql.extension.types import arrow_type
 from sinkql.parser import parse
 from sinkql.planner.item.statement import item_name
 from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files, with_names
+from sinkql.planner.scope import Scope
 from sinkql.vocabulary import quoted
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class FileQuery:
     files: Mapping[str, FileRows]
 
 
-def over_files(query: ast.Query, plans: MemoryCatalog, registry: Registry) -> FileQuery | None:
+def over_files(query: ast.Query, plans: MemoryCatalog, registry: Registry, access: Access) -> FileQuery | None:
     """Return what a query over files means, None for one that names none.
 
     Raises SQ2645 where nothing is at a path or its ending does not say what it is, and what reading the files raises.
@@ -68,7 +70,8 @@ def over_files(query: ast.Query, plans: MemoryCatalog, registry: Registry) -> Fi
     for file in named:
         span = Span(query.span.start + file.start, query.span.start + file.end)
         try:
-            scan = _kind(file, registry).open(file.path, formats)
+            kind = _kind(file, registry)
+            scan = kind.open(file.path, formats, _store(file, kind, Scope(plans, registry), access))
             statement = _stand_in(file, scan)
         except SinkqlError as error:
             raise _placed(error, span) from error.__cause__
@@ -77,6 +80,12 @@ def over_files(query: ast.Query, plans: MemoryCatalog, registry: Registry) -> Fi
             plans.add(statement, {"table_id": "file"})
         files[full_name] = FileRows(scan, span)
     return FileQuery(with_names(query, named), plans, files)
+
+
+def _store(file: NamedFile, kind: ScanKind, scope: Scope, access: Access) -> ObjectStore | None:
+    if file.connection is None:
+        return None
+    return access.store(scope.connection(file.connection, kind.connection).name)
 
 
 def _kind(file: NamedFile, registry: Registry) -> ScanKind:
@@ -96,7 +105,7 @@ def _kind(file: NamedFile, registry: Registry) -> ScanKind:
 def _stand_in(file: NamedFile, scan: Scan) -> ast.Create:
     """Return a statement that makes a relation of these columns: while a query is planned nothing else matters."""
     columns = ", ".join(f"{quoted(each.name)} {each.type}" for each in scan.columns)
-    (statement,) = parse(f"CREATE TABLE {quoted(file.path)} ({columns});")
+    (statement,) = parse(f"CREATE TABLE {quoted(file.relation)} ({columns});")
     assert isinstance(statement, ast.CreateTable)
     return statement
 

@@ -11,6 +11,7 @@ from sinkql.catalog.system.named import over_system
 from sinkql.errors import Span
 from sinkql.planner.name import path, split_name
 from sinkql.printer.part import name as print_name
+from sinkql.session.item.access import CatalogAccess
 from sinkql.session.result import Result
 from sinkql.session.row.files import FileQuery, over_files
 from sinkql.session.row.inputs import Columns, Inputs, python_rows
@@ -24,7 +25,9 @@ Row = tuple[Any, ...]
 
 def select(statement: ast.Select, workspace: Workspace) -> Result:
     """Run a query; SQ2640 for one over both system relations and items."""
-    files = over_files(statement.query, workspace.catalog.plans, workspace.catalog.registry)
+    files = over_files(
+        statement.query, workspace.catalog.plans, workspace.catalog.registry, CatalogAccess(workspace.catalog)
+    )
     if files is not None:
         return run(files.query, workspace, files)
     if over_system(statement.query, workspace.catalog.plans):
