@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from sinkql.evaluate.failure import RefusedError, UnsureError
-from sinkql.evaluate.number import EXACT, FLOATS, even, fit, whole
+from sinkql.evaluate.number import EXACT, FLOATS, converted, even, fit
 from sinkql.logical import Type, moment
 from sinkql.logical.expression import single
 from sinkql.logical.type import RANGES
@@ -43,9 +43,9 @@ def conversion(source: Type, target: Type) -> Convert | None:
         case "numeric", "numeric":
             return lambda value: fit(value, target)
         case "numeric", name if name in RANGES:
-            return lambda value: whole(int(EXACT.quantize(value, Decimal(1))), name)
+            return lambda value: converted(int(EXACT.quantize(value, Decimal(1))), name)
         case name, other if name in RANGES and other in RANGES:
-            return lambda value: whole(int(value), other)
+            return lambda value: converted(int(value), other)
         case name, "double precision" if name in (*RANGES, "numeric", "real"):
             return float
         case name, "real" if name in (*RANGES, "numeric"):
@@ -59,10 +59,12 @@ def conversion(source: Type, target: Type) -> Convert | None:
 
 
 def _to_single(value: int | Decimal) -> float:
+    """Return the nearest single-precision number; rounded to double precision first, it may be the one beside it."""
     double = float(value)
-    if Decimal(double) != value:
-        raise UnsureError  # rounded twice, it may be another number than rounded once
-    return single(double)
+    if Decimal(double) == value:
+        return single(double)
+    near = (single(each) for each in (math.nextafter(double, -math.inf), double, math.nextafter(double, math.inf)))
+    return min(near, key=lambda each: EXACT.abs(EXACT.subtract(Decimal(each), Decimal(value))))
 
 
 def _narrowed(value: float) -> float:
@@ -75,7 +77,10 @@ def _narrowed(value: float) -> float:
 def _float_to_whole(value: float, type_: str) -> int:
     if math.isnan(value) or math.isinf(value):
         raise RefusedError(f"{type_} out of range")
-    return whole(int(even(value)), type_)
+    found = int(even(value))
+    if found not in RANGES["bigint"] and found not in RANGES[type_]:
+        raise RefusedError(f"{type_} out of range")
+    return converted(found, type_)
 
 
 # --- from and to text ----------------------------------------------------------------------------------------------
@@ -83,7 +88,7 @@ def _float_to_whole(value: float, type_: str) -> int:
 
 def _from_text(name: str, target: Type) -> Convert | None:
     if name in RANGES:
-        return lambda text: whole(_whole_number(text), name)
+        return lambda text: converted(_whole_number(text), name)
     if name == "numeric":
         return lambda text: fit(_number(text), target)
     return _OF_TEXT.get(name)

@@ -21,17 +21,30 @@ FLOATS = ("real", "double precision")
 
 
 def whole(value: int, type_: str) -> int:
-    """Return a whole number that must fit its type."""
+    """Return what is computed in a type of whole numbers, which it must fit."""
     if value not in RANGES[type_]:
-        hint = _WIDER.get(type_)
+        wider = _wider(value)
+        # beside a bigint, a uint8 is a numeric, but it may be too great to be cast to one
+        wider = "numeric" if wider == "bigint" and type_ == "uint8" else wider
+        raise RefusedError(f"{type_} out of range", wider and f"Cast an operand to {wider}.")
+    return value
+
+
+def converted(value: int, type_: str) -> int:
+    """Return a value that is cast to a type of whole numbers, which it must fit."""
+    known = RANGES[type_]
+    if value not in known:
+        wider = _wider(value)
+        hint = wider and f"A {type_} is from {known[0]} to {known[-1]}: cast to {wider} instead."
         raise RefusedError(f"{type_} out of range", hint)
     return value
 
 
-_WIDER = {
-    **dict.fromkeys(("smallint", "integer", "uint2", "uint4"), "Cast an operand to bigint."),
-    "uint8": "Cast an operand to numeric.",
-}
+def _wider(value: int) -> str | None:
+    """Return a type that has room for a value; None where there is none."""
+    if value in RANGES["bigint"]:
+        return "bigint"
+    return "numeric" if abs(value) < 10**28 else None
 
 
 def fit(value: Decimal, type_: Type = NUMERIC) -> Decimal:
@@ -233,9 +246,10 @@ _WHOLE: dict[str, Make] = {
     }.items()
 }
 _SIGNED = ("smallint", "integer", "bigint")
+_UNSIGNED = ("uint2", "uint4", "uint8")
 _BITS: dict[str, Make] = {
     f"{name}({type_},{type_})": _whole(operation, type_)
-    for type_ in _SIGNED
+    for type_ in RANGES
     for name, operation in {
         "&": lambda x, y: x & y,
         "|": lambda x, y: x | y,
@@ -273,6 +287,7 @@ FORMS: dict[str, Make] = {
     **{f"-({type_})": strict(lambda x, type_=type_: whole(-x, type_)) for type_ in _SIGNED},
     **{f"abs({type_})": strict(lambda x, type_=type_: whole(abs(x), type_)) for type_ in _SIGNED},
     **{f"~({type_})": strict(lambda x: ~x) for type_ in _SIGNED},
+    **{f"~({type_})": strict(lambda x, most=RANGES[type_][-1]: most - int(x)) for type_ in _UNSIGNED},
     "+(numeric,numeric)": _sum(EXACT.add),
     "-(numeric,numeric)": _sum(EXACT.subtract),
     "*(numeric,numeric)": _product,

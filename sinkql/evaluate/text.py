@@ -10,9 +10,8 @@ from typing import Any
 
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import Make, RefusedError, Row, UnsureError, Value, strict
-from sinkql.evaluate.number import whole
 from sinkql.logical import Call
-from sinkql.logical.type import TEXT
+from sinkql.logical.type import RANGES, TEXT
 
 _MOST_CHARACTERS = 10_000_000
 """How long a text may become here."""
@@ -88,7 +87,9 @@ def _split_part(text: str, between: str, number: int) -> str:
 def _overlay(text: str, new: str, start: int, count: int) -> str:
     if start < 1:
         raise RefusedError("negative substring length not allowed")
-    return text[: start - 1] + new + _rest(text, whole(start + count, "integer"))
+    if start + count not in RANGES["integer"]:
+        raise RefusedError("integer out of range")
+    return text[: start - 1] + new + _rest(text, start + count)
 
 
 def _chr(number: int) -> str:

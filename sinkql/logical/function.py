@@ -132,10 +132,10 @@ _OPERATORS = (
         *(each for operator in "+-*/" for each in _each(f"{operator}(T,T) → T", *_UNSIGNED)),
         *_each("%(T,T) → T", *_WHOLE, *_UNSIGNED, "numeric"),
         *_each("-(T) → any", *_WHOLE, "real", "double precision"),
-        *(each for operator in "&|#" for each in _each(f"{operator}(T,T) → T", *_WHOLE)),
+        *(each for operator in "&|#" for each in _each(f"{operator}(T,T) → T", *_WHOLE, *_UNSIGNED)),
         *_each("<<(T,integer) → T", "integer", "bigint"),
         *_each(">>(T,integer) → T", "integer", "bigint"),
-        *_each("~(T) → T", *_WHOLE),
+        *_each("~(T) → T", *_WHOLE, *_UNSIGNED),
         *_each("||(T,T) → T", "text", "bytea"),
     ),
     # of more than 34 digits, and rounded once

@@ -36,6 +36,7 @@ _COMMON = {
 _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": lambda x, y: Fraction(int(x / y)),
     "%": lambda x, y: x - y * int(x / y), "=": operator.eq, "<": operator.lt, "IS NOT DISTINCT FROM": operator.eq,
+    "&": lambda x, y: int(x) & int(y), "|": lambda x, y: int(x) | int(y), "#": lambda x, y: int(x) ^ int(y),
 }  # fmt: skip
 Case = tuple[str, dict[str, str], list[tuple[Any, ...]], list[Any]]
 """An expression, the types of its columns, rows, and what they give; None for an error and for NULL."""
@@ -61,7 +62,7 @@ def _operations() -> list[Case]:
         for other in RANGES:
             common = one if one == other else _COMMON.get((one, other)) or _COMMON.get((other, one))
             for sign, operation in _SIGNS.items():
-                if common is None and sign in "*/%":
+                if common is None and sign in "*/%&|#":
                     continue  # of numerics
                 pairs = _pairs(one, other, random)
                 expected = []
@@ -96,6 +97,7 @@ def _casts() -> list[Case]:
         expected = [0, 12, 0, 7, 7, RANGES[one][-1], *[None] * 6]
         found.append((f"x::{one}", {"x": "text"}, [(text,) for text in texts], expected))
         values = [_some(one, random) for _ in range(5)]
+        found.append(("~x", {"x": one}, [(value,) for value in values], [RANGES[one][-1] - value for value in values]))
         found.append(("x::text", {"x": one}, [(value,) for value in values], list(map(str, values))))
     return found
 

@@ -109,6 +109,7 @@ def test_no_engine_starts_for_plain_statements(session: Session) -> None:
     session.execute(
         "CREATE TABLE t (id int PRIMARY KEY, n numeric(10, 2) DEFAULT 1); INSERT INTO t VALUES (1, 2.5);"
         "SELECT id, n + 1 AS m FROM t WHERE n > 2 AND id IS NOT NULL ORDER BY n DESC; SELECT count(*) FROM t;"
+        "CREATE TABLE r (a real, b double precision); INSERT INTO r VALUES (0.1, 0.1), (1 / 3.0, 1e-30);"
         "CREATE TABLE u (id bigint, n numeric(10, 1)); INSERT INTO u SELECT id, n + 1.25 FROM t ORDER BY n LIMIT 1;"
         "DELETE FROM t WHERE id IN (1, 2) OR n BETWEEN 0 AND 1; SELECT now(), 1 + 1;"
     )

@@ -245,6 +245,14 @@ def _shift_times(sign: str, instant: Expression, product: Call) -> Form:
     return Form(f"@0 {sign} {amount}", SUM, (instant, factor))
 
 
+def _by_halves(operator: str) -> str:
+    """Return an operator over bits of decimals, which Spark has for whole numbers up to bigint only."""
+    half = "4294967296BD"
+    high = f"((@0 div {half}) {operator} (@1 div {half}))"
+    low = f"(CAST(@0 % {half} AS BIGINT) {operator} CAST(@1 % {half} AS BIGINT))"
+    return f"CAST(CAST({high} AS DECIMAL(10,0)) * {half} + CAST({low} AS DECIMAL(10,0)) AS DECIMAL(20,0))"
+
+
 def _float_sum(value: str) -> Form:
     """Guard a sum of floats, @0, by the greatest absolute value of them, @1: did it overflow?"""
     infinity = "double('Infinity')"
@@ -300,11 +308,15 @@ FORMS: dict[str, Spelling] = {
     **{
         f"{operator}({type_},{type_})": Form(f"@0 {spark} @1", BITS)
         for operator, spark in _SPARK_BITS.items()
-        for type_ in _WHOLE
+        for type_ in (*_WHOLE, "uint2", "uint4")
     },
+    **{f"{operator}(uint8,uint8)": Form(_by_halves(spark)) for operator, spark in _SPARK_BITS.items()},
     **{f"<<({type_},integer)": Form("shiftleft(@0, @1)") for type_ in ("integer", "bigint")},
     **{f">>({type_},integer)": Form("shiftright(@0, @1)") for type_ in ("integer", "bigint")},
     **{f"~({type_})": Form("~@0", SIGN) for type_ in _WHOLE},
+    "~(uint2)": Form("65535 - @0", SUM),
+    "~(uint4)": Form("4294967295L - @0", SUM),
+    "~(uint8)": Form("CAST(18446744073709551615BD - @0 AS DECIMAL(20,0))"),
     "||(text,text)": Infix("||", SUM),
     "||(bytea,bytea)": Infix("||", SUM),
     **{f"+({type_},interval)": _shift("+") for type_ in _INSTANTS},

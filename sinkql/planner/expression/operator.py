@@ -83,7 +83,7 @@ def negative(value: Typed, span: Span) -> Typed:
 
 def complement(value: Typed, span: Span) -> Typed:
     """Plan `~value`."""
-    if not types.whole(value.type):
+    if not types.whole(value.type) and not types.unsigned(value.type):
         raise no_operator("~", (value,), span)
     return call(f"~({value.type.name})", (value,), span)
 
@@ -91,9 +91,10 @@ def complement(value: Typed, span: Span) -> Typed:
 def bits(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
     """Plan & | # << >> over integers."""
     type_ = types.operand(left.type, right.type)
-    if type_ is None or not types.whole(type_):
+    shift = operator in ("<<", ">>")
+    if type_ is None or not (types.whole(type_) or types.unsigned(type_)) or (shift and types.unsigned(left.type)):
         raise no_operator(operator, (left, right), span)
-    if operator in ("<<", ">>"):
+    if shift:
         width = 64 if left.type == types.BIGINT else 32
         if not isinstance(right.constant, int) or not 0 <= right.constant < width or left.type == types.SMALLINT:
             raise SinkqlError("SQ2214", f"a shift takes a constant count from 0 to {width - 1}", right.span)
