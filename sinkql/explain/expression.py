@@ -175,7 +175,10 @@ def _call(call: Call) -> _Text:
             text, pattern, place = (each[0] for each in operands)
             return f"(regexp_match({text}, {pattern}))[{place}]", _ATOM
         case "[]":
-            return f"{_bracketed(operands[0], _ATOM)}[{operands[1][0]}]", _ATOM
+            text = _bracketed(operands[0], _ATOM)
+            # behind a type, a subscript would be read as the type's
+            cast = isinstance(call.arguments[0], Cast | Literal)
+            return f"({text})[{operands[1][0]}]" if cast else f"{text}[{operands[1][0]}]", _ATOM
         case "ARRAY":
             return f"ARRAY[{', '.join(each[0] for each in operands)}]", _ATOM
         case "= ANY":

@@ -81,12 +81,16 @@ def _planned(text: str, columns: tuple[logical.Column, ...]) -> logical.Expressi
 allow_deep_trees()  # as the first query does, which hypothesis would take for a test that changes Python
 _COLUMNS = {
     "a": "integer", "b": "integer", "k": "bigint", "n": "numeric(38,10)", "f": "double precision", "s": "text",
-    "p": "boolean", "x": "timestamp", "d": "date", "j": "jsonb", "At": "text",
+    "p": "boolean", "x": "timestamp", "d": "date", "j": "jsonb", "At": "text", "l": "integer[]", "m": "integer list",
+    "z": "integer[] list", "i": "interval", "u": "uint2", "r": "real",
 }  # fmt: skip
 _LEAVES = {
     "whole": ("a", "b", "1", "(-2)", "0"),
     "number": ("n", "f", "k", "1.5", "(-0.25)"),
     "text": ("s", '"At"', "'it''s'", "''", "(j ->> 'k')", "(j -> 'q' -> 0 ->> 'r')"),
+    "items": ("l", "m", "'{1,NULL}'::integer[]", "'{}'::integer list", "NULL::integer list"),
+    "nested": ("z", "'{{1},{2,3}}'::integer[] list", "'{{1}}'::integer list[]", "NULL::integer list list"),
+    "span": ("i", "(x - x)", "INTERVAL '1 day'", "INTERVAL '-1 month 01:02:03.5'"),
     "truth": ("p", "true", "(d > '2024-01-01')", "(x - x < INTERVAL '1 day')", "(j ? 'k')"),
 }
 # `{whole}` and the like stand for an expression of that kind; everything is in brackets
@@ -96,10 +100,15 @@ _NODES = {
         "({whole} & {whole})",
         "({whole} | {whole})", "({whole} # {whole})", "(-{whole})", "(~{whole})", "({whole} << 2)", "length({text})",
         "(CASE WHEN {truth} THEN {whole} ELSE {whole} END)", "({truth})::integer", "coalesce({whole}, {whole})",
+        "({items})[{whole}]", "cardinality({items})", "array_length({items}, 1)", "({number})::smallint::integer",
     ),
+    "items": ("({nested})[{whole}]", "ARRAY[{whole}, {whole}]", "coalesce({items}, {items})"),
+    "nested": ("coalesce({nested}, {nested})",),
+    "span": ("coalesce({span}, {span})", "(CASE WHEN {truth} THEN {span} END)"),
     "number": (
         "({number} + {whole})", "({whole} - {number})", "({number} * {number})", "({number} / {number})", "(-{number})",
         "abs({number})", "({number})::double precision", "extract(year FROM x)", "({text})::numeric(12,2)",
+        "(u + {whole})", "(u & {whole}::uint2)", "(r * {number})", "({number})::real",
     ),
     "text": ("({text} || {text})", "upper({text})", "({whole})::text", "substring({text} FROM {whole} FOR 2)"),
     "truth": (
@@ -107,6 +116,7 @@ _NODES = {
         "({truth} OR {truth})", "(NOT {truth})", "({whole} BETWEEN {whole} AND {whole})", "({text} IN ('a', {text}))",
         "({text} LIKE 'a%')", "({whole} IS NULL)", "({truth} IS NOT TRUE)", "({truth} = {truth})",
         "({whole} IS DISTINCT FROM {whole})", "({text} ~ '^a')",
+        "({whole} = ANY ({items}))", "({items} IS NULL)", "({span} < {span})", "(x + {span} > x)", "({span} IS NULL)",
     ),
 }  # fmt: skip
 
@@ -119,7 +129,7 @@ def _texts(draw: st.DrawFn, kind: str = "whole", depth: int = 4) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: draw(_texts(match[1], depth - 1)), template)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.sampled_from(sorted(_NODES)).flatmap(_texts))
 def test_an_expression_needs_no_more_brackets_than_it_is_shown_with(text: str) -> None:
     columns = tuple(logical.Column(name, parse_type(type_)) for name, type_ in _COLUMNS.items())

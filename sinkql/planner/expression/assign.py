@@ -68,7 +68,7 @@ def assigned(tree: logical.Expression, column: logical.Column, columns: Sequence
     The function raises SQ2422 for a value that the column has no room for.
     """
     if not isinstance(tree, logical.Cast):
-        return function_of(tree, columns)
+        return _unadvised(function_of(tree, columns), tree.span)
     operand = function_of(tree.operand, columns)
     convert = converter(tree.operand.type, column, tree.span)
     if operand is None or convert is None:
@@ -76,6 +76,22 @@ def assigned(tree: logical.Expression, column: logical.Column, columns: Sequence
 
     def found(row: Row) -> Any:
         return convert(operand(row))
+
+    return found
+
+
+def _unadvised(value: Value | None, span: Span) -> Value | None:
+    """Return a value that fails without a hint where it is out of range itself: no cast gives its column room."""
+    if value is None:
+        return None
+
+    def found(row: Row) -> Any:
+        try:
+            return value(row)
+        except SinkqlError as error:
+            if error.span == span:
+                error.hint = None
+            raise
 
     return found
 

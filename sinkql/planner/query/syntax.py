@@ -111,6 +111,17 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
             unit = f"{unit} TO {self._unit()}"
         return self.expression(exp.Interval(this=text, unit=exp.Var(this=unit) if unit else None))
 
+    def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._parse_types(*args, **kwargs)
+        if not isinstance(found, exp.DataType) or self._prev.token_type != TokenType.R_BRACKET:
+            return found
+        while self._match(TokenType.LIST):  # sqlglot knows arrays of lists, and no lists of arrays
+            found = exp.DataType(this=exp.DType.LIST, expressions=[found], nested=True)
+            while self._match(TokenType.L_BRACKET):
+                self._match(TokenType.R_BRACKET)
+                found = exp.DataType(this=exp.DType.ARRAY, expressions=[found], nested=True)
+        return found
+
     def _parse_in(self, *args: Any, **kwargs: Any) -> Any:
         found = super()._parse_in(*args, **kwargs)
         _widen(found, self._prev.end, self._prev.end + 1)  # whose parenthesis is not below it
