@@ -157,6 +157,25 @@ def test_sinks_on_two_branches_that_always_meet_both_get_through(
     assert at(table, "other") == [(number, "other") for number in range(9)]
 
 
+def test_who_publishes_while_others_always_come_before_is_told_to_do_so_again(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = on_audit(lake, name)
+    sink.put((1, "a"))
+    post = TargetTable.post
+
+    def overtaken(target: TargetTable, *asked: Any) -> Table:
+        if target.branch is None:
+            sink.put((2, "b"))
+        return post(target, *asked)
+
+    monkeypatch.setattr(TargetTable, "post", overtaken)
+    with pytest.raises(SinkqlError) as raised:
+        publish(sink.planned, sink.context)
+    assert raised.value.code == "SQ5203"
+    assert "Run ALTER SINK … PUBLISH again" in (raised.value.hint or "")
+
+
 def test_branch_that_is_kept_otherwise_than_main_is_published_once(lake: Lake, name: str) -> None:
     sink = on_audit(lake, name)
     sink.put((1, "a"))

@@ -15,7 +15,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit import expire
 from sinkql.connectors.iceberg.commit.marker import ancestry
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
-from sinkql.errors import SinkqlError
+from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import RedoBatchError
 from support import strangers
 from support.lake import NAMESPACE, Lake, Sink
@@ -88,6 +88,18 @@ def test_upsert_sink_writes_its_batch_again_after_a_foreign_change(any_lake: Lak
     sink.put((2, "b3"), (3, "c3"), (7, "mine"))
     merged = {**dict(expected[deed]), 2: "b3", 3: "c3", 7: "mine"}
     assert any_lake.rows(name) == sorted(merged.items())
+
+
+def test_upsert_batch_stays_though_others_rewrite_manifests_meanwhile(lake: Lake, name: str) -> None:
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    for batch in range(3):
+        sink.put((1, f"{batch}"), (batch + 10, "b"))
+    attempt = sink.attempt([(1, "a2"), (10, "a2")])
+    strangers.rewrite_manifests(lake.table(name))
+    sink.finish(attempt)
+    sink.put((1, "a3"), (11, "a3"))
+    assert lake.rows(name) == [(1, "a3"), (10, "a2"), (11, "a3"), (12, "b")]
 
 
 @pytest.mark.parametrize("deed", ["append", "delete", "compact"])
@@ -444,7 +456,8 @@ def test_another_sink_on_an_upsert_table_fences_the_first(any_lake: Lake, name: 
     for refused in (lambda: first.finish(attempt), first.writer.refresh):
         with pytest.raises(SinkqlError) as caught:
             refused()
-        assert code_of(caught) == "SQ5101"
+        assert code_of(caught) == "SQ5102"
+        assert isinstance(caught.value, FencedError)
     second.put((1, "b"))
     assert any_lake.rows(name) == [(1, "b")]
 

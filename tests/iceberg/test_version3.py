@@ -12,11 +12,13 @@ import pytest
 from pyiceberg.table import Table
 
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
+from sinkql.connectors.iceberg.commit import snapshot
 from sinkql.connectors.iceberg.commit.expire import expired
 from sinkql.connectors.iceberg.commit.publish import publish
 from sinkql.connectors.iceberg.file import read
 from sinkql.connectors.iceberg.file.delete import live_files, read_dead
 from sinkql.connectors.iceberg.file.manifest import origins, vector_of, vector_place
+from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.errors import SinkqlError
 from support import strangers
 from support.eager import compact_eagerly
@@ -197,6 +199,33 @@ def test_upgraded_table_gets_vectors_and_ids(lake: Lake, name: str) -> None:
     assert len(after) == len(model)
     assert before.keys() & after.keys()
     assert {row: after[row] for row in before.keys() & after.keys()}.items() <= before.items()
+
+
+def test_rows_of_an_upgraded_table_have_ids_on_each_branch(lake: Lake, name: str) -> None:
+    first = Sink(lake, name, id="first", upsert=True)
+    first.start()
+    for batch in range(2):
+        first.put(*((batch * 10 + each, "first") for each in range(5)))
+    branches = ("one", "other")
+
+    def opened_on(branch: str) -> Sink:
+        sink = Sink(lake, name, id=branch, upsert=True, options={"branch": branch, "existing_rows": "keep"})
+        sink.start()
+        return sink
+
+    for each in branches:
+        opened_on(each).put((100, each))
+    rewrite(lake.table(name), {"format-version": 3, "next-row-id": 0})
+    snapshot._said.cache_clear()  # as in a process that knows nothing of it
+    sinks = [opened_on(each) for each in branches]
+    before = [ids(BranchTable(lake.table(name), each)) for each in branches]
+    for batch in range(8):  # small manifests are put together meanwhile, which both branches have
+        for sink in sinks:
+            sink.put((batch // 4 * 10 + batch % 4, f"{batch}"))  # a file's vector goes for another
+    for was, branch in zip(before, branches, strict=True):
+        now = ids(BranchTable(lake.table(name), branch))
+        assert len(was.keys() & now.keys()) >= 3
+        assert {row: now[row] for row in was.keys() & now.keys()}.items() <= was.items()
 
 
 @pytest.mark.parametrize("code", ["SQ3555", "SQ3556"])

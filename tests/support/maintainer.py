@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,7 @@ from sinkql.connectors.iceberg.file.delete import (
 from sinkql.connectors.iceberg.file.manifest import entries_of, manifests_of, name_of, vector_of
 from sinkql.connectors.iceberg.file.place import Place, place_of
 from sinkql.connectors.iceberg.file.vector import Positions
+from support.strangers import REWRITTEN
 
 _COMMITS = 20
 
@@ -110,7 +112,7 @@ class Maintainer:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(snapshots, "_due", lambda manifests: {each.manifest_path for each in manifests})
-            self._commit(lambda table: FileChange(operation=Operation.REPLACE))
+            self._commit(lambda table: FileChange(operation=Operation.REPLACE), REWRITTEN)
         self.done["rewrite manifests"] += 1
 
     def expire(self, *, keep: int | None = None) -> None:
@@ -203,12 +205,12 @@ class Maintainer:
         self.done["rewrite data" if begun.data else "rewrite deletes"] += 1
         return True
 
-    def _commit(self, change: Callable[[Table], FileChange]) -> None:
+    def _commit(self, change: Callable[[Table], FileChange], said: Mapping[str, str] = MappingProxyType({})) -> None:
         for _ in range(_COMMITS):
             table = self.load()
             files = change(table)
             with _unstable():
-                prepared = prepare(table, files, lambda snapshot, sequence: Notes({}, {}))
+                prepared = prepare(table, files, lambda snapshot, sequence: Notes(said, {}))
             with suppress(CommitFailedException):
                 table.catalog.commit_table(table, prepared.requirements, prepared.updates)
                 return

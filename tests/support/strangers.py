@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AssertTableUUID, SetSnapshotRefUpdate
 
+from sinkql.connectors.iceberg.commit import snapshot as snapshots
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
 from sinkql.connectors.iceberg.file.delete import live_files
 
+REWRITTEN = {"entries-processed": "0"}
+"""What Spark says of a snapshot for which it has rewritten manifests, and no files."""
 Pairs = Sequence[tuple[int, str | None]]
 
 
@@ -49,6 +53,16 @@ def compact(table: Table, *, by: str = "id") -> None:
     new = write_data_file(for_tasks(table), f"compacted-{head.snapshot_id}.parquet", rows)
     gone = frozenset({*live.data, *live.deletes})
     prepared = prepare(table, FileChange((new,), gone, Operation.REPLACE), lambda snapshot, sequence: Notes({}, {}))
+    table.catalog.commit_table(table, prepared.requirements, prepared.updates)
+
+
+def rewrite_manifests(table: Table) -> None:
+    """Put the files of all manifests into one a kind and spec, and say so as Iceberg does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshots, "_due", lambda manifests: {each.manifest_path for each in manifests})
+        prepared = prepare(
+            table, FileChange(operation=Operation.REPLACE), lambda snapshot, sequence: Notes(REWRITTEN, {})
+        )
     table.catalog.commit_table(table, prepared.requirements, prepared.updates)
 
 

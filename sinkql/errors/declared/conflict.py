@@ -13,6 +13,11 @@ CODES = {
         "Another run of the sink has claimed the table, so this one may not commit any more.",
         "Nothing is lost: the other run continues from the last commit. Stop the run that is not wanted.",
     ),
+    "SQ5102": _code(
+        "An upsert sink is the only writer of its table, or of its branch, and another sink has committed to it since.",
+        "Stop or drop one of the two. A sink that starts again goes on from its own last commit, with the rows of the "
+        "other one in the table; with EXISTING ROWS = REPLACE, one that has not yet replaced them begins to do so again.",
+    ),
     "SQ5201": _code(
         "Another process runs the sink.",
         "Stop that process, or take the sink over with --takeover.",
@@ -23,7 +28,8 @@ CODES = {
     ),
     "SQ5203": _code(
         "Other writers commit to the table so often that the commit of the sink never fits in between.",
-        "A running sink tries again by itself. If that does not help, slow the other writers down.",
+        "A running sink tries again by itself, ALTER SINK … PUBLISH does not: run it again. If that does not help, slow "
+        "the other writers down.",
         retryable=True,
     ),
     "SQ5204": _code(

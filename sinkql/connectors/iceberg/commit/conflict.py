@@ -5,16 +5,21 @@ from __future__ import annotations
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from sinkql.connectors.iceberg.commit import marker as markers
+from sinkql.connectors.iceberg.table.branch import BranchTable, called
 from sinkql.connectors.iceberg.table.table import Expected, check
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import Marker, RedoBatchError
 
 
+_ENTRIES = "entries-processed"
+"""What Iceberg says of a rewrite of manifests, and of nothing else."""
+
+
 def hold(table: Table, mine: Marker, expected: Expected, schema: Schema | None = None) -> markers.Kept:
-    """Return the marker if the table is still this claim's; raises SQ5101 (fenced), SQ3501 (rolled back), SQ3504.
+    """Return the marker if the table is still this claim's; raises SQ5101, SQ5102 (fenced), SQ3501, SQ3504.
 
     `schema` is the one that the table is about to get, if it gets another.
     """
@@ -67,13 +72,15 @@ def since(table: Table, snapshot_id: int | None) -> list[Snapshot] | None:
 
 
 def changes_rows(snapshot: Snapshot) -> bool:
-    """Tell whether a snapshot added or removed files: claims do not."""
+    """Tell whether a snapshot added or removed files: claims do not, and rewrites of manifests."""
     summary = snapshot.summary
     if summary is None:
         return True
     counts = ("added-data-files", "added-delete-files", "deleted-data-files", "removed-delete-files")
     if any(summary.get(name) not in (None, "0") for name in counts):
         return True
+    if summary.operation == Operation.REPLACE and summary.get(_ENTRIES) is not None:
+        return False
     return markers.writer_of(snapshot) is None
 
 
@@ -100,7 +107,17 @@ def _refuse_other_sink(table: Table, mine: Marker) -> None:
         if other == mine.sink:
             return
         if other is not None:
-            raise fenced(table, f"Sink {other} writes to it now.")
+            raise FencedError(
+                "SQ5102",
+                f'another sink has committed to {_where(table)}, which is to have this sink\'s rows alone',
+                detail=f"The other sink has the id {other}.",
+                hint="Stop or drop the other sink, or give it another table; then start this one again.",
+            )
+
+
+def _where(table: Table) -> str:
+    name = f'table "{".".join(table.name())}"'
+    return f"{called(table)} of {name}" if isinstance(table, BranchTable) else name
 
 
 def _ids(table: Table) -> dict[str, int]:

@@ -15,7 +15,7 @@ from sinkql.connectors.iceberg.storage.access import job_stores
 from sinkql.connectors.iceberg.table.branch import moved, on_top, reaches
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.target import TargetTable
-from sinkql.errors import SinkqlError
+from sinkql.errors import CrowdedError, SinkqlError
 from sinkql.extension.stream import Context, Published
 
 
@@ -52,7 +52,7 @@ class Publishing:
 def publish(write: physical.Write, context: Context) -> Published:
     """Let main go to the head of the sink's branch; once it is there, nothing is done.
 
-    Raises SQ3503, SQ3522, SQ3523, and SQ42xx where the catalog does not answer.
+    Raises SQ3503, SQ3522, SQ3523, SQ5203, and SQ42xx where the catalog does not answer.
     """
     connection, branch = write.connection, write.options["branch"]
     target = TargetTable(
@@ -71,7 +71,15 @@ def publish(write: physical.Write, context: Context) -> Published:
     if head is not None and main is not None and head.snapshot_id == main.snapshot_id:
         target.tidy(table, table)  # whoever moved it may have ended before that
         return Published(name, head.snapshot_id, moved=False)
-    after = land(target, table, Publishing(branch))
+    try:
+        after = land(target, table, Publishing(branch))
+    except CrowdedError as error:
+        raise SinkqlError(
+            error.code,
+            error.message,
+            detail=error.detail,
+            hint="Run ALTER SINK … PUBLISH again, when less is written to the table.",
+        ) from error
     return Published(name, after.metadata.refs[MAIN_BRANCH].snapshot_id, moved=True)
 
 

@@ -48,6 +48,7 @@ from sinkql.connectors.iceberg.file.manifest import (
     number_manifests,
     numbered,
     pieces,
+    said_of,
     write_list,
 )
 from sinkql.connectors.iceberg.file.place import parted_schema, record
@@ -356,7 +357,7 @@ class _Known:
         path = manifest.manifest_path
         said = self._said.get(path)
         if said is None:
-            said = self._said[path] = _Said.of(entries_of(self._io, manifest))
+            said = self._said[path] = _Said.of(said_of(self._io, manifest))
         return said.names
 
     def entries(self, manifest: ManifestFile) -> Iterable[ManifestEntry]:

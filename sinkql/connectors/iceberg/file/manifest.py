@@ -74,6 +74,14 @@ def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 def entries_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Return the entries of a manifest that are in the table, data files with their first row ids."""
+    return numbered(said_of(io, manifest), first_row_of(manifest))
+
+
+def said_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Return the entries of a manifest that are in the table as it says them itself, whatever list names it.
+
+    In an upgraded table the lists of two branches may give it different first row ids.
+    """
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[3],
@@ -81,7 +89,7 @@ def entries_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     ) as reader:
         entries = [_inherit_from_manifest(entry, manifest) for entry in reader]
-    return numbered([each for each in entries if each.status != ManifestEntryStatus.DELETED], first_row_of(manifest))
+    return [each for each in entries if each.status != ManifestEntryStatus.DELETED]
 
 
 def first_row_of(manifest: ManifestFile) -> int | None:
