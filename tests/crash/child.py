@@ -23,13 +23,14 @@ import pytest
 
 from crash.pipeline import Pipeline, write_input
 from sinkql import faults
+from sinkql.connectors.iceberg.commit.publish import publish
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Context, JobOffsets
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.local.engine import LocalEngine
-from support.eager import compact_eagerly
+from support.eager import compact_eagerly, expire_hastily
 from support.fault import armed
 from support.running import loop_of
 
@@ -59,11 +60,23 @@ def run(pipeline: Pipeline, *, again: str = "never") -> int:
             loop.start(epoch=1, once=True)
             if loop.rebuilds():
                 loop.rebuild()
-            return failures + _drain(loop, _TRIES if again == "batch" else 1)
+            failures += _drain(loop, _TRIES if again == "batch" else 1)
+            for each in pipeline.then:
+                _then(each, loop)
+            return failures
         except (faults.FaultError, DivergedError):
             failures += 1
             if again == "never" or failures > _TRIES:
                 raise
+
+
+def _then(deed: str, loop: BatchLoop) -> None:
+    """Do what a statement would have the sink's table go through."""
+    if deed == "publish":
+        publish(loop.job.write, Context(loop.job.sink, loop.job.sink_id, loop.folder, lambda _: ""))
+        return
+    while not loop.optimize(lambda: True)[1]:
+        pass
 
 
 def _drain(loop: BatchLoop, tries: int) -> int:
@@ -93,6 +106,8 @@ def _child(order: dict[str, Any], log: Path) -> int:
     pipeline = Pipeline(Path(order["folder"]), **order["pipeline"])
     if pipeline.eager:
         compact_eagerly(pytest.MonkeyPatch())  # for this process, which does nothing else
+    if pipeline.hasty:
+        expire_hastily(pytest.MonkeyPatch())
     told: dict[str, Any] = {"code": None, "failures": 0}
     try:
         told["failures"] = run(pipeline, again=order["again"])

@@ -116,7 +116,8 @@ class Pipeline:
 
     An `eager` one compacts as soon as there are two or three files. A `changed` one has a column more, w, which input
     from before the change has not, and goes on in the table of the one without. One `anew` reads another view of the
-    same columns, and computes the rows of the table again.
+    same columns, and computes the rows of the table again. A `hasty` one keeps two snapshots, and expires and sweeps
+    as soon as there is anything. `then` is what else is done with the sink in the end: "optimize", "publish".
     """
 
     folder: Path
@@ -127,6 +128,11 @@ class Pipeline:
     eager: bool = False
     changed: bool = False
     anew: bool = False
+    version: int = 2
+    parted: bool = False
+    branch: str | None = None
+    hasty: bool = False
+    then: tuple[str, ...] = ()
     glob: str = field(default="*.json", repr=False)
 
     @property
@@ -139,7 +145,16 @@ class Pipeline:
         from sinkql import compile as compile_sql
 
         kind = KINDS[self.kind]
-        options = ", ".join(filter(None, [f"MAX ROWS PER COMMIT = {self.batch_rows}", kind.options, self.options]))
+        options = ", ".join(
+            [
+                f"MAX ROWS PER COMMIT = {self.batch_rows}",
+                *filter(None, [kind.options, self.options]),
+                *(["FORMAT VERSION = 3"] if self.version == 3 else []),
+                *(["RETAIN SNAPSHOTS = 2"] if self.hasty else []),
+                *([f"BRANCH = '{self.branch}'"] if self.branch else []),
+            ]
+        )
+        clauses = f"{kind.clauses} PARTITION BY (bucket(2, {kind.columns[0]}))" if self.parted else kind.clauses
         more, relation, views = "", kind.relation, _VIEWS
         if self.changed and relation == "events":
             more = ", w text"
@@ -152,7 +167,7 @@ class Pipeline:
             relation, views = "other", f"{_VIEWS}CREATE MATERIALIZED VIEW other AS {ANEW[self.kind]};"
         text = f"""{_SOURCE.format(folder=self.folder, more=more)}{views}
 CREATE SINK s FROM {relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
-  {kind.clauses} WITH (COMMIT INTERVAL = '1s', {options});"""
+  {clauses} WITH (COMMIT INTERVAL = '1s', {options});"""
         job = compile_sql(text, facts={"s": {"sink_id": self.sink_id}}).jobs[0]
         if self.anew:
             before = replace(self, anew=False).job()

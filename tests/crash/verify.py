@@ -17,6 +17,7 @@ from sinkql.connectors.iceberg.commit.marker import ancestry, find, own
 from sinkql.connectors.iceberg.keyindex.index import Index
 from sinkql.connectors.iceberg.keyindex.key import key_columns
 from sinkql.connectors.iceberg.keyindex.rebuild import rebuild
+from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.extension.stream import Marker
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import bucket_folder
@@ -31,9 +32,15 @@ def load(folder: Path) -> Table:
     return catalog.load_table("n.t")
 
 
+def at(pipeline: Pipeline) -> Table:
+    """Return the table as it is on the pipeline's branch, if it has one."""
+    table = load(pipeline.folder)
+    return BranchTable(table, pipeline.branch) if pipeline.branch is not None else table
+
+
 def marker(pipeline: Pipeline) -> Marker:
     """Return the marker that the table has."""
-    kept = find(load(pipeline.folder), pipeline.sink_id)
+    kept = find(at(pipeline), pipeline.sink_id)
     assert kept is not None
     return kept.marker
 
@@ -42,8 +49,9 @@ def check_rows(pipeline: Pipeline) -> None:
     """Assert that two readers find exactly what DuckDB computes from the input; a changelog at each of its times."""
     kind, folder = KINDS[pipeline.kind], pipeline.folder
     columns = (*kind.columns, "_mz_diff", "_mz_timestamp") if kind.changelog else kind.columns
-    table = load(folder)
-    found = duckdb_folder(table.location(), ", ".join(columns))
+    table = at(pipeline)
+    head = table.metadata.current_snapshot_id if pipeline.branch is not None else None
+    found = duckdb_folder(table.location(), ", ".join(columns), snapshot=head)
     assert found == pyiceberg_rows(table, columns)
     if kind.changelog:
         _check_changelog(pipeline, found)
@@ -84,7 +92,7 @@ def check_commits(pipeline: Pipeline, batches: int) -> None:
     ends = []
     offsets: list[dict[str, Any]] = []
     seen = set()
-    for snapshot in reversed(list(ancestry(load(pipeline.folder)))):
+    for snapshot in reversed(list(ancestry(at(pipeline)))):
         values = own(snapshot, pipeline.sink_id)
         if values is None or values["commit"] in seen:
             continue  # claims repeat the commit before them
@@ -114,7 +122,7 @@ def check_files(pipeline: Pipeline) -> None:
 def check_index(pipeline: Pipeline) -> None:
     """Assert that the index that the table names is whole, and says what one made anew from the table says."""
     name = marker(pipeline).index
-    table = load(pipeline.folder)
+    table = at(pipeline)
     if "upsert" not in KINDS[pipeline.kind].clauses.lower():
         assert name is None
         return

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sinkql.connectors.iceberg.commit import leftover
+from sinkql.connectors.iceberg.commit import expire, leftover
 from sinkql.connectors.iceberg.compact import choose, keyed
 from sinkql.connectors.iceberg.keyindex import fold
+from sinkql.connectors.iceberg.write import writer
+from sinkql.runtime.batch import loop
 
 
 def compact_eagerly(patch: pytest.MonkeyPatch) -> None:
@@ -18,3 +20,10 @@ def compact_eagerly(patch: pytest.MonkeyPatch) -> None:
     files, deletes = replace(keyed._LEAST.files, fan=3), replace(keyed._LEAST.deletes, fan=3)
     patch.setattr(keyed, "_LEAST", replace(keyed._LEAST, files=files, deletes=deletes, as_well=2, dead_rows=1))
     patch.setattr(fold, "_SLACK", 0)
+
+
+def expire_hastily(patch: pytest.MonkeyPatch) -> None:
+    """Expire snapshots when there are two too many, and sweep what nothing needs after each second batch."""
+    patch.setattr(expire, "_AT_ONCE", 2)
+    patch.setattr(writer, "_SWEEP_EVERY", 2)
+    patch.setattr(loop, "_SWEEP_EVERY", 2)

@@ -15,8 +15,8 @@ CODES = {
     ),
     "SQ5102": _code(
         "An upsert sink is the only writer of its table, or of its branch, and another sink has committed to it since.",
-        "Stop or drop one of the two. A sink that starts again goes on from its own last commit, with the rows of the "
-        "other one in the table; with EXISTING ROWS = REPLACE, one that has not yet replaced them begins to do so again.",
+        "Stop or drop one of the two. A sink that starts again continues from its own last commit, and keeps the rows "
+        "of the other one; one that was to replace what is in the table (EXISTING ROWS = REPLACE) replaces those too.",
     ),
     "SQ5201": _code(
         "Another process runs the sink.",
@@ -28,7 +28,7 @@ CODES = {
     ),
     "SQ5203": _code(
         "Other writers commit to the table so often that the commit of the sink never fits in between.",
-        "A running sink tries again by itself, ALTER SINK … PUBLISH does not: run it again. If that does not help, slow "
+        "A running sink tries again by itself; ALTER SINK … PUBLISH has to be run again. If that does not help, slow "
         "the other writers down.",
         retryable=True,
     ),

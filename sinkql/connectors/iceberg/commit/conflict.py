@@ -13,7 +13,6 @@ from sinkql.connectors.iceberg.table.table import Expected, check
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import Marker, RedoBatchError
 
-
 _ENTRIES = "entries-processed"
 """What Iceberg says of a rewrite of manifests, and of nothing else."""
 
@@ -109,7 +108,7 @@ def _refuse_other_sink(table: Table, mine: Marker) -> None:
         if other is not None:
             raise FencedError(
                 "SQ5102",
-                f'another sink has committed to {_where(table)}, which is to have this sink\'s rows alone',
+                f"another sink has committed to {_where(table)}, which is to have this sink's rows alone",
                 detail=f"The other sink has the id {other}.",
                 hint="Stop or drop the other sink, or give it another table; then start this one again.",
             )
