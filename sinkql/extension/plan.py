@@ -10,7 +10,7 @@ from sinkql import ast, logical, physical
 from sinkql.errors import Notice
 from sinkql.extension.sink import SinkOptions
 from sinkql.extension.store import ObjectStore, OpenStore
-from sinkql.extension.stream import Context, Decoding, Offsets, OpenReader, OpenWriter, Published
+from sinkql.extension.stream import Context, Decoding, Offsets, OpenReader, OpenWriter, Published, Switch
 from sinkql.vocabulary import Role
 
 if TYPE_CHECKING:
@@ -146,9 +146,18 @@ class FormatKind:
 
 class ReadRows(Protocol):
     def __call__(
-        self, write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int
+        self,
+        write: physical.Write,
+        context: Context,
+        columns: tuple[physical.Column, ...],
+        limit: int,
+        *,
+        switch: Switch | None = None,
     ) -> pa.Table:
-        """Return up to `limit` rows of what a sink wrote, in the columns' Arrow types; none without a table."""
+        """Return up to `limit` rows of what a sink wrote, in the columns' Arrow types; none without a table.
+
+        What was written by a plan that `switch` follows has the columns' names of then.
+        """
 
 
 class FindTarget(Protocol):

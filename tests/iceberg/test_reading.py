@@ -14,8 +14,11 @@ from urllib.parse import quote
 
 import pytest
 
+from sinkql import physical
+from sinkql.connectors.iceberg.commit.present import rows
 from sinkql.connectors.iceberg.table import reading
-from sinkql.connectors.iceberg.table.reading import lines, rows
+from sinkql.connectors.iceberg.table.reading import lines
+from sinkql.extension.stream import Switch
 from support.lake import Lake, Sink
 from support.readers import connect
 from support.seaweed import SECRET
@@ -34,6 +37,32 @@ def test_rows_and_a_way_to_read_them_are_shown_once_they_are_there(any_lake: Lak
     found = rows(sink.planned, sink.context, sink.columns, 10)
     assert found.column_names == ["id", "name"]
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == [(1, "a"), (2, None)]
+
+
+def test_a_column_has_the_name_that_the_next_claim_gives_it(any_lake: Lake, name: str) -> None:
+    old = Sink(any_lake, name, upsert=True)
+    old.start()
+    old.put((1, "a"))
+    columns = (physical.Column("id", "bigint", nullable=False), physical.Column("title", "text"),
+               physical.Column("name", "text"))  # fmt: skip
+    new = Sink(any_lake, name, upsert=True, columns=columns)
+    for again in ((), ("plan",)):
+        switch = Switch("new", {"plan": {"name": "title"}}, again=frozenset(again))
+        found = rows(new.planned, new.context, columns, 10, switch=switch).to_pylist()
+        assert found == [{"id": 1, "title": None if again else "a", "name": "a" if again else None}]
+    assert any_lake.table(name).schema().column_names == ["id", "name"]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_list_of_arrays_is_not_one_without_elements(lake: Lake, name: str, version: int) -> None:
+    columns = (physical.Column("id", "bigint", nullable=False), physical.Column("l", "text[] list"))
+    sink = Sink(lake, name, upsert=True, columns=columns, options={"format_version": version})
+    sink.start()
+    sink.put((1, None), (2, [["gone"]]), (3, [None, [], ["x", None]]))  # type: ignore[arg-type]  # of other columns
+    sink.put((2, []))  # type: ignore[arg-type]  # likewise
+    found = rows(sink.planned, sink.context, columns, 10).to_pydict()
+    assert sorted(zip(*found.values(), strict=True)) == [(1, None), (2, []), (3, [None, [], ["x", None]])]
+    assert rows(sink.planned, sink.context, columns, 2).num_rows == 2
 
 
 def test_a_table_with_dots_in_its_name_is_loaded_by_its_parts(tmp_path: Path) -> None:

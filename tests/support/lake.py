@@ -16,6 +16,7 @@ from sinkql.connectors.aws.store import S3
 from sinkql.connectors.iceberg.write.writer import IcebergWriter, open_writer
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Committed, Context, Marker, WriteResult, WriteTask
+from sinkql.extension.types import arrow_type
 from support.readers import Rows, duckdb_folder, duckdb_rest, pyiceberg_rows
 from support.seaweed import SECRET, Seaweed
 
@@ -167,7 +168,8 @@ class Sink:
 
 
 def _batch(rows: Pairs, columns: tuple[physical.Column, ...]) -> pa.RecordBatch:
-    arrays = [pa.array([row[0] for row in rows], pa.int64()), pa.array([row[1] for row in rows], pa.string())]
+    types = pa.int64(), arrow_type(columns[1].type)
+    arrays = [pa.array([row[place] for row in rows], type_) for place, type_ in enumerate(types)]
     return pa.RecordBatch.from_arrays(
         [*arrays, pa.array(range(len(rows)), pa.int64())], names=[*(column.name for column in columns), "$seq"]
     )

@@ -21,7 +21,7 @@ from sinkql.connectors.iceberg.plan import sink as plan
 from sinkql.connectors.iceberg.plan.connection import plan_connection
 from sinkql.connectors.iceberg.plan.sink import destination, plan_sink
 from sinkql.extension.plan import Access, ConnectionKind, Connector, SinkKind
-from sinkql.extension.stream import Context, Published, Writer
+from sinkql.extension.stream import Context, Published, Switch, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,10 +92,17 @@ def _publish(write: physical.Write, context: Context) -> Published:
     return publish(write, context)
 
 
-def _rows(write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int) -> pa.Table:
-    from sinkql.connectors.iceberg.table.reading import rows
+def _rows(
+    write: physical.Write,
+    context: Context,
+    columns: tuple[physical.Column, ...],
+    limit: int,
+    *,
+    switch: Switch | None = None,
+) -> pa.Table:
+    from sinkql.connectors.iceberg.commit.present import rows
 
-    return rows(write, context, columns, limit)
+    return rows(write, context, columns, limit, switch=switch)
 
 
 connector = Connector(

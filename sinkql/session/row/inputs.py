@@ -12,7 +12,7 @@ from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
 from sinkql.extension.rows import python_values
-from sinkql.extension.stream import Context, Offsets, Reader, Tally
+from sinkql.extension.stream import Context, Offsets, Reader, Tally, switch_of
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
 from sinkql.planner.name import short_name
@@ -156,7 +156,7 @@ class Inputs:
             )  # fmt: skip
         wanted = physical_columns(columns)
         limit = self._limit if self._limit is not None else MOST_ROWS + 1
-        found: pa.Table = kind.rows(job.write, self._workspace.context(job), wanted, limit)
+        found: pa.Table = kind.rows(job.write, self._workspace.context(job), wanted, limit, switch=switch_of(job))
         self._check(item.name, found.num_rows)
         return found
 

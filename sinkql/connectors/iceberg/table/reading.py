@@ -1,9 +1,9 @@
-"""A sink's table → lines to read it with in DuckDB and PyIceberg, and its rows."""
+"""A sink's table → lines to read it with in DuckDB and PyIceberg, and its rows in the sink's types."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ from sinkql.extension.stream import Context
 from sinkql.extension.types import arrow_type
 
 
-def rows(write: physical.Write, context: Context, columns: tuple[physical.Column, ...], limit: int) -> pa.Table:
-    """Return up to `limit` rows of the table as they are now, in the columns' declared types; none without a table.
+def rows(
+    table: Table | None, columns: tuple[physical.Column, ...], scan: Callable[[Table, tuple[str, ...]], pa.Table]
+) -> pa.Table:
+    """Return what `scan` gives of a table in the columns' declared types; no rows without a table.
 
-    Columns that the table gets with the sink's next claim are NULL. Raises SQ3504 where it has others in their place.
+    Columns that the table has not are NULL. Raises SQ3504 where it has others in their place.
     """
     schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
-    table = _table(write, context)
     if table is None:
         return schema.empty_table()
     known = {field.name for field in table.schema().fields}
@@ -40,7 +41,7 @@ def rows(write: physical.Write, context: Context, columns: tuple[physical.Column
             detail=f"missing: {', '.join(name for name in schema.names if name not in known)}",
             hint="Run the sink, which gives them other names if the view has changed so.",
         )
-    found = table.scan(selected_fields=tuple(name for name in schema.names if name in known), limit=limit).to_arrow()
+    found = scan(table, tuple(name for name in schema.names if name in known))
     arrays = [
         _declared(found.column(field.name), field.type)
         if field.name in known
@@ -72,7 +73,7 @@ def _uuid(value: bytes | uuid.UUID) -> uuid.UUID:
 
 def count_rows(write: physical.Write, context: Context) -> int | None:
     """Return how many rows the table has by its present snapshot, None without a table or without that number."""
-    table = _table(write, context)
+    table = load(write, context)
     snapshot = table.current_snapshot() if table is not None else None
     if table is None or snapshot is None or snapshot.summary is None:
         return None if table is None else 0
@@ -87,7 +88,7 @@ def lines(write: physical.Write, context: Context) -> list[str]:
     """
     if write.connection.options["catalog_type"] in ("memory", "hive"):
         return []  # PyIceberg's own client does not speak to the metastores that are taken here, and DuckDB has none
-    table = _table(write, context)
+    table = load(write, context)
     if table is None:
         return []
     match write.connection.options["catalog_type"]:
@@ -256,7 +257,8 @@ def _identifier(write: physical.Write) -> tuple[str, ...]:
     return (*write.options["namespace"].split("."), write.options["table"])
 
 
-def _table(write: physical.Write, context: Context) -> Table | None:
+def load(write: physical.Write, context: Context) -> Table | None:
+    """Return a sink's table as it is now, its branch as main; None where there is none."""
     connection = write.connection
     catalog = open_catalog(connection.name, connection.options, context.secret, job_stores(write, context))
     try:
