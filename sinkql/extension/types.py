@@ -62,6 +62,11 @@ def length_fits(digits: str) -> bool:
     return len(digits) <= len(str(MOST_CHARACTERS)) and 1 <= int(digits) <= MOST_CHARACTERS
 
 
+def kept_type(type_: logical.Type) -> str:
+    """Return what tells a type from others in a sink's table, which of a numeric only keeps the scale."""
+    return re.sub(r"numeric\(\d+", "numeric(38", str(type_))
+
+
 def length_hint(text: str) -> str | None:
     """Return what to write in the place of a type whose length does not fit; None for any other."""
     found = re.search(r"char\w*( varying)? ?\( ?(\d+) ?\)", text.lower())

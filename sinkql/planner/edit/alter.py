@@ -9,6 +9,7 @@ from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, nearest
 from sinkql.extension.options import labels
 from sinkql.extension.registry import Registry
+from sinkql.extension.types import kept_type
 from sinkql.planner.edit.option import changed_connection, changed_options, respan
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.rule import exported_relation
@@ -216,7 +217,7 @@ def _from(present: ast.CreateSink, action: ast.SetFrom, entry: logical.Entry, sc
 
 
 def _columns(shape: logical.Shape) -> list[tuple[str, str]]:
-    return [(column.name, column.type.name) for column in shape.columns]
+    return [(column.name, kept_type(column.type)) for column in shape.columns]
 
 
 def _listed(shape: logical.Shape) -> str:

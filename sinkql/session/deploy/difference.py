@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sinkql import ast, logical, physical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.extension.registry import Registry
+from sinkql.extension.types import kept_type, parse_type
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import InPlaceError
 from sinkql.planner.name import short_name
@@ -213,7 +214,7 @@ def difference(
 
 
 def _types(job: physical.Job) -> dict[str, str]:
-    return {column.name: column.type for column in job.write.columns}
+    return {column.name: kept_type(parse_type(column.type)) for column in job.write.columns}
 
 
 def _ordered(found: _Difference) -> Iterator[tuple[str, _Fate]]:

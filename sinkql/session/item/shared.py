@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator
 
 from sinkql import logical
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.extension.types import kept_type
 from sinkql.physical.evolution import Evolution, InPlaceError
 from sinkql.planner.name import short_name
 
@@ -50,5 +51,5 @@ def columns_of(name: str, catalog: MemoryCatalog) -> tuple[object, ...]:
     """Return what must be the same of two sinks that write to one place."""
     sink = catalog.item(name)
     assert isinstance(sink, logical.Sink)
-    types = sorted((column.name, column.type.name, column.type.scale or 0) for column in sink.shape.columns)
+    types = sorted((column.name, kept_type(column.type)) for column in sink.shape.columns)
     return sink.changelog, *types
