@@ -23,11 +23,7 @@ _LATE = re.compile(
     re.IGNORECASE,
 )
 """What Spark says of a process that it gave up waiting for."""
-GUARD = (
-    "Guard it, as in CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0), by CREATE OR "
-    "REPLACE MATERIALIZED VIEW, or correct the row in its source."
-)
-"""What to do about an expression that fails on a row."""
+_GUARD = "CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0)"
 _SHOWN_CHARACTERS = 200
 
 
@@ -74,7 +70,7 @@ def of_row(
     row: Mapping[str, object],
     *,
     code: str = "SQ3201",
-    hint: str = GUARD,
+    hint: str | None = None,
 ) -> SinkqlError:
     """Return the error for an expression of a job that fails on a row, at its place in the user's SQL."""
     shown = {
@@ -82,7 +78,20 @@ def of_row(
         for name, value in row.items()
     }
     detail = f"it fails on the row {json.dumps(shown, ensure_ascii=False)}"
-    return placed(SinkqlError(code, message, detail=detail, hint=hint), job, failing)
+    return placed(SinkqlError(code, message, detail=detail, hint=hint or guard(job)), job, failing)
+
+
+def guard(job: physical.Job) -> str:
+    """Return what to do about an expression that fails on a row."""
+    write = job.write
+    rows_again = write.mode == "upsert" and job.snapshot and write.options.get("existing_rows") != "keep"
+    from_now_on = write.mode != "upsert" and write.change == "append" and not job.stateful()
+    if rows_again or from_now_on:
+        return f"Guard it, as in {_GUARD}, by CREATE OR REPLACE MATERIALIZED VIEW, or correct the row in its source."
+    return (
+        "Correct the row in its source; or create another materialized view with the expression guarded, as in "
+        f"{_GUARD}, and another sink of it into a new table."
+    )
 
 
 def placed(error: SinkqlError, job: physical.Job, output: physical.Output) -> SinkqlError:

@@ -52,7 +52,7 @@ def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlErro
             found = _in_map(job, rows_of, operator)
             if found is not None:
                 return found
-    return SinkqlError("SQ3201", told(error), hint=failure.GUARD)
+    return SinkqlError("SQ3201", told(error), hint=failure.guard(job))
 
 
 def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> SinkqlError | None:
