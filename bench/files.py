@@ -109,6 +109,9 @@ class _Keys:
     def properties(self) -> Mapping[str, str]:
         return {"s3.access-key-id": "a", "s3.secret-access-key": "b"}
 
+    def renew(self) -> None:
+        pass
+
 
 class _Pages:
     """Answers of a store that has so many objects."""

@@ -22,7 +22,7 @@ class OptionHelp:
     """What a person is told of one option; `choices` are texts.
 
     A `paired` one is a secret only together with another option; `help` says what it is for. A `local_path` may be a
-    file or folder of this machine. One that is for `later` is refused where it is written, and offered to nobody.
+    file or folder of this machine.
     """
 
     label: str
@@ -32,7 +32,6 @@ class OptionHelp:
     paired: bool = False
     help: str = ""
     local_path: bool = False
-    later: bool = False
 
 
 @cache
@@ -56,8 +55,8 @@ def option_help(into: type) -> tuple[OptionHelp, ...]:
 
 
 def offered(into: type | None) -> tuple[OptionHelp, ...]:
-    """Return the options of a dataclass that can be used; none without one."""
-    return tuple(each for each in option_help(into) if not each.later) if into is not None else ()
+    """Return the options of a dataclass; none without one."""
+    return option_help(into) if into is not None else ()
 
 
 def _one(field: dataclasses.Field[Any], hint: Any) -> OptionHelp:
@@ -73,7 +72,6 @@ def _one(field: dataclasses.Field[Any], hint: Any) -> OptionHelp:
         paired=plain is SecretPart,
         help=field.metadata.get("help", ""),
         local_path=field.metadata.get("local_path", False),
-        later=bool(field.metadata.get("later")),
     )
 
 

@@ -44,16 +44,14 @@ def described(
     default: Any = dataclasses.MISSING,
     choices: tuple[str, ...] = (),
     local_path: bool = False,
-    later: str = "",
 ) -> Any:
     """Return a field of a dataclass of options: `help` is what the page of options says, a phrase without a full stop.
 
     `choices` are the texts that are offered; others the connector takes or refuses itself. `local_path` tells that it
-    may be a file or folder here, which Tab completes. An option that cannot be used yet has in `later` a sentence with
-    what to do instead: it is read, and refused where it is written. The result is `Any`, as that of `dataclasses.field`
-    is for a type checker.
+    may be a file or folder here, which Tab completes. The result is `Any`, as that of `dataclasses.field` is for a type
+    checker.
     """
-    metadata = {"help": help, "choices": choices, "local_path": local_path, "later": later}
+    metadata = {"help": help, "choices": choices, "local_path": local_path}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -86,8 +84,7 @@ def bind(
     Fields are typed str, bool, int, float, timedelta, SecretText, SecretOnly, SecretPart, Literal[…], tuple[str, …],
     dict[str, str] or ast.Name (of a connection), or one of these with None; a field without a default is required.
     `owner` names what has the options, as in `iceberg catalog connections`; `span` is where a missing one is reported.
-    Raises SQ2101 (unknown), SQ2102 (twice), SQ2103 (wrong type), SQ2104 (missing), SQ2106 (a secret in a URL), SQ2988
-    (not supported yet).
+    Raises SQ2101 (unknown), SQ2102 (twice), SQ2103 (wrong type), SQ2104 (missing), SQ2106 (a secret in a URL).
     """
     fields = {label(field): field for field in dataclasses.fields(into)}  # type: ignore[arg-type]  # T is a dataclass
     hints = _hints(into)  # type: ignore[arg-type]  # a class can be hashed
@@ -99,9 +96,6 @@ def bind(
         field = fields.get(option.name)
         if field is None:
             raise unknown(option, tuple(fields), owner=owner)
-        if field.metadata.get("later"):
-            message = f"option {option.name} is not supported yet"
-            raise SinkqlError("SQ2988", message, option.name_span, hint=field.metadata["later"])
         if field.name in values:
             raise SinkqlError(
                 "SQ2102", f"option {option.name} is given twice", option.name_span, hint="Keep one of them."

@@ -16,7 +16,10 @@ class ObjectStore(Protocol):
     """Give access to an object store. Credentials may run out: ask again for each batch."""
 
     def properties(self) -> Mapping[str, str]:
-        """Return `s3.endpoint`, `s3.region`, `s3.access-key-id`, `s3.secret-access-key` and the like; never log it."""
+        """Return `s3.endpoint`, `s3.access-key-id`, `gcs.oauth2.token` and the like; never log it."""
+
+    def renew(self) -> None:
+        """Have the next `properties` ask for other credentials, if there are any: these were refused."""
 
 
 OpenStore = Callable[[Options, RevealSecret], ObjectStore]

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from sinkql import physical
-from sinkql.connectors.aws.store import Role, now, open_store
+from sinkql.connectors.aws.store import Role, open_store
 from sinkql.connectors.iceberg.table import rest
 from sinkql.connectors.iceberg.table.reading import lines
 from sinkql.errors import SinkqlError
+from sinkql.extension.renewal import now
 from sinkql.extension.store import ObjectStore
 from support.lake import Lake, Sink
 from support.proxy import Rule, proxy
@@ -52,7 +53,7 @@ class RoleLake(Lake):
     def store(self, connection: physical.Connection) -> ObjectStore:
         found = open_store(connection.options, lambda _: SECRET)
         assert isinstance(found, Role)
-        found.clock = self.clock
+        found.keys.clock = self.clock
         return found
 
 

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from threading import Lock
+from datetime import datetime, timedelta
 from typing import Any
 
 from sinkql.connectors.aws.session import ANY_REGION, client
-from sinkql.errors import SinkqlError
 from sinkql.extension.aws_failure import failure
+from sinkql.extension.renewal import Keys, Renewal
 from sinkql.extension.secret import reveal
 from sinkql.extension.store import ObjectStore, Options, RevealSecret
 
 LIFE = timedelta(hours=1)
 """How long a role is assumed for: all roles allow an hour, and those that were assumed by a role no more."""
-_LAST = timedelta(minutes=2)
-_PAUSE = timedelta(seconds=30)
 _SESSION_NAME = "sinkql"
-
-
-def now() -> datetime:
-    """Return the time, with its zone."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,43 +27,30 @@ class S3:
     def properties(self) -> Mapping[str, str]:
         return self.known
 
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    keys: Mapping[str, str] = field(repr=False)
-    renew_at: datetime
-    expires_at: datetime
+    def renew(self) -> None:
+        """Do nothing: there are no other keys."""
 
 
 @dataclass(slots=True)
 class Role:
-    """Access to S3 by a role, which is assumed anew once half of its time is over: what gets keys has half an hour.
-
-    While AWS does not answer, the keys that are there go on to their end. `request` is that of AssumeRole.
-    """
+    """Access to S3 by a role, which is assumed anew once half of its time is over. `request` is that of AssumeRole."""
 
     request: Mapping[str, Any]
     place: Mapping[str, str]
     connect: Callable[[], Any] = field(repr=False)  # boto3 has no types
-    clock: Callable[[], datetime] = now
-    _held: _Held | None = field(default=None, init=False, repr=False)
-    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
+    keys: Renewal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.keys = Renewal(self._assume)
 
     def properties(self) -> Mapping[str, str]:
         """Return the properties with keys that are valid now; raises SQ422x."""
-        with self._lock:
-            held, time = self._held, self.clock()
-            if held is None or time >= held.renew_at:
-                try:
-                    held = self._assume(time)
-                except SinkqlError:
-                    if held is None or time >= held.expires_at - _LAST:
-                        raise
-                    held = _Held(held.keys, time + _PAUSE, held.expires_at)
-                self._held = held
-            return {**self.place, **held.keys}
+        return {**self.place, **self.keys.known()}
 
-    def _assume(self, time: datetime) -> _Held:
+    def renew(self) -> None:
+        self.keys.forget()
+
+    def _assume(self, time: datetime) -> Keys:
         try:
             given = self.connect().assume_role(**self.request)["Credentials"]
         except Exception as error:
@@ -81,8 +60,7 @@ class Role:
             "s3.secret-access-key": given["SecretAccessKey"],
             "s3.session-token": given["SessionToken"],
         }
-        life = min(given["Expiration"] - time, LIFE)
-        return _Held(keys, time + life / 2, time + life)
+        return Keys(keys, min(given["Expiration"] - time, LIFE))
 
 
 def open_store(options: Options, secret: RevealSecret) -> ObjectStore:

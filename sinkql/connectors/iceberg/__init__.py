@@ -19,7 +19,7 @@ from sinkql import ast, logical, physical
 from sinkql.connectors.iceberg.plan import connection
 from sinkql.connectors.iceberg.plan import sink as plan
 from sinkql.connectors.iceberg.plan.connection import plan_connection
-from sinkql.connectors.iceberg.plan.sink import destination, plan_sink
+from sinkql.connectors.iceberg.plan.sink import check_using, destination, plan_sink
 from sinkql.extension.plan import Access, ConnectionKind, Connector, SinkKind
 from sinkql.extension.stream import Context, Published, Switch, Writer
 
@@ -45,11 +45,15 @@ the catalog come first. Keys of roles and of catalogs are renewed before they ru
   alters, without Kerberos, and `pip install 'sinkql[hive]'`. Namespaces have one level. Whatever else writes to a
   table, such as Spark, has to compare too, or undoes commits: tables that sinks make tell it so by the property
   `engine.hive.lock-enabled = false`, which tables of others need as well. PyIceberg does not heed it.
-* BigLake needs `GCP CONNECTION`, which is not supported yet: its tokens are Google's. Type `hadoop` is refused: in a
-  folder without a catalog commits get lost. `CATALOG TYPE = 'sql'` keeps tables in a folder too.
+* BigLake: `CATALOG TYPE = 'rest'`, `URL = 'https://biglake.googleapis.com/iceberg/v1/restcatalog'`, `WAREHOUSE =
+  'gs://bucket'`, and `GCP CONNECTION`, whose service account reaches the catalog and the files; `ACCESS DELEGATION` if
+  the catalog is to give tokens for the files instead. No other URL is taken, but for servers on this machine.
+* Type `hadoop` is refused: in a folder without a catalog commits get lost. `CATALOG TYPE = 'sql'` keeps tables in a
+  folder too.
 
-Tested with SeaweedFS (REST with OAuth2, keys that the catalog gives, the API of S3 Tables, roles), with Moto (Glue) and
-with the metastore of Hive 4.0.1 over a local folder. Polaris, Nessie and AWS itself have not been tested."""
+Tested with SeaweedFS (REST with OAuth2, keys that the catalog gives, the API of S3 Tables, roles), with Moto (Glue),
+with the metastore of Hive 4.0.1 over a local folder, and, for what is BigLake's, with servers that stand in for
+Google's tokens, catalog and Cloud Storage. Polaris, Nessie, AWS itself and BigLake itself have not been tested."""
 
 # pyiceberg loads only where the outside is reached, not to plan
 
@@ -131,6 +135,7 @@ connector = Connector(
             formats=("PARQUET",),
             partitions=True,
             facts=_find_facts,
+            check=check_using,
             reading=_reading,
             count_rows=_count_rows,
             rows=_rows,

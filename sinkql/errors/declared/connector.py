@@ -368,6 +368,21 @@ CODES = {
         "CREDENTIAL is given for an SQLite database, which has no users.",
         "Leave CREDENTIAL out.",
     ),
+    "SQ2533": _code(
+        "A connection to a REST catalog has GCP CONNECTION and CREDENTIAL, or another option of OAuth2. Its requests "
+        "could have one token only.",
+        "Leave out one of them: GCP CONNECTION is for BigLake, CREDENTIAL for other catalogs.",
+    ),
+    "SQ2534": _code(
+        "GCP CONNECTION is used with another URL than that of BigLake's catalog: a token of Google's would be given "
+        "away. A server on this machine is allowed, for tests.",
+        "Write the URL that the hint shows, or use CREDENTIAL.",
+    ),
+    "SQ2535": _code(
+        "The files of a catalog with GCP CONNECTION are in Google's Cloud Storage, to which an AWS connection does not "
+        "lead.",
+        "Leave out USING AWS CONNECTION: the service account of the catalog's connection reaches the files.",
+    ),
     "SQ2540": _code(
         "The option decides what the connection leads to, so changing it would point existing sinks at another place.",
         "Create another connection, and create the sinks again with it.",

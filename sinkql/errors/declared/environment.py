@@ -268,7 +268,8 @@ CODES = {
     ),
     "SQ4202": _code(
         "The Iceberg catalog rejects the credential of the connection.",
-        "Check CREDENTIAL, SCOPE and OAUTH2 SERVER URL in CREATE CONNECTION. A running sink tries again by itself.",
+        "Check CREDENTIAL, SCOPE and OAUTH2 SERVER URL, or GCP CONNECTION, in CREATE CONNECTION. A running sink tries "
+        "again by itself.",
         retryable=True,
     ),
     "SQ4203": _code(
@@ -368,6 +369,27 @@ CODES = {
         "Roles, VALIDATE CONNECTION of AWS connections, files in S3, and catalogs of AWS need boto3, which is not "
         "installed.",
         "Run pip install 'sinkql[aws]'.",
+    ),
+    "SQ4230": _code(
+        "The secret of SERVICE ACCOUNT KEY is not the key of a service account of Google Cloud.",
+        "Give the secret the whole file of JSON that Google gave out: ALTER SECRET name AS file('key.json'). A running "
+        "sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4231": _code(
+        "Google rejects the key of a service account: the account or its key was deleted or disabled, or the clock of "
+        "this machine is wrong.",
+        "Make a new key, and give it to the secret with ALTER SECRET. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4232": _code(
+        "The server of Google's tokens cannot be reached, or answers without a token.",
+        "Check the network, and token_uri in the key. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4233": _code(
+        "GCP connections need google-auth, which an extra of SinkQL installs.",
+        "Run pip install 'sinkql[gcp]'.",
     ),
     "SQ4301": _code(
         "The warehouse folder cannot be written by this user.",

@@ -1,7 +1,8 @@
 """CREATE CONNECTION … TO ICEBERG CATALOG → the options of its catalog type, each mistake with an error of its own.
 
 The planned options: `catalog_type`, `url`, `warehouse`, `credential` (a secret text), `scope`, `oauth2_server_url`,
-`storage_provider`, `access_delegation`, `aws_connection` (another connection); those that are not given are left out.
+`storage_provider`, `access_delegation`, `aws_connection` and `gcp_connection` (other connections); those that are not
+given are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ PLACE = ("CATALOG TYPE", "URL", "WAREHOUSE")
 _ALLOWED = {
     "sql": ("URL", "WAREHOUSE", "CREDENTIAL"),
     "memory": ("WAREHOUSE",),
-    "rest": ("URL", "WAREHOUSE", "CREDENTIAL", "SCOPE", "OAUTH2 SERVER URL", "STORAGE PROVIDER", "ACCESS DELEGATION"),
+    "rest": (
+        "URL",
+        "WAREHOUSE",
+        "CREDENTIAL",
+        "SCOPE",
+        "OAUTH2 SERVER URL",
+        "STORAGE PROVIDER",
+        "ACCESS DELEGATION",
+        "GCP CONNECTION",
+    ),
     "s3tablesrest": ("URL", "WAREHOUSE", "AWS CONNECTION"),
     "glue": ("URL", "WAREHOUSE", "AWS CONNECTION"),
     "hive": ("URL", "WAREHOUSE"),
@@ -35,6 +45,9 @@ _INSTEAD = {
     "hadoop": "In a folder without a catalog, commits of two writers get lost.",
 }
 _AWS_TYPES = ("glue", "s3tablesrest")
+BIGLAKE = "https://biglake.googleapis.com/iceberg/v1/restcatalog"
+_HERE = ("localhost", "127.0.0.1", "::1")
+_OF_TOKENS = ("CREDENTIAL", "SCOPE", "OAUTH2 SERVER URL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,7 @@ class CatalogOptions:
     scope: str | None = described("`rest`: the OAuth2 scope, `catalog` without one", default=None)
     oauth2_server_url: str | None = described("`rest`: where tokens come from, else the catalog", default=None)
     storage_provider: Literal["s3", "gcs", "adls"] | None = described(
-        "`rest`: where its files are", default=None, choices=("s3",)
+        "`rest`: where its files are", default=None, choices=("s3", "gcs")
     )
     access_delegation: Literal["vended-credentials"] | None = described(
         "`rest`: the catalog gives the keys to a table's files", default=None
@@ -72,7 +85,9 @@ class CatalogOptions:
         "sink has no `USING AWS CONNECTION`",
         default=None,
     )
-    gcp_connection: ast.Name | None = described("", default=None, later="Write CREDENTIAL = SECRET name instead.")
+    gcp_connection: ast.Name | None = described(
+        "`rest`: the service account whose tokens requests to BigLake have, and those for files", default=None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +111,7 @@ class _Checked:
 
 
 def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
-    """Return the options of the connection's catalog type; raises SQ21xx, SQ2519 to SQ2532, SQ2913 and SQ2988."""
+    """Return the options of the connection's catalog type; raises SQ21xx, SQ2519 to SQ2535, SQ2913 and SQ2988."""
     _check_type(statement)
     options = bind(statement.options, CatalogOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
     checked = _Checked(statement, options, options.catalog_type.lower(), planning)
@@ -144,17 +159,37 @@ def _check_rest(checked: _Checked) -> None:
     options = checked.options
     if options.url is None:
         raise checked.missing("URL", "'https://…'")
-    if options.storage_provider not in (None, "s3"):
-        message = f"storage provider {options.storage_provider} is not supported yet"
-        raise checked.error("SQ2988", message, "STORAGE PROVIDER", "Use a catalog whose files are in S3.")
-    if options.credential is None:
+    if options.storage_provider == "adls":
+        message = "storage provider adls is not supported yet"
+        raise checked.error("SQ2988", message, "STORAGE PROVIDER", "Use a catalog whose files are in S3 or GCS.")
+    if options.gcp_connection is not None:
+        _check_google(checked, options.url)
+    elif options.credential is None:
         checked.planning.notice(
             Notice(
                 "SQ2530",
                 "the catalog is used without credentials",
                 checked.statement.kind_span,
-                hint="Add CREDENTIAL = SECRET name, unless the catalog needs none.",
+                hint="Add GCP CONNECTION = name."
+                if options.url.rstrip("/") == BIGLAKE
+                else "Add CREDENTIAL = SECRET name, unless the catalog needs none.",
             )
+        )
+
+
+def _check_google(checked: _Checked, url: str) -> None:
+    """Refuse other credentials than Google's (SQ2533), and to give Google's away (SQ2534)."""
+    given = {option.name for option in checked.statement.options}
+    other = next((name for name in _OF_TOKENS if name in given), None)
+    if other is not None:
+        message = f"GCP CONNECTION stands in place of {other}"
+        raise checked.error("SQ2533", message, other, f"Leave out {other}, or GCP CONNECTION.")
+    if url.rstrip("/") != BIGLAKE and (urlsplit(url).hostname if _web_address(url) else None) not in _HERE:
+        raise checked.error(
+            "SQ2534",
+            "GCP CONNECTION is for the catalog of BigLake",
+            "URL",
+            f"Write URL = '{BIGLAKE}', or use CREDENTIAL instead of GCP CONNECTION.",
         )
 
 
@@ -256,6 +291,10 @@ def _planned(checked: _Checked, *, url: str | None, warehouse: str | None) -> di
         planned["credential"] = secret_data(options.credential)
     for name in ("scope", "oauth2_server_url", "storage_provider", "access_delegation"):
         planned[name] = getattr(options, name)
-    if options.aws_connection is not None:
-        planned["aws_connection"] = {"connection": checked.planning.connection(options.aws_connection, "AWS").name}
+    for option, kind, named in (
+        ("aws_connection", "AWS", options.aws_connection),
+        ("gcp_connection", "GCP", options.gcp_connection),
+    ):
+        if named is not None:
+            planned[option] = {"connection": checked.planning.connection(named, kind).name}
     return {name: value for name, value in planned.items() if value is not None}

@@ -157,6 +157,18 @@ def destination(sink: logical.Sink) -> logical.Destination:
     return logical.Destination("table", path, refused, alone=alone, apart=apart, branch=branch, replaces=replaces)
 
 
+def check_using(statement: ast.CreateSink, sink: logical.Sink, planning: Planning) -> None:
+    """Refuse keys of AWS for files of a catalog of Google's (SQ2535)."""
+    catalog = planning.connection(statement.connection, sink.kind)
+    if statement.using is not None and statement.using.kind == "AWS" and "gcp_connection" in catalog.options:
+        raise SinkqlError(
+            "SQ2535",
+            f'the files of connection "{statement.connection.text}" are not in AWS',
+            statement.using.span,
+            hint="Leave out USING AWS CONNECTION: GCP CONNECTION of the catalog reaches the files too.",
+        )
+
+
 def _check_places(statement: ast.CreateSink) -> None:
     """Refuse an option of INTO … (…) in WITH (…), and the other way round (SQ2105)."""
     target, behaviour = labels(TableOptions), labels(IcebergOptions)

@@ -16,7 +16,8 @@ from sinkql.extension.stream import Context
 
 CATALOG_NAME = "default"
 """The name of `sql` catalogs: readers must open the database under the same one."""
-KEYS = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
+TOKEN, TOKEN_EXPIRY = "gcs.oauth2.token", "gcs.oauth2.token-expires-at"
+KEYS = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token", TOKEN, TOKEN_EXPIRY)
 _OF_CLIENT = ("client.access-key-id", "client.secret-access-key", "client.session-token")
 _STORAGE = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 
@@ -25,7 +26,7 @@ Ask = Callable[[], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What a catalog's `files` are reached with, and `signer`, whose keys sign its requests; None where nothing is."""
+    """What a catalog's `files` are reached with, and `signer`, whose keys its requests have; None where nothing is."""
 
     files: ObjectStore | None = None
     signer: ObjectStore | None = None
@@ -35,9 +36,10 @@ def stores_of(
     options: Mapping[str, Any], open_named: Callable[[str], ObjectStore], using: ObjectStore | None
 ) -> Stores:
     """Return the stores of a planned catalog connection; `using` is the one that the sink names for its files."""
-    if "aws_connection" not in options:
+    through = options.get("aws_connection") or options.get("gcp_connection")
+    if through is None:
         return Stores(using)
-    signer = open_named(options["aws_connection"]["connection"])
+    signer = open_named(through["connection"])
     return Stores(using or signer, signer)
 
 

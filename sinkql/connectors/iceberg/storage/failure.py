@@ -11,7 +11,9 @@ from sinkql.errors import SinkqlError
 _EXPIRED = ("expiredtoken", "token has expired", "requestexpired", "token is expired")
 _DENIED = re.compile(r"access[_ ]denied|forbidden|invalid_access_key|signature|\bhttp (?:status )?403\b")
 _OTHER_REGION = re.compile(r"\bhttp (?:status )?301\b|permanentredirect|configured region|authorizationheadermalformed")
-_STORAGE_WORDS = ("aws error", "s3", "bucket", "curl")
+_STORAGE_WORDS = ("aws error", "s3", "bucket", "curl", "google::cloud")
+_OF_GOOGLE = "google::cloud::status"
+_GOOGLE_DENIED = ("permission_denied", "unauthenticated")
 
 
 @contextmanager
@@ -21,7 +23,7 @@ def storing(table: str) -> Iterator[None]:
         yield
     except OSError as error:
         cause = f"{type(error).__name__}: {error}"
-        if "aws error" not in cause.lower():
+        if not any(word in cause.lower() for word in ("aws error", _OF_GOOGLE)):
             raise
         raise of_storage(error, f'the storage of table "{table}"', cause) from error
 
@@ -31,6 +33,14 @@ def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
     text = cause.lower()
     remote = any(word in text for word in _STORAGE_WORDS)
     said = text.partition("aws error")[2] or text  # without the paths before it, which may have any word in them
+    if _OF_GOOGLE in text and any(word in text.partition(_OF_GOOGLE)[2] for word in _GOOGLE_DENIED):
+        return SinkqlError(
+            "SQ4302",
+            f"{what} denies access",
+            detail=cause,
+            hint="Let the service account of the GCP connection read and write the bucket's objects, or use "
+            "ACCESS DELEGATION where the catalog gives keys.",
+        )
     if remote and any(word in said for word in _EXPIRED):
         return SinkqlError(
             "SQ4308",

@@ -52,15 +52,17 @@ def validate(connection: logical.Connection, access: Access) -> None:
     """Open the catalog and list its namespaces; raises SQ42xx or SQ43xx, and says which option causes it."""
     options = connection.options
     try:
-        catalog = open_catalog(connection.name, options, access.secret, stores_of(options, access.store, None))
+        stores = stores_of(options, access.store, None)
+        catalog = open_catalog(connection.name, options, access.secret, stores)
         try:
             catalog.list_namespaces()
         finally:
             catalog.close()
     except Exception as error:
         found = explain(error, connection.name)
-        if "aws_connection" in options and found.option not in ("URL", "WAREHOUSE"):
-            found.option = "AWS CONNECTION"
+        for name, option in (("aws_connection", "AWS CONNECTION"), ("gcp_connection", "GCP CONNECTION")):
+            if name in options and found.option not in ("URL", "WAREHOUSE", "ACCESS DELEGATION"):
+                found.option = option
         raise found from error
 
 

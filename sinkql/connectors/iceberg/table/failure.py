@@ -73,7 +73,7 @@ def explain(error: Exception, name: str) -> SinkqlError:
             "SQ4202",
             f'the Iceberg catalog of connection "{name}" rejects the {"scope" if scope else "credential"}',
             detail=cause,
-            hint="Check CREDENTIAL, SCOPE and OAUTH2 SERVER URL in CREATE CONNECTION.",
+            hint="Check CREDENTIAL, SCOPE and OAUTH2 SERVER URL, or GCP CONNECTION, in CREATE CONNECTION.",
             option="SCOPE" if scope else "CREDENTIAL",
         )
     if isinstance(error, iceberg.ForbiddenError):

@@ -88,12 +88,16 @@ def lines(write: physical.Write, context: Context) -> list[str]:
     """
     if write.connection.options["catalog_type"] in ("memory", "hive"):
         return []  # PyIceberg's own client does not speak to the metastores that are taken here, and DuckDB has none
+    if write.store is not None and write.store.kind != "AWS":
+        return []  # readers have no place for tokens that end
     table = load(write, context)
     if table is None:
         return []
     match write.connection.options["catalog_type"]:
         case "sql":
             duckdb, properties = _in_database(table)
+        case "rest" if "gcp_connection" in write.connection.options:
+            duckdb, properties = None, _at_google(table)
         case "rest":
             duckdb, properties = _at_server(table, write, context)
         case _:
@@ -104,11 +108,12 @@ def lines(write: physical.Write, context: Context) -> list[str]:
     at = f".use_ref({branch!r})" if (branch := _begun(table)) is not None else ""
     python = f".load_table({name!r}).scan(limit=10){at}.to_arrow().to_pylist())"
     places = [part for text in properties.values() for part in text if isinstance(part, _Place)]
+    told = places + [part.place for text in properties.values() for part in text if isinstance(part, _Written)]
     imports = ["from pyiceberg.catalog import load_catalog"]
     imports[:0] = ["import os"] if places else []
     imports[:0] = ["from urllib.parse import quote"] if any(each.in_url for each in places) else []
     return [
-        *([f"Set first: {', '.join(each.name for each in places)} in the environment"] if places else []),
+        *([f"Set first: {', '.join(each.name for each in told)} in the environment"] if told else []),
         *([f"DuckDB:    {duckdb}"] if duckdb else []),
         f"PyIceberg: {'; '.join(imports)}; print({loaded}{python}",
     ]
@@ -130,8 +135,21 @@ class _Place:
     in_url: bool = False
 
 
-_Text = tuple[str | _Place, ...]
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """An argument that is no text, as Python writes it; it takes its credential from a variable by itself."""
+
+    code: str
+    place: _Place
+
+
+_Text = tuple[str | _Place | _Written, ...]
 """A text in parts, of which some are to be found in the environment."""
+
+_GOOGLE = _Written(
+    "{'type': 'google', 'google': {'scopes': ['https://www.googleapis.com/auth/cloud-platform']}}",
+    _Place("GOOGLE_APPLICATION_CREDENTIALS"),
+)
 
 
 def _in_database(table: Table) -> tuple[str | None, dict[str, _Text]]:
@@ -149,6 +167,12 @@ def _in_database(table: Table) -> tuple[str | None, dict[str, _Text]]:
     at = f", snapshot_from_id = {table.metadata.current_snapshot_id}" if _begun(table) is not None else ""
     duckdb = f"SELECT * FROM iceberg_scan({_quoted(str(folder))}{at}) LIMIT 10;"
     return duckdb, {"type": ("sql",), "uri": uri}
+
+
+def _at_google(table: Table) -> dict[str, _Text]:
+    """Return PyIceberg's properties for a table of BigLake, whose readers have a key of Google's."""
+    known, names = table.catalog.properties, ("uri", "warehouse", "header.x-goog-user-project")
+    return {"type": ("rest",), **{name: (known[name],) for name in names if name in known}, "auth": (_GOOGLE,)}
 
 
 def _at_server(table: Table, write: physical.Write, context: Context) -> tuple[str, dict[str, _Text]]:
@@ -246,9 +270,11 @@ def _arguments(properties: Mapping[str, _Text]) -> Iterator[str]:
         yield f"{name}={value}" if name.isidentifier() else f"**{{{name!r}: {value}}}"
 
 
-def _python(part: str | _Place) -> str:
+def _python(part: str | _Place | _Written) -> str:
     if isinstance(part, str):
         return repr(part)
+    if isinstance(part, _Written):
+        return part.code
     found = f"os.environ[{part.name!r}]"
     return f"quote({found}, safe='')" if part.in_url else found
 

@@ -17,7 +17,15 @@ from pyiceberg.table import Table
 from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter
 
-from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, KEYS, AskingFileIO, AskingFiles, Stores
+from sinkql.connectors.iceberg.storage.access import (
+    CATALOG_NAME,
+    KEYS,
+    TOKEN,
+    TOKEN_EXPIRY,
+    AskingFileIO,
+    AskingFiles,
+    Stores,
+)
 from sinkql.errors import SinkqlError
 from sinkql.extension.secret import reveal
 from sinkql.extension.signing import signing_session
@@ -27,6 +35,11 @@ _TIMEOUT = (5.0, 60.0)
 _TOKENS = "/v1/oauth/tokens"
 _DELEGATION = "X-Iceberg-Access-Delegation"
 _EXPIRY = "s3.session-token-expires-at-ms"
+_OTHER_EXPIRY = "gcs.oauth2.token_expires_at"
+"""What BigLake's reference calls `TOKEN_EXPIRY`."""
+_OF_STORES = ("s3.", "gcs.")
+_LIFE_MS = 3_600_000
+"""How long a token of Google's is valid that comes without its end."""
 _ANY_REGION = "us-east-1"
 _SOON_MS = 300_000
 
@@ -41,6 +54,8 @@ def open_rest(name: str, options: Mapping[str, Any], secret: Callable[[str], str
     if "credential" in options:
         properties["credential"] = reveal(options["credential"], secret)
         properties["oauth2-server-uri"], properties["scope"] = token_access(options)
+    if "gcp_connection" in options and (project := _signer(stores).properties().get("gcs.project-id")):
+        properties["header.x-goog-user-project"] = project
     return _RestCatalog(name, properties, stores, options)
 
 
@@ -49,13 +64,18 @@ def token_access(options: Mapping[str, Any]) -> tuple[str, str]:
     return options.get("oauth2_server_url") or options["url"].rstrip("/") + _TOKENS, options.get("scope") or "catalog"
 
 
+def _signer(stores: Stores) -> ObjectStore:
+    assert stores.signer is not None
+    return stores.signer
+
+
 # --- S3 Tables ---------------------------------------------------------------------------------------------------
 
 
 def _open_s3_tables(name: str, options: Mapping[str, Any], stores: Stores) -> RestCatalog:
-    assert stores.signer is not None
-    region = s3_tables_region(options["url"], stores.signer)
-    session = signing_session(stores.signer, region)
+    signer = _signer(stores)
+    region = s3_tables_region(options["url"], signer)
+    session = signing_session(signer, region)
     properties: dict[str, Any] = {
         "uri": s3_tables_url(options["url"]),
         "warehouse": s3_tables_warehouse(options, region, lambda: account(session)),
@@ -116,6 +136,7 @@ class _RestCatalog(AskingFiles, RestCatalog):
     def __init__(self, name: str, properties: Mapping[str, Any], stores: Stores, options: Mapping[str, Any]) -> None:
         self._connection = name
         self._files = stores.files
+        self._google = stores.signer if "gcp_connection" in options else None
         self._tokens: str | None = options.get("oauth2_server_url")
         self._delegated = "access_delegation" in options
         super().__init__(CATALOG_NAME, **properties)
@@ -126,6 +147,8 @@ class _RestCatalog(AskingFiles, RestCatalog):
             session.headers.pop(_DELEGATION, None)  # or the catalog's keys would stand in for those that were named
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
+        if self._google is not None:
+            return _Google(self._google)
         limit(session)  # the first token is fetched in here
         try:
             return super()._create_legacy_oauth2_auth_manager(session)
@@ -142,6 +165,13 @@ class _RestCatalog(AskingFiles, RestCatalog):
                 option="OAUTH2 SERVER URL",
             ) from error
 
+    def _refresh_token(self) -> None:
+        """Have the request that was refused be sent again with another token."""
+        if self._google is not None:
+            self._google.renew()
+        else:
+            super()._refresh_token()
+
     def _create_session(self) -> Session:
         session = super()._create_session()
         limit(session)  # again: SigV4 mounts its own adapter
@@ -152,11 +182,13 @@ class _RestCatalog(AskingFiles, RestCatalog):
         if self._files is not None and not self._delegated:
             return table
         location = table_response.metadata_location
-        given = {
-            **table_response.config,
-            **self._resolve_storage_credentials(table_response.storage_credentials, location),
-        }
-        if KEYS[0] not in given:
+        given = _with_expiry(
+            {
+                **table_response.config,
+                **self._resolve_storage_credentials(table_response.storage_credentials, location),
+            }
+        )
+        if not any(each in given for each in KEYS):
             if not self._delegated:
                 return table
             raise SinkqlError(
@@ -177,7 +209,25 @@ class _RestCatalog(AskingFiles, RestCatalog):
     def _asked(self, identifier: tuple[str, ...]) -> Mapping[str, str]:
         io = self.load_table(identifier).io
         assert isinstance(io, AskingFileIO)
-        return {name: value for name, value in io.properties.items() if name.startswith("s3.")}
+        return {name: value for name, value in io.properties.items() if name.startswith(_OF_STORES)}
+
+
+class _Google(AuthManager):
+    """Give requests the token that is valid when they are sent."""
+
+    def __init__(self, signer: ObjectStore) -> None:
+        self._signer = signer
+
+    def auth_header(self) -> str:
+        return f"Bearer {self._signer.properties()[TOKEN]}"
+
+
+def _with_expiry(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what a catalog gave, with the end of a token of Google's under the name that PyIceberg knows."""
+    if TOKEN not in given:
+        return given
+    end = given.get(TOKEN_EXPIRY) or given.get(_OTHER_EXPIRY) or str(now_ms() + _LIFE_MS)
+    return {**given, TOKEN_EXPIRY: end}
 
 
 class _Vended:
@@ -194,7 +244,7 @@ class _Vended:
 
     def _take(self, given: Mapping[str, str]) -> None:
         self._given = given
-        end = given.get(_EXPIRY)
+        end = given.get(_EXPIRY) or given.get(TOKEN_EXPIRY)
         now = now_ms()
         self._renew_ms = max(now + (int(end) - now) // 2, int(end) - _SOON_MS) if end else None
 
