@@ -46,7 +46,7 @@ def test_no_row_is_lost_doubled_or_back(children: Children, pipeline: Pipeline, 
     verify.check_commits(pipeline, BATCHES + 2)
     verify.check_index(pipeline)
     verify.check_state(pipeline)
-    verify.check_files(pipeline)
+    verify.check_files(pipeline.folder)
     assert compactions(pipeline) >= 1
 
 
@@ -58,7 +58,7 @@ def test_cleaning_that_is_killed_is_done_again(children: Children, pipeline: Pip
     assert children.run(pipeline).status == 0
     verify.check_rows(pipeline)
     verify.check_index(pipeline)
-    verify.check_files(pipeline)
+    verify.check_files(pipeline.folder)
 
 
 @pytest.mark.parametrize("kind", ["upsert", "parts", "view"])

@@ -107,7 +107,7 @@ class Sink:
         verify.check_rows(after)
         verify.check_index(after)
         verify.check_state(after)
-        verify.check_files(after)
+        verify.check_files(after.folder)
         self._check_main(kept="publish" not in after.then)
         if "publish" in after.then:
             verify.check_rows(replace(after, branch=None))

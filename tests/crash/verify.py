@@ -104,9 +104,9 @@ def check_commits(pipeline: Pipeline, batches: int) -> None:
     assert batches == len(ends)
 
 
-def check_files(pipeline: Pipeline) -> None:
+def check_files(folder: Path) -> None:
     """Assert that the table's folder has no file that no snapshot knows, but for those of readers."""
-    table = load(pipeline.folder)
+    table = load(folder)
     known = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
     for snapshot in table.metadata.snapshots:
         known.add(snapshot.manifest_list)
@@ -114,7 +114,7 @@ def check_files(pipeline: Pipeline) -> None:
             entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
             known |= {manifest.manifest_path, *(entry.data_file.file_path for entry in entries)}
     names = {path.rpartition("/")[2] for path in known} | {"version-hint.text"}
-    there = {path.name for path in (pipeline.folder / "lake" / "n" / "t").rglob("*") if path.is_file()}
+    there = {path.name for path in (folder / "lake" / "n" / "t").rglob("*") if path.is_file()}
     left = {name for name in there - names if not (name.startswith("_sinkql-") and name.endswith(".stats"))}
     assert not left, left
 
