@@ -171,7 +171,8 @@ def test_nothing_is_lost_wherever_it_is_killed(children: Children, tmp_path: Pat
         shutil.rmtree(home)
         shutil.copytree(aside, home)
         try:
-            assert children.run(sink.doing, f"{point}#{number}=kill").status == KILLED
+            ended = children.run(sink.doing, f"{point}#{number}=kill")
+            assert ended.status == KILLED or ended.passes[point] < number  # parts of a rebuild are not always as many
             sink.finish()
         except AssertionError as error:
             wrong.append(f"{point}#{number}: {error}")
