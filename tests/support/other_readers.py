@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import daft
 from datafusion import SessionContext
@@ -21,11 +22,11 @@ def main(location: str, *names: str) -> None:
     print(json.dumps(rows, default=int))  # decimals are whole numbers in what tests compare
 
 
-def _daft(table: StaticTable) -> list[dict[str, object]]:
+def _daft(table: StaticTable) -> Any:
     return daft.read_iceberg(table).to_pylist()
 
 
-def _datafusion(table: StaticTable) -> list[dict[str, object]]:
+def _datafusion(table: StaticTable) -> Any:
     context = SessionContext()
     context.register_table("t", table)
     return context.sql("SELECT * FROM t").to_arrow_table().to_pylist()
