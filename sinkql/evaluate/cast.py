@@ -13,6 +13,7 @@ from sinkql.evaluate.failure import RefusedError, UnsureError
 from sinkql.evaluate.number import EXACT, FLOATS, converted, even, fit
 from sinkql.logical import Type, moment
 from sinkql.logical.expression import single
+from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import RANGES
 
 _BLANK = " \t\n\r\f\v"
@@ -178,6 +179,7 @@ _TO_TEXT: dict[str, Convert] = {
     "timestamptz": lambda value: f"{_shown_time(value.astimezone(UTC))}+00",
     "uuid": str,
     "interval": str,
+    **dict.fromkeys(SUBTYPES, str),
     "bytea": lambda value: f"\\x{value.hex()}",
 }
 _CONVERTED: dict[tuple[str, str], Convert] = {

@@ -11,6 +11,8 @@ from sinkql.evaluate.failure import Make, Row, Value, strict
 from sinkql.evaluate.number import FLOATS, compared
 from sinkql.logical import Call, Type
 from sinkql.logical.interval import order_of, read_interval
+from sinkql.logical.range import SUBTYPES
+from sinkql.logical.range import order_of as order_of_range
 from sinkql.logical.type import RANGES
 
 _PLAIN = ("boolean", "date", "time", "timestamp", "timestamptz", "text", "uuid", "bytea")
@@ -22,6 +24,8 @@ def order_key(type_: Type) -> Callable[[Any], Any] | None:
         return _float_key
     if type_.name == "interval":
         return lambda text: order_of(read_interval(text))
+    if type_.name in SUBTYPES:
+        return lambda text: order_of_range(text, type_.name)
     return _same if type_.name in _PLAIN or type_.name in RANGES or type_.name == "numeric" else None
 
 

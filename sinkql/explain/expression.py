@@ -21,7 +21,7 @@ _INFIX = {
     **dict.fromkeys(("LIKE", "ILIKE"), _PREDICATE),
     **dict.fromkeys("+-", _SUM),
     **dict.fromkeys("*/%", _PRODUCT),
-    **dict.fromkeys((*_FIELDS, "?", "@>"), _OTHER),
+    **dict.fromkeys((*_FIELDS, "?", "@>", "&&"), _OTHER),
     "AND": _AND,
     "OR": _OR,
 }
@@ -57,7 +57,7 @@ def _text(expression: Expression) -> _Text:
             return f"{_operand(expression)}::{expression.type}", _ATOM
         case Case():
             return _case(expression), _ATOM
-        case Call() if expression.function in ("$held(interval)", "$order(interval)"):
+        case Call() if expression.function in ("$held(interval)", "$order(interval)", "$order(any)"):
             return _text(expression.arguments[0])
         case Call():
             return _call(expression)

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 
 from sinkql.errors import nearest
+from sinkql.logical.range import SUBTYPES
 
 _WORDS = 20
 _NAMES = (
     "boolean", "smallint", "integer", "int", "bigint", "uint2", "uint4", "uint8", "real", "double precision",
     "numeric", "decimal", "date", "time", "timestamp", "timestamptz", "text", "varchar", "bytea", "uuid", "jsonb",
-    "interval",
+    "interval", *SUBTYPES,
 )  # fmt: skip
 
 _LATER = (
@@ -19,7 +20,7 @@ _LATER = (
     ("oid", "Use uint4."),
     ("mz_timestamp", "Use uint8."),
     (r"interval [a-z]+( to [a-z]+)?|interval ?\(.*", "Use interval."),
-    ("(int4|int8|num|ts|tstz|date)(multi)?range", "Use two columns, one for each end."),
+    ("(int4|int8|num|ts|tstz|date)multirange", "Use two columns, one for each end."),
     (r"timetz( ?\(.*\))?|time( ?\(.*\))? with time zone", "Use time, or a timestamptz."),
     (r"time ?\(.*\)( without time zone)?", "Use time."),
     (r"timestamptz ?\(.*\)|timestamp ?\(.*\) with time zone", "Use timestamptz."),

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sinkql import logical
+from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import parse_type as parse_type
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def arrow_type(text: str) -> pa.DataType:
         "real": pa.float32(), "double precision": pa.float64(), "date": pa.date32(), "time": pa.time64("us"),
         "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC"),
         "text": pa.string(), "uuid": pa.string(), "jsonb": pa.string(), "interval": pa.string(),
-        "bytea": pa.binary(),
+        "bytea": pa.binary(), **dict.fromkeys(SUBTYPES, pa.string()),
     }  # fmt: skip
     return found[type_.name]
 
@@ -43,6 +44,7 @@ _NAMES = {
     "timestamptz": "timestamptz", "timestamp with time zone": "timestamptz",
     "text": "text", "string": "text", "varchar": "text", "character varying": "text", "char": "text",
     "character": "text", "bytea": "bytea", "uuid": "uuid", "jsonb": "jsonb", "json": "jsonb", "interval": "interval",
+    **{name: name for name in SUBTYPES},
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from sinkql.errors import Span
 from sinkql.logical.expression import NOWHERE, Call, Cast, Expression
+from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import NUMERIC, Type
 
 ANY = "any"
@@ -298,6 +299,16 @@ _ARRAY = (
 )
 
 
+_RANGE = (
+    *_entries("lower(any) → any", "upper(any) → any", nullable=Nullable.ALWAYS),
+    *_entries(*_each("T(any) → boolean", "isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf")),
+    # of two ranges, or of a range and a value; bounds are a constant
+    *_entries("@>(any,any) → boolean", "&&(any,any) → boolean"),
+    *_entries(*(f"{name}(any,any,text) → {name}" for name in SUBTYPES), nullable=Nullable.NEVER),
+    *_entries("$order(any) → any"),  # what a range is ordered by
+)
+
+
 def _listed(functions: Iterable[Function]) -> Mapping[str, Function]:
     found: dict[str, Function] = {}
     for function in functions:
@@ -307,7 +318,7 @@ def _listed(functions: Iterable[Function]) -> Mapping[str, Function]:
 
 
 FUNCTIONS: Mapping[str, Function] = _listed(
-    (*_OPERATORS, *_CONDITION, *_NUMBER, *_TEXT, *_PATTERN, *_TIME, *_JSONB, *_ARRAY, *_AGGREGATE_RESULTS)
+    (*_OPERATORS, *_CONDITION, *_NUMBER, *_TEXT, *_PATTERN, *_TIME, *_JSONB, *_ARRAY, *_RANGE, *_AGGREGATE_RESULTS)
 )
 """All that a Call may name, by id."""
 
@@ -323,6 +334,7 @@ _TO_TEXT = (
     "interval",
     "uuid",
     "bytea",
+    *(name for name in SUBTYPES if name != "numrange"),
 )
 _FROM_TEXT = (
     "boolean", *_WHOLE, *_UNSIGNED, "numeric", "double precision", "date", "time", "timestamp", "timestamptz", "uuid",

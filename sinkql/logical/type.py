@@ -15,8 +15,8 @@ class Type:
     """An SQL type by its canonical name; equal types are equal, and JSON has their texts.
 
     Names: boolean, smallint, integer, bigint, uint2, uint4, uint8, real, double precision, numeric, date, time,
-    timestamp, timestamptz, interval, text, bytea, uuid, jsonb, unknown (an untyped NULL or string). Numeric always has
-    precision and scale.
+    timestamp, timestamptz, interval, text, bytea, uuid, jsonb, the ranges of `logical.range`, unknown (an untyped NULL
+    or string). Numeric always has precision and scale.
     An array (`integer[]`) and a list (`integer list`) have the type of their elements.
     """
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sinkql import logical
 from sinkql.extension.types import nested_type
+from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT as BIGINT
 from sinkql.logical.type import BOOLEAN as BOOLEAN
 from sinkql.logical.type import BYTEA as BYTEA
@@ -51,6 +52,7 @@ TYPE_NAMES = {
     "time": TIME, "time without time zone": TIME,
     "timestamp": TIMESTAMP, "timestamp without time zone": TIMESTAMP, "timestamptz": TIMESTAMPTZ,
     "timestamp with time zone": TIMESTAMPTZ, "interval": INTERVAL, "uuid": UUID, "jsonb": JSONB,
+    **{name: Type(name) for name in SUBTYPES},
 }  # fmt: skip
 
 
@@ -80,8 +82,13 @@ def instant(type_: Type) -> bool:
 
 
 def comparable(type_: Type) -> bool:
-    """Tell whether values of a type can be compared exactly."""
+    """Tell whether equal values of a type are the same, and others are not equal."""
     return type_ not in (JSONB, INTERVAL) and type_.element is None
+
+
+def ranged(type_: Type) -> bool:
+    """Tell whether the type is one of ranges."""
+    return type_.name in SUBTYPES
 
 
 def implicit(source: Type, target: Type) -> bool:

@@ -14,6 +14,7 @@ from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.evaluate import comparable
 from sinkql.extension.jsonb import jsonb
 from sinkql.logical.interval import show_interval
+from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import DAY, RANGES
 from sinkql.planner.expression.literal import literal
 from sinkql.table.row import Row, normal
@@ -28,7 +29,7 @@ _PYTHON = {
     "real": "a float", "double precision": "a float", "text": "a str", "uuid": "a UUID", "bytea": "bytes",
     "date": "a date", "time": "a time without a zone", "timestamp": "a datetime without a zone",
     "timestamptz": "a datetime with a zone",
-    "interval": "a timedelta", "jsonb": "a dict or a list",
+    "interval": "a timedelta", "jsonb": "a dict or a list", **dict.fromkeys(SUBTYPES, "a range as a str"),
 }  # fmt: skip
 
 

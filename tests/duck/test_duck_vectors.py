@@ -16,6 +16,7 @@ from sinkql import logical
 from sinkql.errors import SinkqlError
 from sinkql.extension.types import arrow_type
 from sinkql.logical.function import FUNCTIONS
+from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import parse_type
 
 pytestmark = pytest.mark.long
@@ -51,6 +52,8 @@ _WITHOUT = {
     "to_jsonb(boolean)", "jsonb_build_object(any…)", "jsonb_build_array()", "jsonb_build_array(any…)",
     "to_date(text,text)", "to_timestamp(text,text)", "[](any,integer)", "ARRAY(any…)", "= ANY(any,any)",
     "$held(interval)", "$order(interval)",
+    *(f"{name}(any)" for name in ("lower", "upper", "isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf")),
+    *(f"{name}(any,any,text)" for name in SUBTYPES), "@>(any,any)", "&&(any,any)", "$order(any)",
     "cardinality(any)", "array_length(any,integer)", "to_char(real,text)", "to_char(double precision,text)",
 }  # fmt: skip
 _NARROWER = ("cast-s060", "cast-s061", "cast-s062", "cast-s300", "cast-s301", "cast-s302")

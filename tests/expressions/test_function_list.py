@@ -9,13 +9,14 @@ from sinkql import logical
 from sinkql.errors import SinkqlError
 from sinkql.logical.expression import walk
 from sinkql.logical.function import AGGREGATES, FUNCTIONS
+from sinkql.logical.range import SUBTYPES
 from sinkql.lowering.spark.expression import FORMS, spark_sql
 from sinkql.planner.function import call as functions
 
 _COLUMNS = {
     "h": "smallint", "i": "integer", "l": "bigint", "n": "numeric(12,2)", "r": "real", "d": "double precision",
     "s": "text", "b": "bytea", "p": "boolean", "j": "jsonb", "u": "date", "t": "timestamp", "z": "timestamptz",
-    "v": "uint2", "w": "uint4", "x": "uint8", "y": "interval",
+    "v": "uint2", "w": "uint4", "x": "uint8", "y": "interval", "m": "int4range",
 }  # fmt: skip
 # calls of entries that no vector has
 _CALLS = (
@@ -27,6 +28,8 @@ _CALLS = (
     *(f"t - t {operator} INTERVAL '1 day'" for operator in ("=", "<>", "<=", ">=")),
     "t - t IS NOT DISTINCT FROM INTERVAL '1 day'",
     "s ILIKE 'a#%' ESCAPE '#'", "ascii(s)", "btrim(s)", "initcap(s)", "rpad(s, 9)", "substring(s, 2)",
+    *(f"{name}(m)" for name in ("lower", "upper", "isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf")),
+    "m @> i", "m && m", "m > m", *(f"{name}(NULL, NULL)" for name in SUBTYPES),
     "y > '1 day'", "coalesce(t - t, y)",
     "format('%s', i)",
     "cos(d)", "tan(d)", "degrees(d)", "div(n, n)", "to_hex(l)", "sha224(b)", "sha384(b)", "num_nulls(i, s)",

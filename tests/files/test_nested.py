@@ -14,9 +14,11 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
+from sinkql.connectors.iceberg.file.range import ranges
 from sinkql.errors import SinkqlError
 from sinkql.extension.types import arrow_type
 from sinkql.logical.array import write_array
+from sinkql.logical.range import SUBTYPES
 from sinkql.session import Session
 
 _VALUES: dict[str, tuple[Any, ...]] = {
@@ -97,6 +99,9 @@ def test_arrays_and_lists_are_read_alike_from_all_formats(
         ("text list", "[1]", "expected text, got number"),
         ("date list", '["2024-02-30"]', '"2024-02-30" is not a date'),
         ("int list list", "[1]", "expected integer list, got number"),
+        ("int4range", '"[5,1]"', '"[5,1]" is not an int4range'),
+        ("tsrange[]", '["[1,2)"]', '"[1,2)" is not a tsrange'),
+        ("numrange", "[1, 2]", "expected numrange, got array"),
     ],
 )
 def test_a_member_that_does_not_fit_is_an_invalid_row(
@@ -110,3 +115,65 @@ def test_a_member_that_does_not_fit_is_an_invalid_row(
         with pytest.raises(SinkqlError) as failed:
             session.execute("SELECT * FROM s")
     assert f'column "a": {message}' in f"{failed.value.message} {failed.value.detail}"
+
+
+_RANGES = {
+    "int4range": ("[1,6)", "empty", "(,)", None, "[-5,)", "(,2147483647)"),
+    "numrange": ("[1.5,2]", "(-0.25,)", "empty", None),
+    "daterange": ("[2024-02-29,2024-03-01)", "(,9999-12-31)", None),
+    "tsrange": ('("2024-02-29 10:00:00","2024-03-01 00:00:00.5"]', "empty", None),
+    "tstzrange": ('["2024-02-29 10:00:00+00",)', "(,)", None),
+}
+
+
+@pytest.mark.parametrize("type_", _RANGES)
+def test_ranges_are_read_alike_from_all_formats(type_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts, quote = _RANGES[type_], '"'
+    bound = arrow_type(str(SUBTYPES[type_]))
+    flags = [(name, pa.bool_()) for name in ("lower_inclusive", "upper_inclusive", "empty")]
+    structs = ranges(pa.array(texts, pa.string()), pa.struct([("lower", bound), ("upper", bound), *flags]))
+    for kind in ("json", "csv", "parquet", "orc"):
+        (tmp_path / kind).mkdir()
+    lines = [json.dumps({"a": text, "b": [text], "c": text}) for text in texts]
+    (tmp_path / "json" / "f.json").write_text("\n".join(lines))
+    quoted = [
+        [
+            "" if each is None else quote + each.replace(quote, quote * 2) + quote
+            for each in (
+                text,
+                write_array([text]),
+                text,
+            )
+        ]
+        for text in texts
+    ]
+    (tmp_path / "csv" / "f.csv").write_text("a,b,c\n" + "".join(f"{','.join(row)}\n" for row in quoted))
+    table = pa.table({"a": structs, "b": pa.array([[text] for text in texts]), "c": pa.array(texts, pa.string())})
+    pq.write_table(table, tmp_path / "parquet" / "f.parquet")
+    pa.orc.write_table(table, tmp_path / "orc" / "f.orc")
+    formats = {"json": "JSON", "csv": "CSV WITH HEADER", "parquet": "PARQUET", "orc": "ORC"}
+    with Session() as session:
+        for kind, format_ in formats.items():
+            declared = f"a {type_}, b {type_}[], c {type_}"
+            session.execute(f"CREATE SOURCE {kind}_rows ({declared}) FROM FILES (PATH = '{kind}') FORMAT {format_}")
+            (found,) = session.execute(f"SELECT * FROM {kind}_rows")
+            assert list(found.rows) == [(text, (text,), text) for text in texts], kind
+
+
+def test_structs_that_are_no_ranges_are_invalid_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    flags = {"lower_inclusive": True, "upper_inclusive": True, "empty": False}
+    rows = [{"lower": 5, "upper": 1, **flags}, {"lower": 5, "upper": 2**31 - 1, **flags}]
+    bounds = [("lower", pa.int32()), ("upper", pa.int32())]
+    type_ = pa.struct([*bounds, *((name, pa.bool_()) for name in flags)])
+    for number, row in enumerate(rows):
+        pq.write_table(pa.table({"a": pa.array([row], type_)}), tmp_path / "in" / f"{number}.parquet")
+    with Session() as session:
+        for number, message in enumerate(("range lower bound must be", "integer out of range")):
+            session.execute(
+                f"CREATE SOURCE s{number} (a int4range) FROM FILES (PATH = 'in/{number}.parquet') FORMAT PARQUET"
+            )
+            with pytest.raises(SinkqlError, match=message):
+                session.execute(f"SELECT * FROM s{number}")

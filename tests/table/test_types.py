@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import time
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,25 @@ class Kind:
     values: Mapping[str, Any]
     stored: Callable[[Any], Any] = lambda value: value
     ordered: bool = True
+
+
+def _range(lower: Any, upper: Any, bounds: str = "[)") -> dict[str, Any]:
+    flags = {"lower_inclusive": bounds[0] == "[", "upper_inclusive": bounds[1] == "]", "empty": bounds == "--"}
+    return {"lower": lower, "upper": upper, **flags}
+
+
+_EMPTY = _range(None, None, "--")
+_RANGES: Mapping[str, Any] = {
+    "empty": _EMPTY, "(,)": _range(None, None, "()"), "[1,6)": _range(1, 6), "(,9)": _range(None, 9, "()"),
+    "[-5,)": _range(-5, None), "[1.5,2]": _range(Decimal("1.5000000000"), Decimal("2.0000000000"), "[]"),
+    "[4,10)": _range(4, 10),
+    "(,-2.25]": _range(None, Decimal("-2.2500000000"), "(]"),
+    "[2024-01-31,2024-02-02)": _range(date(2024, 1, 31), date(2024, 2, 2)),
+    '["2024-01-31 10:00:00","2024-02-02 00:00:00.5"]': _range(
+        datetime(2024, 1, 31, 10), datetime(2024, 2, 2, microsecond=500_000), "[]"
+    ),
+}  # fmt: skip
+"""What tables have for ranges, by their texts."""
 
 
 def _lists(value: Any) -> Any:
@@ -83,6 +102,25 @@ KINDS = {
     "text[] list": Kind({
         "'{{a,NULL},{},NULL}'": (("a", None), (), None), "'{}'": (), "NULL": None,
     }, lambda value: None if value is None else list(map(_array, value)), ordered=False),
+    "int4range": Kind({
+        "'[1,5]'": "[1,6)", "'empty'": "empty", "'(,)'": "(,)", "int4range(3, 9, '(]')": "[4,10)", "'[-5,)'": "[-5,)",
+        "'(5,5)'::int4range": "empty", "NULL": None,
+    }, _RANGES.get, ordered=False),
+    "numrange": Kind({
+        "'[1.50,2]'": "[1.5,2]", "numrange(NULL, -2.25, '[]')": "(,-2.25]", "'empty'": "empty", "NULL": None,
+    }, _RANGES.get, ordered=False),
+    "daterange": Kind({"'(2024-01-30,2024-02-01]'": "[2024-01-31,2024-02-02)", "'(,)'": "(,)", "NULL": None},
+                      _RANGES.get, ordered=False),
+    "tsrange": Kind({
+        "'[2024-01-31 10:00,2024-02-02 00:00:00.5]'": '["2024-01-31 10:00:00","2024-02-02 00:00:00.5"]',
+        "'empty'": "empty", "NULL": None,
+    }, _RANGES.get, ordered=False),
+    "int8range[]": Kind({
+        """'{"[1,5]",empty,NULL,"(,9)"}'""": ("[1,6)", "empty", None, "(,9)"), "'{}'": (), "NULL": None,
+    }, lambda value: _array(value and tuple(map(_RANGES.get, value))), ordered=False),
+    "int4range list": Kind({
+        """'{"[1,5]",NULL}'""": ("[1,6)", None), "'{}'": (), "NULL": None,
+    }, lambda value: None if value is None else list(map(_RANGES.get, value)), ordered=False),
     "numeric(6, 2) list list": Kind({
         "'{{1.5,NULL},NULL,{}}'": ((Decimal("1.50"), None), None, ()), "'{}'": (), "NULL": None,
     }, _lists, ordered=False),

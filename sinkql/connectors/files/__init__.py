@@ -114,8 +114,8 @@ Without columns, those of all formats but CSV without a header are found in a sa
 first 10,000) when the source is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where
 there is no file yet, a JSON object is one column `data` of type `jsonb`.
 Types: `boolean`, `smallint`, `integer`, `bigint`, `uint2`, `uint4`, `uint8`, `real`, `double precision`,
-`numeric(p, s)`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `text`, `bytea`, `uuid`, `jsonb`; arrays
-and lists of these but `interval`, as `integer[]` and `text list`."""
+`numeric(p, s)`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `text`, `bytea`, `uuid`, `jsonb`;
+ranges, as `int4range` and `tstzrange`; arrays and lists of these but `interval`, as `integer[]` and `text list`."""
 
 connector = Connector(
     "files",

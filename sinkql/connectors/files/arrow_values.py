@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from sinkql.connectors.files.convert import Failures, from_text
 from sinkql.extension.types import arrow_type, parse_type
+from sinkql.logical.range import EMPTY, SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, make_range
 
 _TYPES: Mapping[str, str] = {
     "bool": "boolean", "int8": "smallint", "int16": "smallint", "uint8": "smallint", "int32": "integer",
@@ -31,7 +32,7 @@ _DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
 """How many digits the values of a type may have."""
 _WIDER = {
     "smallint": ("integer", "bigint"), "integer": ("bigint",), "real": ("double precision",),
-    "text": ("uuid", "jsonb", "interval"),
+    "text": ("uuid", "jsonb", "interval", *SUBTYPES),
 }  # fmt: skip
 
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
@@ -58,6 +59,9 @@ def readable(type_: pa.DataType, declared: str) -> bool:
     element = parse_type(declared).element
     if element is not None:
         return _list_like(type_) and readable(type_.value_type, str(element))
+    subtype = SUBTYPES.get(declared)
+    if subtype is not None and pa.types.is_struct(type_):
+        return _range_like(type_) and all(readable(type_.field(name).type, str(subtype)) for name in ("lower", "upper"))
     own, wanted = parse_type(type_of(type_)), parse_type(declared)
     if declared in _UNSIGNED:
         return own.name in _DIGITS or (own.name == "numeric" and own.scale == 0)
@@ -80,9 +84,11 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     name, type_ = parse_type(declared).name, arrow_type(declared)
     if _list_like(values.type) and pa.types.is_list(type_):
         return _list(values, declared, failures)
+    if name in SUBTYPES and pa.types.is_struct(values.type):
+        return _ranges(values, name, failures)
     if name == "uuid" and pa.types.is_fixed_size_binary(values.type):
         return _each(values, type_, failures, lambda value: str(UUID(bytes=value)))
-    if name in ("text", "uuid", "jsonb", "interval"):
+    if name in ("text", "uuid", "jsonb", "interval", *SUBTYPES):
         return _text(values, declared, failures)
     if name in _UNSIGNED:
         return _unsigned(values, declared, failures)
@@ -123,6 +129,37 @@ def _list(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     mask = plain.is_null() if plain.null_count else None
     found = pa.ListArray.from_arrays(pa.array(offsets), elements, mask=mask)
     return found.cast(arrow_type(declared))
+
+
+_FLAGS = ("lower_inclusive", "upper_inclusive", "empty")
+
+
+def _range_like(type_: pa.StructType) -> bool:
+    """Tell whether structs are ranges, as Iceberg's tables of sinks have them."""
+    if {field.name for field in type_} != {"lower", "upper", *_FLAGS}:
+        return False
+    return all(pa.types.is_boolean(type_.field(name).type) for name in _FLAGS)
+
+
+def _ranges(values: pa.StructArray, name: str, failures: Failures) -> pa.Array:
+    """Return the texts of ranges; one whose bounds do not fit is NULL, and noted."""
+    subtype = str(SUBTYPES[name])
+    bounds = [column_of(pc.struct_field(values, each), subtype, failures) for each in ("lower", "upper")]
+    flags = [pc.fill_null(pc.struct_field(values, each), False) for each in _FLAGS]
+    found: list[str | None] = []
+    for row, (valid, lower, upper, *marks) in enumerate(
+        zip(values.is_valid().to_pylist(), *(each.to_pylist() for each in (*bounds, *flags)), strict=True)
+    ):
+        text = None
+        if valid and row not in failures:
+            try:
+                text = EMPTY if marks[2] else make_range(lower, upper, "(["[marks[0]] + ")]"[marks[1]], name)
+            except BoundsError:
+                failures[row] = UPSIDE_DOWN
+            except BeyondError:
+                failures[row] = f"{subtype} out of range"
+        found.append(text)
+    return pa.array(found, pa.string())
 
 
 def _text(values: pa.Array, declared: str, failures: Failures) -> pa.Array:

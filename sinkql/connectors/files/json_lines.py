@@ -24,10 +24,11 @@ from sinkql.extension.jsonb import MOST_LEVELS, nested_deeply
 from sinkql.extension.stream import Decoded, Failure
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type
+from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import RANGES
 
 _FEW = 32
-_AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "interval", "uuid", "bytea")
+_AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "interval", "uuid", "bytea", *SUBTYPES)
 _NESTED = ("array", "list")
 _NUMBERS = (*RANGES, "real", "double precision", "numeric")
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}

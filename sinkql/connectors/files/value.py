@@ -19,6 +19,7 @@ from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type, moment
 from sinkql.logical.array import Items, read_array
 from sinkql.logical.interval import read_interval, show_interval
+from sinkql.logical.range import SUBTYPES, read_range
 from sinkql.logical.type import RANGES
 
 _WANTED = {
@@ -28,6 +29,7 @@ _WANTED = {
     "time": "a time", "interval": "an interval, as in 1 day 02:30:00",
     "timestamp": "a timestamp", "timestamptz": "a timestamp with its zone", "uuid": "a uuid",
     "jsonb": "JSON", "bytea": "a bytea, as in \\x00ff", "text": "a text",
+    **{name: f"{'an' if name[0] == 'i' else 'a'} {name}" for name in SUBTYPES},
 }  # fmt: skip
 BLANK = " \t\n\v\f\r"
 """What Postgres takes for white space around a value."""
@@ -46,6 +48,9 @@ def value_of(text: str, type_text: str) -> Any:
     type_ = parse_type(type_text)
     if type_.element is not None:
         return _items(read_array(text), type_)
+    if type_.name in SUBTYPES:
+        subtype = str(SUBTYPES[type_.name])
+        return read_range(text, type_.name, lambda bound: value_of(bound, subtype))
     return _READERS[type_.name](text, arrow_type(type_text))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sinkql.logical import Cast, Type, moment
+from sinkql.logical.range import SUBTYPES
 from sinkql.lowering.spark.text import PREDICATE, Form, raised, spark_type, within
 
 _BLANK = r"[ \t\n\r\f\x0B]*"
@@ -148,7 +149,7 @@ def _shown(least: str) -> str:
     return f"IF(@0 < {least}, {early}, trim(LEADING '+' FROM CAST(@0 AS STRING)))"
 
 
-_TO_TEXT = {
+TO_TEXT = {
     "date": _shown("DATE'0001-01-01'"),
     "time": "substring(CAST(timestamp_micros(@0) AS STRING), 12)",
     "timestamp": _shown("TIMESTAMP_NTZ'0001-01-01'"),
@@ -156,7 +157,9 @@ _TO_TEXT = {
     "bytea": r"concat('\\x', lower(hex(@0)))",
     "uuid": "@0",
     "interval": "@0",
+    **dict.fromkeys(SUBTYPES, "@0"),
 }
+"""How values are shown as text, by the names of their types."""
 _OF_DAY = "pmod(unix_micros(@0), 86400000000L)"
 _WHOLE = ("smallint", "integer", "bigint")
 _UNSIGNED = ("uint2", "uint4", "uint8")
@@ -188,7 +191,7 @@ def _template(source: Type, target: Type) -> str | None:
         case "text", name:
             return _FROM_TEXT.get(name)
         case name, "text":
-            return _TO_TEXT.get(name)
+            return TO_TEXT.get(name)
         case "timestamp", "time":
             return _OF_DAY.replace("@0", "CAST(@0 AS TIMESTAMP)")
         case "timestamptz", "time":

@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
-from sinkql.lowering.spark import array, condition, interval, json, number, numeral, operator, pattern, string, time
+from sinkql.lowering.spark import (
+    array,
+    condition,
+    interval,
+    json,
+    number,
+    numeral,
+    operator,
+    pattern,
+    rangetype,
+    string,
+    time,
+)
 from sinkql.lowering.spark.cast import cast_form
 from sinkql.lowering.spark.literal import literal_text
 from sinkql.lowering.spark.text import Form, Infix, Spelling, Text, fill, infix, quoted
@@ -23,6 +35,7 @@ FORMS: Mapping[str, Spelling] = MappingProxyType(
         **interval.FORMS,
         **json.FORMS,
         **array.FORMS,
+        **rangetype.FORMS,
     }
 )
 """How each function of `logical.function` is spelled, by id."""

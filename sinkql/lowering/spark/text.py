@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sinkql.logical import Call, Expression, Type
+from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import RANGES
 
 # how strongly Spark SQL binds a text; an operand that binds more weakly stands in parentheses
@@ -20,6 +21,7 @@ _TYPES = {
     "real": "FLOAT", "double precision": "DOUBLE", "date": "DATE", "time": "BIGINT",
     "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP",
     "text": "STRING", "uuid": "STRING", "jsonb": "STRING", "interval": "STRING", "bytea": "BINARY",
+    **dict.fromkeys(SUBTYPES, "STRING"),
 }  # fmt: skip
 
 
@@ -74,7 +76,7 @@ def text_literal(value: str) -> str:
 def spark_type(type_: Type) -> str:
     """Return the Spark SQL type.
 
-    A time of day, which Spark has no type for, is its microseconds; an interval in a column is its text.
+    A time of day, which Spark has no type for, is its microseconds; a range, and an interval in a column, is its text.
     """
     if type_.element is not None:
         return f"ARRAY<{spark_type(type_.element)}>"

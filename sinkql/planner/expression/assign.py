@@ -127,10 +127,16 @@ def check_assignable(source: logical.Type, column: logical.Column, span: Span) -
         "SQ2425",
         f'column "{column.name}" is of type {target} but its value is of type {source.called}',
         span,
-        hint=f"Cast it, as in (…)::{target}."
-        if target.element is None
-        else "Write its elements as a string, in braces: '{…}'.",
+        hint=_hint(target),
     )
+
+
+def _hint(target: logical.Type) -> str:
+    if target.element is not None:
+        return "Write its elements as a string, in braces: '{…}'."
+    if types.ranged(target):
+        return f"Make it of its bounds: {target}(lower, upper)."
+    return f"Cast it, as in (…)::{target}."
 
 
 def out_of_range(value: object, column: logical.Column, span: Span | None) -> SinkqlError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Type
 from sinkql.logical.function import CASTS
+from sinkql.logical.range import SUBTYPES
 from sinkql.planner import types
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import literal
@@ -16,6 +17,8 @@ _REFUSED = {
     ("double precision", "text"): "the text of a floating-point number differs; cast to numeric(p,s) first",
     ("real", "numeric"): "a real has 6 significant digits; cast to double precision first",
     ("text", "interval"): "of texts, only constants are read as intervals",
+    **{("text", name): "of texts, only constants are read as ranges" for name in SUBTYPES},
+    ("numrange", "text"): "the text of a numeric depends on a display scale; take lower() and upper()",
     ("jsonb", "text"): "the text form of jsonb is not kept; use ->>",
 }
 

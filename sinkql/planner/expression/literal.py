@@ -13,6 +13,7 @@ from sinkql.extension.jsonb import jsonb
 from sinkql.logical import NUMERIC, Type, moment
 from sinkql.logical.array import Items, read_array
 from sinkql.logical.expression import single, text_of
+from sinkql.logical.range import SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, read_range
 from sinkql.logical.type import RANGES
 from sinkql.planner import types
 from sinkql.planner.expression.interval import parse_interval
@@ -89,6 +90,8 @@ def literal(text: str, target: Type, span: Span) -> Typed:
         return constant(parse_interval(text, span), types.INTERVAL, span)
     if target.element is not None:
         return constant(_items(text, target, span), target, span)
+    if types.ranged(target):
+        return constant(_range(text, target, span), target, span)
     if target == types.JSONB:
         document(text, span)
         return cast_to(constant(text, types.TEXT, span), target)
@@ -129,6 +132,27 @@ def _element(item: str | Items, element: Type, target: Type, span: Span) -> logi
     found = literal(item, element, span).tree
     assert isinstance(found, logical.Literal)
     return found.value
+
+
+def _range(text: str, target: Type, span: Span) -> str:
+    """Return the text of a range as its value; raises SinkqlError (SQ2212)."""
+
+    def read(bound: str) -> logical.Value:
+        found = literal(bound, SUBTYPES[target.name], span).tree
+        assert isinstance(found, logical.Literal)
+        assert found.value is not None
+        return found.value
+
+    try:
+        return read_range(text, target.name, read)
+    except BoundsError:
+        hint = "Write the lower bound first."
+        raise SinkqlError("SQ2212", f"{UPSIDE_DOWN}: '{text}'", span, hint=hint) from None
+    except BeyondError:
+        raise SinkqlError("SQ2212", f"{SUBTYPES[target.name]} out of range: '{text}'", span) from None
+    except ValueError:
+        hint = "Write it as '[1,5)', with nothing in the place of an infinite bound, or 'empty'."
+        raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=hint) from None
 
 
 def document(text: str, span: Span) -> str:

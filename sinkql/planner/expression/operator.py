@@ -14,6 +14,9 @@ from sinkql.planner.expression.interval import held, order, shift
 from sinkql.planner.expression.literal import coerced, decimal
 from sinkql.planner.expression.typed import Typed, call, cast_to, check_scale, constant, exact
 
+_OF_RANGES = ("<<", ">>", "+", "-", "*")
+"""Postgres has them of ranges too."""
+_EQUALITIES = ("=", "<>", "IS NOT DISTINCT FROM")
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -123,9 +126,15 @@ def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ..
         raise SinkqlError("SQ2214", f"values of type {type_} cannot be compared exactly", span, hint=hint)
     if type_ is None:
         raise no_operator(operator, values, span)
+    if types.ranged(type_) and operator not in _EQUALITIES:
+        return tuple(_ordered(coerced(value, type_)) for value in values)
     if type_.name == "numeric":
         return tuple(coerced(value, NUMERIC) if value.type == types.UNKNOWN else _decimal(value) for value in values)
     return tuple(coerced(value, type_) for value in values)
+
+
+def _ordered(value: Typed) -> Typed:
+    return call("$order(any)", (value,), value.span, type_=value.type)
 
 
 def _compare_intervals(operator: str, left: Typed, right: Typed, span: Span) -> Typed:
@@ -195,6 +204,11 @@ def no_operator(operator: str, operands: Sequence[Typed], span: Span) -> SinkqlE
     shown = f" {operator} ".join(names) if len(names) > 1 else f"{operator} {names[0]}"
     if operator == "BETWEEN":
         shown = "{} BETWEEN {} AND {}".format(*names)
+    if all(types.ranged(value.type) for value in operands) and operator in _OF_RANGES:
+        hint = "Compare lower() and upper() of the ranges."
+        return SinkqlError("SQ2214", f"operator {operator} is not supported of ranges", span, hint=hint)
+    if any(types.ranged(value.type) for value in operands):
+        return SinkqlError("SQ2211", f"operator does not exist: {shown}", span)
     nested = any(value.type.element is not None for value in operands)
     if all(value.type == types.INTERVAL for value in operands):
         return SinkqlError("SQ2211", f"operator does not exist: {shown}", span)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sinkql.errors import SinkqlError, Span, nearest, one_of
-from sinkql.logical.function import FUNCTIONS, Function
+from sinkql.logical.function import ANY, FUNCTIONS, Function
 from sinkql.logical.type import NUMERIC, Type
 from sinkql.parser.mistake.habit import call_hint, called_elsewhere
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed
 from sinkql.planner.expression.typed import call as listed
-from sinkql.planner.function import array, condition, json, number, pattern, text, time
+from sinkql.planner.function import array, condition, json, number, pattern, rangetype, text, time
 from sinkql.planner.function.argument import Handler
 
 # what checks its arguments by more than their types
@@ -24,12 +24,13 @@ HANDLERS: Mapping[str, Handler] = {
     **json.HANDLERS,
     **pattern.HANDLERS,
     **array.HANDLERS,
+    **rangetype.HANDLERS,
 }
 ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES, **array.ALIASES}
 _REFUSED: Mapping[str, str] = {**number.REFUSED}
 _LISTED: dict[str, list[Function]] = {}
 for _function in FUNCTIONS.values():
-    if _function.name.islower():  # operators are not called
+    if _function.name.islower() and ANY not in _function.parameters:  # operators are not called
         _LISTED.setdefault(_function.name, []).append(_function)
 NAMES = (*HANDLERS, *_LISTED, *ALIASES)
 """The names of all functions that are not aggregates."""
@@ -53,6 +54,7 @@ _REASONS = {
     "justify_hours": "computed intervals have no exact type",
     "gcd": "Spark has no such function",
     "scale": "a numeric has a fixed scale here",
+    "range_merge": "take the least lower() and the greatest upper()",
     "quote_literal": "SinkQL does not have it",
 }
 
@@ -61,6 +63,8 @@ def call(name: str, arguments: Sequence[Typed], span: Span) -> Typed:
     """Plan a scalar call; raises SinkqlError: unknown (SQ2210), no such overload (SQ2211), refused (SQ2214, SQ2217)."""
     check(name, span, len(arguments))
     handler = HANDLERS.get(name)
+    if name in ("lower", "upper") and any(types.ranged(each.type) for each in arguments):
+        handler = rangetype.bound
     if handler is not None:
         return handler(name, tuple(arguments), span).at(span)
     return _choose(name, arguments, span)

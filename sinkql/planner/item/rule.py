@@ -10,6 +10,7 @@ from sinkql.extension.options import option_span
 from sinkql.planner.name import find, missing, short_name, split_name, system
 from sinkql.planner.scope import Scope
 from sinkql.planner.subsource import check_readable
+from sinkql.planner.types import ranged
 
 CHANGELOG = ("_mz_diff", "_mz_timestamp")
 """The columns that an append sink adds: what happened to the row, and when."""
@@ -88,10 +89,11 @@ def check_key_types(statement: ast.CreateSink, shape: logical.Shape) -> None:
             floating = type_.name in ("real", "double precision")
             raise SinkqlError(
                 "SQ2305",
-                f'key column "{column.value}" has type {type_}, which cannot be compared exactly',
+                f'key column "{column.value}" has type {type_}, which '
+                f"{'cannot be in a key' if ranged(type_) else 'cannot be compared exactly'}",
                 column.span,
                 hint="Keep the values that tell rows apart in columns of their own."
-                if type_.element is not None
+                if type_.element is not None or ranged(type_)
                 else f"Give it an exact type in a view: {column.value}::{'numeric' if floating else 'text'}.",
             )
 

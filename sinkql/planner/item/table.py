@@ -13,7 +13,7 @@ from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
 from sinkql.planner.expression.assign import assign
 from sinkql.planner.name import check_columns
-from sinkql.planner.types import comparable, describe
+from sinkql.planner.types import comparable, describe, ranged
 
 KIND = "TABLE"
 _ANY_TIME = datetime(2000, 1, 1)
@@ -106,7 +106,7 @@ def _check_key_column(statement: ast.CreateTable, name: ast.Ident, key: tuple[as
         )
     type_ = written[name.value].type
     found = column_type(_flat(type_.text)) if type_ is not None else None
-    if found is not None and not comparable(found):
+    if found is not None and (not comparable(found) or ranged(found)):
         raise SinkqlError(
             "SQ2428",
             f'column "{name.value}" is of type {found}, which cannot be in a key',

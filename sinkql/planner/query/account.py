@@ -44,7 +44,8 @@ _WITHOUT_FORM = (exp.DataTypeParam, exp.DataType, exp.Bracket, exp.Parameter)
 _KINDS: dict[type, str] = {
     exp.Or: "OR", exp.And: "AND", exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
     exp.DPipe: "||", exp.JSONExtract: "->", exp.JSONExtractScalar: "->>", exp.JSONBExtract: "#>",
-    exp.JSONBExtractScalar: "#>>", exp.ArrayContainsAll: "@>", exp.ArrayContainedBy: "<@", exp.JSONBContainsTopKey: "?",
+    exp.JSONBExtractScalar: "#>>", exp.ArrayContainsAll: "@>", exp.ArrayContainedBy: "<@", exp.ArrayOverlaps: "&&",
+    exp.JSONBContainsTopKey: "?",
     exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "#", exp.BitwiseLeftShift: "<<",
     exp.BitwiseRightShift: ">>", exp.RegexpLike: "~", exp.RegexpILike: "~*", exp.StartsWith: "^@", exp.Add: "+",
     exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.Pow: "^", exp.Neg: "-…", exp.BitwiseNot: "~…",

@@ -28,6 +28,9 @@ from sinkql.planner.function import (
     pattern as functions_pattern,
 )
 from sinkql.planner.function import (
+    rangetype as functions_range,
+)
+from sinkql.planner.function import (
     text as functions_text,
 )
 from sinkql.planner.function import (
@@ -276,7 +279,9 @@ _HANDLERS: dict[type, Handler] = {
     exp.JSONBExtractScalar: _binary(functions_json.path_text),
     exp.JSONBExtract: _binary(functions_json.path_json),
     exp.JSONBContainsTopKey: _binary(functions_json.has_key),
-    exp.ArrayContainsAll: _binary(functions_json.contains),
+    exp.ArrayContainsAll: _binary(functions_range.contains),
+    exp.ArrayContainedBy: _binary(functions_range.contained),
+    exp.ArrayOverlaps: _binary(functions_range.overlaps),
     exp.Column: _column,
     **dict.fromkeys((exp.Literal, exp.ByteString, exp.RawString, exp.UnicodeString, exp.National), _literal),
     exp.Null: lambda t, node: untyped_null(t.span(node)),

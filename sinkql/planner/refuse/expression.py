@@ -53,6 +53,10 @@ _REASONS: dict[type, tuple[str, ...]] = {
     exp.WithinGroup: ("SQ2932", "ordered-set aggregates are not supported yet"),
     exp.SimilarTo: ("SQ2214", "SIMILAR TO is not supported", "Use LIKE or ~."),
     exp.Overlaps: ("SQ2214", "OVERLAPS is not supported", "Compare the ends."),
+    **{
+        node: ("SQ2214", f"operator {sign} is not supported", "Compare lower() and upper() of the ranges.")
+        for node, sign in ((exp.Adjacent, "-|-"), (exp.ExtendsLeft, "&<"), (exp.ExtendsRight, "&>"))
+    },
     exp.CurrentTimestamp: (
         "SQ2217",
         "current_timestamp is volatile, which views do not allow",

@@ -30,6 +30,7 @@ from pyiceberg.typedef import TableVersion
 
 from sinkql.connectors.iceberg.file.manifest import Vector, vector_name
 from sinkql.connectors.iceberg.file.place import WHOLE, Place
+from sinkql.connectors.iceberg.file.range import range_type, ranges
 from sinkql.connectors.iceberg.storage.access import storage_properties
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
@@ -344,7 +345,7 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             f'null value in required column "{field.name}" of the table',
             hint="Filter such rows out in the view, or use COALESCE.",
         )
-    if pa.types.is_nested(field.type) and pa.types.is_list(column.type):
+    if pa.types.is_nested(field.type) and (pa.types.is_list(column.type) or pa.types.is_string(column.type)):
         column = pa.chunked_array(
             [_nested(chunk, field.type) for chunk in column.chunks], _nested_type(column.type, field.type)
         )
@@ -364,6 +365,8 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 def _nested_type(own: pa.DataType, wanted: pa.DataType) -> pa.DataType:
     """Return the type of lists of a type in a table that has structs for those that are arrays."""
+    if pa.types.is_struct(wanted) and pa.types.is_string(own):
+        return range_type(wanted)
     if pa.types.is_struct(wanted):
         return pa.struct([("items", _nested_type(own, wanted.field("items").type)), ("dimensions", pa.int32())])
     return pa.list_(_nested_type(own.value_type, wanted.value_type)) if pa.types.is_list(own) else own
@@ -372,13 +375,13 @@ def _nested_type(own: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 def _nested(rows: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return arrays and lists, and those within, as tables have them: an array without elements has no dimensions."""
     if not pa.types.is_list(rows.type):
-        return rows
+        return ranges(rows, wanted) if pa.types.is_struct(wanted) else rows
     if pa.types.is_struct(wanted):
         items = _nested(rows, wanted.field("items").type)
         dimensions = pc.min_element_wise(pc.list_value_length(items), pa.scalar(1, pa.int32()))
         fields = list(_nested_type(rows.type, wanted))
         return pa.StructArray.from_arrays([items, dimensions], fields=fields, mask=items.is_null())
-    if not pa.types.is_list(rows.type.value_type):
+    if not pa.types.is_nested(wanted.value_type):
         return rows
     lengths = pc.fill_null(pc.list_value_length(rows), 0).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())

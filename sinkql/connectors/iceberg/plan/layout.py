@@ -79,6 +79,9 @@ def _check_column(statement: ast.CreateSink, column: ast.Ident, types: Mapping[s
     )
 
 
+_NESTED = {"struct<items": "array", "struct<lower": "range"}
+
+
 def _check_type(term: ast.Transform, type_: str) -> None:
     kind = type_.partition("(")[0]
     if kind in _TAKES[term.function]:
@@ -87,7 +90,7 @@ def _check_type(term: ast.Transform, type_: str) -> None:
     fitting = [function for function in _OFFERED if kind in _TAKES[function]]
     if not fitting:
         number = kind in ("float", "double")
-        shown = _shown(kind) if number else "array" if kind.startswith("struct") else "list"
+        shown = _shown(kind) if number else _NESTED.get(kind.partition(":")[0], "list")
         raise SinkqlError(
             "SQ2337",
             f'tables cannot be partitioned by column "{column}" of type {shown}',

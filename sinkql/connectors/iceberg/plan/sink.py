@@ -20,6 +20,7 @@ from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.extension.options import bind, described, labels, option_span
 from sinkql.extension.plan import Planning, SinkPlan
 from sinkql.extension.sink import SinkOptions, check_positive
+from sinkql.logical.range import SUBTYPES
 
 _TYPES = {
     "boolean": "boolean", "smallint": "int", "integer": "int", "bigint": "long",
@@ -230,6 +231,11 @@ def _iceberg_type(type_: logical.Type) -> str | None:
         element = _iceberg_type(type_.element)
         items = None if element is None else f"list<{element}>"
         return items if items is None or type_.name == "list" else f"struct<items: {items}, dimensions: int>"
+    subtype = SUBTYPES.get(type_.name)
+    if subtype is not None:
+        bound = _iceberg_type(subtype)
+        flags = ", ".join(f"{name}: boolean" for name in ("lower_inclusive", "upper_inclusive", "empty"))
+        return f"struct<lower: {bound}, upper: {bound}, {flags}>"
     return f"decimal(38,{type_.scale})" if type_.name == "numeric" else _TYPES.get(type_.name)
 
 

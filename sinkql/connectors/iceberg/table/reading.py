@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
 
 from sinkql import physical
+from sinkql.connectors.iceberg.file.range import range_text
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, job_stores
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import local_folder, open_catalog
@@ -52,14 +53,16 @@ def rows(
 
 
 def _items(value: Any) -> Any:
-    """Return the elements of arrays, which the table has in structs, and of lists."""
+    """Return the elements of arrays, which the table has in structs as it has ranges, and of lists."""
+    if isinstance(value, dict) and "empty" in value:
+        return range_text(value)
     found = value["items"] if isinstance(value, dict) else value
     return [_items(each) for each in found] if isinstance(found, list) else found
 
 
 def _declared(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Return a column in its declared type; a uuid that the table keeps as bytes becomes its text."""
-    if pa.types.is_list(type_):
+    if pa.types.is_list(type_) or pa.types.is_struct(column.type):
         return pa.chunked_array([pa.array(map(_items, column.to_pylist()), type_)])
     if pa.types.is_string(type_) and (pa.types.is_fixed_size_binary(column.type) or column.type == pa.uuid()):
         texts = [None if value is None else str(_uuid(value)) for value in column.to_pylist()]

@@ -27,10 +27,13 @@ from pyiceberg.types import (
 
 from sinkql import physical
 from sinkql.extension.types import parse_type
+from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT, INTEGER, Type
 
 DIFF_COLUMN = "_mz_diff"
 TIMESTAMP_COLUMN = "_mz_timestamp"
+RANGE_FLAGS = ("lower_inclusive", "upper_inclusive", "empty")
+"""What a table has of a range beside its bounds."""
 
 _TYPES: dict[str, IcebergType] = {
     "boolean": BooleanType(), "smallint": IntegerType(), "integer": IntegerType(), "bigint": LongType(),
@@ -48,6 +51,10 @@ def _iceberg_type(type_: Type, ids: Iterator[int]) -> IcebergType:
         return StructType(items, NestedField(next(ids), "dimensions", IntegerType(), required=False))
     if type_.element is not None:
         return _list_type(type_, ids)
+    if type_.name in SUBTYPES:
+        bound = _iceberg_type(SUBTYPES[type_.name], ids)
+        parts = {"lower": bound, "upper": bound, **dict.fromkeys(RANGE_FLAGS, BooleanType())}
+        return StructType(*(NestedField(next(ids), name, part, required=False) for name, part in parts.items()))
     if type_.name == "numeric":
         assert type_.scale is not None
         return DecimalType(38, type_.scale)
