@@ -1,14 +1,11 @@
-"""Texts of ranges → structs as tables have them, and back."""
+"""Texts of ranges → structs as tables have them."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.logical.range import EMPTY, write_range
+from sinkql.logical.range import EMPTY
 
 _PARTS = r'^(?P<opened>[\[(])"?(?P<lower>[^",]*)"?,"?(?P<upper>[^",]*)"?(?P<closed>[\])])$'
 
@@ -35,11 +32,3 @@ def ranges(texts: pa.Array, wanted: pa.StructType) -> pa.StructArray:
 def _bound(parts: pa.StructArray, name: str, type_: pa.DataType) -> pa.Array:
     text = pc.struct_field(parts, name)
     return pc.cast(pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text), type_)
-
-
-def range_text(value: Mapping[str, Any]) -> str:
-    """Return the text of a range that a table has."""
-    if value["empty"]:
-        return EMPTY
-    flags = {"lower_in": bool(value["lower_inclusive"]), "upper_in": bool(value["upper_inclusive"])}
-    return write_range(value["lower"], value["upper"], **flags)

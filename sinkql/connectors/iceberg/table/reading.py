@@ -14,7 +14,6 @@ from pyiceberg.table import Table
 from sqlalchemy.engine import make_url
 
 from sinkql import physical
-from sinkql.connectors.iceberg.file.range import range_text
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME, job_stores
 from sinkql.connectors.iceberg.table.branch import BranchTable
 from sinkql.connectors.iceberg.table.catalog import local_folder, open_catalog
@@ -22,6 +21,7 @@ from sinkql.connectors.iceberg.table.rest import token_access
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Context
 from sinkql.extension.types import arrow_type
+from sinkql.logical.range import EMPTY, write_range
 
 
 def rows(
@@ -55,9 +55,17 @@ def rows(
 def _items(value: Any) -> Any:
     """Return the elements of arrays, which the table has in structs as it has ranges, and of lists."""
     if isinstance(value, dict) and "empty" in value:
-        return range_text(value)
+        return _range_text(value)
     found = value["items"] if isinstance(value, dict) else value
     return [_items(each) for each in found] if isinstance(found, list) else found
+
+
+def _range_text(value: Mapping[str, Any]) -> str:
+    """Return the text of a range that a table has."""
+    if value["empty"]:
+        return EMPTY
+    flags = {"lower_in": bool(value["lower_inclusive"]), "upper_in": bool(value["upper_inclusive"])}
+    return write_range(value["lower"], value["upper"], **flags)
 
 
 def _declared(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
