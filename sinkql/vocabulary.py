@@ -190,6 +190,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def join_name(*parts: str) -> str:
+    """Return the full name of these parts; one with a dot or a quote in it stands in quotes."""
+    return ".".join(quoted(part) if not part or '"' in part or "." in part else part for part in parts)
+
+
 @cache
 def most_words(known: frozenset[str]) -> int:
     """Return how many words the longest of some names has."""

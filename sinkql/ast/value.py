@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sinkql.errors import Span
+from sinkql.vocabulary import join_name
 
 _NOWHERE = Span(0, 0)
 
@@ -37,6 +38,12 @@ class Name:
 
     @property
     def text(self) -> str:
+        """What messages call it."""
+        return join_name(*(part.value for part in self.parts))
+
+    @property
+    def value(self) -> str:
+        """The text that it stands for where one is wanted."""
         return ".".join(part.value for part in self.parts)
 
 

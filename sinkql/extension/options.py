@@ -246,7 +246,7 @@ def _out_of_range(option: ast.Option, value: ast.Number, bounds: str) -> SinkqlE
 
 
 def _text(value: ast.Text | ast.Word) -> str:
-    return value.value if isinstance(value, ast.Text) else value.name.text
+    return value.value if isinstance(value, ast.Text) else value.name.value
 
 
 def _choice(option: ast.Option, choices: tuple[str, ...]) -> str:

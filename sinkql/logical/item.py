@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from sinkql.logical.relation import Relation, Shape
+from sinkql.vocabulary import join_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class Destination:
     @property
     def name(self) -> str:
         """What messages call it; two may have one name."""
-        return ".".join(self.path)
+        return join_name(*self.path)
 
     @property
     def shared(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
-from sinkql.vocabulary import quoted
+from sinkql.vocabulary import join_name as join_name
 
 DATABASE = "materialize"
 SCHEMA = "public"
@@ -15,11 +15,6 @@ BUILT_IN_CLUSTER = "quickstart"
 SYSTEM_SCHEMAS = ("mz_catalog", "mz_internal", "pg_catalog", "information_schema")
 RELATION_KINDS = ("SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW")
 _PART = re.compile(r'"(?:[^"]|"")*"|[^.]+')
-
-
-def join_name(*parts: str) -> str:
-    """Return the full name of these parts; one with a dot or a quote in it stands in quotes."""
-    return ".".join(quoted(part) if not part or '"' in part or "." in part else part for part in parts)
 
 
 def split_name(full_name: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from sinkql.planner.name import find, join_name, short_name
 from sinkql.planner.refuse.statement import check_table_from
 from sinkql.planner.scope import Scope
 from sinkql.printer.part import ident
+from sinkql.printer.part import name as print_name
 
 
 def plan_table_from(full_name: str, statement: ast.CreateTableFrom, scope: Scope) -> logical.Source:
@@ -123,7 +124,8 @@ def check_readable(item: logical.Item | None, name: ast.Name, catalog: logical.C
     assert isinstance(entry.statement, ast.CreateSource)
     made = subsources(entry.statement, item)
     first = _text(item.tables[0])
-    hint = f"Run CREATE TABLE name FROM SOURCE {name.text} (REFERENCE {first}); and read that table. {_tables(item)}"
+    made_of = f"CREATE TABLE name FROM SOURCE {print_name(name)} (REFERENCE {first});"
+    hint = f"Run {made_of} and read that table. {_tables(item)}"
     if made:
         names = (short_name(join_name(*(part.value for part in each.name.parts)), catalog) for each in made)
         hint = f"Read one of its subsources: {', '.join(names)}."

@@ -18,6 +18,7 @@ from sinkql import physical
 from sinkql.connectors.iceberg.commit.present import rows
 from sinkql.connectors.iceberg.table import reading
 from sinkql.connectors.iceberg.table.reading import lines
+from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Switch
 from support.lake import Lake, Sink
 from support.readers import connect
@@ -72,6 +73,8 @@ def test_a_table_with_dots_in_its_name_is_loaded_by_its_parts(tmp_path: Path) ->
     named = re.search(r"\.load_table\((.+?)\)\.scan", lines(sink.planned, sink.context)[-1])
     assert named is not None
     assert lake.catalog().load_table(ast.literal_eval(named[1])).name() == ("n", "a", "b.c")
+    with pytest.raises(SinkqlError, match=r'table "n\.a\."b\.c""'):
+        rows(sink.planned, sink.context, (physical.Column("other", "text"),), 10)
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ from sinkql.catalog.system.relation import literal
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
 from sinkql.planner.item.setting import DEFAULTS, unknown_setting
 from sinkql.planner.name import find, join_name, split_name
+from sinkql.printer.part import name as print_name
 
 _ANY = "any"
 _NOWHERE = ("CLUSTERS", "CLUSTER REPLICAS", "DATABASES")
@@ -62,7 +63,7 @@ def conditions_of(statement: ast.Show, listing: Listing, plans: logical.CatalogR
             "SQ2064",
             f"{statement.kind.lower()} do not belong to a schema",
             statement.schema.span,
-            hint=f"Leave out FROM {statement.schema.text}.",
+            hint=f"Leave out FROM {print_name(statement.schema)}.",
         )
     elif listing.schema:
         yield f"i.schema_id = {_schema_id(statement.schema, plans)}"

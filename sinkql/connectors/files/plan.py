@@ -17,6 +17,7 @@ from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Access, FormatPlan, Planning, SourcePlan
 from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
+from sinkql.printer.part import name as print_name
 
 if TYPE_CHECKING:
     from sinkql.connectors.files.bucket import Bucket
@@ -205,7 +206,7 @@ def sample(statement: ast.CreateSource, planning: Planning, access: Access | Non
             "SQ2413",
             "no columns are declared, and files in S3 are sampled only where the source is created",
             format_.span,
-            hint=f"Write CREATE SOURCE {statement.name.text} (id bigint, name text) FROM FILES ….",
+            hint=f"Write CREATE SOURCE {print_name(statement.name)} (id bigint, name text) FROM FILES ….",
         )
     with _placed(statement):
         place, files = _files(statement, planned, planning, access)
@@ -243,7 +244,7 @@ def plan_stored(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
             "SQ2413",
             "no columns are declared, and none were found in files",
             format_.span,
-            hint=f"Write CREATE SOURCE {statement.name.text} (id bigint, name text) FROM FILES ….",
+            hint=f"Write CREATE SOURCE {print_name(statement.name)} (id bigint, name text) FROM FILES ….",
         )
     return FormatPlan({})
 
@@ -287,7 +288,7 @@ def plan_csv(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
             "SQ2413",
             "a CSV source requires a list of columns",
             format_.span,
-            hint=f"Write CREATE SOURCE {statement.name.text} (id bigint, name text) FROM FILES ….",
+            hint=f"Write CREATE SOURCE {print_name(statement.name)} (id bigint, name text) FROM FILES ….",
         )
     _check_names(format_.names)
     return FormatPlan(options, tuple(logical.Column(name, logical.Type("text")) for name in names))

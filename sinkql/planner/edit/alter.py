@@ -17,6 +17,7 @@ from sinkql.planner.item.statement import plan
 from sinkql.planner.name import BUILT_IN_CLUSTER, cluster_name, join_name, short_name, with_article
 from sinkql.planner.refuse.statement import unsupported_alter
 from sinkql.planner.scope import Scope
+from sinkql.printer.part import name as print_name
 from sinkql.vocabulary import Vocabulary
 
 _CLUSTER_OPTIONS = ("SIZE", "MASTER", "EXECUTORS", "CORES", "MEMORY", "CONF", "MANAGED", "REPLICATION FACTOR")
@@ -81,7 +82,9 @@ def _missing(statement: ast.Alter, full_name: str, catalog: logical.CatalogReade
         f'{kind.lower()} "{name.text}" does not exist',
         name.span,
         name=name.parts[-1].value,
-        hint=f'Did you mean "{near}"?' if near else f"Write ALTER {kind} IF EXISTS {name.text} to go on without it.",
+        hint=f'Did you mean "{near}"?'
+        if near
+        else f"Write ALTER {kind} IF EXISTS {print_name(name)} to go on without it.",
     )
 
 
@@ -92,7 +95,7 @@ def _check(statement: ast.Alter, entry: logical.Entry) -> None:
             "SQ2003",
             f'"{name.text}" is {with_article(entry.kind)}, not {with_article(statement.kind)}',
             name.span,
-            hint=f"Write ALTER {entry.kind} {name.text}.",
+            hint=f"Write ALTER {entry.kind} {print_name(name)}.",
         )
     if entry.name == BUILT_IN_CLUSTER:
         raise SinkqlError(

@@ -11,6 +11,7 @@ from sinkql.errors import MissingError, Notice, SinkqlError, nearest
 from sinkql.planner.name import named, short_name, system, with_article
 from sinkql.planner.order import in_order, reached
 from sinkql.planner.refuse.statement import check_kind
+from sinkql.printer.part import name as print_name
 
 Dependents = Callable[[str], Iterable[str]]
 """Full names of the items that use an item directly."""
@@ -76,14 +77,14 @@ def _check(kind: str, name: ast.Name, full_name: str, catalog: logical.CatalogRe
             name=name.parts[-1].value,
             hint=f'Did you mean "{near}"?'
             if near
-            else f"Write DROP {kind} IF EXISTS {name.text}; to go on without it.",
+            else f"Write DROP {kind} IF EXISTS {print_name(name)}; to go on without it.",
         )
     if entry.kind != kind:
         raise SinkqlError(
             "SQ2003",
             f'"{name.text}" is {with_article(entry.kind)}, not {with_article(kind)}',
             name.span,
-            hint=f"Write DROP {entry.kind} {name.text};",
+            hint=f"Write DROP {entry.kind} {print_name(name)};",
         )
 
 

@@ -261,7 +261,7 @@ def _text(option: ast.Option, references: frozenset[str]) -> ast.Value:
         case None:
             return ast.Boolean(True, option.span)
         case ast.Word(name=name) if option.name not in references:
-            return ast.Text(name.text, option.value.span)
+            return ast.Text(name.value, option.value.span)
         case value:
             return value
 

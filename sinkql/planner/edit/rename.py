@@ -9,6 +9,7 @@ from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest
 from sinkql.planner.name import SYSTEM_SCHEMAS, join_name, missing, named, short_name, split_name, system, with_article
 from sinkql.planner.refuse.statement import unsupported_alter
+from sinkql.printer.part import name as print_name
 
 _RELATIONS = ("TABLE", "SOURCE", "VIEW", "MATERIALIZED VIEW")
 
@@ -65,7 +66,7 @@ def find_altered(
             name.span,
             hint="Name a sink."
             if isinstance(statement.action, ast.Publish)
-            else f"Write ALTER {entry.kind} {name.text} ….",
+            else f"Write ALTER {entry.kind} {print_name(name)} ….",
         )
     return entry, ()
 

@@ -117,7 +117,7 @@ def _text(value: ast.Value) -> str | None:
         case ast.Text():
             return value.value
         case ast.Word():
-            return value.name.text
+            return value.name.value
         case ast.Boolean():
             return str(value.value).lower()
         case _:

@@ -135,7 +135,7 @@ def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogRe
     entry = catalog.entry(full_name)
     if entry is None:
         return
-    written = name.value if isinstance(name, ast.Ident) else name.text
+    written = name.value
     if isinstance(statement, ast.CreateTableFrom) and statement.subsource:
         written = short_name(full_name, catalog)
     raise SinkqlError(

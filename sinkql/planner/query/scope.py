@@ -14,6 +14,7 @@ from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, n
 from sinkql.planner import types
 from sinkql.planner.expression.literal import literal
 from sinkql.planner.expression.typed import Typed, column
+from sinkql.vocabulary import join_name
 
 _CLOCKS: dict[type, str] = {
     exp.CurrentTimestamp: "now",
@@ -51,7 +52,7 @@ class Scope:
         Of a name in double quotes that no column is near to, the hint is that it may have been meant as a string.
         """
         if qualifier and not self.covers(qualifier):
-            shown = ".".join(qualifier)
+            shown = join_name(*qualifier)
             known = self.qualifiers[0][-1] if self.qualifiers else None
             hint = f"The relation in FROM is called {known}." if known else None
             raise MissingError("SQ2202", f'relation "{shown}" is not in FROM', span, name=qualifier[-1], hint=hint)

@@ -21,6 +21,7 @@ from sinkql.planner.query.aggregate import Calls, GroupContext
 from sinkql.planner.query.scope import Groups, RowContext, Scope, identifier, qualifier
 from sinkql.planner.query.syntax import Syntax
 from sinkql.planner.query.translate import Translator
+from sinkql.vocabulary import join_name
 
 _TYPE_NAMES = {
     "boolean": "bool", "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4",
@@ -121,7 +122,7 @@ def _stars(syntax: Syntax, node: Any, scope: Scope) -> list[_Wanted]:
         raise SinkqlError("SQ2215", "EXCEPT, REPLACE and RENAME are not supported after *", syntax.span(node))
     name = qualifier(node) if isinstance(node, exp.Column) else ()
     if name and not scope.covers(name):
-        message = f'relation "{".".join(name)}" is not in FROM'
+        message = f'relation "{join_name(*name)}" is not in FROM'
         raise MissingError("SQ2202", message, syntax.span(node), name=name[-1])
     return [_Wanted(each.name, node, each.name) for each in scope.columns]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.options import unknown
+from sinkql.printer.part import name as print_name
 
 Later = ast.CreateTableFrom | ast.CreateIndex | ast.ReplayErrors | ast.Subscribe
 _VIEW_OPTIONS = ("ASSERT NOT NULL", "PARTITION BY", "REFRESH", "RETAIN HISTORY")
@@ -171,7 +172,7 @@ def _refused(kind: str, action: ast.AlterAction) -> tuple[str, str]:
         case ast.AddColumn():
             return "ADD COLUMN", "Leave it out: its source says which columns the table has."
         case ast.ApplyReplacement():
-            return "APPLY REPLACEMENT", f"Run ALTER SINK … SET FROM {action.name.text}."
+            return "APPLY REPLACEMENT", f"Run ALTER SINK … SET FROM {print_name(action.name)}."
         case (
             ast.Rename()
             | ast.Swap()

@@ -12,6 +12,7 @@ from sinkql.connectors.iceberg.table.branch import BranchTable, called
 from sinkql.connectors.iceberg.table.table import Expected, check
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import Marker, RedoBatchError
+from sinkql.vocabulary import join_name
 
 _ENTRIES = "entries-processed"
 """What Iceberg says of a rewrite of manifests, and of nothing else."""
@@ -43,7 +44,7 @@ def recreated(table: Table) -> SinkqlError:
     """Return the error for a table that is not the one that the sink has written to."""
     return SinkqlError(
         "SQ3503",
-        f'table "{".".join(table.name())}" was dropped and created again since the sink wrote to it',
+        f'table "{join_name(*table.name())}" was dropped and created again since the sink wrote to it',
         hint="Drop the sink and create it again, into a new table.",
     )
 
@@ -94,7 +95,7 @@ def fenced(table: Table, detail: str) -> FencedError:
     """Return the error for a sink whose table another run of it has taken."""
     return FencedError(
         "SQ5101",
-        f'another run has taken over table "{".".join(table.name())}"',
+        f'another run has taken over table "{join_name(*table.name())}"',
         detail=detail,
         hint="Nothing is lost: the other run continues from the last commit of this one.",
     )
@@ -115,7 +116,7 @@ def _refuse_other_sink(table: Table, mine: Marker) -> None:
 
 
 def _where(table: Table) -> str:
-    name = f'table "{".".join(table.name())}"'
+    name = f'table "{join_name(*table.name())}"'
     return f"{called(table)} of {name}" if isinstance(table, BranchTable) else name
 
 

@@ -19,6 +19,7 @@ from sinkql.connectors.iceberg.table.branch import called
 from sinkql.connectors.iceberg.table.folder import PREFIX, SUFFIX, metadata_path, read, write_once
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Marker
+from sinkql.vocabulary import join_name
 
 _INLINE_LIMIT = 2_000
 _FIELDS = ("sink", "epoch", "claim", "commit", "offsets", "plan", "index", "state", "timestamp", "compaction")
@@ -226,7 +227,7 @@ def rolled_back(table: Table, sink: str) -> SinkqlError:
     """Return the error for a table whose main, or the sink's branch, no longer has what this sink committed."""
     return SinkqlError(
         "SQ3501",
-        f'table "{".".join(table.name())}" was rolled back: the last commit of this sink is no longer in it',
+        f'table "{join_name(*table.name())}" was rolled back: the last commit of this sink is no longer in it',
         detail=f"The property {property_name(sink)} names a commit that is not an ancestor of {called(table)}.",
         hint="Roll the table forward again, or DROP SINK and CREATE SINK on a new table.",
     )
@@ -235,7 +236,7 @@ def rolled_back(table: Table, sink: str) -> SinkqlError:
 def _strange(table: Table, sink: str) -> SinkqlError:
     return SinkqlError(
         "SQ3508",
-        f'table "{".".join(table.name())}" has a marker of this sink that another program copied or changed',
+        f'table "{join_name(*table.name())}" has a marker of this sink that another program copied or changed',
         detail=f"Of the sink's own commits no snapshot is left, and the property {property_name(sink)} is not as the "
         "sink wrote it: how far it is cannot be told.",
         hint="Put the property back as it was, or DROP SINK and CREATE SINK on a new table; let other programs leave "

@@ -23,6 +23,7 @@ from sinkql.connectors.iceberg.table.table import Expected, check, foreign_rows,
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import NO_PLAN, JobOffsets, Marker, RedoBatchError, Switch, claimed
+from sinkql.vocabulary import join_name
 
 
 class Claim:
@@ -135,7 +136,7 @@ class BatchCommit:
             # An attempt given up earlier has arrived after all: it may have had these very rows.
             raise SinkqlError(
                 "SQ5207",
-                f'an earlier commit of this run reached table "{".".join(now.name())}" late',
+                f'an earlier commit of this run reached table "{join_name(*now.name())}" late',
                 hint="The sink continues after that commit.",
             )
         usable(base, now, upsert=self.expected.upsert)

@@ -17,6 +17,7 @@ from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import CrowdedError, SinkqlError
 from sinkql.extension.stream import Context, Published
+from sinkql.vocabulary import join_name
 
 
 class Publishing:
@@ -84,7 +85,7 @@ def publish(write: physical.Write, context: Context) -> Published:
 
 
 def _nothing(table: Table, branch: str) -> SinkqlError:
-    return _nothing_in(".".join(table.name()), branch)
+    return _nothing_in(join_name(*table.name()), branch)
 
 
 def _nothing_in(name: str, branch: str) -> SinkqlError:
@@ -98,7 +99,7 @@ def _nothing_in(name: str, branch: str) -> SinkqlError:
 def _apart(table: Table, branch: str) -> SinkqlError:
     return SinkqlError(
         "SQ3523",
-        f'main of table "{".".join(table.name())}" has a commit that branch "{branch}" does not have',
+        f'main of table "{join_name(*table.name())}" has a commit that branch "{branch}" does not have',
         detail=f"main is at snapshot {table.metadata.refs[MAIN_BRANCH].snapshot_id}, which is not below the branch.",
         hint="Set main back to where it was before that commit, and publish again; or keep main as it is, drop the "
         "sink, and create it with EXISTING ROWS and another BRANCH, which begins there.",

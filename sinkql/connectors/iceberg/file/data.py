@@ -34,6 +34,7 @@ from sinkql.connectors.iceberg.file.range import range_type, ranges
 from sinkql.connectors.iceberg.storage.access import storage_properties
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
+from sinkql.vocabulary import join_name
 
 ROW_GROUP_ROWS = 262_144
 _ROW_GROUP_BYTES = 128 << 20
@@ -124,7 +125,7 @@ def for_tasks(table: Table, *, key: Sequence[str] = ()) -> TaskTable:
     """Return what tasks need to know of a loaded table; rows of one that says no order are sorted by the `key`."""
     sorting = _sorting(table)
     return TaskTable(
-        name=".".join(table.name()),
+        name=join_name(*table.name()),
         location=table.location(),
         schema_json=table.schema().model_dump_json(),
         properties=dict(table.properties),

@@ -19,6 +19,7 @@ from sinkql.connectors.iceberg.file.place import Place
 from sinkql.connectors.iceberg.file.vector import PATH, POS, Positions, read_vector
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
+from sinkql.vocabulary import join_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def all_files(table: Table) -> frozenset[str]:
 
 
 def _check(table: Table, file: DataFile) -> None:
-    name = ".".join(table.name())
+    name = join_name(*table.name())
     if file.content == DataFileContent.EQUALITY_DELETES:
         raise SinkqlError(
             "SQ3506",

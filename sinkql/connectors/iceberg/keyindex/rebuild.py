@@ -34,6 +34,7 @@ from sinkql.connectors.iceberg.keyindex.run import (
 )
 from sinkql.errors import SharedKeyError
 from sinkql.runs import repeats, sort_places
+from sinkql.vocabulary import join_name
 
 _BATCH = 1 << 18
 _PART = 1 << 21
@@ -205,7 +206,7 @@ class _Keys:
     def __init__(self, table: Table, key: tuple[KeyColumn, ...], files: Mapping[int, FileNote]) -> None:
         self._io: FileIO = table.io
         self._properties: Mapping[str, str] = table.properties
-        self._table, self._key, self._files = ".".join(table.name()), key, files
+        self._table, self._key, self._files = join_name(*table.name()), key, files
         schema = schema_to_pyarrow(key_schema(table.schema(), tuple(column.name for column in key)))
         self._types = {field.name: field.type for field in schema}
 

@@ -22,6 +22,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Context
 from sinkql.extension.types import arrow_type
 from sinkql.logical.range import EMPTY, write_range
+from sinkql.vocabulary import join_name
 
 
 def rows(
@@ -38,7 +39,7 @@ def rows(
     if known - set(schema.names) and set(schema.names) - known:
         raise SinkqlError(
             "SQ3504",
-            f'table "{".".join(table.name())}" does not have the columns that the sink writes',
+            f'table "{join_name(*table.name())}" does not have the columns that the sink writes',
             detail=f"missing: {', '.join(name for name in schema.names if name not in known)}",
             hint="Run the sink, which gives them other names if the view has changed so.",
         )

@@ -30,6 +30,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.secret import reveal
 from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore
+from sinkql.vocabulary import join_name
 
 _TIMEOUT = (5.0, 60.0)
 _TOKENS = "/v1/oauth/tokens"
@@ -194,7 +195,7 @@ class _RestCatalog(AskingFiles, RestCatalog):
             raise SinkqlError(
                 "SQ4210",
                 f'the Iceberg catalog of connection "{self._connection}" gives no keys to the files of '
-                f'table "{".".join(identifier_tuple)}"',
+                f'table "{join_name(*identifier_tuple)}"',
                 hint="Let the catalog give keys, or leave out ACCESS DELEGATION and add USING AWS CONNECTION to the "
                 "sink.",
                 option="ACCESS DELEGATION",
