@@ -3,10 +3,10 @@
     python -m bench.files [--commits 3600] [--polls 20]
 
 Prints of folders of 1,000, 10,000 and 100,000 files: in how many batches they are caught up with, and CPU milliseconds
-of one; CPU milliseconds of the first look of a new process, of a poll where nothing is new, and where one file is; and
-the most memory so far. The same of a bucket, whose pages are made here and sent by nobody. And, after so many commits
-of one file each, the bytes of the list in the state folder, as a commit writes them, as the sweep leaves them, and as
-one list of all files would take them.
+of one; CPU milliseconds of the first look of a new process, of a poll where nothing is new and nothing was for a while,
+and where one file is; and the most memory so far. The same of a bucket, whose pages are made here and sent by nobody.
+And, after so many commits of one file each, the bytes of the list in the state folder, as a commit writes them, as the
+sweep leaves them, and as one list of all files would take them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from sinkql.extension.stream import Limit, Offsets
 from sinkql.physical import Column
 
 _SWEEP_EVERY = 20
+_SETTLED_S = 2.5  # after which a folder that did not change is not listed again
 _ALL = Limit(1 << 40, 1 << 50)
 
 
@@ -85,9 +86,10 @@ def _told(opened: Callable[[], FilesReader], polls: int, put: Callable[[int], ob
         batches.append(spent)
         at = there
     start, _ = _timed(opened(), at)
-    idle, one = [], []
+    time.sleep(_SETTLED_S)
+    _timed(reader, at)
+    idle, one = [_timed(reader, at)[0] for _ in range(polls)], []
     for number in range(polls):
-        idle.append(_timed(reader, at)[0])
         put(number)
         spent, at = _timed(reader, at)
         one.append(spent)
@@ -118,6 +120,7 @@ class _Pages:
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self.bodies: dict[tuple[int, int], bytes] = {}
 
     def add(self, number: int) -> None:
         self.count += 1
@@ -128,14 +131,18 @@ class _Pages:
         found = re.search(r"continuation-token=(\d+)", request.url)
         first = int(found[1]) if found else 0
         last = min(first + 1000, self.count)
+        if (first, last) not in self.bodies:
+            self.bodies[first, last] = self.body(first, last).encode()
+        return AWSResponse(request.url, 200, {}, _Raw(self.bodies[first, last]))
+
+    def body(self, first: int, last: int) -> str:
         rows = "".join(
             f"<Contents><Key>p/{each:07}.json</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
             f"<ETag>&quot;{each:032x}&quot;</ETag><Size>9</Size><StorageClass>STANDARD</StorageClass></Contents>"
             for each in range(first, last)
         )
         more = f"<NextContinuationToken>{last}</NextContinuationToken>" if last < self.count else ""
-        body = f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{more}{rows}</ListBucketResult>'
-        return AWSResponse(request.url, 200, {}, _Raw(body.encode()))
+        return f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{more}{rows}</ListBucketResult>'
 
 
 class _Raw(io.BytesIO):

@@ -103,6 +103,35 @@ def test_every_object_below_a_prefix_is_read_once(
     assert _ids(_drain(same)[0]) == [[8]]
 
 
+def test_only_pages_of_a_listing_that_are_not_as_before_are_read(
+    server: Seaweed, tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "_PAGE", 2)
+    read: list[int] = []
+    rows = bucket._Page.rows
+
+    def told(page: bucket._Page) -> Iterator[bucket.Entry]:
+        found = list(rows(page))
+        read.append(len(found))
+        return iter(found)
+
+    monkeypatch.setattr(bucket._Page, "rows", told)
+    for name in ("a", "b", "_hidden", "c", "d", "e"):
+        _put(server, f"{prefix}/{name}.json", _lines(1))
+    found = _read(server, tmp_path)
+    _, at = _drain(found)
+    read.clear()
+    assert (found.latest(at, _ALL), read) == (at, [])
+    _put(server, f"{prefix}/f.json", _lines(2))
+    read.clear()
+    end = found.latest(at, _ALL)
+    assert ([row["id"] for row in _rows(found, at, end)], read) == ([2], [1])
+    assert (found.latest(end, _ALL), found.latest(at, _ALL)) == (end, end)
+    _put(server, f"{prefix}/b.json", _lines(3))
+    with pytest.raises(SinkqlError, match=r"b\.json.* changed after it was listed"):
+        found.latest(end, _ALL)
+
+
 def test_a_long_object_is_read_in_parts_and_parquet_by_its_row_groups(
     server: Seaweed, tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,20 +178,20 @@ def test_a_long_object_that_changes_between_the_listing_and_the_look_into_it_wai
     _put(server, f"{prefix}/a.json", _lines(*range(1000)))
     _put(server, f"{prefix}/b.json", _lines(1))
     found = _read(server, tmp_path)
-    listing = Bucket.list
+    listing = Bucket.pages
 
-    def changing(folder: Bucket, known: Container[str] = ()) -> Iterator[bucket.Entry]:
-        yield from list(listing(folder, known))
-        monkeypatch.setattr(Bucket, "list", listing)
+    def changing(folder: Bucket, *known: Container[Any]) -> Iterator[tuple[bytes, Sequence[bucket.Entry]]]:
+        yield from list(listing(folder, *known))
+        monkeypatch.setattr(Bucket, "pages", listing)
         if then is None:
             _client(server).delete_object(Bucket="data", Key=f"{prefix}/a.json")
         else:
             _put(server, f"{prefix}/a.json", then)
 
-    monkeypatch.setattr(Bucket, "list", changing)
+    monkeypatch.setattr(Bucket, "pages", changing)
     batches, _ = _drain(found)
     assert _ids(batches) == [[1], *([] if then is None else [[3] * 500])]
-    monkeypatch.setattr(Bucket, "list", changing)
+    monkeypatch.setattr(Bucket, "pages", changing)
     _put(server, f"{prefix}/a.json", _lines(*range(1000)))
     target = _read(server, tmp_path, state=tmp_path / "target").target
     if then is None:

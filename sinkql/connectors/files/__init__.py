@@ -2,7 +2,7 @@
 
 * `plan`: the statement → typed columns and the reader's options.
 * `infer`: files → the columns of a source that declares none.
-* `folder`, `watch`: a folder → its files, what is new in it look by look, and what changed.
+* `folder`, `unchanged`, `watch`: a folder → its files, what is new in it look by look, and what changed.
 * `bucket`: the same of objects of S3.
 * `seen`, `content`: a file → parts with digests, and its bytes only as they were when it was listed.
 * `listing`: the durable log of the files that were read, in segments that are merged and swept.

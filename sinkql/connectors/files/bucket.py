@@ -19,6 +19,8 @@ from itertools import islice
 from typing import Any, BinaryIO
 from urllib.parse import unquote_plus
 
+import xxhash
+
 from sinkql.connectors.files.content import SoughtStream, changed
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import GoneError, SinkqlError
@@ -102,28 +104,37 @@ class Bucket:
         """Return nothing: the store refused the etag, and says no more."""
         return f"Its etag was {file.etag}." if file.etag else None
 
-    def list(self, known: Container[str] = ()) -> Iterator[Entry]:
-        """Yield the objects, page by page; raises SQ3307, SQ3308 and what is wrong with the connection.
+    def list(self) -> Iterator[Entry]:
+        """Yield the objects, page by page; raises what `pages` does."""
+        for _, entries in self.pages():
+            yield from entries
 
-        Names that are `known` are those of objects that were listed before.
+    def pages(self, known: Container[str] = (), same: Container[bytes] = ()) -> Iterator[tuple[bytes, Sequence[Entry]]]:
+        """Yield the objects of each page with its digest; raises SQ3307, SQ3308 and what is wrong with the connection.
+
+        Names that are `known` are those of objects that were listed before. Pages whose digest is among the `same` are
+        not read: they have no object.
         """
         folder = self._folder
         matches, found = re.compile(fnmatch.translate(self.pattern)).match, False
-        for key, etag, told in self._pages(folder):
-            found, name = True, key[len(folder) :]
-            if name in known or (_visible(name, recursive=self.recursive) and matches(name.rpartition("/")[2])):
-                yield name, etag, told
+        for page in self._pages(folder):
+            found = found or page.told != b""
+            entries: list[Entry] = []
+            for key, etag, told in page.rows() if page.digest not in same else ():
+                name = key[len(folder) :]
+                if name in known or (_visible(name, recursive=self.recursive) and matches(name.rpartition("/")[2])):
+                    entries.append((name, etag, told))
+            yield page.digest, entries
         if not found and folder != self.prefix:
-            for key, etag, told in self._pages(self.prefix, only=True):
-                if key == self.prefix:
-                    yield f"/{key}", etag, told
+            for page in self._pages(self.prefix, only=True):
+                yield page.digest, [(f"/{key}", etag, told) for key, etag, told in page.rows() if key == self.prefix]
 
     def first(self, count: int) -> Sequence[SeenFile]:
         """Return so many objects, or all where there are fewer, by name; raises what listing does."""
         return sorted((listed_object(*each) for each in islice(self.list(), count)), key=lambda file: file.name)
 
-    def _pages(self, prefix: str, *, only: bool = False) -> Iterator[Entry]:
-        """Yield the objects under a prefix by their keys; `only` the first page."""
+    def _pages(self, prefix: str, *, only: bool = False) -> Iterator[_Page]:
+        """Yield the pages of the objects under a prefix; `only` the first one."""
         given: dict[str, Any] = {"Bucket": self.name, "Prefix": prefix, "MaxKeys": _PAGE}
         if not self.recursive or only:
             given["Delimiter"] = "/"
@@ -132,7 +143,7 @@ class Bucket:
                 page = self._connected().list_objects_v2(**given)
             except Exception as error:
                 raise self._failure(error) from None
-            yield from page["Rows"]
+            yield page["Page"]
             token = page.get("NextContinuationToken")
             if not token or only:
                 return
@@ -207,10 +218,12 @@ def listed_object(name: str, etag: str, told: str) -> SeenFile:
 
 
 class BucketWatch:
-    """Look at the objects of one source: each look lists all of them."""
+    """Look at the objects of one source: each look lists all of them, and reads the pages that are not as before."""
 
     def __init__(self, folder: Bucket) -> None:
         self.folder = folder
+        self._seen: Mapping[str, SeenFile] = {}
+        self._same: set[bytes] = set()
         self._waiting: dict[str, int] = {}
         self._at = -_FRESH_S
 
@@ -219,13 +232,21 @@ class BucketWatch:
 
     def new(self, seen: Mapping[str, SeenFile], *, settled: bool) -> list[SeenFile]:
         """Return the objects that were not seen, by name; raises SQ3301 for one that was overwritten."""
-        found = []
-        for name, etag, told in self.folder.list(seen):
-            known = seen.get(name)
-            if known is None:
-                found.append(listed_object(name, etag, told))
-            elif known.etag != etag:
-                raise changed(self.folder, known)
+        if seen is not self._seen:
+            self._seen, self._same = seen, set()
+        found: list[SeenFile] = []
+        same: set[bytes] = set()
+        for page, entries in self.folder.pages(seen, self._same):
+            before = len(found)
+            for name, etag, told in entries:
+                known = seen.get(name)
+                if known is None:
+                    found.append(listed_object(name, etag, told))
+                elif known.etag != etag:
+                    raise changed(self.folder, known)
+            if len(found) == before:
+                same.add(page)
+        self._same = same
         self._waiting, self._at = {file.name: file.mtime_ns for file in found}, time.monotonic()
         return sorted(found, key=lambda file: file.name)
 
@@ -275,13 +296,35 @@ def _client(store: ObjectStore) -> Any:  # boto3 has no types
     return client
 
 
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What a page of a listing tells of objects; `coded` are keys in which some characters are those of URLs."""
+
+    told: bytes
+    coded: bool
+
+    @property
+    def digest(self) -> bytes:
+        """Return what tells pages apart."""
+        found: bytes = xxhash.xxh3_128_digest(self.told)
+        return found
+
+    def rows(self) -> Iterator[Entry]:
+        """Yield the objects by their keys."""
+        for entry in self.told.decode().split("</Contents>")[:-1]:
+            key, etag = _between(entry, "<Key>"), _between(entry, "<ETag>").strip('"')
+            yield (unquote_plus(key) if self.coded else key), etag, entry
+
+
 def _parse_page(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
-    """Read a page of a listing, and leave nothing of it to botocore; errors are botocore's.
+    """Cut a page of a listing up, and leave nothing of it to botocore; errors are botocore's.
 
     Raises SQ4223 for what neither is: botocore would ask a few times more, and say that it was an error of the server.
     """
-    *entries, rest = response_dict["body"].decode().split("</Contents>")
-    head = entries[0].partition("<Contents>")[0] if entries else rest
+    body: bytes = response_dict["body"]
+    first, end = body.find(b"<Contents>"), body.rfind(b"</Contents>") + len(b"</Contents>")
+    told = body[first:end] if first >= 0 else b""
+    head = (body[:first] + body[end:] if told else body).decode()
     if response_dict["status_code"] != 200 or "<Error>" in head:
         return
     if "<ListBucketResult" not in head:
@@ -291,13 +334,8 @@ def _parse_page(response_dict: dict[str, Any], customized_response_dict: dict[st
             hint="Check ENDPOINT; a server's console has another port than its S3.",
             option="ENDPOINT",
         )
-    coded = "<EncodingType>url</EncodingType>" in head + rest
-    rows: list[Entry] = []
-    for entry in entries:
-        key, etag = _between(entry, "<Key>"), _between(entry, "<ETag>").strip('"')
-        rows.append((unquote_plus(key) if coded else key, etag, entry))
-    customized_response_dict["Rows"] = rows
-    customized_response_dict["NextContinuationToken"] = _between(head + rest, "<NextContinuationToken>")
+    customized_response_dict["Page"] = _Page(told, "<EncodingType>url</EncodingType>" in head)
+    customized_response_dict["NextContinuationToken"] = _between(head, "<NextContinuationToken>")
     response_dict["body"] = b"<ListBucketResult/>"
 
 

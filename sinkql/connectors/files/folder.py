@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sinkql.connectors.files.seen import SeenFile, UnreadableError, open_file, seen_file, unreadable
+from sinkql.connectors.files.unchanged import Visited
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -55,18 +56,20 @@ class Folder:
         """Return what is different about a file now."""
         return _difference(self.file(file.name), file)
 
-    def names(self, known: Mapping[str, int] | None = None) -> Iterator[tuple[str, int]]:
+    def names(
+        self, known: Mapping[str, int] | None = None, visited: Visited | None = None
+    ) -> Iterator[tuple[str, int]]:
         """Yield each name with its inode, less those that `known` has with the same inode.
 
-        This asks nothing about a file that the folder itself does not tell. Raises SQ3304 where the folder cannot be
-        listed.
+        This asks nothing about a file that the folder itself does not tell. `visited` gets the folders. Raises SQ3304
+        where the folder cannot be listed.
         """
         known = known or {}
         try:
             if self.path.is_file():
                 yield self.path.name, -1
                 return
-            yield from self._below(self.path, "", known, frozenset())
+            yield from self._below(self.path, "", known, frozenset(), visited)
         except OSError as error:
             raise UnreadableError(
                 "SQ3304",
@@ -101,19 +104,29 @@ class Folder:
         return [seen_file(name, status) for name, status in found if status is not None]
 
     def _below(
-        self, folder: Path, prefix: str, known: Mapping[str, int], above: frozenset[tuple[int, int]]
+        self,
+        folder: Path,
+        prefix: str,
+        known: Mapping[str, int],
+        above: frozenset[tuple[int, int]],
+        visited: Visited | None,
     ) -> Iterator[tuple[str, int]]:
         own = folder.stat()
         if (own.st_dev, own.st_ino) in above:
             return  # a link to a folder that it lies in
+        if visited is not None:
+            visited.add(folder, own)
         with os.scandir(folder) as entries:
             for entry in entries:
                 name, inode = prefix + entry.name, entry.inode()
+                if visited is not None and entry.is_symlink():
+                    visited.link()
                 if known.get(name) == inode or name[len(prefix)] in "._":
                     continue
                 if _folder(entry):
                     if self.recursive:
-                        yield from self._below(Path(entry.path), f"{name}/", known, above | {(own.st_dev, own.st_ino)})
+                        inside = above | {(own.st_dev, own.st_ino)}
+                        yield from self._below(Path(entry.path), f"{name}/", known, inside, visited)
                 elif fnmatch.fnmatchcase(entry.name, self.pattern):
                     yield name, inode
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from sinkql.connectors.files.content import changed, listed
 from sinkql.connectors.files.folder import Folder
 from sinkql.connectors.files.seen import SeenFile, seen_file
+from sinkql.connectors.files.unchanged import Visited
 
 _SETTLE_NS = 1_000_000_000
 _TURNS = 20
@@ -22,7 +23,8 @@ class Watch:
 
     A name with the inode that it had is not asked for more, but one in twenty of them at each look, so that a file that
     is rewritten in place is found within twenty looks; one that is replaced is found at the next. A file whose stamp
-    changed is read, and its digests compared: at most 256 MiB at a look.
+    changed is read, and its digests compared: at most 256 MiB at a look. Folders in which nothing was new are listed
+    again when they changed.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -30,6 +32,7 @@ class Watch:
         self._seen: Mapping[str, SeenFile] = {}
         self._inodes: dict[str, int] = {}
         self._turn = 0
+        self._quiet: Visited | None = None
         self._left = 0
         self._again: dict[str, SeenFile] = {}
         self._listed: dict[str, int] = {}
@@ -44,21 +47,27 @@ class Watch:
         for a file that changed since it was seen, SQ3304 and SQ3305 where the folder or what is in it cannot be read.
         """
         if seen is not self._seen:
-            self._seen, self._inodes, self._turn = seen, {}, 0
+            self._seen, self._inodes, self._turn, self._quiet = seen, {}, 0, None
         self._left = _COMPARED_BYTES
-        self._look_again()
+        quiet, self._quiet = self._quiet, None
+        if self._look_again() and quiet is not None and quiet.unchanged():
+            self._quiet = quiet
+            return []
         before = time.time_ns() - _SETTLE_NS
-        found = []
-        for name, inode in self.folder.names(self._inodes):
+        found, waiting, visited = [], False, Visited()
+        for name, inode in self.folder.names(self._inodes, visited):
             status = self.folder.status(name)
             if status is None:
                 continue
             known = seen.get(name)
-            if known is None:
-                if not settled or status.st_mtime_ns < before:
-                    found.append(seen_file(name, status))
-            elif self._same(known, status):
+            if known is not None and self._same(known, status):
                 self._inodes[name] = inode
+                continue
+            waiting = True
+            if known is None and (not settled or status.st_mtime_ns < before):
+                found.append(seen_file(name, status))
+        if not waiting and visited.settled():
+            self._quiet = visited
         return sorted(found, key=lambda file: file.name)
 
     def again(self) -> Sequence[SeenFile]:
@@ -95,16 +104,19 @@ class Watch:
                     pass
         return now
 
-    def _look_again(self) -> None:
+    def _look_again(self) -> bool:
+        """Look at the files whose turn it is; False where the folder has to tell more about one."""
         count = max(_AT_LEAST, len(self._inodes) // _TURNS)
         names = list(itertools.islice(self._inodes, self._turn, self._turn + count))
         self._turn = self._turn + count if len(names) == count else 0
+        known = len(self._inodes)
         for name, stamp in self.folder.stamps(names):
             if stamp == self._seen[name].stamp:
                 continue
             status = self.folder.status(name)
             if status is None or not self._same(self._seen[name], status):
                 del self._inodes[name]
+        return len(self._inodes) == known
 
     def _same(self, known: SeenFile, status: os.stat_result) -> bool:
         """Tell whether a file is as it was seen; False where that is for a later look to find out."""
