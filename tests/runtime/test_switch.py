@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import msgspec
@@ -13,8 +15,10 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import NO_PLAN, Switch
+from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.progress import silent
 from sinkql.runtime.sink.host import Host, SinkOutcome
+from sinkql.runtime.sink.roster import Work
 from sinkql.runtime.sink.runner import SinkRunner
 from support.lake import Lake, Sink
 from support.running import FixedRoster, MemoryControl, contexts, counter, csv_files, drain, job, output, rows
@@ -160,6 +164,30 @@ def test_a_sink_that_computes_its_rows_again_stops_when_it_is_told(
     assert SinkRunner(host, roster.now()[0]).run() == SinkOutcome(after.sink, wish)
     assert control.statuses[-1] == (after.sink_id, wish, None)
     assert rows(tmp_path) == [(1,), (2,)]
+
+
+def test_a_sink_that_is_renamed_goes_on_computing_its_rows_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = _anew(tmp_path)
+    _put(tmp_path, "a", 1, 2)
+    _run(before, tmp_path, epoch=1)
+    begun = []
+
+    def rebuild(loop: BatchLoop, between: Callable[[str, int], None]) -> None:
+        begun.append(loop.job.sink)
+        roster.jobs = [msgspec.structs.replace(after, sink="renamed")]
+        between("reading", 0)
+        raise SinkqlError("SQ3415", "begun and not broken off")
+
+    monkeypatch.setattr(BatchLoop, "rebuild", rebuild)
+    roster: Any = SimpleNamespace(jobs=[after], work=lambda sink_id: FixedRoster(roster.jobs).work(sink_id))
+    session: Any = SimpleNamespace  # no Spark gets anything to do
+    host = Host(
+        session, 2, discover(), MemoryControl(), silent, roster, lambda each: contexts(tmp_path, each), once=False
+    )
+    assert SinkRunner(host, Work(after)).run().error is not None
+    assert begun == [after.sink]
 
 
 def test_a_switch_goes_on_from_what_the_table_says_at_the_claim(tmp_path: Path) -> None:

@@ -76,6 +76,20 @@ def test_who_runs_a_sink_sees_what_became_of_it(piped: Session, change: str, sig
     assert following.work.job == piped.jobs([NAME])[0]
 
 
+@pytest.mark.parametrize(
+    ("change", "outdated"),
+    [("SET CLUSTER c", False), ("RENAME TO other", False), ("SET (RETAIN SNAPSHOTS = 3)", True), ("SET FROM m", True)],
+)
+def test_rows_that_are_computed_again_are_no_others_for_a_name_or_a_cluster(
+    piped: Session, change: str, *, outdated: bool
+) -> None:
+    piped.execute("CREATE CLUSTER c (SIZE = 'local[1]'); CREATE SOURCE m FROM LOAD GENERATOR COUNTER (UP TO 20);")
+    following = _following(piped, NAME)
+    Session().execute(f"ALTER SINK user_activity_iceberg {change};")
+    assert following.differs()
+    assert following.outdated() == outdated
+
+
 def test_a_new_value_of_a_secret_is_seen_by_the_sinks_that_use_it(piped: Session) -> None:
     piped.execute(_AWS)
     using, other = _following(piped, "t"), _following(piped, NAME)

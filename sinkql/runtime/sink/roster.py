@@ -25,6 +25,10 @@ class Work:
         alike = _paced_as(self.job, other.job), _paced_as(other.job, other.job)
         return (alike[0], self.secrets) != (alike[1], other.secrets)
 
+    def elsewhere(self, other: Work) -> Work:
+        """Return this work under the name, and in the cluster, of another."""
+        return replace(self, job=msgspec.structs.replace(self.job, sink=other.job.sink, cluster=other.job.cluster))
+
 
 def _paced_as(job: physical.Job, other: physical.Job) -> physical.Job:
     """Return the job with what may change while it runs, and what decides nothing, as in another one."""
@@ -71,6 +75,11 @@ class Following:
         """Tell whether the roster says other things than what was taken."""
         now = self._now()
         return now is not None and now.differs(self.work)
+
+    def outdated(self) -> bool:
+        """Tell whether rows that are computed for the work as it was taken are of no use for it as it is now."""
+        now = self._now()
+        return now is not None and now.differs(self.work.elsewhere(now))
 
     def _now(self) -> Work | None:
         if self.once:

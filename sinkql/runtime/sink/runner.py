@@ -291,7 +291,10 @@ class SinkRunner:
             self._wait_for_batch(launch)
 
     def _rebuild(self, loop: BatchLoop) -> None:
-        """Have all rows of the table computed again; a sink that is to stop, or to do other work, breaks that off."""
+        """Have all rows of the table computed again; a sink that is to stop, or to do other work, breaks that off.
+
+        One that gets another name or cluster does so afterwards.
+        """
         self._stage("waiting for Spark")
         self.host.session()
         looked = 0.0
@@ -304,7 +307,7 @@ class SinkRunner:
             if now < looked + _LOOK_SECONDS:
                 return
             looked = now
-            if self._following.differs() or self._desired() != "running":
+            if self._following.outdated() or self._desired() != "running":
                 raise _OtherWorkError
             self.host.progress(SinkRereading(self.job.sink, step, rows))
             self._status("starting", details={"rebuild": {"step": step, "rows": rows}})
