@@ -106,7 +106,19 @@ def _answered(code: str, role: str | None) -> SinkqlError:
             "with the same external id.",
             option="ASSUME ROLE ARN",
         )
+    if code.isdigit() and code.startswith("4") and code != "403":  # no code of AWS came with the status
+        return no_s3()
     return _fails(code)
+
+
+def no_s3() -> SinkqlError:
+    """Return the error to show for a server that answers, and not as S3 does."""
+    return SinkqlError(
+        "SQ4223",
+        "the server at ENDPOINT of the AWS connection does not answer as S3 does",
+        hint="Check ENDPOINT; a server's console, and its catalog, have other ports than its S3.",
+        option="ENDPOINT",
+    )
 
 
 def _fails(cause: str) -> SinkqlError:

@@ -42,6 +42,15 @@ def test_an_address_that_nobody_answers_at_is_the_endpoint() -> None:
     assert (error.code, error.option) == ("SQ4223", "ENDPOINT")
 
 
+@pytest.mark.server
+def test_without_endpoint_the_region_is_what_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1")
+    with pytest.raises(SinkqlError) as caught:
+        validate(logical.Connection("c", "AWS", {**_KEYS, "region": "us-east-9"}), Access())
+    assert (caught.value.code, caught.value.option) == ("SQ4223", "REGION")
+    assert "ENDPOINT" not in (caught.value.hint or "")
+
+
 def test_what_is_no_failure_of_aws_stays_as_it_is() -> None:
     error = SinkqlError("SQ4222", "refused")
     assert failure(error) is error

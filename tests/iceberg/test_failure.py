@@ -257,6 +257,20 @@ def test_words_of_a_path_say_nothing_about_a_failure_of_the_store(message: str, 
     assert explain(OSError(message), "lake").code == code
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("SIGNATURE_DOES_NOT_MATCH", "rejects the keys"),
+        ("INVALID_ACCESS_KEY_ID", "rejects the keys"),
+        ("ACCESS_DENIED", "denies access"),
+    ],
+)
+def test_wrong_keys_are_told_from_keys_that_may_not(answer: str, said: str) -> None:
+    found = explain(OSError(f"When reading 'lake/t': AWS Error {answer} during PutObject operation: …"), "lake")
+    assert (found.code, found.message) == ("SQ4302", f'the storage behind connection "lake" {said}')
+    assert "AWS connection that the sink uses" in (found.hint or "")
+
+
 def test_the_session_token_that_a_catalog_repeats_is_not_shown() -> None:
     error = explain(ForbiddenError("SignatureDoesNotMatch: host:h\nx-amz-security-token:SECRET\n"), "lake")
     assert error.code == "SQ4211"

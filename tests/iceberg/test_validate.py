@@ -88,6 +88,7 @@ def refusal(session: Session, statement: str) -> tuple[str, str]:
         (f"{_REST}URL = 'https://REST')", "SQ4209", "URL = 'https://REST'"),
         (f"{_REST}URL = 'http://S3')", "SQ4206", "URL = 'http://S3'"),
         (f"{_REST}URL = 'http://REST', CREDENTIAL = 'admin:' || SECRET bad)", "SQ4202", "CREDENTIAL = "),
+        (f"{_REST}URL = 'http://REST/v1', CREDENTIAL = SECRET good)", "SQ4206", "URL = 'http://REST/v1'"),
         (f"{_REST}URL = 'http://REFUSING', CREDENTIAL = 'admin:' || SECRET good)", "SQ4203", "CREDENTIAL = "),
         (
             f"{_REST}URL = 'http://REST', CREDENTIAL = 'admin:' || SECRET good, WAREHOUSE = 'pond')",
@@ -122,6 +123,11 @@ def refusal(session: Session, statement: str) -> tuple[str, str]:
             "ASSUME ROLE ARN = ",
         ),
         (f"{_AWS}{_ROLE}, ENDPOINT = 'http://NOBODY') WITH (VALIDATE)", "SQ4223", "ENDPOINT = 'http://NOBODY'"),
+        (
+            f"{_AWS}ACCESS KEY ID = 'x', SECRET ACCESS KEY = SECRET good, ENDPOINT = 'http://REST') WITH (VALIDATE)",
+            "SQ4223",
+            "ENDPOINT = 'http://REST'",
+        ),
         (f"{_AWS}{_ROLE}, ENDPOINT = 'https://S3') WITH (VALIDATE)", "SQ4227", "ENDPOINT = 'https://S3'"),
         (f"{_AWS}{_ROLE}, REGION = 'the moon') WITH (VALIDATE)", "SQ4225", "REGION = 'the moon'"),
     ],
@@ -130,7 +136,7 @@ def test_a_failure_is_shown_at_its_option(
     session: Session, places: dict[str, str], statement: str, code: str, option: str
 ) -> None:
     for name, place in places.items():
-        statement, option = statement.replace(f"//{name}'", f"//{place}'"), option.replace(f"//{name}'", f"//{place}'")
+        statement, option = (each.replace(f"//{name}", f"//{place}") for each in (statement, option))
     found, place = refusal(session, statement + ";")
     assert found == code
     assert place.startswith(option)

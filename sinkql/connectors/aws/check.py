@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from sinkql import logical
 from sinkql.connectors.aws.session import client
 from sinkql.connectors.aws.store import open_store
+from sinkql.errors import SinkqlError
 from sinkql.extension.aws_failure import failure
 from sinkql.extension.plan import Access
 from sinkql.extension.store import Options
@@ -22,7 +23,15 @@ def validate(connection: logical.Connection, access: Access) -> None:
         else:
             client("sts", options, keys).get_caller_identity()
     except Exception as error:
-        raise failure(error) from None
+        raise _placed(failure(error), options) from None
+
+
+def _placed(error: SinkqlError, options: Options) -> SinkqlError:
+    """Return the error at the option that it is about: without ENDPOINT, the host comes of REGION."""
+    if error.option != "ENDPOINT" or "endpoint" in options:
+        return error
+    hint = "Check REGION of the AWS connection, and the network."
+    return SinkqlError(error.code, error.message, detail=error.detail, hint=hint, option="REGION")
 
 
 def _ask_store(options: Options, keys: Mapping[str, str]) -> None:

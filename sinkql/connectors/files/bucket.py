@@ -24,7 +24,7 @@ import xxhash
 from sinkql.connectors.files.content import SoughtStream, changed
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import GoneError, SinkqlError
-from sinkql.extension.aws_failure import failure
+from sinkql.extension.aws_failure import failure, no_s3
 from sinkql.extension.signing import signing_session
 from sinkql.extension.store import ObjectStore
 
@@ -328,12 +328,7 @@ def _parse_page(response_dict: dict[str, Any], customized_response_dict: dict[st
     if response_dict["status_code"] != 200 or "<Error>" in head:
         return
     if "<ListBucketResult" not in head:
-        raise SinkqlError(
-            "SQ4223",
-            "the server at ENDPOINT of the AWS connection does not answer as S3 does",
-            hint="Check ENDPOINT; a server's console has another port than its S3.",
-            option="ENDPOINT",
-        )
+        raise no_s3()
     customized_response_dict["Page"] = _Page(told, "<EncodingType>url</EncodingType>" in head)
     customized_response_dict["NextContinuationToken"] = _between(head, "<NextContinuationToken>")
     response_dict["body"] = b"<ListBucketResult/>"

@@ -398,8 +398,9 @@ CODES = {
     ),
     "SQ4302": _code(
         "The object store rejects the credentials, or they do not allow reading and writing the bucket.",
-        "Add USING AWS CONNECTION to the sink, with keys or a role that may read and write the bucket. A running sink "
-        "tries again by itself.",
+        "Correct the keys of the AWS connection that the sink uses, with ALTER SECRET or ALTER CONNECTION, or allow "
+        "its keys or its role to read and write the bucket. A sink without USING AWS CONNECTION uses those of its "
+        "catalog, or of this machine. A running sink tries again by itself.",
         retryable=True,
     ),
     "SQ4303": _code(

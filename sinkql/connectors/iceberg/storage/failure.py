@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from sinkql.errors import SinkqlError
 
 _EXPIRED = ("expiredtoken", "token has expired", "requestexpired", "token is expired")
-_DENIED = re.compile(r"access[_ ]denied|forbidden|invalid_access_key|signature|\bhttp (?:status )?403\b")
+_WRONG_KEYS = re.compile(r"invalid_access_key|invalidaccesskey|signature")
+_DENIED = re.compile(r"access[_ ]denied|forbidden|\bhttp (?:status )?403\b")
 _OTHER_REGION = re.compile(r"\bhttp (?:status )?301\b|permanentredirect|configured region|authorizationheadermalformed")
 _STORAGE_WORDS = ("aws error", "s3", "bucket", "curl", "google::cloud")
 _OF_GOOGLE = "google::cloud::status"
@@ -48,12 +49,21 @@ def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
             detail=cause,
             hint="A role, or keys that the catalog gives, are renewed by themselves; a SESSION TOKEN is not.",
         )
+    if remote and _WRONG_KEYS.search(said):
+        return SinkqlError(
+            "SQ4302",
+            f"{what} rejects the keys",
+            detail=cause,
+            hint="Check the keys of the AWS connection that the sink uses, or of this machine if it uses none; "
+            "ALTER SECRET changes one.",
+        )
     if remote and _DENIED.search(said):
         return SinkqlError(
             "SQ4302",
             f"{what} denies access",
             detail=cause,
-            hint="Add USING AWS CONNECTION to CREATE SINK, with keys or a role that may read and write the bucket.",
+            hint="Allow the keys or the role of the AWS connection that the sink uses to read and write the bucket. "
+            "Without USING AWS CONNECTION they are those of its catalog, or of this machine.",
         )
     if remote and _OTHER_REGION.search(said):
         return SinkqlError(

@@ -90,6 +90,14 @@ def explain(error: Exception, name: str) -> SinkqlError:
         )
     if isinstance(error, OSError):
         return of_storage(error, f'the storage behind connection "{name}"', cause)
+    if type(error) is iceberg.RESTError and "notfound" in cause.lower() and "warehouse" not in cause.lower():
+        return SinkqlError(
+            "SQ4206",
+            f'the URL of connection "{name}" does not lead to a catalog',
+            detail=cause,
+            hint="Check the path in URL in CREATE CONNECTION: the catalog adds /v1 to it.",
+            option="URL",
+        )
     if isinstance(error, iceberg.RESTError | iceberg.NoSuchNamespaceError) or "warehouse" in cause.lower():
         return SinkqlError(
             "SQ4204",
