@@ -120,7 +120,7 @@ class _Pages:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.bodies: dict[tuple[int, int], bytes] = {}
+        self.bodies: dict[tuple[int, int, bool], bytes] = {}
 
     def add(self, number: int) -> None:
         self.count += 1
@@ -131,9 +131,10 @@ class _Pages:
         found = re.search(r"continuation-token=(\d+)", request.url)
         first = int(found[1]) if found else 0
         last = min(first + 1000, self.count)
-        if (first, last) not in self.bodies:
-            self.bodies[first, last] = self.body(first, last).encode()
-        return AWSResponse(request.url, 200, {}, _Raw(self.bodies[first, last]))
+        page = first, last, last < self.count
+        if page not in self.bodies:
+            self.bodies[page] = self.body(first, last).encode()
+        return AWSResponse(request.url, 200, {}, _Raw(self.bodies[page]))
 
     def body(self, first: int, last: int) -> str:
         rows = "".join(

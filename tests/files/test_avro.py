@@ -20,6 +20,7 @@ import pytest
 from files.test_files_reader import _put
 from files.test_stored import _read
 from sinkql import compile as compile_sql
+from sinkql.connectors.files import avro
 from sinkql.connectors.files.avro import _long
 from sinkql.errors import SinkqlError
 
@@ -213,6 +214,43 @@ def test_a_record_that_is_nested_too_deeply_is_an_invalid_row(tmp_path: Path) ->
     rows, tally = _read(tmp_path, {"c0": "jsonb"}, "AVRO", skip_errors=True)
     assert (len(rows), tally.failed) == (1, 1)
     assert "nested too deeply" in tally.errors[0].message
+
+
+_LISTS = {"type": "array", "items": "null"}
+_NOTHING = {"type": "record", "name": "Nothing", "fields": []}
+
+
+@pytest.mark.parametrize(
+    ("schema", "record", "count", "why"),
+    [
+        (_schema(_NODE), b"\x02\x02" * 200_000 + b"\x02\x00", 1, "a record in it is nested too deeply"),
+        (_schema(_LISTS), _zigzag(1 << 50) + b"\x00", 1, "a list in it says that it is longer"),
+        (_schema({"type": "array", "items": _NOTHING}), _zigzag(-(1 << 50)) + b"\x00\x00", 1, "a list in it says"),
+        (_schema(_NOTHING), b"", 1 << 50, "it says that it has 1125899906842624 records, and has 0 bytes"),
+        (_schema(_NODE), b"\x02\x04", 1, "a value in it is of no type of its union"),
+        (_schema(_NODE), b"\x02", 1, "its data is cut off"),
+    ],
+)
+def test_a_block_that_would_end_the_process_is_an_error(
+    tmp_path: Path, schema: Any, record: bytes, count: int, why: str
+) -> None:
+    data = _avro(schema, []) + _long(count) + _long(len(record)) + record + _MARK
+    _put(tmp_path, "a.avro", data)
+    with pytest.raises(SinkqlError, match="its block at byte") as error:
+        _read(tmp_path, {"c0": "jsonb"}, "AVRO", skip_errors=True)
+    assert (error.value.code, why in error.value.message) == ("SQ3102", True)
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"])
+def test_a_block_is_not_unpacked_beyond_what_may_be_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    _put(tmp_path, "a.avro", _packed(codec, 1, 5000))
+    assert len(_read(tmp_path, {"c0": "bigint"}, "AVRO")[0]) == 5000
+    monkeypatch.setattr(avro, "_LARGEST", 1 << 13)
+    with pytest.raises(SinkqlError, match=r"has more than \d+ MiB") as error:
+        _read(tmp_path, {"c0": "bigint"}, "AVRO")
+    assert error.value.code == "SQ3102"
 
 
 def test_values_that_do_not_fit_are_invalid_rows_of_their_numbers(tmp_path: Path) -> None:

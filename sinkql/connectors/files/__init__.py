@@ -11,7 +11,8 @@
 * `compression`: a compressed file → its bytes.
 * `json_lines`, `json_array`, `csv_records`, `csv_rows`: bytes → records → texts of columns; those that fail apart.
 * `stored`, `arrow_values`: files with columns in types of their own → an Arrow array of each declared column.
-* `avro`, `avro_schema`: the blocks and the schema of Avro files, which Arrow does not read.
+* `avro`, `avro_schema`, `avro_depth`: the blocks and the schema of Avro files, which Arrow does not read, and what is
+  nested too deeply in them.
 * `convert`, `value`: texts of a column → an Arrow array; one text → a value.
 """
 
@@ -109,7 +110,8 @@ COLUMNS` or declared columns without a header: by place. Options of CSV follow i
 members is read whole; one that is cut off, damaged or empty is an error, and no row of it is written.
 `FORMAT PARQUET`, `FORMAT ORC` and `FORMAT AVRO`: columns go by name, and others in the file are left out. A column has
 the declared type in the file, or one whose values all fit into it, such as `integer` for a `bigint`; structs and maps
-are `jsonb`, and so are lists that are not declared as arrays or lists, and Avro's unions of several types.
+are `jsonb`, and so are lists that are not declared as arrays or lists, and Avro's unions of several types. A block of
+an Avro file may have up to 256 MiB.
 Without columns, those of all formats but CSV without a header are found in a sample of the files (in S3, of the
 first 10,000) when the source is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where
 there is no file yet, a JSON object is one column `data` of type `jsonb`.

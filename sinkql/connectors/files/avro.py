@@ -16,13 +16,15 @@ from typing import Any, BinaryIO
 import fastavro
 import pyarrow as pa
 
+from sinkql.connectors.files.avro_depth import check, nodes
 from sinkql.connectors.files.avro_schema import columns_of, read_schema
 from sinkql.extension.stream import UndecodableError
 
 _MAGIC = b"Obj\x01"
 _MARK = 16
 _CHUNK = 1 << 20
-_LARGEST = 1 << 30
+_LARGEST = 256 << 20
+"""How many bytes a block may have: all of it is in memory when it is decoded."""
 _BATCH_ROWS = 1 << 16
 
 
@@ -41,7 +43,8 @@ class AvroFile:
             self._columns = columns_of(header.writer_schema)
             self._unpack = _CODECS.get(header.codec)
             self._mark: bytes = header._header["sync"]
-            self._head = _head(read_schema(self._columns), self._mark)
+            schema = read_schema(self._columns)
+            self._head, self._nodes = _head(schema, self._mark), nodes(schema)
         except Exception as error:  # fastavro raises what comes up in it
             raise UndecodableError(f"its schema cannot be read: {_why(error)}") from error
         if self._unpack is None:
@@ -80,6 +83,12 @@ class AvroFile:
         assert self._unpack is not None
         try:
             plain = self._unpack(data)
+            if len(plain) > _LARGEST:
+                raise ValueError(f"it has more than {_LARGEST >> 20} MiB when it is unpacked")
+            if count > max(len(plain), _BATCH_ROWS):
+                raise ValueError(f"it says that it has {count} records, and has {len(plain)} bytes")
+            if self._nodes is not None:
+                check(self._nodes, plain, count)
             whole = b"".join((self._head, _long(count), _long(len(plain)), plain, mark))
             rows: list[Any] = list(fastavro.reader(BytesIO(whole)))
             columns = {name: self._columns[name] for name in names}
@@ -112,7 +121,9 @@ class AvroFile:
             self._stream.seek(at)
             count, size = self._number(), self._number()
             after = self._stream.tell() + size + _MARK
-            if count < 0 or not 0 <= size <= _LARGEST or after > self._size:
+            if size > _LARGEST:
+                raise UndecodableError(f"its block at byte {at} says that it has more than {_LARGEST >> 20} MiB")
+            if count < 0 or size < 0 or after > self._size:
                 raise UndecodableError(f"its block at byte {at} is cut off, or damaged")
             place = self._stream.tell()
             yield at, count, size
@@ -154,7 +165,11 @@ def _why(error: Exception) -> str:
 
 
 def _deflate(data: bytes) -> bytes:
-    return zlib.decompress(data, -zlib.MAX_WBITS)
+    unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
+    found = unpacking.decompress(data, _LARGEST + 1)
+    if len(found) <= _LARGEST and not unpacking.eof:
+        raise ValueError("its data is cut off")
+    return found
 
 
 def _snappy(data: bytes) -> bytes:
@@ -164,6 +179,8 @@ def _snappy(data: bytes) -> bytes:
         shift += 7
         if byte < 0x80:
             break
+    if size > _LARGEST:
+        raise ValueError(f"it has more than {_LARGEST >> 20} MiB when it is unpacked")
     plain: bytes = pa.Codec("snappy").decompress(data[:-4], size, asbytes=True)
     if zlib.crc32(plain) != int.from_bytes(data[-4:], "big"):
         raise ValueError("its checksum is another one")
@@ -172,11 +189,20 @@ def _snappy(data: bytes) -> bytes:
 
 def _zstandard(data: bytes) -> bytes:
     with pa.input_stream(pa.BufferReader(data), compression="zstd") as stream:
-        found: bytes = stream.read()
+        found: bytes = stream.read(_LARGEST + 1)
     return found
 
 
+def _bzip2(data: bytes) -> bytes:
+    with bz2.BZ2File(BytesIO(data)) as stream:
+        return stream.read(_LARGEST + 1)
+
+
+def _xz(data: bytes) -> bytes:
+    with lzma.LZMAFile(BytesIO(data)) as stream:
+        return stream.read(_LARGEST + 1)
+
+
 _CODECS: Mapping[str, Callable[[bytes], bytes]] = {
-    "null": bytes, "deflate": _deflate, "snappy": _snappy, "zstandard": _zstandard, "bzip2": bz2.decompress,
-    "xz": lzma.decompress,
+    "null": bytes, "deflate": _deflate, "snappy": _snappy, "zstandard": _zstandard, "bzip2": _bzip2, "xz": _xz,
 }  # fmt: skip
