@@ -142,7 +142,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     theirs.write_text("spark.sql.caseSensitive false\nspark.ui.showConsoleProgress true\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(
-            "PYSPARK_SUBMIT_ARGS", f"--properties-file {theirs} --conf spark.sql.ansi.enabled=false pyspark-shell"
+            "PYSPARK_SUBMIT_ARGS",
+            f"--properties-file {theirs} --conf spark.sql.ansi.enabled=false --master yarn --deploy-mode cluster "
+            "pyspark-shell",
         )
         session = start(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, folder=folder))
     yield session

@@ -86,6 +86,7 @@ def test_arguments_of_the_environment_change_nothing_that_rows_depend_on(spark: 
         "spark.ui.showConsoleProgress": "false",
     }
     assert {name: spark.conf.get(name) for name in expected} == expected
+    assert (spark.sparkContext.master, spark.conf.get("spark.submit.deployMode")) == ("local[2]", "client")
 
 
 def test_a_folder_may_have_any_name(tmp_path: Path) -> None:

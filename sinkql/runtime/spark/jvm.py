@@ -49,19 +49,20 @@ class Jvm:
         """Return the exit code, or the negative signal, with which it ended; None where it has not."""
         return self._process.poll() if self._process is not None else None
 
-    def start(self, home: Path, properties: Path, output: IO[str]) -> JavaGateway:
+    def start(self, home: Path, properties: Path, output: IO[str], *, master: str) -> JavaGateway:
         """Start it by the script of Spark's `home`, with a file of settings, and return the way to it.
 
-        Arguments of PYSPARK_SUBMIT_ARGS come before the file: the last of two files is read. Raises JvmEndedError.
+        Arguments of PYSPARK_SUBMIT_ARGS come before these: the last one counts. Raises JvmEndedError.
         """
         *submitted, program = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")) or ["pyspark-shell"]
+        own = ["--master", master, "--deploy-mode", "client", "--properties-file", str(properties)]
         with tempfile.TemporaryDirectory() as place:
             answer = Path(place) / "answer"
             with self._lock:
                 if self._killed:
                     raise JvmEndedError
                 self._process = subprocess.Popen(
-                    [home / "bin" / "spark-submit", *submitted, "--properties-file", properties, program],
+                    [home / "bin" / "spark-submit", *submitted, *own, program],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,

@@ -313,7 +313,7 @@ def _cores(master: str) -> int:
 
 def _launch(settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO) -> SparkSession:
     try:
-        gateway = jvm.start(_HOME, properties, output)
+        gateway = jvm.start(_HOME, properties, output, master=settings.master)
         gateway.proc = jvm
         # These also win over what PYSPARK_SUBMIT_ARGS and Java's options say.
         required = _required(settings, properties.parent)
