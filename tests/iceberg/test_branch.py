@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyspark.sql import SparkSession
 
 from iceberg.test_expire import on_disk, reachable, removed_by_kept
 from sinkql.connectors.iceberg.commit.publish import publish
+from sinkql.connectors.iceberg.table.sql import KnowingCatalog
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
 from sinkql.errors import FencedError, SinkqlError
 from support import strangers
@@ -366,3 +368,22 @@ def test_a_branch_dropped_after_it_was_published_begins_again(any_lake: Lake, na
     table = any_lake.table(name)
     assert at(table, "main") == [(0, "main"), (1, "a")]
     assert at(table, "audit") == [(0, "main"), (1, "a"), (2, "b")]
+
+
+def test_a_catalog_without_branches_of_tables_is_told_before_there_are_rows(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = KnowingCatalog.commit_table
+
+    def on_main(self: Any, table: Table, requirements: Any, updates: Any) -> Any:
+        moved = [each for each in updates if isinstance(each, SetSnapshotRefUpdate)]
+        others = [each for each in updates if each not in moved]
+        on_main = [each.model_copy(update={"ref_name": "main"}) for each in moved]
+        return commit(self, table, (), (*others, *on_main))
+
+    monkeypatch.setattr(KnowingCatalog, "commit_table", on_main)
+    for _ in range(2):
+        with pytest.raises(SinkqlError) as raised:
+            Sink(lake, name, options={"branch": "audit"}).start()
+        assert (raised.value.code, raised.value.retryable) == ("SQ3524", False)
+    assert lake.rows(name) == []

@@ -232,6 +232,7 @@ def test_what_cannot_get_better_is_not_tried_again() -> None:
         (EndpointConnectionError(endpoint_url="https://glue.nowhere"), "SQ4201", "URL"),
         (ForbiddenError('Received unexpected JSON Payload: {"message": "signature"}'), "SQ4211", "AWS CONNECTION"),
         (ServerError("Received unexpected JSON Payload: <html>502 Bad Gateway"), "SQ4201", "URL"),
+        (ServerError("IllegalStateException: Warehouse 'w' is not known"), "SQ4204", "WAREHOUSE"),
         (RESTError("Received unexpected JSON Payload: <html>hello"), "SQ4206", "URL"),
     ],
 )
@@ -251,6 +252,11 @@ def test_an_error_names_the_option_that_causes_it(error: Exception, code: str, o
         ("When reading 'b/t': AWS Error UNKNOWN (HTTP status 403) during HeadObject operation", "SQ4302"),
         ("When reading 'b/t': AWS Error UNKNOWN (HTTP status 301) during HeadObject operation", "SQ4303"),
         ("When reading 'b/t': AWS Error UNKNOWN during PutObject: ExpiredToken", "SQ4308"),
+        (
+            "google::cloud::Status(PERMISSION_DENIED: Permanent error, with a last message of no right)",
+            "SQ4302",
+        ),
+        ("When reading 'b/permission_denied': google::cloud::Status(UNAVAILABLE: Retry policy exhausted)", "SQ4304"),
     ],
 )
 def test_words_of_a_path_say_nothing_about_a_failure_of_the_store(message: str, code: str) -> None:

@@ -37,6 +37,7 @@ the catalog come first. Keys of roles and of catalogs are renewed before they ru
   'client-id:' || SECRET name`, `SCOPE = 'PRINCIPAL_ROLE:ALL'`, and `ACCESS DELEGATION` or `USING AWS CONNECTION`.
 * Nessie: `CATALOG TYPE = 'rest'`, `URL = 'https://host/iceberg'`, with `/branch` at its end for another one than main,
   the warehouse's name as `WAREHOUSE`; `CREDENTIAL` and `OAUTH2 SERVER URL` of its identity provider if it wants tokens.
+  Its tables have no branches of their own: `BRANCH` of sinks is refused when they start.
 * S3 Tables: `CATALOG TYPE = 's3tablesrest'`, `URL = 'https://s3tables.region.amazonaws.com'`, with or without
   `/iceberg` at its end, `WAREHOUSE`, and `AWS CONNECTION`.
 * Glue: `CATALOG TYPE = 'glue'`, `AWS CONNECTION`, and `WAREHOUSE` if sinks make databases. Namespaces have one level.
@@ -52,8 +53,9 @@ the catalog come first. Keys of roles and of catalogs are renewed before they ru
   folder too.
 
 Tested with SeaweedFS (REST with OAuth2, keys that the catalog gives, the API of S3 Tables, roles), with Moto (Glue),
-with the metastore of Hive 4.0.1 over a local folder, and, for what is BigLake's, with servers that stand in for
-Google's tokens, catalog and Cloud Storage. Polaris, Nessie, AWS itself and BigLake itself have not been tested."""
+with the metastore of Hive 4.0.1 over a local folder, with Nessie 0.99.0 over S3, without tokens, and, for what is
+BigLake's, with servers that stand in for Google's tokens, catalog and Cloud Storage. Polaris, AWS itself and BigLake
+itself have not been tested."""
 
 # pyiceberg loads only where the outside is reached, not to plan
 

@@ -298,6 +298,12 @@ CODES = {
             "EXISTING ROWS = KEEP, an append sink writes rows that have been published once more."
         ),
     ),
+    "SQ3524": _code(
+        "The Iceberg catalog puts commits to a branch of a table on main, as Nessie does, whose branches are of the "
+        "whole catalog. The first commit of a run, which has no rows, shows it, and the sink stops there.",
+        "Drop the sink and create it again without BRANCH; the table is left. With Nessie, add the name of one of its "
+        "branches to the URL of another connection, and write through that.",
+    ),
     "SQ3551": _code(
         (
             "The table of an upsert sink has two rows with the same key, because another program writes to it "

@@ -46,6 +46,7 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
         now = outcome if isinstance(outcome, Table) else _load(target)
         if isinstance(outcome, Table) or proposal.landed(now):
             target.tidy(table, now)
+            target.check_branch(table, now)
             return now
         error = outcome
         proposal.check(table, now)

@@ -33,8 +33,9 @@ def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
     """Return the error to show for what a storage raised; `what` names it."""
     text = cause.lower()
     remote = any(word in text for word in _STORAGE_WORDS)
-    said = text.partition("aws error")[2] or text  # without the paths before it, which may have any word in them
-    if _OF_GOOGLE in text and any(word in text.partition(_OF_GOOGLE)[2] for word in _GOOGLE_DENIED):
+    google = text.partition(_OF_GOOGLE)[2]
+    said = text.partition("aws error")[2] or google or text  # without the paths before it, which may have any word
+    if any(word in google for word in _GOOGLE_DENIED):
         return SinkqlError(
             "SQ4302",
             f"{what} denies access",

@@ -24,6 +24,7 @@ _UNREACHABLE = (
 )
 _REFUSED = (iceberg.UnauthorizedError, iceberg.OAuthError, iceberg.AuthorizationExpiredError)
 _WRONG_ADDRESS = (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, ArgumentError, NoSuchModuleError)
+_NO_WAREHOUSE = re.compile(r"(?i)\bwarehouse\b.*\b(?:not known|unknown|not exist|not found)\b")
 _NO_CATALOG = ("Could not decode json payload", "Received unexpected JSON Payload")
 _WRONG_CODES = ("unrecognizedclient", "invalidaccesskeyid", "invalidclienttokenid", "expiredtoken", "invalidtoken")
 _TOKEN = re.compile(r"(?i)(x-amz-security-token:)[^\s\\\"']+")
@@ -78,6 +79,8 @@ def explain(error: Exception, name: str) -> SinkqlError:
         )
     if isinstance(error, iceberg.ForbiddenError):
         return _forbidden(name, cause)
+    if isinstance(error, iceberg.ServerError) and _NO_WAREHOUSE.search(cause):
+        return _no_warehouse(name, cause)
     if isinstance(error, OperationalError) and "readonly database" in cause:
         return closed(f'the folder of connection "{name}"', cause)
     if isinstance(error, (*_UNREACHABLE, requests.RequestException)) or _metastore_away(error):
@@ -99,13 +102,7 @@ def explain(error: Exception, name: str) -> SinkqlError:
             option="URL",
         )
     if isinstance(error, iceberg.RESTError | iceberg.NoSuchNamespaceError) or "warehouse" in cause.lower():
-        return SinkqlError(
-            "SQ4204",
-            f'the Iceberg catalog of connection "{name}" does not know the warehouse, or rejects the request',
-            detail=cause,
-            hint="Check WAREHOUSE and URL in CREATE CONNECTION.",
-            option="WAREHOUSE",
-        )
+        return _no_warehouse(name, cause)
     if isinstance(error, SQLAlchemyError):
         return SinkqlError(
             "SQ4207",
@@ -115,6 +112,16 @@ def explain(error: Exception, name: str) -> SinkqlError:
             option="URL",
         )
     return SinkqlError("SQ4208", f'the Iceberg catalog of connection "{name}" fails', detail=cause)
+
+
+def _no_warehouse(name: str, cause: str) -> SinkqlError:
+    return SinkqlError(
+        "SQ4204",
+        f'the Iceberg catalog of connection "{name}" does not know the warehouse, or rejects the request',
+        detail=cause,
+        hint="Check WAREHOUSE and URL in CREATE CONNECTION.",
+        option="WAREHOUSE",
+    )
 
 
 def _metastore_away(error: Exception) -> bool:

@@ -90,6 +90,22 @@ class TargetTable:
         after = Table(table.name(), reply.metadata, reply.metadata_location, table.io, self.catalog, table.config)
         return BranchTable(after, table.branch) if isinstance(table, BranchTable) else after
 
+    def check_branch(self, before: Table, after: Table) -> None:
+        """Refuse a catalog that has put a commit to the branch on main (SQ3524): Nessie's tables have no branches.
+
+        The first commit of a run tells, which has no rows.
+        """
+        if not isinstance(before, BranchTable) or not isinstance(after, BranchTable):
+            return
+        heads = [each.whole.metadata.current_snapshot_id for each in (before, after)]
+        if after.branch not in after.whole.metadata.refs and heads[0] != heads[1]:
+            raise SinkqlError(
+                "SQ3524",
+                f'the Iceberg catalog of connection "{self.connection}" has no branches of tables',
+                hint="Drop the sink and create it again, without BRANCH. With Nessie, add the name of one of its own "
+                "branches to the URL of another connection, and write through that.",
+            )
+
     def tidy(self, before: Table, after: Table) -> None:
         """Do what pyiceberg's own commits do besides: remove old metadata files; and point DuckDB to the new one."""
         with suppress(Exception):  # the commit stands whether or not this works

