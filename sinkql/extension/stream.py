@@ -394,6 +394,10 @@ class Writer(Protocol):
         """Return a file kept by `attach`."""
         return None
 
+    def keep(self, files: Mapping[str, bytes]) -> None:
+        """Write files kept by `attach` again where they are old, so that nobody takes them for forgotten."""
+        return
+
     def detach(self, name: str) -> bool:
         """Delete a file kept by `attach`, if there is one; tell whether it is gone."""
         return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,3 +212,32 @@ def test_what_a_source_keeps_and_lost_twice_stalls_the_sink(tmp_path: Path) -> N
     with pytest.raises(SinkqlError) as stalled:
         run_once(each, tmp_path, epoch=2)
     assert stalled.value.code == "SQ3412"
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_a_sink_that_idles_writes_again_what_cleaners_take_for_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, upsert: bool
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.marker._INLINE_LIMIT", 10)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("id\n1\n")
+    loop = open_loop(job(csv_files(tmp_path), tmp_path, key=("id",) if upsert else ()), tmp_path)
+    loop.start(epoch=1, once=True)
+    drain(loop)
+    folder = tmp_path / "lake" / "n" / "t" / "metadata"
+    own = [path for path in folder.glob("_sinkql-*") if "-offsets" not in path.name or loop.marker.commit in path.name]
+    newest = {path: path.read_bytes() for path in own}
+    assert len(newest) == 2
+    old = time.time() - 2 * 86400
+    for gone in (False, True):
+        for path in newest:
+            os.utime(path, (old, old))
+            if gone:
+                path.unlink()
+        loop.keep()
+        assert not gone or not any(path.exists() for path in newest)  # a few hours later
+        monkeypatch.setattr(loop, "_keep_at", 0.0)
+        loop.keep()
+        assert {path: path.read_bytes() for path in newest} == newest
+        assert all(path.stat().st_mtime > old for path in newest)
+    loop.writer.refresh()

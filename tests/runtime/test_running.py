@@ -16,6 +16,7 @@ import pytest
 from sinkql import physical
 from sinkql.errors import LateError, SinkqlError
 from sinkql.extension.registry import discover
+from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkStalled
 from sinkql.runtime.sink.roster import Roster
 from support.command import ONLY_LATE
@@ -131,7 +132,12 @@ def test_an_append_sink_runs_fused_and_in_batches(spark: SparkSession, tmp_path:
     assert list((contexts(tmp_path, each).folder / "attempts").iterdir()) == []
 
 
-def test_a_running_sink_compacts_its_table_when_asked_to(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_running_sink_compacts_its_table_when_asked_to_and_keeps_its_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = threading.Event()
+    monkeypatch.setattr(BatchLoop, "_maintain", lambda loop, before: None)
+    monkeypatch.setattr(BatchLoop, "keep", lambda loop: kept.set())
     control = MemoryControl()
     each = job(counter(rows_per_second=20), tmp_path)
 
@@ -142,6 +148,7 @@ def test_a_running_sink_compacts_its_table_when_asked_to(spark: SparkSession, tm
     with ThreadPoolExecutor(1) as threads:
         run = threads.submit(run_sinks, spark, [each], tmp_path, control=control, once=False, tell=ask)
         assert control.optimized_once.wait(PATIENCE_S)
+        assert kept.wait(PATIENCE_S)
         control.wanted[each.sink_id] = "stopped"
         assert endings(run.result()) == [("stopped", None)]
     assert control.begun == [1]

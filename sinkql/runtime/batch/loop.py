@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from sinkql import durable, faults, physical
-from sinkql.errors import SinkqlError
+from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import (
     NO_PLAN,
     Committed,
@@ -39,6 +39,7 @@ from sinkql.runtime.state.operator.pick import CONFLICTS
 
 _ATTEMPTS = 5
 _SWEEP_EVERY = 20
+_KEEP_EVERY = 6 * 3600.0
 _SKEW_SECONDS = 60.0
 """How far the clocks of hosts that share a state folder may differ."""
 
@@ -73,6 +74,7 @@ class BatchLoop:
     _committed_at: float = field(default=0.0, init=False)
     _owned_at: float = field(default=0.0, init=False)
     _anew: bool = field(default=False, init=False)
+    _keep_at: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self.allowance.last = self.caught_up
@@ -397,6 +399,26 @@ class BatchLoop:
         self._tell(done)
         return done, finished
 
+    def keep(self) -> None:
+        """Every few hours, while no batch runs, have the table keep what its marker needs of the sink's files.
+
+        No sink stops where that fails.
+        """
+        if time.monotonic() < self._keep_at:
+            return
+        self._keep_at = time.monotonic() + _KEEP_EVERY
+        try:
+            self.marker = self.writer.refresh()
+        except FencedError:
+            return  # another run has the table, and its files
+        except SinkqlError:
+            pass  # one of them may be gone already
+        names = [
+            name for source, reader in self.readers.items() for name in reader.attachments(self.marker.end[source])
+        ]
+        with suppress(SinkqlError, OSError):
+            self.writer.keep({name: (self.folder / name).read_bytes() for name in names})
+
     def _tell(self, compacted: Sequence[Compacted]) -> None:
         for each in compacted:
             with suppress(SinkqlError):  # the table is what counts
@@ -407,6 +429,7 @@ class BatchLoop:
         with self.allowance.spent() as go_on:
             compacted = self.writer.maintain(go_on)
         self._tell(compacted)
+        self.keep()
         self._batches += 1
         if self._batches % _SWEEP_EVERY == 0 and self.marker.state is not None:
             keep = {name for name in (before, self.marker.state) if name is not None}

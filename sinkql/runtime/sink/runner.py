@@ -406,6 +406,11 @@ class SinkRunner:
             if launch.ended():
                 raise launch.reason()
             answer(loop, self.host.control, self._batch, self._stops_or_leaves)
+            if self._batch.acquire(blocking=False):
+                try:
+                    loop.keep()
+                finally:
+                    self._batch.release()
             change = self._following.take()
             if change == "moved":
                 return "moved"

@@ -62,7 +62,7 @@ def encode(
 
     A compaction repeats the marker and its commit, and has an id of its own.
     """
-    offsets = json.dumps({"start": marker.start, "end": marker.end}, separators=(",", ":"), sort_keys=True)
+    offsets = _offsets(marker)
     if len(offsets) > _INLINE_LIMIT:
         name = f"{PREFIX}{marker.sink}-{marker.epoch}-{attempt}-offsets{SUFFIX}"
         write_once(table, metadata_path(table, name), offsets.encode())
@@ -80,6 +80,18 @@ def encode(
         "compaction": compaction,
     }
     return {f"sinkql.{name}": value for name, value in values.items() if value is not None}
+
+
+def offsets_again(table: Table, marker: Marker) -> tuple[str, bytes] | None:
+    """Return name and bytes of the file in which the table has the offsets of its newest marker, if they are in one."""
+    newest = next((found for each in ancestry(table) if (found := own(each, marker.sink))), _noted(table, marker.sink))
+    told, offsets = json.loads((newest or {}).get("offsets", "{}")), _offsets(marker).encode()
+    same = told.get("sha256") == hashlib.sha256(offsets).hexdigest()
+    return (told["file"], offsets) if same else None
+
+
+def _offsets(marker: Marker) -> str:
+    return json.dumps({"start": marker.start, "end": marker.end}, separators=(",", ":"), sort_keys=True)
 
 
 def sealed(encoded: Mapping[str, str], *, snapshot: int) -> dict[str, str]:

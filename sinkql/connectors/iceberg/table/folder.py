@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from sinkql import durable
+from sinkql.connectors.iceberg.storage.access import AskingFileIO
 from sinkql.connectors.iceberg.table.catalog import local_folder
 
 PREFIX, SUFFIX = "_sinkql-", ".stats"
 """How the names of own files begin and end.
 
 Spark leaves hidden files where it removes those that no snapshot reaches; and some stores take only names of the kinds
-that Iceberg's own files have.
+that Iceberg's own files have. Other cleaners delete them after some days, unless they are written again.
 """
 
 
@@ -22,8 +24,30 @@ def metadata_path(table: Table, name: str) -> str:
 
 def write_once(table: Table, path: str, data: bytes) -> None:
     """Write a file unless it is there; a local one appears whole, as an object does in an object store."""
-    if table.io.new_input(path).exists():
-        return
+    if not table.io.new_input(path).exists():
+        _write(table, path, data)
+
+
+def write_again(table: Table, path: str, data: bytes, *, since: float) -> None:
+    """Write a file once more, unless it is there and was written after `since`, as seconds of the clock."""
+    at = _written_at(table, path)
+    if at is None or at < since:
+        _write(table, path, data)
+
+
+def _written_at(table: Table, path: str) -> float | None:
+    """Return when a file was written; None where there is none, or nobody can tell."""
+    io = table.io
+    if not isinstance(io, PyArrowFileIO):
+        return None
+    if isinstance(io, AskingFileIO):
+        io.renew()
+    scheme, netloc, place = io.parse_location(path, io.properties)
+    (info,) = io.fs_by_scheme(scheme, netloc).get_file_info([place])
+    return info.mtime.timestamp() if info.mtime is not None else None
+
+
+def _write(table: Table, path: str, data: bytes) -> None:
     local = local_folder(path)
     if local is None:
         with table.io.new_output(path).create(overwrite=True) as stream:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ from sinkql.connectors.iceberg.storage.access import job_stores
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.connectors.iceberg.table.catalog import open_catalog
 from sinkql.connectors.iceberg.table.evolve import with_schema
-from sinkql.connectors.iceberg.table.folder import PREFIX, SUFFIX, metadata_path, read, write_once
+from sinkql.connectors.iceberg.table.folder import PREFIX, SUFFIX, metadata_path, read, write_again, write_once
 from sinkql.connectors.iceberg.table.layout import Layout
 from sinkql.connectors.iceberg.table.table import Expected, check, ensure, foreign_rows, own_empty, rows
 from sinkql.connectors.iceberg.table.target import TargetTable
@@ -45,6 +46,8 @@ from sinkql.extension.stream import (
 )
 
 _SWEEP_EVERY = 20
+_OLD = 86400.0
+"""Seconds; what no snapshot names is deleted by cleaners of S3 Tables after three days, by others after a week."""
 _CLAIMED = "table.uuid"
 
 
@@ -248,6 +251,17 @@ class IcebergWriter(Writer):
         table = self._table or self._load()
         with storing(self._name):
             return read(table, self._attachment(table, name))
+
+    def keep(self, files: Mapping[str, bytes]) -> None:
+        """Write files kept by `attach`, and the one with the sink's own offsets, again where they are a day old."""
+        table, kept = self._known
+        own = markers.offsets_again(table, kept.marker)
+        paths = {self._attachment(table, name): data for name, data in files.items()}
+        if own is not None:
+            paths[metadata_path(table, own[0])] = own[1]
+        with storing(self._name):
+            for path, data in paths.items():
+                write_again(table, path, data, since=time.time() - _OLD)
 
     def detach(self, name: str) -> bool:
         """Delete a file kept by `attach`; one that cannot be deleted now is for the next sweep."""
