@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
-from sinkql.evaluate.failure import Make, Row, Value, strict
+from sinkql.evaluate.failure import Make, RefusedError, Row, Value, strict
 from sinkql.evaluate.operator import order_key
-from sinkql.logical import Call
+from sinkql.logical import Call, Type
+from sinkql.logical.array import UNMATCHED, UnevenError, levels, squared
 
 
 def _element(value: tuple[Any, ...], index: int) -> Any:
@@ -16,7 +18,33 @@ def _element(value: tuple[Any, ...], index: int) -> Any:
 def _made(call: Call, operands: list[Value]) -> Value | None:
     if any(each.type != call.type.element for each in call.arguments):
         return None
-    return lambda row: tuple(each(row) for each in operands)
+    if not levels(call.arguments[0].type):
+        return lambda row: tuple(each(row) for each in operands)
+
+    def found(row: Row) -> tuple[Any, ...]:
+        try:
+            return tuple(squared([each(row) or () for each in operands], call.type))
+        except UnevenError:
+            raise RefusedError(UNMATCHED) from None
+
+    return found
+
+
+def _flat(value: tuple[Any, ...], type_: Type) -> tuple[Any, ...]:
+    """Return the elements of an array in all its dimensions."""
+    for _ in range(levels(type_) - 1):
+        value = tuple(itertools.chain.from_iterable(value))
+    return value
+
+
+def _cardinality(call: Call, operands: list[Value]) -> Value | None:
+    return strict(lambda value: len(_flat(value, call.arguments[0].type)))(call, operands)
+
+
+def _length(value: tuple[Any, ...], dimension: int) -> int | None:
+    for _ in range(dimension - 1):
+        value = value[0] if value else ()
+    return len(value) or None
 
 
 def _among(call: Call, operands: list[Value]) -> Value | None:
@@ -29,6 +57,7 @@ def _among(call: Call, operands: list[Value]) -> Value | None:
         values = held(row)
         if values is None or not values:
             return None if values is None else False
+        values = _flat(values, call.arguments[1].type)
         value = subject(row)
         if value is None:
             return None
@@ -43,7 +72,7 @@ FORMS: dict[str, Make] = {
     "[](any,integer)": strict(_element),
     "ARRAY(any…)": _made,
     "= ANY(any,any)": _among,
-    "cardinality(any)": strict(len),
-    "array_length(any,integer)": strict(lambda value, dimension: len(value) or None),
+    "cardinality(any)": _cardinality,
+    "array_length(any,integer)": strict(_length),
 }
 """By id."""

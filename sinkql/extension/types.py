@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sinkql import logical
+from sinkql.logical.array import leaf, levels
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import parse_type as parse_type
 
@@ -49,10 +50,31 @@ _NAMES = {
 
 
 def nested_type(name: str, element: logical.Type | None) -> logical.Type | None:
-    """Return the type of arrays or lists of elements; there are none of intervals, and no arrays of arrays."""
-    if element is None or element.name == "interval" or (name, element.name) == ("array", "array"):
+    """Return the type of arrays or lists of elements; there are none of intervals.
+
+    Arrays of several dimensions hold no other arrays, and are not in other ones: their dimensions would be mixed up.
+    """
+    if element is None or element.name == "interval":
         return None
-    return logical.Type(name, element=element)
+    found = logical.Type(name, element=element)
+    apart, most = _dimensions(found)
+    return None if most > MOST_DIMENSIONS or (len(apart) > 1 and most > 1) else found
+
+
+MOST_DIMENSIONS = 6
+"""How many dimensions an array can have, as in Postgres."""
+
+
+def _dimensions(type_: logical.Type) -> tuple[tuple[int, ...], int]:
+    """Return the dimensions of the arrays in a type that are not within each other at once, and the most of them."""
+    found: list[int] = []
+    inside: logical.Type | None = type_
+    while inside is not None:
+        if levels(inside):
+            found.append(levels(inside))
+            inside = leaf(inside)
+        inside = inside.element
+    return tuple(found), max(found, default=0)
 
 
 MOST_CHARACTERS = 10_485_760

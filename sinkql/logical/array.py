@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
+
+from sinkql.logical.type import Type
 
 Items = list["str | Items | None"]
 """What stands between the braces: texts, NULLs, and the same of arrays within."""
@@ -57,6 +60,47 @@ def _item(text: str, at: int, level: int) -> tuple[str | Items | None, int]:
     if plain[0].lower() == "null":
         return None, plain.end()
     return _ESCAPE.sub(r"\1", plain[0]), plain.end()
+
+
+UNEVEN = "the arrays in it are not of one length"
+UNMATCHED = "multidimensional arrays must have array expressions with matching dimensions"
+
+
+class UnevenError(ValueError):
+    """Arrays within an array are not of one length, or one of them is NULL."""
+
+
+def squared(items: list[Any], type_: Type) -> list[Any]:
+    """Return the elements of an array or a list of a type; raises UnevenError.
+
+    An array of several dimensions has arrays of one length within, and no elements where a dimension has none.
+    """
+    element = type_.element
+    if type_.name != "array" or element is None or element.name != "array":
+        return items
+    lengths = {_lengths(each, element) for each in items}
+    if len(lengths) > 1 or None in lengths:
+        raise UnevenError
+    return [] if any(0 in each for each in lengths if each) else items
+
+
+def _lengths(value: Any, type_: Type) -> tuple[int, ...] | None:
+    """Return how many elements an array has in each of its dimensions."""
+    if not isinstance(value, list | tuple):
+        return None
+    assert type_.element is not None
+    within = _lengths(value[0], type_.element) if value and type_.element.name == "array" else ()
+    return None if within is None else (len(value), *within)
+
+
+def levels(type_: Type) -> int:
+    """Return how many dimensions the arrays of a type have, 0 of another type."""
+    return 1 + levels(type_.element) if type_.name == "array" and type_.element is not None else 0
+
+
+def leaf(type_: Type) -> Type:
+    """Return what the arrays of a type have in all their dimensions."""
+    return leaf(type_.element) if type_.name == "array" and type_.element is not None else type_
 
 
 def write_array(items: Sequence[str | Sequence[object] | None]) -> str:

@@ -13,6 +13,7 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.evaluate import comparable
 from sinkql.extension.jsonb import jsonb
+from sinkql.logical.array import UNEVEN, UnevenError, squared
 from sinkql.logical.interval import show_interval
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import DAY, RANGES
@@ -56,7 +57,12 @@ def value_of(given: Any, column: logical.Column) -> Any:
         assert isinstance(found, logical.Literal)
         return show_interval(found.value) if isinstance(found.value, logical.Interval) else found.value
     if type_.element is not None and isinstance(given, list | tuple):
-        return tuple(value_of(each, logical.Column(column.name, type_.element)) for each in given)
+        found = [value_of(each, logical.Column(column.name, type_.element)) for each in given]
+        try:
+            return tuple(squared(found, type_))
+        except UnevenError:
+            message = f'{given!r} is no value for column "{column.name}" of type {type_}: {UNEVEN}'
+            raise SinkqlError("SQ2422", message) from None
     found = _python(given, type_)
     if found is None:
         kind = _PYTHON[type_.name] if type_.element is None else "a list of its elements"

@@ -99,6 +99,9 @@ def test_arrays_and_lists_are_read_alike_from_all_formats(
         ("text list", "[1]", "expected text, got number"),
         ("date list", '["2024-02-30"]', '"2024-02-30" is not a date'),
         ("int list list", "[1]", "expected integer list, got number"),
+        ("int[][]", "[[1], [2, 3]]", "the arrays in it are not of one length"),
+        ("int[][]", "[[1], null]", "the arrays in it are not of one length"),
+        ("int[][]", "[1]", "expected integer[], got number"),
         ("int4range", '"[5,1]"', '"[5,1]" is not an int4range'),
         ("tsrange[]", '["[1,2)"]', '"[1,2)" is not a tsrange'),
         ("numrange", "[1, 2]", "expected numrange, got array"),
@@ -177,3 +180,30 @@ def test_structs_that_are_no_ranges_are_invalid_rows(tmp_path: Path, monkeypatch
             )
             with pytest.raises(SinkqlError, match=message):
                 session.execute(f"SELECT * FROM s{number}")
+
+
+def test_arrays_of_two_dimensions_are_read_alike_from_all_formats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows: list[Any] = [((1, 2), (3, None)), ((4,), (5,)), (), None]
+    written = [*rows[:2], ((), ()), None]
+    for kind in ("json", "csv", "parquet", "uneven"):
+        (tmp_path / kind).mkdir()
+    lines = [json.dumps({"a": value, "n": place}) for place, value in enumerate(written)]
+    (tmp_path / "json" / "f.json").write_text("\n".join(lines))
+    (tmp_path / "csv" / "f.csv").write_text("a,n\n" + "".join(f"{_csv(row)},{n}\n" for n, row in enumerate(rows)))
+    type_ = arrow_type("integer[][]")
+    table = pa.table({"a": pa.array(written, type_), "n": pa.array(range(4), pa.int32())})
+    pq.write_table(table, tmp_path / "parquet" / "f.parquet")
+    pq.write_table(pa.table({"a": pa.array([[[1]], [[1], [2, 3]]], type_)}), tmp_path / "uneven" / "f.parquet")
+    with Session() as session:
+        for kind, format_ in {"json": "JSON", "csv": "CSV WITH HEADER", "parquet": "PARQUET"}.items():
+            session.execute(
+                f"CREATE SOURCE {kind}_rows (a int[][], n int) FROM FILES (PATH = '{kind}') FORMAT {format_}"
+            )
+            (found,) = session.execute(f"SELECT a FROM {kind}_rows ORDER BY n")
+            assert [row[0] for row in found.rows] == rows, kind
+        session.execute("CREATE SOURCE s (a int[][]) FROM FILES (PATH = 'uneven') FORMAT PARQUET")
+        with pytest.raises(SinkqlError, match="the arrays in it are not of one length"):
+            session.execute("SELECT * FROM s")

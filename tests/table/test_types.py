@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
@@ -70,6 +72,14 @@ def _array(value: Any) -> Any:
     return None if value is None else {"items": _lists(value), "dimensions": min(len(value), 1)}
 
 
+def _dimensioned(value: Any, dimensions: int) -> Any:
+    if not value:
+        return _array(value)
+    for _ in range(dimensions - 1):
+        value = tuple(itertools.chain.from_iterable(value))
+    return {"items": _lists(value), "dimensions": dimensions}
+
+
 KINDS = {
     "uint2": Kind({"0": 0, "'65535'": 65535, "7::uint2 * 6::uint2": 42, "NULL": None}),
     "uint4": Kind({"4294967295": 2**32 - 1, "'0'": 0, "8::numeric": 8, "NULL": None}),
@@ -92,6 +102,20 @@ KINDS = {
         "NULL": None,
     }, _array, ordered=False),
     "time[]": Kind({"'{12:30,NULL,00:00}'": (time(12, 30), None, time()), "'{}'": (), "NULL": None}, _array, False),
+    "int[][]": Kind({
+        "'{{1,2},{3,NULL}}'": ((1, 2), (3, None)), "'{}'": (), "ARRAY[[4, 5, 6]]": ((4, 5, 6),), "'{{},{}}'": (),
+        "NULL": None,
+    }, lambda value: _dimensioned(value, 2), ordered=False),
+    "text[][][]": Kind({
+        "'{{{a,b},{c,d}}}'": ((("a", "b"), ("c", "d")),), "'{{{e}},{{NULL}}}'": ((("e",),), ((None,),)), "'{}'": (),
+        "NULL": None,
+    }, lambda value: _dimensioned(value, 3), ordered=False),
+    "int[][] list": Kind({
+        "'{{{1,2},{3,4}},NULL,{}}'": (((1, 2), (3, 4)), None, ()), "'{}'": (), "NULL": None,
+    }, lambda value: value if value is None else [_dimensioned(each, 2) for each in value], ordered=False),
+    "int list[][]": Kind({
+        "'{{{1,2},{3}},{NULL,{}}}'": (((1, 2), (3,)), (None, ())), "'{}'": (), "NULL": None,
+    }, lambda value: _dimensioned(value, 2), ordered=False),
     "text list": Kind({
         """'{a,NULL,"b, c","null",é}'""": ("a", None, "b, c", "null", "é"), "'{}'": (), "'{\"\"}'": ("",), "NULL": None,
     }, _lists, ordered=False),
@@ -244,3 +268,27 @@ def _read(table: str) -> Counter[str]:
 
 def _blurred(row: tuple[Any, ...]) -> str:
     return repr([None if value == [] else value for value in row])
+
+
+def test_a_sink_shows_its_ranges_and_no_array_of_lengths_that_its_table_has_not(session: Session) -> None:
+    session.execute(_SETUP.format(declared="x0 int4range, x1 tstzrange, x2 int8range[]", columns="x0, x1, x2"))
+    session.execute("CREATE TABLE boards (id int PRIMARY KEY, x int[][], y int[][] list)")
+    for relation in ("plain", "boards"):
+        key = _SINK.format(relation, "KEY (id) MODE UPSERT")
+        session.execute(f"CREATE SINK {relation}_sink FROM {relation} {key}")
+    ranges = ("'[1,5]', '[2024-01-31 10:00+02,)', '{empty,\"(,4]\"}'", "'empty', '(,)', NULL", "NULL, 'empty', '{}'")
+    for id_, values in enumerate(ranges):
+        session.execute(f"INSERT INTO t VALUES ({id_ + 7}, {values})")
+    session.execute("INSERT INTO boards VALUES (1, '{}', '{}')")
+    loops = _loops(session, LocalEngine())
+    for each in loops:
+        drain(each)
+    selected = [session.execute(f"SELECT x0, x1, x2 FROM {name} ORDER BY id")[0].rows for name in ("t", "plain_sink")]
+    assert selected[0] == selected[1]
+    assert selected[0][0] == ("[1,6)", '["2024-01-31 08:00:00+00",)', ("empty", "(,5)"))
+    assert session.execute("SELECT x, y FROM boards_sink")[0].rows == (((), ()),)
+    session.execute("UPDATE boards SET y = '{{{1,2}}}'")
+    for each in loops:
+        drain(each)
+    with pytest.raises(SinkqlError, match=r'SQ3513.* in column "y"'):
+        session.execute("SELECT * FROM boards_sink")

@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 
 from sinkql.connectors.files.convert import Failures, from_text
 from sinkql.extension.types import arrow_type, parse_type
+from sinkql.logical import Type
+from sinkql.logical.array import UNEVEN, UnevenError, levels, squared
 from sinkql.logical.range import EMPTY, SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, make_range
 
 _TYPES: Mapping[str, str] = {
@@ -127,8 +129,20 @@ def _list(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     for place, why in own.items():
         failures.setdefault(int(np.searchsorted(offsets, place, side="right")) - 1, why)
     mask = plain.is_null() if plain.null_count else None
-    found = pa.ListArray.from_arrays(pa.array(offsets), elements, mask=mask)
-    return found.cast(arrow_type(declared))
+    found = pa.ListArray.from_arrays(pa.array(offsets), elements, mask=mask).cast(arrow_type(declared))
+    return found if levels(type_) < 2 else _squared(found, type_, failures)
+
+
+def _squared(values: pa.Array, type_: Type, failures: Failures) -> pa.Array:
+    """Return arrays of several dimensions; one with arrays of other lengths within is NULL, and noted."""
+    found: list[list[Any] | None] = values.to_pylist()
+    for row, value in enumerate(found):
+        try:
+            found[row] = None if value is None or row in failures else squared(value, type_)
+        except UnevenError:
+            found[row] = None
+            failures[row] = UNEVEN
+    return pa.array(found, values.type)
 
 
 _FLAGS = ("lower_inclusive", "upper_inclusive", "empty")

@@ -24,6 +24,7 @@ from sinkql.extension.jsonb import MOST_LEVELS, nested_deeply
 from sinkql.extension.stream import Decoded, Failure
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type
+from sinkql.logical.array import UNEVEN, UnevenError, squared
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import RANGES
 
@@ -226,7 +227,10 @@ def _items(raw: bytes, type_: Type) -> list[Any]:
     assert element is not None
     if raw[:1] != b"[":
         raise _MemberError(f"expected {type_}, got {_KINDS.get(raw[:1], 'number')}")
-    return [_member(each, element) for each in _raws(_MEMBERS.decode(raw))]
+    try:
+        return squared([_member(each, element) for each in _raws(_MEMBERS.decode(raw))], type_)
+    except UnevenError:
+        raise _MemberError(UNEVEN) from None
 
 
 def _member(raw: bytes | None, type_: Type) -> Any:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sinkql.extension.jsonb import jsonb
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type, moment
-from sinkql.logical.array import Items, read_array
+from sinkql.logical.array import Items, read_array, squared
 from sinkql.logical.interval import read_interval, show_interval
 from sinkql.logical.range import SUBTYPES, read_range
 from sinkql.logical.type import RANGES
@@ -58,7 +58,9 @@ def _items(items: Items, type_: Type) -> list[Any]:
     """Return the values of the texts in an array or a list."""
     element = type_.element
     assert element is not None
-    return [None if each is None else _item(each, element) for each in items]
+    if type_.name == element.name == "array" and any(isinstance(each, str) for each in items):
+        raise ValueError
+    return squared([None if each is None else _item(each, element) for each in items], type_)
 
 
 def _item(item: str | Items, element: Type) -> Any:

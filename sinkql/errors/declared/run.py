@@ -277,6 +277,11 @@ CODES = {
         "The table is there already, and has a lower format version than the sink needs or asks for.",
         "Leave FORMAT VERSION out, upgrade the table with the program that made it, or let the sink create another.",
     ),
+    "SQ3513": _code(
+        "A table says of an array of several dimensions how many it has, but not how long each is, so that the array "
+        "cannot be shown as it was.",
+        "Select from what the sink reads.",
+    ),
     "SQ3521": _code(
         "The table has a tag of the name that BRANCH gives. A branch and a tag cannot share a name.",
         "Write another BRANCH, or drop the tag.",

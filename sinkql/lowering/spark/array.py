@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sinkql.logical import Call, Literal
-from sinkql.lowering.spark.text import Form, Spelling
+from sinkql.logical.array import UNMATCHED, levels
+from sinkql.lowering.spark.text import Form, Spelling, raised, spark_type
 
 
 def _element(call: Call) -> Form:
@@ -15,14 +16,59 @@ def _element(call: Call) -> Form:
 
 
 def _made(call: Call) -> Form:
+    within = levels(call.arguments[0].type)
+    if within:
+        return _of_arrays(call, within)
     return Form(f"array({', '.join(f'@{place}' for place in range(len(call.arguments)))})")
+
+
+def _of_arrays(call: Call, within: int) -> Form:
+    """Return an array of several dimensions, with arrays of one length within; NULL counts as empty."""
+    places = [f"@{place}" for place in range(len(call.arguments))]
+    first, *others = (f"array({', '.join(_size(each, level) for level in range(within))})" for each in places)
+    type_ = spark_type(call.type)
+    uneven = f"WHEN NOT ({' AND '.join(f'{first} = {each}' for each in others)}) THEN {raised(UNMATCHED, type_)} "
+    return Form(
+        f"CASE {uneven if others else ''}WHEN {_size('@0', 0)} = 0 THEN CAST(array() AS {type_}) "
+        f"ELSE array({', '.join(places)}) END"
+    )
+
+
+def _size(place: str, level: int) -> str:
+    """Return how many elements an array has in a dimension, counted from 0."""
+    return f"coalesce(size({_first(place, level)}), 0)"
+
+
+def _first(place: str, level: int) -> str:
+    return f"try_element_at({_first(place, level - 1)}, 1)" if level else place
+
+
+def _flat(place: str, call: Call, argument: int) -> str:
+    for _ in range(levels(call.arguments[argument].type) - 1):
+        place = f"flatten({place})"
+    return place
+
+
+def _among(call: Call) -> Form:
+    return Form(f"IF(size(@1) = 0, false, array_contains({_flat('@1', call, 1)}, @0))")
+
+
+def _length(call: Call) -> Form:
+    dimension = call.arguments[1]
+    assert isinstance(dimension, Literal)
+    assert isinstance(dimension.value, int)
+    return Form(f"nullif(size({_first('@0', dimension.value - 1)}), 0)")
+
+
+def _cardinality(call: Call) -> Form:
+    return Form(f"size({_flat('@0', call, 0)})")
 
 
 FORMS: dict[str, Spelling] = {
     "[](any,integer)": _element,
     "ARRAY(any…)": _made,
-    "= ANY(any,any)": Form("IF(size(@1) = 0, false, array_contains(@1, @0))"),
-    "cardinality(any)": Form("size(@0)"),
-    "array_length(any,integer)": Form("nullif(size(@0), 0)"),
+    "= ANY(any,any)": _among,
+    "cardinality(any)": _cardinality,
+    "array_length(any,integer)": _length,
 }
 """By id."""

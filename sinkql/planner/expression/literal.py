@@ -11,7 +11,7 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.jsonb import jsonb
 from sinkql.logical import NUMERIC, Type, moment
-from sinkql.logical.array import Items, read_array
+from sinkql.logical.array import Items, UnevenError, read_array, squared
 from sinkql.logical.expression import single, text_of
 from sinkql.logical.range import SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, read_range
 from sinkql.logical.type import RANGES
@@ -118,15 +118,25 @@ def _items(text: str, target: Type, span: Span) -> tuple[logical.Value | None, .
 def _values(items: Items, target: Type, span: Span) -> tuple[logical.Value | None, ...]:
     element = target.element
     assert element is not None
-    return tuple(None if each is None else _element(each, element, target, span) for each in items)
+    found = [None if each is None else _element(each, element, target, span) for each in items]
+    try:
+        return tuple(squared(found, target))
+    except UnevenError:
+        message = f"the arrays in a value of type {target} are not of one length"
+        hint = "Give them all as many elements, as in '{{1,2},{3,4}}'."
+        raise SinkqlError("SQ2212", message, span, hint=hint) from None
 
 
 def _element(item: str | Items, element: Type, target: Type, span: Span) -> logical.Value | None:
     if isinstance(item, list):
         if element.element is not None:
             return _values(item, element, span)
-        hint = "Write lists within a list into a column of type list list." if target.name == "list" else None
+        nested = "lists within a list" if target.name == "list" else "an array of two dimensions"
+        hint = f"Write {nested} into a column of type {element}{' list list' if target.name == 'list' else '[][]'}."
         raise SinkqlError("SQ2214", f"an array within a value of type {target} is not supported", span, hint=hint)
+    if target.name == element.name == "array":
+        hint = "Write arrays within it, as in '{{1,2},{3,4}}'."
+        raise SinkqlError("SQ2212", f"a value of type {target} has an element that is no array", span, hint=hint)
     if element == types.JSONB:
         return document(item, span)
     found = literal(item, element, span).tree

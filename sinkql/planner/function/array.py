@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sinkql.errors import SinkqlError, Span
+from sinkql.extension.types import nested_type
+from sinkql.logical.array import leaf, levels
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.operator import no_operator, settled
 from sinkql.planner.expression.typed import Typed, call, exact
 from sinkql.planner.function.argument import Handler, arity, typed
-from sinkql.planner.types import INTEGER, Type
+from sinkql.planner.types import INTEGER
 
 
-def element(value: Typed, index: Typed, span: Span) -> Typed:
-    """Plan `value[index]`: NULL where there is no such element."""
+def element(value: Typed, index: Typed, span: Span, *, last: bool) -> Typed:
+    """Plan `value[index]`: NULL where there is no such element; after the `last` subscript no dimension is left."""
     found = value.type.element
     if found is None:
         hint = "Write value -> index." if value.type == types.JSONB else None
         message = f"cannot subscript type {value.type.called}: it is not an array or a list"
         raise SinkqlError("SQ2211", message, span, hint=hint)
+    if last and value.type.name == found.name == "array":
+        hint = f"Write them one after the other, as in x{'[1]' * levels(value.type)}."
+        raise SinkqlError(
+            "SQ2214", f"a value of type {value.type} needs a subscript for each dimension", span, hint=hint
+        )
     if not types.whole(index.type) and index.type != types.UNKNOWN:
         raise SinkqlError("SQ2211", f"a subscript is an integer, found {index.type.called}", index.span)
     if index.type == types.BIGINT:
@@ -33,16 +40,17 @@ def construct(values: Sequence[Typed], span: Span) -> Typed:
         hint = "Write its type, as in '{}'::integer[]."
         raise SinkqlError("SQ2213", "cannot tell the type of an empty array", span, hint=hint)
     type_, items = settled(values, span, "ARRAY")
-    if type_.name == "array" or type_ == types.INTERVAL:
+    found = nested_type("array", type_)
+    if found is None:
         raise SinkqlError("SQ2214", f"arrays of {type_} are not supported yet", span)
-    return call("ARRAY(any…)", items, span, type_=Type("array", element=type_))
+    return call("ARRAY(any…)", items, span, type_=found)
 
 
 def among(operator: str, subject: Typed, value: Typed, span: Span) -> Typed | None:
     """Plan `subject = ANY(value)`; None where value is neither array nor list."""
-    found = value.type.element
-    if found is None:
+    if value.type.element is None:
         return None
+    found = leaf(value.type) if value.type.name == "array" else value.type.element
     if types.operand(subject.type, found) != found or (found.name == "numeric" and subject.raw != found):
         raise no_operator(f"{operator} ANY", (subject, value), span)
     if not types.comparable(found):
@@ -52,8 +60,10 @@ def among(operator: str, subject: Typed, value: Typed, span: Span) -> Typed | No
 
 def _length(name: str, arguments: tuple[Typed, ...], span: Span) -> Typed:
     arity(name, arguments, span, 2, 2)
-    if arguments[1].constant != 1:
-        raise SinkqlError("SQ2214", f"the dimension of {name}() must be 1", arguments[1].span)
+    most = max(1, levels(arguments[0].type))
+    if arguments[1].constant not in range(1, most + 1):
+        wanted = f"from 1 to {most}" if most > 1 else "1"
+        raise SinkqlError("SQ2214", f"the dimension of {name}() must be {wanted}", arguments[1].span)
     return call("array_length(any,integer)", (_held(name, arguments[0]), typed(name, arguments[1], INTEGER)), span)
 
 

@@ -242,7 +242,11 @@ def _subscript(t: Translation, node: Any) -> Typed:
     (index, *more) = node.expressions
     if more or isinstance(index, exp.Slice):
         raise SinkqlError("SQ2214", "slices are not supported yet", t.span(node))
-    return functions_array.element(t.translate(node.this), t.translate(index), t.span(node))
+    return functions_array.element(t.translate(node.this), t.translate(index), t.span(node), last=not _goes_on(node))
+
+
+def _goes_on(node: Any) -> bool:
+    return isinstance(node.parent, exp.Bracket) and node.arg_key == "this"
 
 
 def _array(t: Translation, node: Any) -> Typed:

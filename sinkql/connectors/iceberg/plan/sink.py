@@ -20,6 +20,7 @@ from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.extension.options import bind, described, labels, option_span
 from sinkql.extension.plan import Planning, SinkPlan
 from sinkql.extension.sink import SinkOptions, check_positive
+from sinkql.logical.array import leaf
 from sinkql.logical.range import SUBTYPES
 
 _TYPES = {
@@ -228,7 +229,7 @@ def _column_types(statement: ast.CreateSink, columns: tuple[logical.Column, ...]
 def _iceberg_type(type_: logical.Type) -> str | None:
     """Return the Iceberg type; of numeric only the scale is kept, so that a wider view still fits the table."""
     if type_.element is not None:
-        element = _iceberg_type(type_.element)
+        element = _iceberg_type(leaf(type_) if type_.name == "array" else type_.element)
         items = None if element is None else f"list<{element}>"
         return items if items is None or type_.name == "list" else f"struct<items: {items}, dimensions: int>"
     subtype = SUBTYPES.get(type_.name)

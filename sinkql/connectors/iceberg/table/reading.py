@@ -45,12 +45,30 @@ def rows(
         )
     found = scan(table, tuple(name for name in schema.names if name in known))
     arrays = [
-        _declared(found.column(field.name), field.type)
+        _declared(_shaped(found.column(field.name), field.name), field.type)
         if field.name in known
         else pa.chunked_array([pa.nulls(found.num_rows, field.type)])
         for field in schema
     ]
     return pa.table(arrays, schema=schema)
+
+
+def _shaped(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column of a table; raises SQ3513 for one with an array of several dimensions."""
+    if any(map(_deep, column.to_pylist() if pa.types.is_nested(column.type) else ())):
+        raise SinkqlError(
+            "SQ3513",
+            f'the table does not say how long the dimensions of the arrays in column "{name}" are',
+            hint="Select from what the sink reads.",
+        )
+    return column
+
+
+def _deep(value: Any) -> bool:
+    """Tell whether a value of a table is, or holds, an array of several dimensions."""
+    if isinstance(value, dict):
+        return value.get("dimensions", 0) > 1 or _deep(value.get("items"))
+    return isinstance(value, list) and any(map(_deep, value))
 
 
 def _items(value: Any) -> Any:

@@ -27,6 +27,7 @@ from pyiceberg.types import (
 
 from sinkql import physical
 from sinkql.extension.types import parse_type
+from sinkql.logical.array import leaf
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT, INTEGER, Type
 
@@ -47,10 +48,10 @@ _TYPES: dict[str, IcebergType] = {
 def _iceberg_type(type_: Type, ids: Iterator[int]) -> IcebergType:
     """Return the Iceberg type of an SQL type: of a numeric only the scale is kept. What it holds has the next `ids`."""
     if type_.name == "array":
-        items = NestedField(next(ids), "items", _list_type(type_, ids), required=False)
+        items = NestedField(next(ids), "items", _list_type(leaf(type_), ids), required=False)
         return StructType(items, NestedField(next(ids), "dimensions", IntegerType(), required=False))
     if type_.element is not None:
-        return _list_type(type_, ids)
+        return _list_type(type_.element, ids)
     if type_.name in SUBTYPES:
         bound = _iceberg_type(SUBTYPES[type_.name], ids)
         parts = {"lower": bound, "upper": bound, **dict.fromkeys(RANGE_FLAGS, BooleanType())}
@@ -61,9 +62,7 @@ def _iceberg_type(type_: Type, ids: Iterator[int]) -> IcebergType:
     return _TYPES[type_.name]
 
 
-def _list_type(type_: Type, ids: Iterator[int]) -> ListType:
-    element = type_.element
-    assert element is not None
+def _list_type(element: Type, ids: Iterator[int]) -> ListType:
     number = next(ids)
     return ListType(number, _iceberg_type(element, ids), element_required=False)
 
