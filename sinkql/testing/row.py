@@ -57,9 +57,9 @@ def value_of(given: Any, column: logical.Column) -> Any:
         assert isinstance(found, logical.Literal)
         return show_interval(found.value) if isinstance(found.value, logical.Interval) else found.value
     if type_.element is not None and isinstance(given, list | tuple):
-        found = [value_of(each, logical.Column(column.name, type_.element)) for each in given]
+        items = [value_of(each, logical.Column(column.name, type_.element)) for each in given]
         try:
-            return tuple(squared(found, type_))
+            return tuple(squared(items, type_))
         except UnevenError:
             message = f'{given!r} is no value for column "{column.name}" of type {type_}: {UNEVEN}'
             raise SinkqlError("SQ2422", message) from None
