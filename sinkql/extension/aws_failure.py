@@ -58,7 +58,7 @@ def failure(error: Exception, *, role: str | None = None) -> SinkqlError:
                 hint="Set AWS_CA_BUNDLE to the certificate of its authority, or write http:// if it speaks no TLS.",
                 option="ENDPOINT",
             )
-        case exceptions.ConnectionError() | exceptions.HTTPClientError():
+        case exceptions.ConnectionError() | exceptions.HTTPClientError() | exceptions.IncompleteReadError():
             return SinkqlError(
                 "SQ4223",
                 "AWS does not answer",

@@ -248,7 +248,7 @@ def test_a_server_that_is_no_s3_is_told_at_its_endpoint(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"), [("AccessDenied", "SQ3308"), ("PermanentRedirect", "SQ4303"), ("ExpiredToken", "SQ4221")]
+    ("answer", "code"), [("AccessDenied", "SQ3308"), ("PermanentRedirect", "SQ4303"), ("ExpiredToken", "SQ4308")]
 )
 def test_what_amazon_answers_has_its_own_code(
     server: Seaweed, monkeypatch: pytest.MonkeyPatch, answer: str, code: str

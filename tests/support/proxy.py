@@ -38,6 +38,8 @@ class Rule:
     """Whether every connection is closed without an answer."""
     denied: bool = False
     """Whether the bucket is closed to everybody."""
+    cut: int = 0
+    """How many of the next replies with objects are cut off in their middle."""
     paths: list[str] = field(default_factory=list)
     delegations: set[str | None] = field(default_factory=set)
     """How requests ask a catalog for keys to its files; None where one does not."""
@@ -77,6 +79,9 @@ class _Handler(BaseHTTPRequestHandler):
             between, self.rule.between = self.rule.between, None
             if between:
                 between()
+        if self.rule.cut and self.command == "GET" and "?" not in self.path:
+            self.rule.cut -= 1
+            mode = "truncate"
         match mode:
             case None:
                 self._reply(self._forward(body))
@@ -176,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(reply[0])
         self.send_header("content-length", str(len(reply[2])))
         self.end_headers()
-        self.wfile.write(reply[2][:50])
+        self.wfile.write(reply[2][: min(50, len(reply[2]) // 2)])
         self.wfile.flush()
         self._hang_up()
 

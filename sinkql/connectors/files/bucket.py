@@ -36,6 +36,7 @@ _BUFFER = 1 << 20
 _PAGE = 1000
 _FRESH_S = 60.0
 _OTHER_REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException")
 _DENIED = ("AccessDenied", "AllAccessDisabled", "403", "Forbidden")
 _GONE = ("NoSuchKey", "404", "NotFound")
 _OVERWRITTEN = ("PreconditionFailed", "412")
@@ -190,6 +191,15 @@ class Bucket:
                 f'bucket "{self.name}" does not exist',
                 hint="Correct the path, or ENDPOINT of the AWS connection, or create the bucket.",
                 option="PATH",
+            )
+        if code in _EXPIRED:
+            self.store.renew()
+            return SinkqlError(
+                "SQ4308",
+                f'the keys to "{what}" have expired',
+                detail=code,
+                hint="A role is assumed again by itself; a SESSION TOKEN has to be replaced, with its keys.",
+                option="SESSION TOKEN",
             )
         if code in _DENIED:
             return SinkqlError(
