@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from crash import verify
 from crash.conftest import KILLED, Children
 from crash.pipeline import KINDS, ROWS, Pipeline, write_input
-from support.readers import Rows, duckdb_folder, pyiceberg_rows
+from support.readers import Rows, duckdb_folder, pyiceberg_rows, spark_rows
 
 pytestmark = pytest.mark.long
 
@@ -156,8 +157,11 @@ def test_nothing_is_lost_doubled_or_back(
 
 
 @pytest.mark.soak
+@pytest.mark.spark
 @pytest.mark.parametrize(("shape", "deed"), [(shape, deed) for shape in SHAPES for deed in _deeds(shape)], ids=str)
-def test_nothing_is_lost_wherever_it_is_killed(children: Children, tmp_path: Path, shape: Shape, deed: str) -> None:
+def test_nothing_is_lost_wherever_it_is_killed(
+    children: Children, tmp_path: Path, spark: SparkSession, shape: Shape, deed: str
+) -> None:
     home, aside = tmp_path / "home", tmp_path / "aside"
     home.mkdir()
     sink = Sink(children, shape.pipeline(home), deed)
@@ -174,6 +178,15 @@ def test_nothing_is_lost_wherever_it_is_killed(children: Children, tmp_path: Pat
             ended = children.run(sink.doing, f"{point}#{number}=kill")
             assert ended.status == KILLED or ended.passes[point] < number  # parts of a rebuild are not always as many
             sink.finish()
+            _check_spark(sink.doing, spark)
         except AssertionError as error:
             wrong.append(f"{point}#{number}: {error}")
     assert not wrong, "\n".join(wrong)
+
+
+def _check_spark(pipeline: Pipeline, spark: SparkSession) -> None:
+    table = verify.at(pipeline)
+    columns = tuple(table.schema().column_names)
+    assert spark_rows(spark, verify.load(pipeline.folder), branch=pipeline.branch or "main") == pyiceberg_rows(
+        table, columns
+    )

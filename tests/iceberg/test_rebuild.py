@@ -19,8 +19,8 @@ from sinkql import physical
 from sinkql.connectors.iceberg.file.delete import live_files, read_dead
 from sinkql.connectors.iceberg.rebuild import collect, compare
 from sinkql.connectors.iceberg.rebuild.digest import digests
-from sinkql.errors import SinkqlError
-from sinkql.extension.stream import NO_PLAN, Committed, Switch, WriteResult
+from sinkql.errors import FencedError, SinkqlError
+from sinkql.extension.stream import NO_PLAN, Committed, Marker, Switch, WriteResult
 from support.lake import Lake, Sink
 
 LAYOUTS: Sequence[Mapping[str, Any]] = (
@@ -146,6 +146,32 @@ def test_rows_of_others_with_one_key_are_replaced_too(tmp_path: Path) -> None:
     assert lake.rows("t") == [(1, "x"), (3, "y")]
     sink.put((3, "z"))
     assert lake.rows("t") == [(1, "x"), (3, "z")]
+
+
+def test_another_sink_that_adds_rows_while_they_are_replaced_is_named_and_the_next_start_replaces_them_too(
+    tmp_path: Path,
+) -> None:
+    lake = Lake(tmp_path)
+    other = Sink(lake, "t", id="other")
+    other.start()
+    other.put((1, "a"))
+    sink = Sink(lake, "t", upsert=True, options={"existing_rows": "replace"})
+    switch = Switch("new", {NO_PLAN: {}}, again=frozenset({NO_PLAN}))
+
+    def begun(epoch: int) -> tuple[list[WriteResult], Marker]:
+        sink.writer.open()
+        sink.writer.claim({"numbers": {"batch": 0}}, epoch=epoch, switch=switch)
+        marker = replace(sink.writer.refresh(), plan="new")
+        return sink.write(sink.writer.collect(0, buckets=2), [(3, "y")]), marker
+
+    results, marker = begun(1)
+    other.put((4, "b"))
+    with pytest.raises(FencedError, match="another sink has committed to table") as told:
+        sink.writer.rebuild(results, marker)
+    assert (told.value.code, told.value.detail) == ("SQ5102", "The other sink has the id other.")
+    assert lake.rows("t") == [(1, "a"), (4, "b")]
+    sink.writer.rebuild(*begun(2))
+    assert lake.rows("t") == [(3, "y")]
 
 
 def test_values_that_are_stored_otherwise_are_others() -> None:
