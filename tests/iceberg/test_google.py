@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from sinkql import logical, physical
 from sinkql.connectors.gcp import connector
 from sinkql.connectors.gcp.store import ServiceAccount, open_store
+from sinkql.connectors.iceberg.storage.access import storage_properties
 from sinkql.connectors.iceberg.table.catalog import validate
 from sinkql.connectors.iceberg.table.reading import lines
 from sinkql.errors import SinkqlError
@@ -151,6 +154,17 @@ def test_a_token_that_is_refused_is_replaced(lake: GoogleLake, name: str) -> Non
     assert (caught.value.code, caught.value.retryable) == ("SQ4302", True)
     sink.put((2, "b"))
     assert lake.rows(name) == [(1, "a"), (2, "b")]
+
+
+def test_cloud_storage_is_not_waited_for_longer_than_a_minute(lake: GoogleLake, name: str) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    table = sink.writer._load()
+    for io in (table.io, load_file_io(storage_properties(table.io), table.location())):
+        assert isinstance(io, PyArrowFileIO)
+        _, (arguments,) = io.fs_by_scheme("gs", None).__reduce__()
+        assert arguments["retry_time_limit"] == timedelta(minutes=1)
+        assert arguments["access_token"] == lake.google.asked()["tokens"][-1]
 
 
 @pytest.mark.parametrize("expiry", [RULES["expiry"], "gcs.oauth2.token_expires_at", ""])

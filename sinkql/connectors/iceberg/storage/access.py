@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
+from pyarrow.fs import FileSystem
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
@@ -19,6 +21,8 @@ CATALOG_NAME = "default"
 TOKEN, TOKEN_EXPIRY = "gcs.oauth2.token", "gcs.oauth2.token-expires-at"
 KEYS = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token", TOKEN, TOKEN_EXPIRY)
 _OF_CLIENT = ("client.access-key-id", "client.secret-access-key", "client.session-token")
+_GIVE_UP = timedelta(minutes=1)
+_PATIENT = f"{__name__}.PatientFileIO"
 _STORAGE = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 
 Ask = Callable[[], Mapping[str, str]]
@@ -50,7 +54,16 @@ def job_stores(write: physical.Write, context: Context) -> Stores:
     return stores_of(write.connection.options, lambda name: context.store(through[name]), using)
 
 
-class AskingFileIO(PyArrowFileIO):
+class PatientFileIO(PyArrowFileIO):
+    """Give Google's Cloud Storage a minute to answer; its own library would wait for a quarter of an hour."""
+
+    def _initialize_gcs_fs(self) -> FileSystem:
+        # pyiceberg has no property for it: the file system is made again of what it was made of
+        make, (arguments,) = super()._initialize_gcs_fs().__reduce__()
+        return make({**arguments, "retry_time_limit": _GIVE_UP})
+
+
+class AskingFileIO(PatientFileIO):
     """Reach files with keys that are asked for whenever a file is opened: a run may be longer than their life."""
 
     def __init__(self, properties: Properties, ask: Ask) -> None:
@@ -95,4 +108,5 @@ def storage_properties(io: FileIO) -> dict[str, str]:
     """Return what opens the files of a table elsewhere, with keys as they are now."""
     if isinstance(io, AskingFileIO):
         io.renew()
-    return {name: value for name, value in io.properties.items() if name.startswith(_STORAGE)}
+    found = {name: value for name, value in io.properties.items() if name.startswith(_STORAGE)}
+    return {"py-io-impl": _PATIENT, **found} if TOKEN in found else found
