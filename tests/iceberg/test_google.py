@@ -83,15 +83,10 @@ class GoogleLake(Lake):
 def _duckdb(lake: GoogleLake, metadata: str) -> Rows:
     """Return what DuckDB reads, which reaches Cloud Storage as PyArrow does."""
     from fsspec.implementations.arrow import ArrowFSWrapper
-    from pyarrow.fs import GcsFileSystem
 
-    token = lake.store(physical.Connection("gcp", "GCP", _KEY)).properties()["gcs.oauth2.token"]
-    end = datetime.now() + timedelta(hours=1)
-    host = f"127.0.0.1:{lake.google.port}"
-    files = GcsFileSystem(access_token=token, credential_token_expiration=end, scheme="http", endpoint_override=host)
     kind = type("Gs", (ArrowFSWrapper,), {"protocol": "gs"})
     with connect() as connection:
-        connection.register_filesystem(kind(files))
+        connection.register_filesystem(kind(lake.google.files()))
         return sorted_rows(connection.execute(f"SELECT id, name FROM iceberg_scan('{metadata}')").fetchall())
 
 

@@ -20,6 +20,7 @@ from pyiceberg.catalog import load_catalog
 from leak.scanner import Canary, Place, canary, files_in, hits, objects_of, pages_of, processes_of, text_of
 from support.aws import KEYS, Aws, aws
 from support.command import Running, start
+from support.google import Google, google
 from support.patience import PATIENCE_S
 from support.seaweed import Seaweed, seaweed
 from support.vault import ROOT, Vault, vault
@@ -49,6 +50,10 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (
   CATALOG TYPE = 'REST', URL = 'http://127.0.0.1:{rest}', WAREHOUSE = 'lake',
   CREDENTIAL = '{user}:' || SECRET s_literal || SECRET s_environment || SECRET s_file || SECRET s_keyring
     || SECRET s_vault || SECRET s_aws);
+CREATE SECRET google_key AS file('{put}/key.json');
+CREATE CONNECTION google TO GCP (SERVICE ACCOUNT KEY = SECRET google_key) WITH (VALIDATE);
+CREATE CONNECTION biglake TO ICEBERG CATALOG (
+  CATALOG TYPE = 'REST', URL = '{biglake}', WAREHOUSE = 'gs://lake', GCP CONNECTION = google);
 CREATE SOURCE events (id bigint, kind text, parts bigint) FROM FILES (PATH = 'in') FORMAT JSON;
 CREATE MATERIALIZED VIEW totals AS
 SELECT kind, count(*) AS events, sum(100 / parts) AS share FROM events GROUP BY kind;
@@ -58,6 +63,9 @@ CREATE SINK raw IN CLUSTER watched FROM events
 CREATE SINK totals_sink IN CLUSTER watched FROM totals
   INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'shop', TABLE 'totals')
   USING AWS CONNECTION aws KEY (kind) ENFORCED ENVELOPE UPSERT WITH (COMMIT INTERVAL = '1s');
+CREATE SINK google_sink IN CLUSTER watched FROM totals
+  INTO ICEBERG CATALOG CONNECTION biglake (NAMESPACE 'shop', TABLE 'totals')
+  KEY (kind) ENFORCED ENVELOPE UPSERT WITH (COMMIT INTERVAL = '1s');
 """
 _PUT_INTO_THE_ENVIRONMENT = ("environment", "vault token", "aws key")
 _EXPECTED = (
@@ -77,6 +85,7 @@ class Scene:
 
     root: Path
     server: Seaweed
+    google: Google
     secrets: dict[str, Canary]
     environment: dict[str, str]
     ui: int
@@ -93,7 +102,7 @@ class Scene:
     def script(self) -> str:
         texts = {kind: each.text for kind, each in self.secrets.items()} | {"user": self.server.user}
         whole = base64.b64encode(self.server.secret.encode()).decode()
-        ports = {"s3": self.server.s3, "rest": self.server.rest, "ui": self.ui}
+        ports = {"s3": self.server.s3, "rest": self.server.rest, "ui": self.ui, "biglake": self.google.catalog}
         return _STATEMENTS.format(**texts | {"whole": whole, "put": self.root / "put", "folder": self.folder} | ports)
 
     def rows(self, name: str, first: int, *, parts: int = 2, kind: str = "k") -> None:
@@ -112,11 +121,16 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         seaweed(root / "server", user=secrets["user"].core, secret=whole) as server,
         vault(root / "vault") as bao,
         aws() as amazon,
+        google() as cloud,
     ):
         environment = _put(root, secrets, bao, amazon)
+        secrets["google key"] = Canary("google key", json.loads(cloud.key)["private_key"].splitlines()[5])
+        secrets["google token"] = canary("token")
+        cloud.rule(mark=secrets["google token"].core)
+        (root / "put" / "key.json").write_text(cloud.key)
         for kind, text in (("vault token", ROOT), ("aws key", KEYS["AWS_SECRET_ACCESS_KEY"])):
             secrets[kind] = Canary(kind, text)
-        yield Scene(root, server, secrets, environment, _free_port())
+        yield Scene(root, server, cloud, secrets, environment, _free_port())
 
 
 def _put(root: Path, secrets: dict[str, Canary], bao: Vault, amazon: Aws) -> dict[str, str]:
@@ -198,7 +212,7 @@ def _left(scene: Scene) -> list[Place]:
         table = lake.load_table(name)
         places += text_of(f"table {name}", table.metadata)
         places += objects_of(storage, table.location().removeprefix("s3://"))
-    return places
+    return [*places, *objects_of(scene.google.files(), "lake")]
 
 
 def test_no_secret_of_a_pipeline_shows(scene: Scene) -> None:
@@ -209,10 +223,10 @@ def test_no_secret_of_a_pipeline_shows(scene: Scene) -> None:
         "exec", str(scene.root / "put" / "pipeline.sql"), folder=scene.folder, environment=scene.environment
     )
     try:
-        raw, totals = "materialize.public.raw", "materialize.public.totals_sink"
-        running.wait_for_rows({raw: 50, totals: 3})
+        raw, totals, cloud = (f"materialize.public.{name}" for name in ("raw", "totals_sink", "google_sink"))
+        running.wait_for_rows({raw: 50, totals: 3, cloud: 3})
         scene.rows("1.json", 50, kind=planted.text)
-        running.wait_for_rows({raw: 100, totals: 6})
+        running.wait_for_rows({raw: 100, totals: 6, cloud: 6})
         places = _while_running(scene, running, 0)
         places += _while_running(scene, running, 1, planted.text)
         scene.rows("2.json", 100, parts=0)  # fails in a task

@@ -9,12 +9,15 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from google.auth.transport.requests import Request
+from google.oauth2 import service_account
 
 from support.google_server import BUCKET, EMAIL, PROJECT
 from support.patience import PATIENCE_S
@@ -58,6 +61,27 @@ class Google:
                 "token_uri": f"{self.address}/token",
             }
         )
+
+    def files(self) -> Any:  # pyarrow has no types
+        """Return Cloud Storage, to which a token of the account lets in for an hour."""
+        from pyarrow.fs import GcsFileSystem
+
+        return GcsFileSystem(
+            access_token=self.token(),
+            credential_token_expiration=datetime.now(UTC) + timedelta(hours=1),
+            scheme="http",
+            endpoint_override=f"127.0.0.1:{self.port}",
+        )
+
+    def token(self) -> str:
+        """Return a token as any program gets one."""
+        info = json.loads(self.key)
+        account = service_account.Credentials.from_service_account_info(
+            info, scopes=["https://www.googleapis.com/auth/cloud-platform"]
+        )
+        account.refresh(Request())
+        found: str = account.token
+        return found
 
     def asked(self) -> dict[str, Any]:
         """Return the tokens that it gave, and the requests that it got: method, path and token."""

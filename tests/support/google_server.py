@@ -39,8 +39,9 @@ _PREFIX = f"projects/{PROJECT}/catalogs/{BUCKET}/"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
-RULES = {"refuse": False, "life": 3600, "expiry": "gcs.oauth2.token-expires-at"}
-"""What tests change: whether tokens are refused, how many seconds they are valid, what a catalog calls their end."""
+RULES = {"refuse": False, "mark": "", "life": 3600, "expiry": "gcs.oauth2.token-expires-at"}
+"""What tests change: whether tokens are refused, what is in each of them, how many seconds they are valid, and what a
+catalog calls their end."""
 
 
 @dataclass
@@ -134,7 +135,7 @@ class Handler(RequestHandler):  # type: ignore[misc]  # the emulator has no type
             return 400, {"error": "invalid_grant", "error_description": "Invalid grant: account not found"}
         assert claims["scope"] == _SCOPE, claims
         assert claims["exp"] > time.time(), claims
-        token = f"ya29.{len(state.tokens)}-{signature[:20]}"
+        token = f"ya29.{state.rules['mark']}{len(state.tokens)}-{signature[:20]}"
         state.tokens.append(token)
         state.valid.add(token)
         return 200, {"access_token": token, "expires_in": state.rules["life"], "token_type": "Bearer"}
