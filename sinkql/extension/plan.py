@@ -109,7 +109,8 @@ class SourceKind:
     opens what a running job reads with. `sample` looks at what the source begins with before the first planning, also
     where scripts are compiled, but there without access to what is not on this machine; the `columns` among its facts,
     names and types as SQL, stand for those that the statement does not declare. `first` tells for a source without an
-    end where its first rows after some offsets end, as many as are wanted.
+    end where its first rows after some offsets end, as many as are wanted. `named` tells by a source's options whether
+    its columns are found by their names, so that it may lose some while sinks go on.
     """
 
     name: str
@@ -120,6 +121,7 @@ class SourceKind:
     facts: Callable[[ast.CreateSource, Planning, Access], logical.Facts] | None = None
     sample: Callable[[ast.CreateSource, Planning, Access | None], logical.Facts] | None = None
     first: Callable[[Offsets, int], Offsets] | None = None
+    named: Callable[[Mapping[str, Any]], bool] = lambda options: False
     about: str = ""
 
 

@@ -147,20 +147,28 @@ def _widened(before: Write, after: Write, renamed: Mapping[str, str | None]) -> 
 
 
 def _narrowed(operator: Operator, old: Job) -> Operator:
-    """Return what is read as it was read before, where columns of sources have wider types now."""
-    had = {(read.source, column.name): column.type for read in old.reads() for column in read.columns}
+    """Return what is read as it was read before, where columns of sources have wider types now, or are gone."""
     match operator:
         case Read():
-            types = [(column, had.get((operator.source, column.name), column.type)) for column in operator.columns]
-            columns = tuple(
-                msgspec.structs.replace(column, type=type_) if widens(type_, column.type) else column
-                for column, type_ in types
-            )
-            return msgspec.structs.replace(operator, columns=columns)
+            had = {
+                column.name: column for read in old.reads() if read.source == operator.source for column in read.columns
+            }
+            has = {column.name: _as_before(column, had.get(column.name)) for column in operator.columns}
+            if had.keys() <= has.keys():
+                return msgspec.structs.replace(operator, columns=tuple(has.values()))
+            # a source only loses columns if it finds them by their names, and then what it reads of others is the same
+            return msgspec.structs.replace(operator, columns=tuple((had | has).values()))
         case Union():
             return Union(tuple(_narrowed(each, old) for each in operator.inputs), operator.change)
         case Map() | Aggregate() | Pick():
             return msgspec.structs.replace(operator, input=_narrowed(operator.input, old))
+
+
+def _as_before(column: Column, before: Column | None) -> Column:
+    """Return a column with the type that it had, if that was a narrower one."""
+    if before is None or not widens(before.type, column.type):
+        return column
+    return msgspec.structs.replace(column, type=before.type)
 
 
 def _without_casts(operator: Operator, types: Mapping[str, str]) -> Operator:

@@ -566,6 +566,42 @@ def test_a_column_of_a_source_comes_in_place_only_where_rows_are_not_overwritten
     assert (sink.action, sink.effect) == ("alter", effect)
 
 
+@pytest.mark.parametrize(
+    ("form", "by_name"),
+    [
+        ("JSON", True),
+        ("PARQUET", True),
+        ("CSV WITH HEADER", True),
+        ("CSV", False),
+        ("CSV WITH HEADER (a, b, c)", False),
+    ],
+)
+@pytest.mark.parametrize("mode", ["ENVELOPE NONE", "KEY (counter) NOT ENFORCED MODE UPSERT"])
+def test_a_column_less_of_a_source_that_names_its_values_goes_in_place(
+    session: Session, form: str, by_name: bool, mode: str
+) -> None:
+    columns = "counter bigint, gone text, more text"
+    base = _BASE.replace(
+        "n FROM LOAD GENERATOR COUNTER (UP TO 10)", f"n ({columns}) FROM FILES (PATH = 'in') FORMAT {form}"
+    )
+    base = base.replace("ENVELOPE NONE", mode)
+    whole = base[base.index("CREATE SINK") :].replace("k FROM v", "whole FROM n").replace("'t'", "'whole'")
+    session.execute(base + whole)
+    less = (base + whole).replace(columns, "counter bigint, more text").replace("(a, b, c)", "(a, c)")
+    deployment = _plan(session, less)
+    if not by_name:
+        assert {step.action for step in deployment.steps} == {"replace"}
+        return
+    source, sink = deployment.steps
+    assert (source.action, source.kind) == ("alter", "SOURCE")
+    told = 'its table drops column "gone"; nothing is read again'
+    assert (sink.action, sink.name.rpartition(".")[2], sink.effect) == ("alter", "whole", told)
+    apply(deployment, session)
+    assert _plan(session, less).steps == ()
+    swapped = less.replace("counter bigint, more text", "more text, counter bigint")
+    assert {step.action for step in _plan(session, swapped).steps} == {"replace"}
+
+
 def test_the_page_shows_what_plan_says(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
     before = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');

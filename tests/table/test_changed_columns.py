@@ -346,14 +346,10 @@ def test_a_sink_is_read_before_its_table_has_changed(session: Session, view: str
     session.execute(_NARROW.format(clauses="KEY (id) MODE UPSERT") + "INSERT INTO t VALUES (1, 1, 2, 1.25);")
     drain(_start(session, 1))
     session.execute(f"CREATE OR REPLACE MATERIALIZED VIEW a AS {view};")
-    if " w," in view:
-        with pytest.raises(SinkqlError) as refused:
-            session.execute("SELECT * FROM s;")
-        assert (refused.value.code, refused.value.detail) == ("SQ3504", "missing: w")
-    else:
-        assert str(session.execute("SELECT * FROM s;")[0].rows) == "((1, 1, 2.0, Decimal('1.25'), None),)"
+    expected = ((1, 1, 2.0, Decimal("1.25"), *([] if " w," in view else [None])),)
+    assert session.execute("SELECT * FROM s;")[0].rows == expected
     drain(_start(session, 2))
-    assert len(session.execute("SELECT * FROM s;")[0].rows) == 1
+    assert session.execute("SELECT * FROM s;")[0].rows == expected
 
 
 def test_a_sink_is_altered_before_its_table_has_the_columns_to_come(session: Session) -> None:

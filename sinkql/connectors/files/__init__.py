@@ -28,6 +28,7 @@ from sinkql.connectors.files.plan import (
     FilesOptions,
     FilesSourceOptions,
     look,
+    named,
     plan,
     plan_avro,
     plan_csv,
@@ -123,7 +124,15 @@ connector = Connector(
     "files",
     sources=(
         SourceKind(
-            "FILES", plan, _open_reader, FilesOptions, FilesSourceOptions, facts=look, sample=sample, about=_ABOUT
+            "FILES",
+            plan,
+            _open_reader,
+            FilesOptions,
+            FilesSourceOptions,
+            facts=look,
+            sample=sample,
+            named=named,
+            about=_ABOUT,
         ),
     ),
     formats=(

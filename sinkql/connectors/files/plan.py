@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -267,6 +267,18 @@ class CsvOptions:
     )
     null_as: str = described("the text that stands for NULL where it is not quoted", default="")
     comment: str | None = described("the character that a line of comment begins with", default=None)
+
+
+def named(options: Mapping[str, Any]) -> bool:
+    """Tell whether the files of a source name the values of their rows."""
+    form = options["format"]
+    match form["name"]:
+        case "JSON":
+            return not form["whole"]
+        case "CSV":
+            return form["header"] is True and "names" not in form
+        case name:
+            return name in STORED
 
 
 def plan_csv(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from itertools import zip_longest
 
 import msgspec
 
 from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
+from sinkql.extension.registry import Registry
 from sinkql.lowering.job import lower_relation
 from sinkql.physical import Column, Read
 from sinkql.physical.evolution import widens
 from sinkql.planner.item.table import unique_keys
 
 
-def obstacle(old: logical.Entry, new: logical.Entry, before: MemoryCatalog, after: MemoryCatalog) -> str | None:
+def obstacle(
+    old: logical.Entry, new: logical.Entry, before: MemoryCatalog, after: MemoryCatalog, registry: Registry
+) -> str | None:
     """Return the reason why an item must be created again, None if ALTER may do; whether it does, trying shows."""
     match old.statement, new.statement:
         case ast.CreateSecret(), ast.CreateSecret():
@@ -28,7 +32,7 @@ def obstacle(old: logical.Entry, new: logical.Entry, before: MemoryCatalog, afte
             | (ast.CreateTable(), ast.CreateTable())
             | (ast.CreateTableFrom(), ast.CreateTableFrom())
         ) if old.kind == new.kind:
-            return _source(old.name, before, after)
+            return _source(old.name, before, after, registry)
         case ast.CreateSink() as present, ast.CreateSink() as wanted:
             return _sink(present, wanted)
         case ast.CreateConnection(kind=present), ast.CreateConnection(kind=wanted):
@@ -39,14 +43,19 @@ def obstacle(old: logical.Entry, new: logical.Entry, before: MemoryCatalog, afte
             return f"it changes from a {old.kind.lower()} to a {new.kind.lower()}"
 
 
-def _source(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str | None:
+def _source(name: str, before: MemoryCatalog, after: MemoryCatalog, registry: Registry) -> str | None:
     old, new = _read(name, before), _read(name, after)
     if old == new:
         return None
     if msgspec.structs.replace(new, columns=old.columns) != old:
         return "it reads another relation"
-    if not all(_wider(*pair) for pair in zip(old.columns, (*new.columns, None), strict=False)):
-        return "its columns change, and not by others behind them or wider types"
+    kind = registry.sources.get(new.connector)
+    kept = {column.name for column in new.columns}
+    by_name = kind is not None and kind.named(new.options)
+    stay = [column for column in old.columns if column.name in kept or not by_name]
+    if not all(_wider(*pair) for pair in zip_longest(stay, new.columns[: len(stay)])):
+        others = ", wider types or less of them" if by_name else " or wider types"
+        return f"its columns change, and not by others behind them{others}"
     entry = after.entry(name)
     assert entry is not None
     return _unfit(entry.statement, {column.name for column in old.columns})

@@ -43,6 +43,7 @@ class _Difference:
     after: MemoryCatalog
     broken: Mapping[str, logical.Entry]
     transition: Transition
+    registry: Registry
     fates: dict[str, _Fate] = field(default_factory=dict)
 
     def find(self, other_value: OtherValue, statements: Mapping[str, ast.Create]) -> None:
@@ -72,7 +73,7 @@ class _Difference:
         same = _text(old.statement) == _text(new.statement)
         if same and not (isinstance(written, ast.CreateSecret) and other_value(name, written)):
             return
-        hindrance = obstacle(old, new, self.before, self.after)
+        hindrance = obstacle(old, new, self.before, self.after, self.registry)
         if hindrance is None:
             self.fates[name] = _Fate("alter", "its value changes" if same else "its definition changes")
         else:
@@ -200,7 +201,7 @@ def difference(
 
     All are tried in memory, and what cannot be altered is created again; so that running them does what they say.
     """
-    found = _Difference(before, described.catalog, broken, transition)
+    found = _Difference(before, described.catalog, broken, transition, registry)
     found.find(other_value, described.statements)
     while True:
         items = (_step(name, fate, found, described, broken) for name, fate in _ordered(found))
