@@ -21,7 +21,7 @@ _COLUMNS = {
 # calls of entries that no vector has
 _CALLS = (
     *(f"{a} {operator} {a}" for a in "hil" for operator in ("#", "&", "|", "*", "-")),
-    *(f"{a} {operator} {a}" for a in "vwx" for operator in "+-*/%"),
+    *(f"{a} {operator} {a}" for a in "vwx" for operator in "+-*/%&|#"), "~v", "~w", "~x",
     *(f"{a} {operator} {a}" for a in "rd" for operator in ("*", "+", "-")),
     "~h", "~l", "-h", "-r", "abs(h)", "abs(r)", "abs(n)", "l << 1", "l >> 1", "u + h", "u - h", "i <= 1",
     *(f"t + {a} * INTERVAL '1 day'" for a in "hil"), "z - z",
