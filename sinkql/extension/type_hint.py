@@ -17,8 +17,6 @@ _NAMES = (
 
 _LATER = (
     (r".*\]|.* list|map ?\[.*|list ?\[.*|record", "Use jsonb."),
-    ("oid", "Use uint4."),
-    ("mz_timestamp", "Use uint8."),
     (r"interval [a-z]+( to [a-z]+)?|interval ?\(.*", "Use interval."),
     ("(int4|int8|num|ts|tstz|date)multirange", "Use two columns, one for each end."),
     (r"timetz( ?\(.*\))?|time( ?\(.*\))? with time zone", "Use time, or a timestamptz."),

@@ -37,7 +37,7 @@ def arrow_type(text: str) -> pa.DataType:
 _NAMES = {
     "bool": "boolean", "boolean": "boolean", "smallint": "smallint", "int2": "smallint",
     "integer": "integer", "int": "integer", "int4": "integer", "bigint": "bigint", "int8": "bigint",
-    "uint2": "uint2", "uint4": "uint4", "uint8": "uint8",
+    "uint2": "uint2", "uint4": "uint4", "uint8": "uint8", "oid": "uint4", "mz_timestamp": "uint8",
     "real": "real", "float4": "real", "double precision": "double precision", "double": "double precision",
     "float": "double precision", "float8": "double precision", "date": "date", "time": "time",
     "time without time zone": "time",
@@ -50,11 +50,11 @@ _NAMES = {
 
 
 def nested_type(name: str, element: logical.Type | None) -> logical.Type | None:
-    """Return the type of arrays or lists of elements; there are none of intervals.
+    """Return the type of arrays or lists of elements.
 
     Arrays of several dimensions hold no other arrays, and are not in other ones: their dimensions would be mixed up.
     """
-    if element is None or element.name == "interval":
+    if element is None:
         return None
     found = logical.Type(name, element=element)
     apart, most = _dimensions(found)

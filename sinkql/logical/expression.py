@@ -258,12 +258,13 @@ def text_of(value: Value, type_: Type) -> str:
 
 
 def value_of(text: str, type_: Type) -> Value:
-    """Return the value that a canonical text stands for."""
+    """Return the value that a canonical text stands for; an interval in an array is a text, as in a column."""
     if type_.element is None:
         found: Value = _VALUES.get(type_.name, str)(text)
         return found
     element = type_.element
-    return tuple(None if each is None else value_of(each, element) for each in json.loads(text))
+    within = Type("text") if element.name == "interval" else element
+    return tuple(None if each is None else value_of(each, within) for each in json.loads(text))
 
 
 def single(value: float) -> float:

@@ -46,6 +46,7 @@ MAX_SCALE = 10
 TYPE_NAMES = {
     "boolean": BOOLEAN, "bool": BOOLEAN, "smallint": SMALLINT, "int2": SMALLINT, "integer": INTEGER, "int": INTEGER,
     "int4": INTEGER, "bigint": BIGINT, "int8": BIGINT, "uint2": UINT2, "uint4": UINT4, "uint8": UINT8,
+    "oid": UINT4, "mz_timestamp": UINT8,
     "real": REAL, "float4": REAL, "double precision": DOUBLE,
     "float8": DOUBLE, "float": DOUBLE, "numeric": NUMERIC, "decimal": NUMERIC, "dec": NUMERIC, "text": TEXT,
     "varchar": TEXT, "character varying": TEXT, "string": TEXT, "bytea": BYTEA, "bytes": BYTEA, "date": DATE,

@@ -13,7 +13,7 @@ from sinkql.session import Session
 _TYPES = (
     "interval day to second", "int4multirange", "tstzmultirange",
     "map[text=>int]", "map[text=>int list]", "int[][] list[]", "int[] list[][]",
-    "record", "mz_timestamp", "oid", "regclass",
+    "record", "regclass",
     "timetz", "time(3) with time zone", "time with time zone", "time(3)",
     "timestamp(3)", "timestamp (3) with time zone", "timestamptz(0)",
 )  # fmt: skip

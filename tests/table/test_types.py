@@ -102,6 +102,15 @@ KINDS = {
         "NULL": None,
     }, _array, ordered=False),
     "time[]": Kind({"'{12:30,NULL,00:00}'": (time(12, 30), None, time()), "'{}'": (), "NULL": None}, _array, False),
+    "interval[]": Kind({
+        "'{1 day 02:30,NULL,\"14 months\"}'": ("1 day 02:30:00", None, "1 year 2 mons"), "'{}'": (),
+        "ARRAY[INTERVAL '1 day', TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01 01:00']": ("1 day", "23:00:00"),
+        "'{-3 days}'::interval[]": ("-3 days",), "NULL": None,
+    }, _array, ordered=False),
+    "oid": Kind({"4294967295": 2**32 - 1, "'0'": 0, "7::oid": 7, "NULL": None}),
+    "mz_timestamp": Kind({
+        "18446744073709551615": 2**64 - 1, "12": 12, "'0'::mz_timestamp": 0, "NULL": None,
+    }, lambda value: None if value is None else Decimal(value)),
     "int[][]": Kind({
         "'{{1,2},{3,NULL}}'": ((1, 2), (3, None)), "'{}'": (), "ARRAY[[4, 5, 6]]": ((4, 5, 6),), "'{{},{}}'": (),
         "NULL": None,

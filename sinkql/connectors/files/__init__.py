@@ -118,7 +118,7 @@ first 10,000) when the source is created, and kept: `SHOW CREATE SOURCE` shows t
 there is no file yet, a JSON object is one column `data` of type `jsonb`.
 Types: `boolean`, `smallint`, `integer`, `bigint`, `uint2`, `uint4`, `uint8`, `real`, `double precision`,
 `numeric(p, s)`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `text`, `bytea`, `uuid`, `jsonb`;
-ranges, as `int4range` and `tstzrange`; arrays and lists of these but `interval`, as `integer[]` and `text list`."""
+ranges, as `int4range` and `tstzrange`; arrays and lists of these, as `integer[]` and `text list`."""
 
 connector = Connector(
     "files",

@@ -6,7 +6,7 @@ import math
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 
-from sinkql.logical import Interval, Literal
+from sinkql.logical import Interval, Literal, Type
 from sinkql.logical import literal as make_literal
 from sinkql.logical.type import DAY, SECOND
 from sinkql.lowering.spark.text import Text, spark_type, text_literal
@@ -22,7 +22,8 @@ def literal_text(literal: Literal) -> Text:
     if type_.element is not None:
         values = literal.value
         assert isinstance(values, tuple)
-        items = ", ".join(literal_text(make_literal(each, type_.element)).sql for each in values)
+        element = Type("text") if type_.element.name == "interval" else type_.element
+        items = ", ".join(literal_text(make_literal(each, element)).sql for each in values)
         return Text(f"CAST(array({items}) AS {spark_type(type_)})")
     match type_.name:
         case "smallint" | "integer" | "bigint" | "uint2" | "uint4":

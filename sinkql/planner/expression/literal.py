@@ -13,6 +13,7 @@ from sinkql.extension.jsonb import jsonb
 from sinkql.logical import NUMERIC, Type, moment
 from sinkql.logical.array import Items, UnevenError, read_array, squared
 from sinkql.logical.expression import single, text_of
+from sinkql.logical.interval import show_interval
 from sinkql.logical.range import SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, read_range
 from sinkql.logical.type import RANGES
 from sinkql.planner import types
@@ -139,6 +140,8 @@ def _element(item: str | Items, element: Type, target: Type, span: Span) -> logi
         raise SinkqlError("SQ2212", f"a value of type {target} has an element that is no array", span, hint=hint)
     if element == types.JSONB:
         return document(item, span)
+    if element == types.INTERVAL:
+        return show_interval(parse_interval(item, span))  # as columns have it
     found = literal(item, element, span).tree
     assert isinstance(found, logical.Literal)
     return found.value
