@@ -175,7 +175,7 @@ def test_columns_are_named_as_in_postgres(item: str, name: str) -> None:
         ("SELECT count(*), summ(id) FROM orders", "SQ2210", "summ(id)"),
         ("SELECT id, now() FROM orders", "SQ2217", "now()"),
         ("SELECT current_timestamp FROM orders", "SQ2217", "current_timestamp"),
-        ("SELECT note::integer[][] FROM orders", "SQ2935", "integer[][]"),
+        ("SELECT note::integer[][] list[] FROM orders", "SQ2935", "integer[][] list[]"),
         ("SELECT note::timestamp(3) FROM orders", "SQ2223", "timestamp(3)"),
         ("SELECT at + at AS d FROM orders", "SQ2211", "at + at"),
         ("SELECT id FROM orders GROUP BY 2", "SQ2222", "2"),
