@@ -55,7 +55,8 @@ def failure(error: Exception, *, role: str | None = None) -> SinkqlError:
                 "SQ4227",
                 "the certificate of ENDPOINT of the AWS connection is not trusted",
                 detail=type(error).__name__,
-                hint="Set AWS_CA_BUNDLE to the certificate of its authority, or write http:// if it speaks no TLS.",
+                hint="Set AWS_CA_BUNDLE and SSL_CERT_FILE to the certificate of its authority, or write http:// if it "
+                "speaks no TLS.",
                 option="ENDPOINT",
             )
         case exceptions.ConnectionError() | exceptions.HTTPClientError() | exceptions.IncompleteReadError():

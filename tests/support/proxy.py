@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 from support.patience import PATIENCE_S
 
@@ -196,12 +198,19 @@ def _error(status: int) -> Reply:
 
 
 @contextmanager
-def proxy(upstream: int) -> Iterator[tuple[int, Rule]]:
-    """Run a proxy before a local port; yield its own port, and the rule that tests change."""
+def proxy(upstream: int, *, identity: Path | None = None) -> Iterator[tuple[int, Rule]]:
+    """Run a proxy before a local port; yield its own port, and the rule that tests change.
+
+    It speaks TLS where it has an identity, a file with its key and certificate.
+    """
     rule = Rule()
     handler = type("Handler", (_Handler,), {"upstream": upstream, "rule": rule})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
+    if identity is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(identity)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

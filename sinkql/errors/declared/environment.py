@@ -298,7 +298,9 @@ CODES = {
     "SQ4209": _code(
         "The certificate of the Iceberg catalog is not signed by an authority that this machine trusts, or the server "
         "at URL does not use TLS.",
-        "Set REQUESTS_CA_BUNDLE to the certificate of the authority, or correct URL in CREATE CONNECTION.",
+        "Set REQUESTS_CA_BUNDLE to the certificate of the authority, or correct URL in CREATE CONNECTION. A running "
+        "sink tries again by itself.",
+        retryable=True,
     ),
     "SQ4210": _code(
         "The connection has ACCESS DELEGATION = 'vended-credentials', but the Iceberg catalog does not give keys for "
@@ -363,7 +365,9 @@ CODES = {
     "SQ4227": _code(
         "The certificate of the server at ENDPOINT of an AWS connection is not trusted, or the server does "
         "not use TLS.",
-        "Set AWS_CA_BUNDLE to the certificate of its authority, or correct ENDPOINT.",
+        "Set AWS_CA_BUNDLE, which connections and sources read, and SSL_CERT_FILE, which sinks read, to the "
+        "certificate of its authority, or correct ENDPOINT. A running sink tries again by itself.",
+        retryable=True,
     ),
     "SQ4228": _code(
         "Roles, VALIDATE CONNECTION of AWS connections, files in S3, and catalogs of AWS need boto3, which is not "

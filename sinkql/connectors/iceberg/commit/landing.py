@@ -9,13 +9,14 @@ from pyiceberg.table import Table
 
 from sinkql import faults
 from sinkql.connectors.iceberg.commit.snapshot import Prepared
+from sinkql.connectors.iceberg.storage.failure import refused
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.connectors.iceberg.table.target import TargetTable
 from sinkql.errors import CrowdedError, SinkqlError
 from sinkql.extension.stream import RedoBatchError
 
 _CONFLICTS = 50
-_BAD_REQUESTS = 4
+_REFUSALS = 4
 
 
 class Proposal(Protocol):
@@ -56,7 +57,7 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
                 raise _crowded(target, error) from error
         else:
             failures += 1
-            limit = _BAD_REQUESTS if isinstance(error, BadRequestError) else target.patience.tries
+            limit = _REFUSALS if isinstance(error, BadRequestError) or refused(error) else target.patience.tries
             if failures >= limit and isinstance(error, FileNotFoundError):
                 raise target.lost_file(error) from error
             if failures >= limit:

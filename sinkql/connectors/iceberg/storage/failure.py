@@ -12,6 +12,8 @@ _EXPIRED = ("expiredtoken", "token has expired", "requestexpired", "token is exp
 _WRONG_KEYS = re.compile(r"invalid_access_key|invalidaccesskey|signature")
 _DENIED = re.compile(r"access[_ ]denied|forbidden|\bhttp (?:status )?403\b")
 _OTHER_REGION = re.compile(r"\bhttp (?:status )?301\b|permanentredirect|configured region|authorizationheadermalformed")
+_NO_TRUST = re.compile(r"curlcode: (?:35|60)\b")
+_REFUSALS = (_WRONG_KEYS, _DENIED, _NO_TRUST)
 _STORAGE_WORDS = ("aws error", "s3", "bucket", "curl", "google::cloud")
 _OF_GOOGLE = "google::cloud::status"
 _GOOGLE_DENIED = ("permission_denied", "unauthenticated")
@@ -73,6 +75,14 @@ def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
             detail=cause,
             hint="Set REGION, or ENDPOINT, in CREATE CONNECTION … TO AWS.",
         )
+    if remote and _NO_TRUST.search(said):
+        return SinkqlError(
+            "SQ4227",
+            f"the certificate of {what} is not trusted",
+            detail=cause,
+            hint="Set SSL_CERT_FILE, and AWS_CA_BUNDLE, to the certificate of its authority, or write ENDPOINT with "
+            "http:// if it speaks no TLS.",
+        )
     if isinstance(error, PermissionError) or error.errno in (13, 30):
         return closed(what, cause)
     return SinkqlError(
@@ -81,6 +91,18 @@ def of_storage(error: OSError, what: str, cause: str) -> SinkqlError:
         detail=cause,
         hint="Check WAREHOUSE, and that the storage answers and has room.",
     )
+
+
+def refused(error: Exception) -> bool:
+    """Tell whether a store refuses, or is not trusted, so that the same request hardly succeeds a little later."""
+    said = str(error).lower().partition("aws error")[2]
+    expired = any(word in said for word in _EXPIRED)  # keys are renewed
+    return isinstance(error, OSError) and not expired and any(each.search(said) for each in _REFUSALS)
+
+
+def untrusted(error: OSError) -> bool:
+    """Tell whether the certificate of a store is not trusted: it will not be as long as this process runs."""
+    return _NO_TRUST.search(str(error).lower()) is not None
 
 
 def missing(table: str, error: FileNotFoundError) -> SinkqlError:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
-from sinkql.connectors.iceberg.storage.failure import closed, of_storage
+from sinkql.connectors.iceberg.storage.failure import closed, of_storage, untrusted
 from sinkql.errors import SinkqlError, no_room
 
 _UNREACHABLE = (
@@ -39,7 +39,7 @@ def transient(error: Exception) -> bool:
     if isinstance(error, requests.RequestException | OperationalError):
         return not isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema)
     if isinstance(error, OSError) and not isinstance(error, PermissionError | FileNotFoundError):
-        return True
+        return not untrusted(error)
     return isinstance(error, _UNREACHABLE) or _metastore_away(error)
 
 

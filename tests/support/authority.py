@@ -1,0 +1,40 @@
+"""An authority that nobody trusts unless told, and what a server of this machine needs to speak TLS in its name."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+def authority(folder: Path) -> tuple[Path, Path]:
+    """Make an authority; return its certificate, and a file with key and certificate of a server at 127.0.0.1."""
+    root, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    certificate = _signed("authority of a test", root, root).sign(root, hashes.SHA256())
+    place = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    server = _signed("server of a test", own, root).add_extension(place, critical=False).sign(root, hashes.SHA256())
+    trusted, identity = folder / "authority.pem", folder / "server.pem"
+    trusted.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    key = own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    identity.write_bytes(key + server.public_bytes(serialization.Encoding.PEM))
+    return trusted, identity
+
+
+def _signed(name: str, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    """Return a certificate to be signed: of the authority itself where the keys are the same."""
+    now, issuer = datetime.now(UTC), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority of a test")])
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=key is by, path_length=None), critical=True)
+    )
