@@ -57,18 +57,19 @@ DEEDS = {
     "publish": Deed({"then": ("publish",)}, {}),
     "publish-compacted": Deed({"then": ("publish",)}, {"eager": True, "then": ("optimize",)}),
 }
+_ALL = Shape("upsert", 3, parted=True, branch="audit")
 SHAPES = [
-    *(
-        Shape("upsert", version, parted, branch)
-        for version in (2, 3)
-        for parted in (False, True)
-        for branch in (None, "audit")
-    ),
-    Shape("append", 3, True, "audit"),
-    Shape("append", 2, True),
-    Shape("view", 3, True, "audit"),
-    Shape("view", 2, False, "audit"),
+    _ALL,
+    Shape("upsert", 2),
+    Shape("upsert", 2, parted=True, branch="audit"),
+    Shape("upsert", 3, branch="audit"),
+    Shape("upsert", 3, parted=True),
+    replace(_ALL, kind="append"),
+    Shape("append", 2, parted=True),
+    replace(_ALL, kind="view"),
+    Shape("view", 2, branch="audit"),
 ]
+"""Each two of what a table may be come together in one of upsert sinks."""
 _SEEN = {"read-marker", "restored", "none"}
 """Points between which nothing is written."""
 
@@ -131,7 +132,6 @@ def _deeds(shape: Shape) -> list[str]:
     return [each for each in found if shape.kind != "append" or each != "rebuild"]
 
 
-_ALL = Shape("upsert", 3, parted=True, branch="audit")
 FEW = [
     (_ALL, "batches", "expired-file#5"),
     (_ALL, "compaction", "compaction-run"),
