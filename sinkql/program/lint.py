@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,9 +32,10 @@ from sinkql.planner.edit.transaction import not_ended
 from sinkql.planner.item.connection import validation
 from sinkql.planner.item.statement import item_name
 from sinkql.planner.name import find, path, short_name, split_name
-from sinkql.planner.query.file_text import may_name_files, named_files
+from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files
 from sinkql.planner.query.once import plan_once
 from sinkql.planner.refuse.statement import check_kind
+from sinkql.planner.scope import Scope
 from sinkql.program.compiler import Compiler, RowsNotice
 from sinkql.script.mask import Masked, mask
 
@@ -116,7 +117,9 @@ class _Linter:
             case ast.CreateSink():
                 lower(item_name(statement, plans), plans)
             case ast.Select(query=query):
-                if may_name_files(query, registry.scans) and named_files(query, registry.scans):
+                files = named_files(query, registry.scans) if may_name_files(query, registry.scans) else ()
+                if files:
+                    _check_connections(files, Scope(plans, registry))
                     return
                 if over_system(query, plans):
                     schemas = tuple(split_name(each)[-1] for each in path(plans))
@@ -217,6 +220,12 @@ class _Linter:
 
 def _as_error(notice: Notice, statement: ast.Statement) -> SinkqlError:
     return SinkqlError(notice.code, notice.message, notice.span or statement.span, hint=notice.hint)
+
+
+def _check_connections(files: Iterable[NamedFile], scope: Scope) -> None:
+    for file in files:
+        if file.connection is not None and file.function is not None:
+            scope.connection(file.connection, scope.registry.scans[file.function].connection)
 
 
 def _warnings(statement: ast.Statement) -> Iterator[SinkqlError]:

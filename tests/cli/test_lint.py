@@ -45,6 +45,7 @@ _SHOWN = (
     "SELECT counter FROM nowhere;",
     "SELECT counter + 'a' FROM n;",
     "SELECT counter, name FROM n, mz_sinks;",
+    "SELECT id FROM read_csv('s3://a/b.csv', connection => nowhere);",
     "EXPLAIN SINK nothing;",
     "EXPLAIN SELECT countr FROM n;",
     "EXPLAIN TIMESTAMP FOR SELECT counter FROM n;",
