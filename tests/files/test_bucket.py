@@ -82,7 +82,14 @@ def test_every_object_below_a_prefix_is_read_once(
 ) -> None:
     monkeypatch.setattr(bucket, "_PAGE", 2)
     for number, name in enumerate(
-        ("a b+c%20ü.json", "b.json", "sub/deep/c.json", "_left/d.json", ".e.json", "f.json.gz")
+        (
+            "a b+c%20ü.json",
+            "b.json",
+            "day=2024-06-01/deep/c.json",
+            "day=2024-06-01/_left/d.json",
+            ".e.json",
+            "f.json.gz",
+        )
     ):
         data = _lines(number)
         _put(server, f"{prefix}/{name}", gzip.compress(data) if name.endswith("gz") else data)
@@ -90,7 +97,7 @@ def test_every_object_below_a_prefix_is_read_once(
     _put(server, f"{prefix}/empty.json", b"")
     found = _read(server, tmp_path, recursive=True)
     batches, at = _drain(found)
-    assert _ids(batches) == [[0, 1, 5, 2]]
+    assert _ids(batches) == [[0, 1, 2, 5]]
     _put(server, f"{prefix}/0.json", _lines(7))
     assert [row["id"] for row in _rows(found, at, found.latest(at, _ALL))] == [7]
     assert found.lag(at) > 0

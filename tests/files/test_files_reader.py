@@ -308,12 +308,12 @@ def test_lag_is_the_age_of_the_oldest_file_that_is_not_read_whole(tmp_path: Path
 
 
 def test_hidden_and_other_files_are_left_out_and_subfolders_are_read_if_asked(tmp_path: Path) -> None:
-    for name in ("a.json", ".b.json", "_c.json", "d.txt", "sub/e.json"):
+    for name in ("a.json", ".b.json", "_c.json", "d.txt", "day=1/e.json", "day=1/_left/f.json"):
         _put(tmp_path, name, _lines(range(1)))
     flat = Folder(tmp_path / "in", "*.json", False)
     deep = Folder(tmp_path / "in", "*.json", True)
     assert sorted(name for name, _ in flat.names()) == ["a.json"]
-    assert sorted(name for name, _ in deep.names()) == ["a.json", "sub/e.json"]
+    assert sorted(name for name, _ in deep.names()) == ["a.json", "day=1/e.json"]
 
 
 def test_an_absent_folder_is_an_error(tmp_path: Path) -> None:
