@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,7 @@ def test_cloud_storage_is_not_waited_for_longer_than_a_minute(lake: GoogleLake, 
 
 @pytest.mark.parametrize("expiry", [RULES["expiry"], "gcs.oauth2.token_expires_at", ""])
 def test_the_catalog_gives_tokens_for_files(tmp_path: Path, server: Google, name: str, expiry: str) -> None:
-    server.rule(expiry=expiry)
+    server.rule(expiry=expiry, life=7200)
     sink = Sink(GoogleLake(tmp_path, google=server, delegated=True), name)
     before = server.asked()
     sink.start()
@@ -173,8 +173,18 @@ def test_the_catalog_gives_tokens_for_files(tmp_path: Path, server: Google, name
     files = {token for _, path, token in asked["seen"][len(before["seen"]) :] if not path.startswith(CATALOG)}
     assert files
     assert files <= set(asked["vended"]) - set(before["vended"])
+    end = datetime.fromtimestamp(int(sink.writer._load().io.properties[RULES["expiry"]]) / 1000, UTC)
+    assert (end - now() > timedelta(minutes=90)) == bool(expiry)
     server.rule(**RULES)
     assert sink.lake.rows(name) == [(1, "a")]
+
+
+def test_a_catalog_that_gives_no_tokens_for_files_is_told(tmp_path: Path, server: Google, name: str) -> None:
+    server.rule(vend=False)
+    with pytest.raises(SinkqlError) as caught:
+        Sink(GoogleLake(tmp_path, google=server, delegated=True), name).start()
+    assert (caught.value.code, caught.value.option) == ("SQ4210", "ACCESS DELEGATION")
+    assert "AWS" not in (caught.value.hint or "")
 
 
 def test_a_vended_token_is_asked_for_again_before_its_end(tmp_path: Path, server: Google, name: str) -> None:
@@ -241,6 +251,13 @@ def test_a_key_that_google_rejects_is_an_error_of_its_own(server: Google) -> Non
 def test_what_is_no_key_says_why(server: Google, change: Any, why: str) -> None:
     found = _validated(server, change(server.key))
     assert (found.code, found.message.partition(": ")[2]) == ("SQ4230", why)
+
+
+def test_without_google_auth_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.oauth2", None)
+    with pytest.raises(SinkqlError) as caught:
+        open_store(_KEY, lambda _: "{}")
+    assert (caught.value.code, caught.value.hint) == ("SQ4233", "Run pip install 'sinkql[gcp]'.")
 
 
 def test_a_token_server_that_is_away_is_told(server: Google) -> None:

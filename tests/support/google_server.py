@@ -39,9 +39,15 @@ _PREFIX = f"projects/{PROJECT}/catalogs/{BUCKET}/"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
-RULES = {"refuse": False, "mark": "", "life": 3600, "expiry": "gcs.oauth2.token-expires-at"}
-"""What tests change: whether tokens are refused, what is in each of them, how many seconds they are valid, and what a
-catalog calls their end."""
+RULES: dict[str, Any] = {
+    "refuse": False,
+    "vend": True,
+    "mark": "",
+    "life": 3600,
+    "expiry": "gcs.oauth2.token-expires-at",
+}
+"""What tests change: whether tokens are refused, and those for files given, what is in each of them, how many
+seconds they are valid, and what a catalog calls their end."""
 
 
 @dataclass
@@ -217,7 +223,7 @@ class Handler(RequestHandler):  # type: ignore[misc]  # the emulator has no type
             "metadata": json.loads(metadata.model_dump_json()),
             "config": {},
         }
-        if self.headers.get("x-iceberg-access-delegation"):
+        if self.headers.get("x-iceberg-access-delegation") and self.state.rules["vend"]:
             token = f"ya29.vended-{len(self.state.vended)}"
             self.state.vended.add(token)
             end = str(int((time.time() + self.state.rules["life"]) * 1000))

@@ -35,7 +35,8 @@ def failure(error: Exception) -> SinkqlError:
             "SQ4231",
             "Google rejects the key of the GCP connection",
             detail=str(error.args[0]) if error.args else type(error).__name__,
-            hint="Check that the service account is there and enabled and has this key, and this machine's clock.",
+            hint="Check that the service account exists, is enabled and has this key, and that this machine's clock is "
+            "right.",
             option=_OPTION,
         )
     return SinkqlError(

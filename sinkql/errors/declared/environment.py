@@ -305,8 +305,8 @@ CODES = {
     "SQ4210": _code(
         "The connection has ACCESS DELEGATION = 'vended-credentials', but the Iceberg catalog does not give keys for "
         "the files of the table.",
-        "Set up the catalog so that it gives keys, or leave out ACCESS DELEGATION and add USING AWS CONNECTION to "
-        "the sink. A running sink tries again by itself.",
+        "Set up the catalog so that it gives keys, or leave out ACCESS DELEGATION; without GCP CONNECTION also add "
+        "USING AWS CONNECTION to the sink. A running sink tries again by itself.",
         retryable=True,
     ),
     "SQ4211": _code(

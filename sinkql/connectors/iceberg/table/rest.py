@@ -196,7 +196,9 @@ class _RestCatalog(AskingFiles, RestCatalog):
                 "SQ4210",
                 f'the Iceberg catalog of connection "{self._connection}" gives no keys to the files of '
                 f'table "{join_name(*identifier_tuple)}"',
-                hint="Let the catalog give keys, or leave out ACCESS DELEGATION and add USING AWS CONNECTION to the "
+                hint="Let the catalog give keys, or leave out ACCESS DELEGATION."
+                if self._google is not None
+                else "Let the catalog give keys, or leave out ACCESS DELEGATION and add USING AWS CONNECTION to the "
                 "sink.",
                 option="ACCESS DELEGATION",
             )
