@@ -44,8 +44,8 @@ column_default text c."default"
 is_nullable text CASE WHEN c.nullable THEN 'YES' ELSE 'NO' END
 data_type text {_LONG_TYPE}
 character_maximum_length integer -
-numeric_precision integer CASE WHEN c.type LIKE 'numeric(%' THEN {types.precision("c.type")} END
-numeric_scale integer CASE WHEN c.type LIKE 'numeric(%' THEN {types.scale("c.type")} END
+numeric_precision integer CASE WHEN c.type LIKE 'numeric(%)' THEN {types.precision("c.type")} END
+numeric_scale integer CASE WHEN c.type LIKE 'numeric(%)' THEN {types.scale("c.type")} END
 datetime_precision integer CASE WHEN c.type IN ('timestamp', 'timestamptz', 'time') THEN 6 END
 udt_name text {types.short_name("c.type")}
 """,

@@ -28,7 +28,6 @@ TYPES = (
     ClientType("oid", "oid", 26, 4, "N"),
     ClientType("real", "float4", 700, 4, "N"),
     ClientType("double precision", "float8", 701, 8, "N"),
-    ClientType("text[]", "_text", 1009, -1, "A"),
     ClientType("date", "date", 1082, 4, "D"),
     ClientType("time", "time", 1083, 8, "D"),
     ClientType("timestamp", "timestamp", 1114, 8, "D"),
@@ -50,25 +49,45 @@ TYPES = (
     ClientType("mz_timestamp", "mz_timestamp", 16552, 8, "U"),
     ClientType("mz_aclitem", "mz_aclitem", 16566, -1, "U"),
     ClientType("mz_aclitem[]", "_mz_aclitem", 16567, -1, "A"),
-)
+    *(ClientType(f"{name}[]", f"_{short}", oid, -1, "A") for name, short, oid in (
+        ("boolean", "bool", 1000), ("bytea", "bytea", 1001), ("smallint", "int2", 1005), ("integer", "int4", 1007),
+        ("text", "text", 1009), ("bigint", "int8", 1016), ("real", "float4", 1021),
+        ("double precision", "float8", 1022),
+        ("oid", "oid", 1028), ("timestamp", "timestamp", 1115), ("date", "date", 1182), ("time", "time", 1183),
+        ("timestamptz", "timestamptz", 1185), ("interval", "interval", 1187), ("numeric", "numeric", 1231),
+        ("uuid", "uuid", 2951), ("jsonb", "jsonb", 3807), ("int4range", "int4range", 3905),
+        ("numrange", "numrange", 3907), ("tsrange", "tsrange", 3909), ("tstzrange", "tstzrange", 3911),
+        ("daterange", "daterange", 3913), ("int8range", "int8range", 3927), ("uint2", "uint2", 16461),
+        ("uint4", "uint4", 16463), ("uint8", "uint8", 16465),
+    )),
+)  # fmt: skip
 """Oids below 16384 are Postgres's, those above upstream's."""
 
 
 def base(type_sql: str) -> str:
     """Return SQL for a type's name without its modifiers."""
-    return f"CASE WHEN {type_sql} LIKE 'numeric%' THEN 'numeric' ELSE {type_sql} END"
+    return f"CASE WHEN {type_sql} LIKE 'numeric(%)' THEN 'numeric' ELSE {type_sql} END"
+
+
+def _known(type_sql: str) -> str:
+    """Return SQL for the name of a type in `TYPES`: of all lists it is one, of an array the same in all dimensions."""
+    element = f"CASE WHEN {type_sql} LIKE 'numeric(%' THEN 'numeric' ELSE replace({type_sql}, '[]', '') END"
+    return (
+        f"CASE WHEN {type_sql} LIKE '% list' THEN 'text list' WHEN {type_sql} LIKE '%[]' THEN {element} || '[]' "
+        f"ELSE {base(type_sql)} END"
+    )
 
 
 def oid(type_sql: str) -> str:
     """Return SQL for the oid of a type by its text."""
     cases = " ".join(f"WHEN {literal(each.name)} THEN {each.oid}" for each in TYPES)
-    return f"CASE {base(type_sql)} {cases} END"
+    return f"CASE {_known(type_sql)} {cases} END"
 
 
 def short_name(type_sql: str) -> str:
     """Return SQL for the short name of a type by its text."""
     cases = " ".join(f"WHEN {literal(each.name)} THEN {literal(each.short)}" for each in TYPES)
-    return f"CASE {base(type_sql)} {cases} ELSE {type_sql} END"
+    return f"CASE {_known(type_sql)} {cases} ELSE {type_sql} END"
 
 
 def modifier(type_sql: str) -> str:
