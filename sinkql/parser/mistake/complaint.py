@@ -300,9 +300,11 @@ def _stands_later(lexemes: Sequence[Lexeme], place: int, keyword: str) -> bool:
 
 
 def _empty_brackets(lexemes: Sequence[Lexeme], place: int, reading: Reading) -> str | None:
-    """Return that brackets without anything, and the word before them, are to be left out, if that can be read."""
+    """Return what to do about brackets without anything: mostly to leave them out, and the word before them."""
     if lexemes[place].kind != ")" or lexemes[place - 1].kind != "(":
         return None
+    if [each.keyword for each in lexemes[:2]] == ["CREATE", "SINK"]:  # which has no brackets that may be left out
+        return "Write an option between the brackets."
     places = (place - 2,) if lexemes[place - 2].keyword == "WITH" else (place - 1, place - 2)
     for start in places:
         if reading.reach([*lexemes[:start], *lexemes[place + 1 :]], start) > start:
