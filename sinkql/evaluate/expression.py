@@ -6,13 +6,21 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sinkql.evaluate import array, number, operator, rangetype, text, time
+from sinkql.evaluate import array, composite, number, operator, rangetype, text, time
 from sinkql.evaluate.cast import conversion
 from sinkql.evaluate.failure import Make, Row, Value, placed
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
 
 FORMS: Mapping[str, Make] = MappingProxyType(
-    {**operator.FORMS, **number.FORMS, **text.FORMS, **time.FORMS, **array.FORMS, **rangetype.FORMS}
+    {
+        **operator.FORMS,
+        **number.FORMS,
+        **text.FORMS,
+        **time.FORMS,
+        **array.FORMS,
+        **rangetype.FORMS,
+        **composite.FORMS,
+    }
 )
 """What is had of `logical.function`'s list, by id."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from sinkql.logical import Call, Case, Cast, Expression, Interval, Literal, Reference, Type
-from sinkql.logical.array import write_array
+from sinkql.logical.composite import write_nested
+from sinkql.logical.expression import text_of
 from sinkql.logical.type import DAY, SECOND
 from sinkql.vocabulary import QUOTED, quoted
 
@@ -103,21 +103,18 @@ def _literal(literal: Literal) -> _Text:
             return f"INTERVAL '{_interval(value)}'", _ATOM
         case _ if _natural(text) == type_:
             return text, _SIGN if text.startswith("-") else _ATOM
-        case "array" | "list":
-            return f"{_string(write_array(_items(json.loads(text), type_)))}::{type_}", _ATOM
+        case "array" | "list" | "map" | "record":
+            return f"{_string(write_nested(literal.value, type_, _part))}::{type_}", _ATOM
         case "bytea":
             return f"'\\x{text}'::bytea", _ATOM
         case _:
             return f"{_string(text)}::{type_}", _ATOM
 
 
-def _items(texts: Sequence[Any], type_: Type) -> list[Any]:
-    """Return the texts of elements as they are written in an array."""
-    element = type_.element
-    assert element is not None
-    if element.element is not None:
-        return [None if each is None else _items(json.loads(each), element) for each in texts]
-    return [f"\\x{each}" if each is not None and element.name == "bytea" else each for each in texts]
+def _part(value: Any, type_: Type) -> str:
+    """Return the text of a value as it is written within another."""
+    text = text_of(value, type_)
+    return f"\\x{text}" if type_.name == "bytea" else text
 
 
 def _natural(text: str) -> Type | None:
@@ -179,6 +176,15 @@ def _call(call: Call) -> _Text:
             # behind a type, a subscript would be read as the type's
             cast = isinstance(call.arguments[0], Cast | Literal)
             return f"({text})[{operands[1][0]}]" if cast else f"{text}[{operands[1][0]}]", _ATOM
+        case "ROW":
+            return _row(call, operands)
+        case "MAP":
+            pairs = zip(operands[::2], operands[1::2], strict=True)
+            return f"MAP[{', '.join(f'{key[0]} => {value[0]}' for key, value in pairs)}]", _ATOM
+        case ".":
+            field = call.arguments[1]
+            assert isinstance(field, Literal)
+            return f"({operands[0][0]}).{name(str(field.value))}", _ATOM
         case "ARRAY":
             return f"ARRAY[{', '.join(each[0] for each in operands)}]", _ATOM
         case "= ANY":
@@ -190,6 +196,12 @@ def _call(call: Call) -> _Text:
             return _between(function, operands)
         case _:
             return f"{function.removeprefix('$')}({', '.join(each[0] for each in operands)})", _ATOM
+
+
+def _row(call: Call, operands: Sequence[_Text]) -> _Text:
+    text = f"ROW({', '.join(each[0] for each in operands)})"
+    plain = all(each.name == f"f{number}" and each.nullable for number, each in enumerate(call.type.fields, 1))
+    return (text if plain else f"{text}::{call.type}"), _ATOM
 
 
 def _negated(operand: Expression) -> _Text:

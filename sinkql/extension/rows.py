@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return a column's values in Python: lists are tuples, which are equal and hashed by what they hold."""
+    """Return a column's values in Python: lists and records are tuples, equal and hashed by what they hold."""
     import pyarrow as pa
 
     found: list[Any] = column.to_pylist()
@@ -17,4 +17,6 @@ def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _tuple(value: Any) -> Any:
-    return tuple(map(_tuple, value)) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(map(_tuple, value))
+    return tuple(map(_tuple, value.values())) if isinstance(value, dict) else value

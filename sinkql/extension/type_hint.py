@@ -16,7 +16,9 @@ _NAMES = (
 )  # fmt: skip
 
 _LATER = (
-    (r".*\]|.* list|map ?\[.*|list ?\[.*|record", "Use jsonb."),
+    (r'"?record"?|record ?\(.*', "Use record(a integer, b text), with names and types of your own."),
+    (r'"?map"?|map ?\[.*\]', "Use map[text => integer], or another type of values."),
+    (r".*\]|.* list|list ?\[.*", "Use jsonb."),
     (r"interval [a-z]+( to [a-z]+)?|interval ?\(.*", "Use interval."),
     ("(int4|int8|num|ts|tstz|date)multirange", "Use two columns, one for each end."),
     (r"timetz( ?\(.*\))?|time( ?\(.*\))? with time zone", "Use time, or a timestamptz."),

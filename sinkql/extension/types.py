@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sinkql import logical
 from sinkql.logical.array import leaf, levels
 from sinkql.logical.range import SUBTYPES
+from sinkql.logical.type import Field, map_type, record_type
 from sinkql.logical.type import parse_type as parse_type
+from sinkql.logical.typetext import map_value, record_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +26,8 @@ def arrow_type(text: str) -> pa.DataType:
         return pa.decimal128(type_.precision, type_.scale)
     if type_.element is not None:
         return pa.list_(arrow_type(str(type_.element)))
+    if type_.name == "record":
+        return pa.struct([(each.name, arrow_type(str(each.type))) for each in type_.fields])
     found: dict[str, pa.DataType] = {
         "boolean": pa.bool_(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(),
         "uint2": pa.int32(), "uint4": pa.int64(), "uint8": pa.decimal128(20, 0),
@@ -77,6 +82,24 @@ def _dimensions(type_: logical.Type) -> tuple[tuple[int, ...], int]:
     return tuple(found), max(found, default=0)
 
 
+def composed_type(text: str, part: Callable[[str], logical.Type | None]) -> logical.Type | None:
+    """Return the type of maps or records that a text names, whose own types `part` tells; None for any other."""
+    value = map_value(text)
+    if value is not None:
+        found = part(value)
+        return None if found is None else map_type(found)
+    fields = record_fields(text)
+    if fields is None:
+        return None
+    types = [part(type_) for _, type_, _ in fields]
+    known = [each for each in types if each is not None]
+    if len(known) < len(types):
+        return None
+    return record_type(
+        Field(name, type_, nullable=not not_null) for (name, _, not_null), type_ in zip(fields, known, strict=True)
+    )
+
+
 MOST_CHARACTERS = 10_485_760
 """The greatest length of a varchar or char, as in Postgres."""
 
@@ -104,6 +127,9 @@ def column_type(text: str) -> logical.Type | None:
     nested = re.fullmatch(r"(.+?) ?\[ ?\d* ?\]|(.+) list", text)
     if nested is not None:
         return nested_type("list" if nested[1] is None else "array", column_type(nested[1] or nested[2]))
+    composed = composed_type(text, column_type)
+    if composed is not None:
+        return composed
     match = re.fullmatch(r"(?:numeric|decimal|dec)(?: ?\( ?(\d+)(?: ?, ?(\d+))? ?\))?", text)
     if match:
         if match[1] is None:

@@ -1,9 +1,8 @@
-"""Texts of arrays and lists, as Postgres reads and writes them: `{1,2,NULL,"a b"}`."""
+"""Texts of arrays and lists, as Postgres reads them: `{1,2,NULL,"a b"}`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from sinkql.logical.type import Type
@@ -19,25 +18,28 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 _PLAIN = re.compile(r'(?:[^"\\{}, \t\n\v\f\r]|\\.|[ \t\n\v\f\r]+(?=[^"{}, \t\n\v\f\r]))++', re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _MOST_LEVELS = 64
-_NEEDS_QUOTES = re.compile(r'.*[\s"\\{},].*|null|', re.IGNORECASE | re.DOTALL)
+_WITHIN_BRACES = re.compile(r'"(?:[^"\\]|\\.)*+"|\\.|[{}]', re.DOTALL)
 
 
-def read_array(text: str) -> Items:
-    """Return the items of a text; raises ValueError for one of another form, and for one that gives its bounds."""
-    found, end = _items(text, 0, 1)
+def read_array(text: str, most: int | None = None) -> Items:
+    """Return the items of a text; raises ValueError for one of another form, and for one that gives its bounds.
+
+    What stands in braces within is an array too; in more than `most` braces it is a text.
+    """
+    found, end = _items(text, 0, 1, most)
     if text[end:].strip(" \t\n\v\f\r"):
         raise ValueError
     return found
 
 
-def _items(text: str, start: int, level: int) -> tuple[Items, int]:
+def _items(text: str, start: int, level: int, most: int | None) -> tuple[Items, int]:
     opened = _OPEN.match(text, start)
     if opened is None or level > _MOST_LEVELS:
         raise ValueError
     at, found = opened.end(), Items()
     closed = _CLOSE.match(text, at)
     while closed is None:
-        item, at = _item(text, at, level)
+        item, at = _item(text, at, level, most)
         found.append(item)
         closed = _CLOSE.match(text, at)
         if closed is None:
@@ -48,9 +50,12 @@ def _items(text: str, start: int, level: int) -> tuple[Items, int]:
     return found, closed.end()
 
 
-def _item(text: str, at: int, level: int) -> tuple[str | Items | None, int]:
+def _item(text: str, at: int, level: int, most: int | None) -> tuple[str | Items | None, int]:
     if text.startswith("{", at):
-        return _items(text, at, level + 1)
+        if level == most:
+            end = braces_end(text, at)
+            return text[at:end], end
+        return _items(text, at, level + 1, most)
     quoted = _QUOTED.match(text, at)
     if quoted is not None:
         return _ESCAPE.sub(r"\1", quoted[1]), quoted.end()
@@ -103,15 +108,11 @@ def leaf(type_: Type) -> Type:
     return leaf(type_.element) if type_.name == "array" and type_.element is not None else type_
 
 
-def write_array(items: Sequence[str | Sequence[object] | None]) -> str:
-    """Return the text of items."""
-    return "{" + ",".join(map(_written, items)) + "}"
-
-
-def _written(item: object) -> str:
-    if item is None:
-        return "NULL"
-    if not isinstance(item, str):
-        assert isinstance(item, Sequence)
-        return write_array(item)
-    return '"' + re.sub(r'(["\\])', r"\\\1", item) + '"' if _NEEDS_QUOTES.fullmatch(item) else item
+def braces_end(text: str, start: int) -> int:
+    """Return where what begins with a brace at `start` ends; raises ValueError where it does not."""
+    depth = 0
+    for match in _WITHIN_BRACES.finditer(text, start):
+        depth += (match[0] == "{") - (match[0] == "}")
+        if depth == 0:
+            return match.end()
+    raise ValueError

@@ -10,7 +10,7 @@ import json
 import math
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -39,7 +39,8 @@ class Interval:
 
 
 Value = bool | int | float | Decimal | str | bytes | date | time | datetime | Interval | tuple[Any, ...]
-"""A literal's value: the type's own in Python; of arrays and lists a tuple, with None for NULL.
+"""A literal's value: the type's own in Python; of arrays, lists and records a tuple, with None for NULL; of maps one of
+keys and values, ordered by key.
 Texts of uuid and jsonb are str, timestamptz is in UTC."""
 
 
@@ -230,8 +231,8 @@ def text_of(value: Value, type_: Type) -> str:
     """Return the one text of a value: of equal values of a type it is the same.
 
     Numbers have plain digits (`-1.50`, `1e+22`, `nan`, `inf`), times ISO's with a blank, timestamptz with +00:00, bytea
-    hexadecimal digits, booleans true or false, intervals `1 months 2 days 3 microseconds`, arrays and lists are JSON's
-    of the texts of their elements.
+    hexadecimal digits, booleans true or false, intervals `1 months 2 days 3 microseconds`, arrays, lists, maps and
+    records are JSON's of the texts of their parts.
     """
     match value:
         case bool():
@@ -250,21 +251,26 @@ def text_of(value: Value, type_: Type) -> str:
         case Interval():
             return f"{value.months} months {value.days} days {value.micros} microseconds"
         case tuple():
-            element = type_.element
-            assert element is not None
-            return json.dumps([None if each is None else text_of(each, element) for each in value], ensure_ascii=False)
+            pairs = zip(value, held_types(type_, len(value)), strict=True)
+            return json.dumps([None if each is None else text_of(each, of) for each, of in pairs], ensure_ascii=False)
         case int() | str():
             return str(value)
 
 
 def value_of(text: str, type_: Type) -> Value:
-    """Return the value that a canonical text stands for; an interval in an array is a text, as in a column."""
-    if type_.element is None:
+    """Return the value that a canonical text stands for; an interval within is a text, as in a column."""
+    if not type_.nested:
         found: Value = _VALUES.get(type_.name, str)(text)
         return found
-    element = type_.element
-    within = Type("text") if element.name == "interval" else element
-    return tuple(None if each is None else value_of(each, within) for each in json.loads(text))
+    texts = json.loads(text)
+    pairs = zip(texts, held_types(type_, len(texts)), strict=True)
+    return tuple(None if each is None else value_of(each, of) for each, of in pairs)
+
+
+def held_types(type_: Type, count: int) -> Sequence[Type]:
+    """Return the types that the parts of a nested value of so many have: intervals are texts, as in columns."""
+    own = (type_.element,) * count if type_.element is not None else [each.type for each in type_.fields]
+    return [Type("text") if each.name == "interval" else each for each in own]
 
 
 def single(value: float) -> float:

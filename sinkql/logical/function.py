@@ -298,6 +298,13 @@ _ARRAY = (
     *_entries("ARRAY(any…) → any", nullable=Nullable.NEVER),
 )
 
+_COMPOSITE = (
+    # MAP takes keys and values by turns; the name of a field is a constant
+    *_entries("ROW(any…) → any", "MAP(any…) → any", nullable=Nullable.NEVER),
+    *_entries(".(any,text) → any", "->(any,text) → any", nullable=Nullable.ALWAYS),
+    *_entries("?(any,text) → boolean"),
+)
+
 
 _RANGE = (
     *_entries("lower(any) → any", "upper(any) → any", nullable=Nullable.ALWAYS),
@@ -318,7 +325,19 @@ def _listed(functions: Iterable[Function]) -> Mapping[str, Function]:
 
 
 FUNCTIONS: Mapping[str, Function] = _listed(
-    (*_OPERATORS, *_CONDITION, *_NUMBER, *_TEXT, *_PATTERN, *_TIME, *_JSONB, *_ARRAY, *_RANGE, *_AGGREGATE_RESULTS)
+    (
+        *_OPERATORS,
+        *_CONDITION,
+        *_NUMBER,
+        *_TEXT,
+        *_PATTERN,
+        *_TIME,
+        *_JSONB,
+        *_ARRAY,
+        *_RANGE,
+        *_COMPOSITE,
+        *_AGGREGATE_RESULTS,
+    )
 )
 """All that a Call may name, by id."""
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
+
+from sinkql.logical.typetext import map_value, record_fields, written_field
 
 _NESTED = {"array": "[]", "list": " list"}
 _NAMES = re.compile(r"numeric\((\d+),(\d+)\)")
+
+
+class Field(NamedTuple):
+    """A field of a record."""
+
+    name: str
+    type: Type
+    nullable: bool = True
 
 
 class Type:
@@ -17,28 +27,51 @@ class Type:
     Names: boolean, smallint, integer, bigint, uint2, uint4, uint8, real, double precision, numeric, date, time,
     timestamp, timestamptz, interval, text, bytea, uuid, jsonb, the ranges of `logical.range`, unknown (an untyped NULL
     or string). Numeric always has precision and scale.
-    An array (`integer[]`) and a list (`integer list`) have the type of their elements.
+    An array (`integer[]`) and a list (`integer list`) have the type of their elements, a record (`record(a integer, b
+    text NOT NULL)`) has fields. The elements of a map (`map[text=>integer]`) are records of key and value, by key.
     """
 
-    __slots__ = ("element", "name", "precision", "scale")
+    __slots__ = ("element", "fields", "name", "precision", "scale")
 
     def __init__(
-        self, name: str, precision: int | None = None, scale: int | None = None, element: Type | None = None
+        self,
+        name: str,
+        precision: int | None = None,
+        scale: int | None = None,
+        element: Type | None = None,
+        fields: tuple[Field, ...] = (),
     ) -> None:
         self.name = name
         self.precision = precision
         self.scale = scale
         self.element = element
+        self.fields = fields
 
     def __str__(self) -> str:
         if self.element is not None:
+            if self.name == "map":
+                return f"map[text=>{self.value}]"
             return f"{self.element}[]" if self.name == "array" else f"{self.element} list"
+        if self.name == "record":
+            listed = (written_field(each.name, str(each.type), not_null=not each.nullable) for each in self.fields)
+            return f"record({', '.join(listed)})"
         return f"{self.name}({self.precision},{self.scale})" if self.name == "numeric" else self.name
+
+    @property
+    def value(self) -> Type:
+        """The type of a map's values."""
+        assert self.element is not None
+        return self.element.fields[1].type
+
+    @property
+    def nested(self) -> bool:
+        """Whether values are made of values of other types."""
+        return self.element is not None or self.name == "record"
 
     @property
     def called(self) -> str:
         """What messages call it: a numeric's digits are left out."""
-        return self.name if self.element is None else str(self)
+        return str(self) if self.nested else self.name
 
     def __repr__(self) -> str:
         return f"Type({str(self)!r})"
@@ -47,10 +80,20 @@ class Type:
         if not isinstance(other, Type):
             return NotImplemented
         mine, its = (self.name, self.precision, self.scale), (other.name, other.precision, other.scale)
-        return mine == its and self.element == other.element
+        return mine == its and self.element == other.element and self.fields == other.fields
 
     def __hash__(self) -> int:
-        return hash((self.name, self.precision, self.scale, self.element))
+        return hash((self.name, self.precision, self.scale, self.element, self.fields))
+
+
+def map_type(value: Type) -> Type:
+    """Return the type of maps from text to values of a type."""
+    return Type("map", element=record_type((Field("key", Type("text"), nullable=False), Field("value", value))))
+
+
+def record_type(fields: Iterable[Field]) -> Type:
+    """Return the type of records of these fields."""
+    return Type("record", fields=tuple(fields))
 
 
 def parse_type(text: str) -> Type:
@@ -58,6 +101,12 @@ def parse_type(text: str) -> Type:
     for name, suffix in _NESTED.items():
         if text.endswith(suffix):
             return Type(name, element=parse_type(text.removesuffix(suffix)))
+    value = map_value(text)
+    if value is not None:
+        return map_type(parse_type(value))
+    fields = record_fields(text)
+    if fields is not None:
+        return record_type(Field(name, parse_type(type_), nullable=not not_null) for name, type_, not_null in fields)
     match = _NAMES.fullmatch(text)
     return Type("numeric", int(match[1]), int(match[2])) if match else Type(text)
 

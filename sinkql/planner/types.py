@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sinkql import logical
-from sinkql.extension.types import nested_type
+from sinkql.extension.types import composed_type, nested_type
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import BIGINT as BIGINT
 from sinkql.logical.type import BOOLEAN as BOOLEAN
@@ -84,7 +84,7 @@ def instant(type_: Type) -> bool:
 
 def comparable(type_: Type) -> bool:
     """Tell whether equal values of a type are the same, and others are not equal."""
-    return type_ not in (JSONB, INTERVAL) and type_.element is None
+    return type_ not in (JSONB, INTERVAL) and not type_.nested
 
 
 def ranged(type_: Type) -> bool:
@@ -96,7 +96,7 @@ def implicit(source: Type, target: Type) -> bool:
     """Tell whether Postgres converts `source` to `target` unasked."""
     if source.name == "unknown" or source == target:
         return True
-    if source.element is not None or target.element is not None:
+    if source.nested or target.nested:
         return False
     if source.name == target.name:
         return True
@@ -117,7 +117,7 @@ def common(types: Sequence[Type]) -> Type | None:
     for type_ in known[1:]:
         if type_ == found:
             continue
-        if type_.name == found.name and found.element is None:
+        if type_.name == found.name and not found.nested:
             found = NUMERIC
         elif implicit(found, type_):
             found = type_
@@ -160,6 +160,9 @@ def parse_type_name(text: str) -> tuple[Type, int | None] | None:
         element = parse_type_name(lists[1])
         found = nested_type("list", element[0]) if element is not None else None
         return None if found is None else (found, None)
+    composed = composed_type(text, _part)
+    if composed is not None:
+        return composed, None
     match = re.fullmatch(
         r"([a-z0-9_ ]+?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?( with(?:out)? time zone)?", _flat(text)
     )
@@ -177,6 +180,11 @@ def parse_type_name(text: str) -> tuple[Type, int | None] | None:
             return type_, int(match[2])
         raise ValueError(f"the length of varchar must be from 1 to {_MOST_CHARACTERS}")
     raise ValueError(f'type modifier is not allowed for type "{match[1]}"')
+
+
+def _part(text: str) -> Type | None:
+    found = parse_type_name(text)
+    return None if found is None else found[0]
 
 
 def known(text: str) -> bool:

@@ -3,7 +3,7 @@
 NULLs at the end of a row are left out of its text, so that a row stays the same where columns come after its own.
 
 Values are Python's: bool, int, float, Decimal, str (text, uuid, jsonb), bytes, date, time, datetime (without a zone for
-timestamp, in UTC for timestamptz), tuple (arrays and lists), None.
+timestamp, in UTC for timestamptz), tuple (arrays, lists and records; maps as keys and values by key), None.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sinkql import logical
 from sinkql.extension.types import arrow_type, parse_type
+from sinkql.logical.composite import entries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,10 @@ def normal(value: Any, type_: logical.Type) -> Any:
             element = type_.element
             assert element is not None
             return tuple(normal(each, element) for each in value)
+        case "map":
+            return tuple((key, normal(each, type_.value)) for key, each in entries(value))
+        case "record":
+            return tuple(normal(each, field.type) for each, field in zip(value, type_.fields, strict=True))
         case _:
             return value
 
@@ -71,6 +76,11 @@ _DECODE: dict[str, Callable[[Any], Any]] = {
 
 def _coder(type_: logical.Type, coders: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
     """Return what encodes or decodes a value; None where it stays as it is."""
+    if type_.name == "record":
+        fields = [_coder(each.type, coders) or _same for each in type_.fields]
+        return lambda value: tuple(
+            None if each is None else coder(each) for each, coder in zip(value, fields, strict=True)
+        )
     if type_.element is None:
         return coders.get(type_.name)
     of_element = _coder(type_.element, coders) or _same

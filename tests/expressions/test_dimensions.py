@@ -14,7 +14,7 @@ from sinkql import evaluate
 from sinkql.connectors.files.convert import Failures, from_text
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.types import arrow_type, parse_type
-from sinkql.logical.array import write_array
+from sinkql.logical.composite import write_nested
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.planner.expression.literal import literal
 
@@ -41,13 +41,6 @@ def _value(text: str, type_: str) -> Any:
     return getattr(tree, "value", None)
 
 
-def _text(value: Any) -> str:
-    def shown(each: Any) -> Any:
-        return [shown(one) for one in each] if isinstance(each, tuple | list) else each if each is None else str(each)
-
-    return write_array(shown(value))
-
-
 def _trees(type_: str) -> list[Any]:
     return [vectors.expression(each.format(_AMONG[type_]), {"x": _TYPES[type_]}) for each in _CALLS]
 
@@ -64,7 +57,10 @@ def test_texts_are_read_as_in_postgres(type_: str) -> None:
         failures: Failures = {}
         found = from_text(pa.array([text]), _TYPES[type_], failures)[0].as_py()
         value = _value(text, type_)
-        assert [None if each is None else _text(each) for each in (value, found)] == [answer and answer[0]] * 2, text
+        assert [
+            each if each is None else write_nested(each, parse_type(_TYPES[type_]), lambda one, _: str(one))
+            for each in (value, found)
+        ] == [answer and answer[0]] * 2, text
         assert (0 in failures) == (answer is None)
     assert len(_read(type_)) > 100
 

@@ -17,6 +17,7 @@ _COLUMNS = {
     "h": "smallint", "i": "integer", "l": "bigint", "n": "numeric(12,2)", "r": "real", "d": "double precision",
     "s": "text", "b": "bytea", "p": "boolean", "j": "jsonb", "u": "date", "t": "timestamp", "z": "timestamptz",
     "v": "uint2", "w": "uint4", "x": "uint8", "y": "interval", "m": "int4range",
+    "q": "map[text=>integer]", "k": "record(a integer)",
 }  # fmt: skip
 # calls of entries that no vector has
 _CALLS = (
@@ -30,6 +31,7 @@ _CALLS = (
     "s ILIKE 'a#%' ESCAPE '#'", "ascii(s)", "btrim(s)", "initcap(s)", "rpad(s, 9)", "substring(s, 2)",
     *(f"{name}(m)" for name in ("lower", "upper", "isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf")),
     "m @> i", "m && m", "m > m", *(f"{name}(NULL, NULL)" for name in SUBTYPES),
+    "q -> s", "q ? s", "(k).a", "ROW(i, s)", "MAP[s => i]",
     "y > '1 day'", "coalesce(t - t, y)",
     "format('%s', i)",
     "cos(d)", "tan(d)", "degrees(d)", "div(n, n)", "to_hex(l)", "sha224(b)", "sha384(b)", "num_nulls(i, s)",

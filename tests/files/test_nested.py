@@ -1,4 +1,4 @@
-"""Arrays and lists in files: the same values from JSON, CSV, Parquet and ORC, and an error for what does not fit."""
+"""Arrays, lists, maps and records in files: the same values from all formats, and an error for what does not fit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 
 from sinkql.connectors.iceberg.file.range import ranges
 from sinkql.errors import SinkqlError
-from sinkql.extension.types import arrow_type
-from sinkql.logical.array import write_array
+from sinkql.extension.types import arrow_type, parse_type
+from sinkql.logical import Type
+from sinkql.logical.composite import write_nested
 from sinkql.logical.range import SUBTYPES
 from sinkql.session import Session
 
@@ -35,54 +36,96 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 _ROWS = 60
 
 
-def _made(random_: random.Random, depth: int, values: tuple[Any, ...]) -> Any:
+def _made(random_: random.Random, type_: Type, values: tuple[Any, ...]) -> Any:
+    """Return a value of a type that is made of others, whose own ones are these."""
     if random_.random() < 0.15:
         return None
-    if not depth:
+    if type_.name == "record":
+        return tuple(_made(random_, each.type, values) for each in type_.fields)
+    if type_.name == "map":
+        keys = sorted(random_.sample(("a", "b c", "", "é", "null", "x=>y", '"'), random_.randrange(4)))
+        return tuple((key, _made(random_, type_.value, values)) for key in keys)
+    if type_.element is None:
         return random_.choice(values)
-    return tuple(_made(random_, depth - 1, values) for _ in range(random_.randrange(4)))
+    return tuple(_made(random_, type_.element, values) for _ in range(random_.randrange(4)))
 
 
-def _text(value: Any) -> Any:
-    """Return what a JSON array and an array's text hold."""
-    if isinstance(value, tuple):
-        return [_text(each) for each in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+def _json(value: Any, type_: Type) -> Any:
+    if value is None or (not type_.nested and isinstance(value, bool | int | float | str)):
+        return value
+    if type_.name == "record":
+        return {each.name: _json(one, each.type) for each, one in zip(type_.fields, value, strict=True)}
+    if type_.name == "map":
+        return {key: _json(one, type_.value) for key, one in reversed(value)}
+    return [_json(each, type_.element) for each in value] if type_.element is not None else str(value)
 
 
-def _csv(value: Any) -> str:
-    def inner(each: Any) -> Any:
-        if isinstance(each, list):
-            return [inner(one) for one in each]
-        return each if each is None or isinstance(each, str) else str(each).lower()
+def _in_files(type_: Type) -> pa.DataType:
+    """Return the type that columns of files have."""
+    if type_.name == "map":
+        return pa.map_(pa.string(), _in_files(type_.value))
+    if type_.name == "record":
+        return pa.struct([(each.name, _in_files(each.type)) for each in reversed(type_.fields)])
+    return pa.list_(_in_files(type_.element)) if type_.element is not None else arrow_type(str(type_))
 
-    return "" if value is None else '"' + write_array(inner(_text(value))).replace('"', '""') + '"'
+
+def _disordered(value: Any, type_: Type) -> Any:
+    """Return a value as a file may have it: a map's keys in another order, the first one twice, and records by name."""
+    if value is None or not type_.nested:
+        return value
+    if type_.name == "record":
+        pairs = zip(type_.fields, value, strict=True)
+        return tuple(reversed([_disordered(one, each.type) for each, one in pairs]))
+    if type_.name == "map":
+        held = [(key, _disordered(one, type_.value)) for key, one in value]
+        return [*((key, None) for key, _ in held[:1]), *reversed(held)]
+    assert type_.element is not None
+    return [_disordered(each, type_.element) for each in value]
+
+
+def _csv(value: Any, type_: str) -> str:
+    def scalar(each: Any, _: Type) -> str:
+        return each if isinstance(each, str) else str(each).lower()
+
+    return "" if value is None else '"' + write_nested(value, parse_type(type_), scalar).replace('"', '""') + '"'
+
+
+_FORMS = (
+    "{}[]", "{} list list", "{} list[]", "{}[] list", "map[text=>{}]", 'record(x {0}, "Y z" map[text=>{0}[]])',
+    "map[text=>record(k {0}, l {0} list)] list",
+)  # fmt: skip
+_NAMES = "abcdefg"
 
 
 @pytest.mark.parametrize("element", _VALUES)
-def test_arrays_and_lists_are_read_alike_from_all_formats(
+def test_nested_values_are_read_alike_from_all_formats(
     element: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     random_, values = random.Random(element), _VALUES[element]
-    types = (f"{element}[]", f"{element} list list", f"{element} list[]", f"{element}[] list")
-    rows = [tuple(_made(random_, min(place, 1) + 1, values) for place in range(len(types))) for _ in range(_ROWS)]
+    texts = [form.format(element) for form in _FORMS]
+    types = list(map(parse_type, texts))
+    rows = [tuple(_made(random_, type_, values) for type_ in types) for _ in range(_ROWS)]
     table = pa.table(
-        [pa.array(column, arrow_type(type_)) for column, type_ in zip(zip(*rows, strict=True), types, strict=True)],
-        list("abcd"),
+        [
+            pa.array([_disordered(value, type_) for value in column], _in_files(type_))
+            for column, type_ in zip(zip(*rows, strict=True), types, strict=True)
+        ],
+        list(_NAMES),
     )
     for kind in ("json", "csv", "parquet", "orc"):
         (tmp_path / kind).mkdir()
-    lines = [json.dumps(dict(zip("abcd", map(_text, row), strict=True))) for row in rows]
+    lines = [json.dumps(dict(zip(_NAMES, map(_json, row, types), strict=True))) for row in rows]
     (tmp_path / "json" / "f.json").write_text("\n".join(lines))
-    (tmp_path / "csv" / "f.csv").write_text("a,b,c,d\n" + "".join(f"{','.join(map(_csv, row))}\n" for row in rows))
+    csv = "".join(f"{','.join(map(_csv, row, texts))}\n" for row in rows)
+    (tmp_path / "csv" / "f.csv").write_text(f"{','.join(_NAMES)}\n{csv}")
     pq.write_table(table, tmp_path / "parquet" / "f.parquet")
     with Session() as session:
         formats = {"json": "JSON", "csv": "CSV WITH HEADER", "parquet": "PARQUET"}
         if element != "time":  # which ORC has not
             pa.orc.write_table(table, tmp_path / "orc" / "f.orc")
             formats["orc"] = "ORC"
-        declared = ", ".join(map(" ".join, zip("abcd", types, strict=True)))
+        declared = ", ".join(map(" ".join, zip(_NAMES, texts, strict=True)))
         for kind, format_ in formats.items():
             session.execute(f"CREATE SOURCE {kind}_rows ({declared}) FROM FILES (PATH = '{kind}') FORMAT {format_}")
             (found,) = session.execute(f"SELECT * FROM {kind}_rows")
@@ -102,6 +145,10 @@ def test_arrays_and_lists_are_read_alike_from_all_formats(
         ("int[][]", "[[1], [2, 3]]", "the arrays in it are not of one length"),
         ("int[][]", "[[1], null]", "the arrays in it are not of one length"),
         ("int[][]", "[1]", "expected integer[], got number"),
+        ("map[text=>int]", "[1]", "expected map[text=>integer], got array"),
+        ("map[text=>int]", '{"k": "1"}', "expected integer, got str"),
+        ("record(x int)", '{"x": 1.5}', "1.5 is not an integer"),
+        ("record(x int NOT NULL)", '{"y": 1}', 'null value in field "x", which is NOT NULL'),
         ("int4range", '"[5,1]"', '"[5,1]" is not an int4range'),
         ("tsrange[]", '["[1,2)"]', '"[1,2)" is not a tsrange'),
         ("numrange", "[1, 2]", "expected numrange, got array"),
@@ -143,11 +190,7 @@ def test_ranges_are_read_alike_from_all_formats(type_: str, tmp_path: Path, monk
     quoted = [
         [
             "" if each is None else quote + each.replace(quote, quote * 2) + quote
-            for each in (
-                text,
-                write_array([text]),
-                text,
-            )
+            for each in (text, write_nested((text,), parse_type(f"{type_}[]"), lambda each, _: str(each)), text)
         ]
         for text in texts
     ]
@@ -192,7 +235,9 @@ def test_arrays_of_two_dimensions_are_read_alike_from_all_formats(
         (tmp_path / kind).mkdir()
     lines = [json.dumps({"a": value, "n": place}) for place, value in enumerate(written)]
     (tmp_path / "json" / "f.json").write_text("\n".join(lines))
-    (tmp_path / "csv" / "f.csv").write_text("a,n\n" + "".join(f"{_csv(row)},{n}\n" for n, row in enumerate(rows)))
+    (tmp_path / "csv" / "f.csv").write_text(
+        "a,n\n" + "".join(f"{_csv(row, 'integer[][]')},{n}\n" for n, row in enumerate(rows))
+    )
     type_ = arrow_type("integer[][]")
     table = pa.table({"a": pa.array(written, type_), "n": pa.array(range(4), pa.int32())})
     pq.write_table(table, tmp_path / "parquet" / "f.parquet")

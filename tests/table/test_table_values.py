@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from sinkql.errors import SinkqlError
-from sinkql.logical.array import write_array
+from sinkql.logical.composite import write_nested
+from sinkql.logical.type import parse_type
 from sinkql.session import Session
 from sinkql.session.row import modify, query
 from table.test_table_model import replayed
@@ -57,7 +58,7 @@ def shown(value: Any, type_: str) -> str | None:
         case "time", _:
             return str(value).rstrip("0") if value.microsecond else str(value)
         case "integer[]" | "text[]", _:
-            return write_array([None if each is None else str(each) for each in value])
+            return write_nested(value, parse_type(type_), lambda each, _: str(each))
         case "bytea", _:
             return f"\\x{bytes(value).hex()}"
         case "char", _:

@@ -43,6 +43,7 @@ class Kind:
     values: Mapping[str, Any]
     stored: Callable[[Any], Any] = lambda value: value
     ordered: bool = True
+    there: Callable[[Any], bool] = lambda value: value is not None
 
 
 def _range(lower: Any, upper: Any, bounds: str = "[)") -> dict[str, Any]:
@@ -154,6 +155,32 @@ KINDS = {
     "int4range list": Kind({
         """'{"[1,5]",NULL}'""": ("[1,6)", None), "'{}'": (), "NULL": None,
     }, lambda value: None if value is None else list(map(_RANGES.get, value)), ordered=False),
+    "map[text=>int]": Kind({
+        "'{b=>2,a=>1}'": (("a", 1), ("b", 2)),
+        "'{é=>NULL,\"x, y\"=>3,null_=>4}'": (("null_", 4), ("x, y", 3), ("é", None)),
+        "MAP['z' => 1, 'a' => 2 + 3, 'z' => 9]": (("a", 5), ("z", 9)), "'{}'": (), "NULL": None,
+    }, lambda value: value if value is None else dict(value), ordered=False),
+    'record(a int, "B c" text NOT NULL)': Kind({
+        "'(1,\"x, \"\"y\"\"\")'": (1, 'x, "y"'), "'(,\"\")'": (None, ""), "ROW(NULL, 'z')": (None, "z"),
+        "ROW(3::smallint, 'q')::record(p int, q text NOT NULL)": (3, "q"), "NULL": None,
+    }, lambda value: value if value is None else dict(zip(("a", "B c"), value, strict=True)), ordered=False,
+        there=lambda value: value is not None and None not in value),
+    "record(a interval, b map[text=>interval])": Kind({
+        """'("1 day 02:30","{k=>1 mon,l=>NULL}")'""": ("1 day 02:30:00", (("k", "1 mon"), ("l", None))),
+        "ROW(INTERVAL '90 min', MAP['k' => INTERVAL '0'])": ("01:30:00", (("k", "00:00:00"),)), "NULL": None,
+    }, lambda value: value if value is None else {"a": value[0], "b": dict(value[1])}, ordered=False),
+    "record(a int, b record(c text))": Kind({
+        "'(,)'": (None, None), "ROW(1, ROW(NULL))": (1, (None,)), "'(2,\"(x)\")'": (2, ("x",)), "NULL": None,
+    }, lambda value: value if value is None else {"a": value[0], "b": None if value[1] is None else {"c": value[1][0]}},
+        ordered=False, there=lambda value: value is not None and None not in value),
+    "map[text=>record(at date, tags text[])] list": Kind({
+        """'{{k=>"(2024-02-29,\\"{a,NULL}\\")"},NULL,{},{k=>NULL,j=>"(,)"}}'""":
+            ((("k", (date(2024, 2, 29), ("a", None))),), None, (), (("j", (None, None)), ("k", None))),
+        "'{}'": (), "NULL": None,
+    }, lambda value: value if value is None else [
+        None if each is None else {key: one and {"at": one[0], "tags": _array(one[1])} for key, one in each}
+        for each in value
+    ], ordered=False),
     "numeric(6, 2) list list": Kind({
         "'{{1.5,NULL},NULL,{}}'": ((Decimal("1.50"), None), None, ()), "'{}'": (), "NULL": None,
     }, _lists, ordered=False),
@@ -185,6 +212,8 @@ def test_sinks_in_spark_hold_what_was_put_into_a_table(spark: SparkSession, sess
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(_plain, value))
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
     return value.asDict(recursive=True) if hasattr(value, "asDict") else value
 
 
@@ -215,7 +244,7 @@ def _check(session: Session, types: Sequence[str], engine: Engine) -> Model:
             drain(each)
         (found,) = session.execute("SELECT * FROM t")
         assert {id_: tuple(row) for id_, *row in found.rows} == model
-        kept = {id_: row for id_, row in model.items() if row[0] is not None or id_ > 3}
+        kept = {id_: row for id_, row in model.items() if kinds[0].there(row[0]) or id_ > 3}
         expected = Counter(
             repr((*(kind.stored(value) for kind, value in reversed(list(zip(kinds, row, strict=True)))), id_))
             for id_, row in kept.items()
@@ -276,7 +305,16 @@ def _read(table: str) -> Counter[str]:
 
 
 def _blurred(row: tuple[Any, ...]) -> str:
-    return repr([None if value == [] else value for value in row])
+    return repr(list(map(_blur, row)))
+
+
+def _blur(value: Any) -> Any:
+    """Return a value that has NULL for what is empty, and a map as a dictionary."""
+    if isinstance(value, list) and all(isinstance(each, tuple) for each in value):
+        value = dict(value)
+    if isinstance(value, dict):
+        return {key: _blur(each) for key, each in value.items()} or None
+    return list(map(_blur, value)) if isinstance(value, list) else value
 
 
 def test_a_sink_shows_its_ranges_and_no_array_of_lengths_that_its_table_has_not(session: Session) -> None:

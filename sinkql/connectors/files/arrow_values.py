@@ -18,10 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql.connectors.files.convert import Failures, from_text
+from sinkql.extension.rows import python_values
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type
 from sinkql.logical.array import UNEVEN, UnevenError, levels, squared
+from sinkql.logical.composite import entries
 from sinkql.logical.range import EMPTY, SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, make_range
+from sinkql.logical.type import Field
 
 _TYPES: Mapping[str, str] = {
     "bool": "boolean", "int8": "smallint", "int16": "smallint", "uint8": "smallint", "int32": "integer",
@@ -58,9 +61,17 @@ def type_of(type_: pa.DataType) -> str:
 
 def readable(type_: pa.DataType, declared: str) -> bool:
     """Return whether a column of a file is read as a declared type."""
-    element = parse_type(declared).element
-    if element is not None:
-        return _list_like(type_) and readable(type_.value_type, str(element))
+    nested = parse_type(declared)
+    if nested.name == "record":
+        return pa.types.is_struct(type_) and all(_field_readable(type_, each) for each in nested.fields)
+    if nested.name == "map":
+        return (
+            pa.types.is_map(type_)
+            and type_of(type_.key_type) == "text"
+            and readable(type_.item_type, str(nested.value))
+        )
+    if nested.element is not None:
+        return _list_like(type_) and readable(type_.value_type, str(nested.element))
     subtype = SUBTYPES.get(declared)
     if subtype is not None and pa.types.is_struct(type_):
         return _range_like(type_) and all(readable(type_.field(name).type, str(subtype)) for name in ("lower", "upper"))
@@ -77,6 +88,12 @@ def readable(type_: pa.DataType, declared: str) -> bool:
     return own.name in _DIGITS and bool(_DIGITS[own.name] <= room.precision - room.scale)
 
 
+def _field_readable(type_: pa.StructType, field: Field) -> bool:
+    """Return whether structs have a field that is read as a record's, or none, which is NULL."""
+    place = type_.get_field_index(field.name)
+    return field.nullable if place < 0 else readable(type_.field(place).type, str(field.type))
+
+
 def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     """Return the values in a type that they are readable as; one that does not fit is NULL, and noted."""
     if isinstance(values, pa.ExtensionArray):
@@ -84,6 +101,10 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     name, type_ = parse_type(declared).name, arrow_type(declared)
+    if pa.types.is_map(values.type) and name == "map":
+        return _map(values, declared, failures)
+    if pa.types.is_struct(values.type) and name == "record":
+        return _record(values, declared, failures)
     if _list_like(values.type) and pa.types.is_list(type_):
         return _list(values, declared, failures)
     if name in SUBTYPES and pa.types.is_struct(values.type):
@@ -143,6 +164,45 @@ def _squared(values: pa.Array, type_: Type, failures: Failures) -> pa.Array:
             found[row] = None
             failures[row] = UNEVEN
     return pa.array(found, values.type)
+
+
+def _map(values: pa.MapArray, declared: str, failures: Failures) -> pa.Array:
+    """Return maps as lists of keys and values by key; of those with one key the last one stays."""
+    type_ = parse_type(declared)
+    held = pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])
+    found = _list(values.cast(pa.list_(held)), f"{type_.element} list", failures)
+    keys = found.flatten().field(0)
+    ends = np.cumsum(pc.fill_null(pc.list_value_length(found), 0).to_numpy(zero_copy_only=False))
+    within = np.ones(max(len(keys) - 1, 0), bool)
+    within[ends[(ends > 0) & (ends < len(keys))] - 1] = False
+    if np.all(pc.less(keys[:-1], keys[1:]).to_numpy(zero_copy_only=False)[within]):
+        return found
+    ordered = [None if each is None else entries(each) for each in python_values(found)]
+    return pa.array(ordered, found.type)
+
+
+def _record(values: pa.StructArray, declared: str, failures: Failures) -> pa.Array:
+    """Return records of what the fields are read as; one with a field that does not fit is noted."""
+    type_ = parse_type(declared)
+    arrays = []
+    for field in type_.fields:
+        kind = arrow_type(str(field.type))
+        place = values.type.get_field_index(field.name)
+        own: Failures = {}
+        # the fields of a record that is not there may be anything
+        given = values.flatten()[place] if place >= 0 else pa.nulls(len(values), kind)
+        array = column_of(given, str(field.type), own) if place >= 0 else given
+        if not field.nullable:
+            missing = pc.and_(values.is_valid(), array.is_null()).to_numpy(zero_copy_only=False)
+            own |= {
+                row: f'null value in field "{field.name}", which is NOT NULL'
+                for row in np.flatnonzero(missing).tolist()
+                if row not in own
+            }
+        for row, why in own.items():
+            failures.setdefault(row, why)
+        arrays.append(array)
+    return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(declared)), mask=values.is_null())
 
 
 _FLAGS = ("lower_inclusive", "upper_inclusive", "empty")

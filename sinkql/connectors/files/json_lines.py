@@ -19,18 +19,19 @@ import pyarrow.json as pj
 from sinkql import physical
 from sinkql.connectors.files.convert import Failures, WideError, from_text
 from sinkql.connectors.files.csv_records import Records
-from sinkql.connectors.files.value import value_of, wanted
+from sinkql.connectors.files.value import record_of, value_of, wanted
 from sinkql.extension.jsonb import MOST_LEVELS, nested_deeply
 from sinkql.extension.stream import Decoded, Failure
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type
 from sinkql.logical.array import UNEVEN, UnevenError, squared
+from sinkql.logical.composite import entries
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import RANGES
 
 _FEW = 32
 _AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "interval", "uuid", "bytea", *SUBTYPES)
-_NESTED = ("array", "list")
+_NESTED = ("array", "list", "map", "record")
 _NUMBERS = (*RANGES, "real", "double precision", "numeric")
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
 _KINDS = {b'"': "str", b"t": "bool", b"f": "bool", b"[": "array", b"{": "object"}
@@ -207,12 +208,11 @@ def _decoded_as(name: str) -> Any:
     return bool | None if name == "boolean" else str | None
 
 
-def _nested(raw: bytes | None, row: int, type_: Type, failures: Failures) -> list[Any] | None:
-    """Return the values of an array's members, each as a member of a row of its type would be read."""
-    if raw is None:
-        return None
+def _nested(raw: bytes | None, row: int, type_: Type, failures: Failures) -> Sequence[Any] | None:
+    """Return the value of an array or an object, whose members are read as those of a row of their types."""
     try:
-        return _items(raw, type_)
+        found: Sequence[Any] | None = _member(raw, type_)
+        return found
     except _MemberError as error:
         failures[row] = str(error)
         return None
@@ -236,6 +236,8 @@ def _items(raw: bytes, type_: Type) -> list[Any]:
 def _member(raw: bytes | None, type_: Type) -> Any:
     if raw is None:
         return None
+    if type_.name in ("map", "record"):
+        return _object(raw, type_)
     if type_.element is not None:
         return _items(raw, type_)
     kind, text = _KINDS.get(raw[:1], "number"), raw.decode()
@@ -250,7 +252,22 @@ def _member(raw: bytes | None, type_: Type) -> Any:
         raise _MemberError(wanted(str(type_), text, quoted=kind == "str")) from None
 
 
+def _object(raw: bytes, type_: Type) -> tuple[Any, ...]:
+    """Return an object's members as a map, of those with one name the last, or as the fields of a record."""
+    if raw[:1] != b"{":
+        raise _MemberError(f"expected {type_}, got {_KINDS.get(raw[:1], 'number')}")
+    members = _OBJECT.decode(raw)
+    held = dict(zip(members, _raws(list(members.values())), strict=True))
+    if type_.name == "map":
+        return entries((key, _member(each, type_.value)) for key, each in held.items())
+    try:
+        return record_of([_member(held.get(each.name), each.type) for each in type_.fields], type_)
+    except ValueError as error:
+        raise _MemberError(str(error)) from None
+
+
 _MEMBERS = msgspec.json.Decoder(list[msgspec.Raw])
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def _number(raw: bytes | None, row: int, type_: str, failures: Failures) -> bytes | None:

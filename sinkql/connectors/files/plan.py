@@ -17,6 +17,7 @@ from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Access, FormatPlan, Planning, SourcePlan
 from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
+from sinkql.logical.typetext import flat
 from sinkql.printer.part import name as print_name
 
 if TYPE_CHECKING:
@@ -392,7 +393,7 @@ def _column(column: ast.ColumnDef) -> logical.Column:
     name = column.name.value
     if column.type is None:
         return logical.Column(name, logical.Type("text"), not column.not_null)
-    type_ = column_type(re.sub(r"\s+", " ", column.type.text.strip().lower()))
+    type_ = column_type(flat(column.type.text))
     later = later_type(column.type.text)
     if type_ is None and later is not None:
         raise SinkqlError(

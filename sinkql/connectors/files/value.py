@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
@@ -18,6 +18,7 @@ from sinkql.extension.jsonb import jsonb
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type, moment
 from sinkql.logical.array import Items, read_array, squared
+from sinkql.logical.composite import entries, map_levels, read_map, read_record
 from sinkql.logical.interval import read_interval, show_interval
 from sinkql.logical.range import SUBTYPES, read_range
 from sinkql.logical.type import RANGES
@@ -40,18 +41,38 @@ def wanted(type_text: str, text: str, *, quoted: bool = True) -> str:
     shown = json.dumps(text, ensure_ascii=False) if quoted else text
     short = shown if len(shown) <= 60 else shown[:57] + "..."
     type_ = parse_type(type_text)
-    return f"{short} is not {_WANTED[type_.name] if type_.element is None else f'a value of type {type_}'}"
+    return f"{short} is not {f'a value of type {type_}' if type_.nested else _WANTED[type_.name]}"
 
 
 def value_of(text: str, type_text: str) -> Any:
     """Return the value; raises ValueError with no text to show, or with the reason."""
     type_ = parse_type(type_text)
+    if type_.name == "map":
+        return entries((key, _part(each, type_.value)) for key, each in read_map(text))
+    if type_.name == "record":
+        return record_of([_part(each, type_.fields[place].type) for place, each in _fields(text, type_)], type_)
     if type_.element is not None:
-        return _items(read_array(text), type_)
+        return _items(read_array(text, map_levels(type_)), type_)
     if type_.name in SUBTYPES:
         subtype = str(SUBTYPES[type_.name])
         return read_range(text, type_.name, lambda bound: value_of(bound, subtype))
     return _READERS[type_.name](text, arrow_type(type_text))
+
+
+def record_of(values: Sequence[Any], type_: Type) -> tuple[Any, ...]:
+    """Return a record of these values of its fields; raises ValueError for NULL in one that is NOT NULL."""
+    for value, field in zip(values, type_.fields, strict=True):
+        if value is None and not field.nullable:
+            raise ValueError(f'null value in field "{field.name}", which is NOT NULL')
+    return tuple(values)
+
+
+def _fields(text: str, type_: Type) -> Iterable[tuple[int, str | None]]:
+    return enumerate(read_record(text, len(type_.fields)))
+
+
+def _part(text: str | None, type_: Type) -> Any:
+    return None if text is None else value_of(text, str(type_))
 
 
 def _items(items: Items, type_: Type) -> list[Any]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from sinkql.logical import Call, Case, Cast, Expression, Literal, Reference
 from sinkql.lowering.spark import (
     array,
+    composite,
     condition,
     interval,
     json,
@@ -36,6 +37,7 @@ FORMS: Mapping[str, Spelling] = MappingProxyType(
         **json.FORMS,
         **array.FORMS,
         **rangetype.FORMS,
+        **composite.FORMS,
     }
 )
 """How each function of `logical.function` is spelled, by id."""

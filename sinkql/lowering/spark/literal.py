@@ -6,8 +6,9 @@ import math
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 
-from sinkql.logical import Interval, Literal, Type
+from sinkql.logical import Interval, Literal
 from sinkql.logical import literal as make_literal
+from sinkql.logical.expression import held_types
 from sinkql.logical.type import DAY, SECOND
 from sinkql.lowering.spark.text import Text, spark_type, text_literal
 
@@ -19,12 +20,12 @@ def literal_text(literal: Literal) -> Text:
     text, type_ = literal.text, literal.type
     if text is None:
         return Text("NULL" if type_.name == "unknown" else f"CAST(NULL AS {spark_type(type_)})")
-    if type_.element is not None:
+    if type_.nested:
         values = literal.value
         assert isinstance(values, tuple)
-        element = Type("text") if type_.element.name == "interval" else type_.element
-        items = ", ".join(literal_text(make_literal(each, element)).sql for each in values)
-        return Text(f"CAST(array({items}) AS {spark_type(type_)})")
+        pairs = zip(values, held_types(type_, len(values)), strict=True)
+        items = ", ".join(literal_text(make_literal(each, of)).sql for each, of in pairs)
+        return Text(f"CAST({'struct' if type_.name == 'record' else 'array'}({items}) AS {spark_type(type_)})")
     match type_.name:
         case "smallint" | "integer" | "bigint" | "uint2" | "uint4":
             return Text(_signed(text + _SUFFIX[type_.name]))

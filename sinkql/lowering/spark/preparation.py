@@ -40,6 +40,9 @@ def _hash(hash_: Hash) -> str:
 
 def _hashed(text: str, type_: Type, depth: int = 0) -> str:
     """Return what is hashed of a value: xxhash64 passes over NULLs, and takes an array for its elements in a row."""
+    if type_.name == "record":
+        parts = (_hashed(f"{text}.{quoted(each.name)}", each.type, depth) for each in type_.fields)
+        return f"{text} IS NULL, {', '.join(parts)}"
     if type_.element is None:
         return f"{text} IS NULL, {text}"
     element = f"`$e{depth}`"

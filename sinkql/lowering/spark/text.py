@@ -14,7 +14,7 @@ from sinkql.logical.type import RANGES
 OR, AND, NOT, PREDICATE, BITS, SUM, PRODUCT, SIGN, ATOM = range(9)
 # an operand that a form repeats is bound to a name instead when it is longer than this
 _REPEATABLE = 60
-_PLACE = re.compile(r"@(\d+)")
+_PLACE = re.compile(r"`[^`]*`|@(\d+)")  # names in backquotes are as they are
 _TYPES = {
     "boolean": "BOOLEAN", "smallint": "SMALLINT", "integer": "INT", "bigint": "BIGINT",
     "uint2": "INT", "uint4": "BIGINT", "uint8": "DECIMAL(20,0)",
@@ -76,10 +76,13 @@ def text_literal(value: str) -> str:
 def spark_type(type_: Type) -> str:
     """Return the Spark SQL type.
 
-    A time of day, which Spark has no type for, is its microseconds; a range, and an interval in a column, is its text.
+    A time of day, which Spark has no type for, is its microseconds; a range, and an interval in a column, is its text;
+    a map is an array of its entries, by key, so that it is hashed and grouped as any other value.
     """
     if type_.element is not None:
         return f"ARRAY<{spark_type(type_.element)}>"
+    if type_.name == "record":
+        return f"STRUCT<{', '.join(f'{quoted(each.name)}: {spark_type(each.type)}' for each in type_.fields)}>"
     return f"DECIMAL({type_.precision},{type_.scale})" if type_.name == "numeric" else _TYPES[type_.name]
 
 
@@ -113,7 +116,7 @@ def fill(form: Form, operands: Sequence[Text]) -> Text:
     A long operand that the form repeats is bound to a lambda's parameter, so that nested forms do not double at every
     level.
     """
-    uses = [int(place) for place in _PLACE.findall(form.template)]
+    uses = [int(place) for place in _PLACE.findall(form.template) if place]
     bound: list[tuple[str, str]] = []
     texts = []
     for index, operand in enumerate(operands):
@@ -123,7 +126,9 @@ def fill(form: Form, operands: Sequence[Text]) -> Text:
             texts.append(Text(name))
         else:
             texts.append(operand)
-    sql = _PLACE.sub(lambda match: _placed(form.template, match, texts[int(match[1])]), form.template)
+    sql = _PLACE.sub(
+        lambda match: _placed(form.template, match, texts[int(match[1])]) if match[1] else match[0], form.template
+    )
     for name, value in reversed(bound):
         sql = f"transform(array({value}), {name} -> {sql})[0]"
     return Text(sql, ATOM if bound else form.binds)

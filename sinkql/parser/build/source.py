@@ -107,6 +107,8 @@ def _type_text(node: Node) -> str:
                 text += ".".join(_type_part(each) for each in tree.tokens(part, "NAME"))
             case Node(data="type_map"):
                 text += f"map[{'=>'.join(_type_text(each) for each in children(part, 'type'))}]"
+            case Node(data="type_record"):
+                text += f"record({', '.join(map(_field_text, children(part, 'type_field')))})"
             case Node(data="type_arguments"):
                 text += "(" + ",".join(str(each) for each in part.children) + ")"
             case Node(data="type_zone"):
@@ -114,6 +116,13 @@ def _type_text(node: Node) -> str:
             case _:
                 text += "[]"
     return text
+
+
+def _field_text(field: Node) -> str:
+    type_ = child(field, "type")
+    assert type_ is not None
+    rule = " NOT NULL" if child(field, "not_null") is not None else ""
+    return f"{_type_part(the_token(field, 'NAME'))} {_type_text(type_)}{rule}"
 
 
 def _type_part(name: Token) -> str:

@@ -11,8 +11,10 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.evaluate import RefusedError, UnsureError, conversion, function_of
 from sinkql.evaluate.failure import Row, Value
 from sinkql.logical.interval import show_interval
+from sinkql.logical.type import Field
 from sinkql.planner import types
 from sinkql.planner.expression.cast import cast
+from sinkql.planner.expression.composite import recasts, with_constants
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import document, literal
 from sinkql.planner.expression.typed import Typed, cast_to, settled
@@ -30,6 +32,7 @@ def assign(value: Typed, column: logical.Column) -> Cell:
     """Convert as an assignment does; raises SQ2425 for types without a conversion, SQ2212 and SQ2422 for values."""
     if value.type == types.UNKNOWN:
         return Cell(_literal(value, column.type))
+    value = with_constants(value, column.type, cast)
     check_assignable(value.type, column, value.span)
     tree = _tree(value, column.type)
     known = assigned(tree, column, ())
@@ -114,6 +117,10 @@ def converter(source: logical.Type, column: logical.Column, span: Span | None = 
 def check_assignable(source: logical.Type, column: logical.Column, span: Span) -> None:
     """Raise SQ2425 unless a value of a type may be put into a column as it is."""
     target = column.type
+    if recasts(source, target):
+        for given, wanted in zip(_parts(source), _parts(target), strict=False):
+            check_assignable(given.type, logical.Column(column.name, wanted.type, wanted.nullable), span)
+        return
     alike = (types.number, types.instant)
     cut = target == types.TIME and source in (types.TIMESTAMP, types.TIMESTAMPTZ)
     if (
@@ -131,12 +138,21 @@ def check_assignable(source: logical.Type, column: logical.Column, span: Span) -
     )
 
 
+def _parts(type_: logical.Type) -> tuple[Field, ...]:
+    return type_.fields if type_.element is None else type_.element.fields
+
+
 def _hint(target: logical.Type) -> str:
-    if target.element is not None:
-        return "Write its elements as a string, in braces: '{…}'."
     if types.ranged(target):
         return f"Make it of its bounds: {target}(lower, upper)."
-    return f"Cast it, as in (…)::{target}."
+    return _HINTS.get(target.name, f"Cast it, as in (…)::{target}.")
+
+
+_HINTS = {
+    **dict.fromkeys(("array", "list"), "Write its elements as a string, in braces: '{…}'."),
+    "map": "Write it as a string, '{key=>value}', or as MAP['key'=>value].",
+    "record": "Write its fields as a string, in parentheses: '(…)'.",
+}
 
 
 def out_of_range(value: object, column: logical.Column, span: Span | None) -> SinkqlError:

@@ -7,6 +7,7 @@ from sinkql.logical import NUMERIC, Type
 from sinkql.logical.function import CASTS
 from sinkql.logical.range import SUBTYPES
 from sinkql.planner import types
+from sinkql.planner.expression.composite import no_cast, recast, recasts
 from sinkql.planner.expression.interval import held
 from sinkql.planner.expression.literal import literal
 from sinkql.planner.expression.typed import Typed, call, cast_to, constant, exact, null_of
@@ -41,6 +42,8 @@ def _converted(value: Typed, target: Type, span: Span) -> Typed:
     kinds = (value.type.name, target.name)
     if kinds[0] == "interval":
         value = held(value)
+    if recasts(value.type, target):
+        return recast(value, target, span, cast)
     if kinds in CASTS and not (target == types.TEXT and value.raw == NUMERIC):
         if value.raw == target:
             return value
@@ -48,4 +51,4 @@ def _converted(value: Typed, target: Type, span: Span) -> Typed:
     reason = _REFUSED.get(kinds)
     if reason is not None:
         raise SinkqlError("SQ2214", f"a cast of {kinds[0]} to {kinds[1]} is not exact: {reason}", span)
-    raise SinkqlError("SQ2218", f"cannot cast type {value.type.called} to {target.called}", span)
+    raise no_cast(value.type, target, span)

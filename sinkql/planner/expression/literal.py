@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation
+from typing import Any
 
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.jsonb import jsonb
 from sinkql.logical import NUMERIC, Type, moment
 from sinkql.logical.array import Items, UnevenError, read_array, squared
+from sinkql.logical.composite import entries, map_levels, read_map, read_record
 from sinkql.logical.expression import single, text_of
 from sinkql.logical.interval import show_interval
 from sinkql.logical.range import SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, read_range
@@ -89,6 +91,8 @@ def literal(text: str, target: Type, span: Span) -> Typed:
         return constant(text, types.TEXT, span)
     if target == types.INTERVAL:
         return constant(parse_interval(text, span), types.INTERVAL, span)
+    if target.name in ("map", "record"):
+        return constant(_composite(text, target, span), target, span)
     if target.element is not None:
         return constant(_items(text, target, span), target, span)
     if types.ranged(target):
@@ -109,7 +113,7 @@ def literal(text: str, target: Type, span: Span) -> Typed:
 def _items(text: str, target: Type, span: Span) -> tuple[logical.Value | None, ...]:
     """Return the text of an array or a list as its value; raises SinkqlError (SQ2212)."""
     try:
-        found = read_array(text)
+        found = read_array(text, map_levels(target))
     except ValueError:
         hint = "Write its elements in braces, as '{1,2,NULL}'."
         raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=hint) from None
@@ -138,11 +142,34 @@ def _element(item: str | Items, element: Type, target: Type, span: Span) -> logi
     if target.name == element.name == "array":
         hint = "Write arrays within it, as in '{{1,2},{3,4}}'."
         raise SinkqlError("SQ2212", f"a value of type {target} has an element that is no array", span, hint=hint)
-    if element == types.JSONB:
-        return document(item, span)
-    if element == types.INTERVAL:
-        return show_interval(parse_interval(item, span))  # as columns have it
-    found = literal(item, element, span).tree
+    return _value(item, element, span)
+
+
+def _composite(text: str, target: Type, span: Span) -> tuple[Any, ...]:
+    """Return the text of a map or a record as its value; raises SinkqlError (SQ2212)."""
+    try:
+        if target.name == "map":
+            return entries((key, _value(each, target.value, span)) for key, each in read_map(text))
+        texts = read_record(text, len(target.fields))
+    except ValueError:
+        example = "{a=>1,b=>NULL}" if target.name == "map" else f"({','.join(['…'] * len(target.fields))})"
+        hint = f"Write it as '{example}'."
+        raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=hint) from None
+    for each, field in zip(texts, target.fields, strict=True):
+        if each is None and not field.nullable:
+            raise SinkqlError("SQ2212", f'null value in field "{field.name}" of {target}, which is NOT NULL', span)
+    return tuple(_value(each, field.type, span) for each, field in zip(texts, target.fields, strict=True))
+
+
+def _value(text: str | None, type_: Type, span: Span) -> logical.Value | None:
+    """Return the text of a part of a value."""
+    if text is None:
+        return None
+    if type_ == types.JSONB:
+        return document(text, span)
+    if type_ == types.INTERVAL:
+        return show_interval(parse_interval(text, span))  # as columns have it
+    found = literal(text, type_, span).tree
     assert isinstance(found, logical.Literal)
     return found.value
 

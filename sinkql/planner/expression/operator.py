@@ -122,7 +122,7 @@ def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ..
     if type_ == types.INTERVAL:
         return tuple(order(coerced(value, type_)) for value in values)
     if type_ is not None and not types.comparable(type_):
-        hint = "Compare j ->> 'key'." if type_ == types.JSONB else "Compare their elements, as in x[1]."
+        hint = "Compare j ->> 'key'." if type_ == types.JSONB else PARTS.get(type_.name)
         raise SinkqlError("SQ2214", f"values of type {type_} cannot be compared exactly", span, hint=hint)
     if type_ is None:
         raise no_operator(operator, values, span)
@@ -209,11 +209,23 @@ def no_operator(operator: str, operands: Sequence[Typed], span: Span) -> SinkqlE
         return SinkqlError("SQ2214", f"operator {operator} is not supported of ranges", span, hint=hint)
     if any(types.ranged(value.type) for value in operands):
         return SinkqlError("SQ2211", f"operator does not exist: {shown}", span)
-    nested = any(value.type.element is not None for value in operands)
+    nested = {value.type.name for value in operands if value.type.nested}
     if all(value.type == types.INTERVAL for value in operands):
         return SinkqlError("SQ2211", f"operator does not exist: {shown}", span)
-    hint = "Take elements of arrays and lists, as in x[1]." if nested else "Cast the operands, as in value::integer."
+    hint = _taken(nested) if nested else "Cast the operands, as in value::integer."
     return SinkqlError("SQ2211", f"operator does not exist: {shown}", span, hint=hint)
+
+
+PARTS = {
+    **dict.fromkeys(("array", "list"), "Take an element of it, as x[1]."),
+    "map": "Take a value of it, as m -> 'key'.",
+    "record": "Take a field of it, as (r).f1.",
+}
+"""What to write instead of a value that is made of others."""
+
+
+def _taken(names: set[str]) -> str:
+    return next(hint for name, hint in PARTS.items() if name in names)
 
 
 def settled(values: Sequence[Typed], span: Span, what: str) -> tuple[Type, tuple[Typed, ...]]:

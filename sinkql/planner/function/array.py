@@ -18,8 +18,8 @@ from sinkql.planner.types import INTEGER
 def element(value: Typed, index: Typed, span: Span, *, last: bool) -> Typed:
     """Plan `value[index]`: NULL where there is no such element; after the `last` subscript no dimension is left."""
     found = value.type.element
-    if found is None:
-        hint = "Write value -> index." if value.type == types.JSONB else None
+    if found is None or value.type.name == "map":
+        hint = {"jsonb": "Write value -> index.", "map": "Write value -> 'key'."}.get(value.type.name)
         message = f"cannot subscript type {value.type.called}: it is not an array or a list"
         raise SinkqlError("SQ2211", message, span, hint=hint)
     if last and value.type.name == found.name == "array":
@@ -48,7 +48,7 @@ def construct(values: Sequence[Typed], span: Span) -> Typed:
 
 def among(operator: str, subject: Typed, value: Typed, span: Span) -> Typed | None:
     """Plan `subject = ANY(value)`; None where value is neither array nor list."""
-    if value.type.element is None:
+    if value.type.element is None or value.type.name == "map":
         return None
     found = leaf(value.type) if value.type.name == "array" else value.type.element
     if types.operand(subject.type, found) != found or (found.name == "numeric" and subject.raw != found):

@@ -12,7 +12,7 @@ from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed
 from sinkql.planner.expression.typed import call as listed
-from sinkql.planner.function import array, condition, json, number, pattern, rangetype, text, time
+from sinkql.planner.function import array, composite, condition, json, number, pattern, rangetype, text, time
 from sinkql.planner.function.argument import Handler
 
 # what checks its arguments by more than their types
@@ -25,8 +25,9 @@ HANDLERS: Mapping[str, Handler] = {
     **pattern.HANDLERS,
     **array.HANDLERS,
     **rangetype.HANDLERS,
+    **composite.HANDLERS,
 }
-ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES, **array.ALIASES}
+ALIASES: Mapping[str, str] = {**number.ALIASES, **text.ALIASES, **array.ALIASES, **composite.ALIASES}
 _REFUSED: Mapping[str, str] = {**number.REFUSED}
 _LISTED: dict[str, list[Function]] = {}
 for _function in FUNCTIONS.values():

@@ -93,7 +93,7 @@ def check_key_types(statement: ast.CreateSink, shape: logical.Shape) -> None:
                 f"{'cannot be in a key' if ranged(type_) else 'cannot be compared exactly'}",
                 column.span,
                 hint="Keep the values that tell rows apart in columns of their own."
-                if type_.element is not None or ranged(type_)
+                if type_.nested or ranged(type_)
                 else f"Give it an exact type in a view: {column.value}::{'numeric' if floating else 'text'}.",
             )
 

@@ -11,6 +11,7 @@ from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, n
 from sinkql.extension.options import unknown
 from sinkql.extension.type_hint import later_type, type_hint
 from sinkql.extension.types import column_type, length_hint
+from sinkql.logical.typetext import flat
 from sinkql.planner.expression.assign import assign
 from sinkql.planner.name import check_columns
 from sinkql.planner.types import comparable, describe, ranged
@@ -105,7 +106,7 @@ def _check_key_column(statement: ast.CreateTable, name: ast.Ident, key: tuple[as
             "SQ2304", f'key column "{name.value}" is specified more than once', name.span, hint="Keep one of them."
         )
     type_ = written[name.value].type
-    found = column_type(_flat(type_.text)) if type_ is not None else None
+    found = column_type(flat(type_.text)) if type_ is not None else None
     if found is not None and (not comparable(found) or ranged(found)):
         raise SinkqlError(
             "SQ2428",
@@ -121,7 +122,7 @@ def _known(text: str) -> bool:
 
 def _column(column: ast.ColumnDef, primary: set[str]) -> logical.Column:
     name = column.name.value
-    written = _flat(column.type.text) if column.type is not None else ""
+    written = flat(column.type.text) if column.type is not None else ""
     type_ = column_type(written)
     later = later_type(written)
     if later is not None and type_ is None:
@@ -148,10 +149,6 @@ def _column(column: ast.ColumnDef, primary: set[str]) -> logical.Column:
                 hint="Leave out one of them.",
             )
     return logical.Column(name, type_, not required)
-
-
-def _flat(text: str) -> str:
-    return re.sub(r"\s+", " ", text.strip().lower())
 
 
 def _check_default(column: logical.Column, written: ast.ColumnDef) -> None:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, too_deep
+from sinkql.planner.expression.operator import PARTS
 from sinkql.planner.query.plan import Planner
 from sinkql.planner.query.scope import identifier, qualifier
 from sinkql.planner.query.select import SAME
@@ -117,10 +118,9 @@ class _Terms:
         assert self._places is not None
         for place, term in zip(self._places, self._terms, strict=True):
             type_ = relation.shape.columns[place].type
-            if type_.element is not None:
+            if type_.nested:
                 message = f"values of type {type_} cannot be ordered"
-                hint = "Order by their elements, as in x[1]."
-                raise SinkqlError("SQ2214", message, self._syntax.span(term.this), hint=hint)
+                raise SinkqlError("SQ2214", message, self._syntax.span(term.this), hint=PARTS[type_.name])
         types = [column.type for column in relation.shape.columns]
         return tuple(_order(place, term, types[place]) for place, term in zip(self._places, self._terms, strict=True))
 

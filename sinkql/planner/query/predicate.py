@@ -12,6 +12,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.logical.expression import walk
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
+from sinkql.planner.expression.composite import fields
 from sinkql.planner.expression.literal import coerced
 from sinkql.planner.expression.typed import Typed, call
 from sinkql.planner.function import array as functions_array
@@ -151,6 +152,9 @@ def _is(t: Translation, node: Any) -> Typed:
         value = t.translate(node.this)
         if value.type == types.UNKNOWN:
             value = coerced(value, types.TEXT)
+        if value.type.name == "record":
+            tests = [call("IS NULL(any)", (each,), t.span(node)) for each in fields(value)]
+            return joined("AND", [negated(each) if negate else each for each in tests], t.span(node))
         found = call("IS NULL(any)", (value,), t.span(node))
     elif isinstance(test, exp.Boolean):
         word = str(test.this).upper()

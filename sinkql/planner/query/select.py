@@ -266,6 +266,8 @@ def _name(syntax: Syntax, node: Any) -> tuple[str | None, bool]:
             return identifier(node.this), True
         case exp.Paren() | exp.Collate() | exp.Filter():
             return _name(syntax, node.this)
+        case exp.Dot() if isinstance(node.expression, exp.Identifier):
+            return identifier(node.expression), True
         case exp.Anonymous():
             return str(node.this if isinstance(node.this, str) else node.this.name).lower(), True
         case exp.Trim():

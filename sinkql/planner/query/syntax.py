@@ -101,6 +101,46 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
     def _warn_unsupported(self) -> None:
         pass  # of what begins as another statement than a query the error says so, and no log beside it
 
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
+        if self._ahead("MAP", TokenType.L_BRACKET):
+            self._advance(2)
+            return self._map()
+        return super()._parse_function_call(*args, **kwargs)
+
+    def _ahead(self, word: str, sign: Any) -> bool:
+        """Tell whether a word with a sign behind it is next."""
+        first, second = self._curr, self._next
+        if first is None or second is None or first.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
+            return False
+        return bool(first.text.upper() == word and second.token_type == sign)
+
+    def _record_type(self) -> Any:
+        """Read record(name type, …)."""
+        self._advance()
+        depth = 0
+        while self._curr:
+            depth += (self._curr.token_type == TokenType.L_PAREN) - (self._curr.token_type == TokenType.R_PAREN)
+            self._advance()
+            if depth == 0:
+                break
+        while self._match(TokenType.LIST) or self._match_pair(TokenType.L_BRACKET, TokenType.R_BRACKET):
+            pass
+        return self.expression(exp.DataType(this=exp.DType.USERDEFINED, kind="record"))
+
+    def _map(self) -> Any:
+        """Read what stands in MAP[key => value, …]."""
+        entries = [] if self._match(TokenType.R_BRACKET, advance=False) else self._parse_csv(self._entry)
+        if not self._match(TokenType.R_BRACKET):
+            self.raise_error('Expected "]"')
+        keys, values = ([each[place] for each in entries] for place in (0, 1))
+        return self.expression(exp.Map(keys=exp.Array(expressions=keys), values=exp.Array(expressions=values)))
+
+    def _entry(self) -> tuple[Any, Any]:
+        key = self._parse_disjunction()
+        if not self._match(TokenType.FARROW):
+            self.raise_error('Expected "=>"')
+        return key, self._parse_disjunction()
+
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
         if self._curr.token_type != TokenType.INTERVAL or self._next.token_type != TokenType.STRING:
             return None
@@ -112,6 +152,8 @@ class _Parser(PostgresParser):  # type: ignore[misc]  # sqlglot publishes no typ
         return self.expression(exp.Interval(this=text, unit=exp.Var(this=unit) if unit else None))
 
     def _parse_types(self, *args: Any, **kwargs: Any) -> Any:
+        if self._ahead("RECORD", TokenType.L_PAREN):
+            return self._record_type()
         found = super()._parse_types(*args, **kwargs)
         if not isinstance(found, exp.DataType) or self._prev.token_type != TokenType.R_BRACKET:
             return found

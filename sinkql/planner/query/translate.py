@@ -12,6 +12,7 @@ from sinkql.logical import Branch, Case
 from sinkql.planner import types
 from sinkql.planner.expression import operator as operators
 from sinkql.planner.expression.cast import cast
+from sinkql.planner.expression.composite import field
 from sinkql.planner.expression.interval import parse_interval
 from sinkql.planner.expression.literal import number, untyped, untyped_null
 from sinkql.planner.expression.typed import Typed, constant
@@ -20,6 +21,9 @@ from sinkql.planner.function import (
 )
 from sinkql.planner.function import (
     call as functions,
+)
+from sinkql.planner.function import (
+    composite as functions_composite,
 )
 from sinkql.planner.function import (
     json as functions_json,
@@ -38,11 +42,13 @@ from sinkql.planner.function import (
 )
 from sinkql.planner.query.predicate import HANDLERS as PREDICATES
 from sinkql.planner.query.predicate import joined, negated
+from sinkql.planner.query.scope import identifier
 from sinkql.planner.query.syntax import string_value
 from sinkql.planner.query.translation import Handler, Translation
 from sinkql.planner.refuse.expression import unknown_type, unsupported
 
 _SCHEMA = "pg_catalog"
+Pair = Callable[[Typed, Typed, Span], Typed]
 
 
 class Translator(Translation):
@@ -207,6 +213,8 @@ def _named(name: str, *parts: str) -> Handler:
 def _call(t: Translation, node: Any) -> Typed:
     t.only(node, "this", "expressions")
     name = str(node.this if isinstance(node.this, str) else node.this.name).lower()
+    if name == "row":
+        return functions_composite.record([t.translate(each) for each in node.expressions], t.span(node))
     if name in functions.AGGREGATES:
         return t.context.aggregate(node, t.span(node), None)
     if name in functions.UNSUPPORTED_AGGREGATES:
@@ -218,10 +226,32 @@ def _call(t: Translation, node: Any) -> Typed:
 
 
 def _dot(t: Translation, node: Any) -> Typed:
-    """Plan a call with the schema of Postgres's own functions."""
+    """Plan a field of a record, or a call with the schema of Postgres's own functions."""
+    if isinstance(node.this, exp.Paren | exp.Dot) and isinstance(node.expression, exp.Star):
+        hint = "Write each field, as in (r).f1, (r).f2."
+        raise SinkqlError("SQ2215", "(record).* is not supported yet", t.span(node), hint=hint)
+    if isinstance(node.this, exp.Paren | exp.Dot) and isinstance(node.expression, exp.Identifier):
+        return field(t.translate(node.this), identifier(node.expression), t.span(node))
     if not isinstance(node.expression, exp.Anonymous) or str(node.this.name).lower() != _SCHEMA:
         raise unsupported(node, t.span(node))
     return t.translate(node.expression)
+
+
+def _map(t: Translation, node: Any) -> Typed:
+    keys, values = (node.args[part].expressions for part in ("keys", "values"))
+    pairs = [(t.translate(key), t.translate(value)) for key, value in zip(keys, values, strict=True)]
+    return functions_composite.mapped(pairs, t.span(node))
+
+
+def _of_map(of_map: Pair, of_json: Pair) -> Handler:
+    """Plan an operator that maps and jsonb have."""
+
+    def handler(t: Translation, node: Any) -> Typed:
+        t.only(node, "this", "expression")
+        value, key = t.translate(node.this), t.translate(node.expression)
+        return (of_map if value.type.name == "map" else of_json)(value, key, t.span(node))
+
+    return handler
 
 
 def _bracket(t: Translation, node: Any) -> Typed:
@@ -268,7 +298,7 @@ def _collate(t: Translation, node: Any) -> Typed:
     return t.translate(node.this)
 
 
-def _binary(plan: Callable[[Typed, Typed, Span], Typed]) -> Handler:
+def _binary(plan: Pair) -> Handler:
     def handler(t: Translation, node: Any) -> Typed:
         t.only(node, "this", "expression")
         return plan(t.translate(node.this), t.translate(node.expression), t.span(node))
@@ -279,10 +309,10 @@ def _binary(plan: Callable[[Typed, Typed, Span], Typed]) -> Handler:
 _HANDLERS: dict[type, Handler] = {
     **PREDICATES,
     exp.JSONExtractScalar: _binary(functions_json.get_text),
-    exp.JSONExtract: _binary(functions_json.get),
+    exp.JSONExtract: _of_map(functions_composite.value_at, functions_json.get),
     exp.JSONBExtractScalar: _binary(functions_json.path_text),
     exp.JSONBExtract: _binary(functions_json.path_json),
-    exp.JSONBContainsTopKey: _binary(functions_json.has_key),
+    exp.JSONBContainsTopKey: _of_map(functions_composite.has_key, functions_json.has_key),
     exp.ArrayContainsAll: _binary(functions_range.contains),
     exp.ArrayContainedBy: _binary(functions_range.contained),
     exp.ArrayOverlaps: _binary(functions_range.overlaps),
@@ -320,6 +350,7 @@ _HANDLERS: dict[type, Handler] = {
     exp.Dot: _dot,
     exp.Bracket: _bracket,
     exp.Array: _array,
+    exp.Map: _map,
     exp.Filter: _filter,
     exp.Collate: _collate,
 }

@@ -16,6 +16,7 @@ from sinkql.errors import SinkqlError
 from sinkql.evaluate import comparable
 from sinkql.evaluate.number import EXACT
 from sinkql.extension.types import parse_type
+from sinkql.logical import Type
 from sinkql.lowering.preparation import FLOATS, Hash, Measure, Preparation, Value
 from sinkql.runtime.local.expression import python_rows
 
@@ -47,18 +48,23 @@ def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
 
 
 def _normal(value: Value, rows: pa.Table) -> list[Any]:
-    """Return a column with one zero and one NaN, in arrays too."""
+    """Return a column with one zero and one NaN, in arrays and records too."""
     column = [each for (each,) in python_rows(rows.select([value.column]))]
-    type_ = parse_type(value.type)
-    while type_.element is not None:
-        type_ = type_.element
-    return list(map(_one, column)) if str(type_) in FLOATS else column
+    return list(map(_one, column)) if _has_floats(parse_type(value.type)) else column
+
+
+def _has_floats(type_: Type) -> bool:
+    if type_.element is not None:
+        return _has_floats(type_.element)
+    return str(type_) in FLOATS or any(_has_floats(each.type) for each in type_.fields)
 
 
 def _one(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_one, value))
-    return value if value is None else math.nan if math.isnan(value) else value + 0.0
+    if not isinstance(value, float):
+        return value
+    return math.nan if math.isnan(value) else value + 0.0
 
 
 def _hashes(hash_: Hash, values: dict[str, list[Any]], count: int) -> list[int]:

@@ -39,6 +39,8 @@ def batches_into_spark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 def _carried(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_time64(type_):
         return pa.int64()
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_carried(field.type)) for field in type_])
     return pa.list_(_carried(type_.value_type)) if pa.types.is_list(type_) else type_
 
 

@@ -16,7 +16,7 @@ from pyspark.errors import (
     PySparkException,
     SparkRuntimeException,
 )
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 
 from sinkql import physical
@@ -121,6 +121,8 @@ def _shown(value: Any, type_: Type) -> object:
     """Return a value as it is shown: Spark has a time of day as its microseconds."""
     if isinstance(value, list) and type_.element is not None:
         return [_shown(each, type_.element) for each in value]
+    if isinstance(value, Row):
+        return {each.name: _shown(value[place], each.type) for place, each in enumerate(type_.fields)}
     if isinstance(value, int) and type_ == TIME:
         return str((datetime.min + timedelta(microseconds=value)).time())
     return value

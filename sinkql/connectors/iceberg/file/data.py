@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Literal
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,8 +28,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import TableVersion
 
 from sinkql.connectors.iceberg.file.manifest import Vector, vector_name
+from sinkql.connectors.iceberg.file.nested import stored
 from sinkql.connectors.iceberg.file.place import WHOLE, Place
-from sinkql.connectors.iceberg.file.range import range_type, ranges
 from sinkql.connectors.iceberg.storage.access import storage_properties
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.errors import SinkqlError
@@ -346,10 +345,6 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             f'null value in required column "{field.name}" of the table',
             hint="Filter such rows out in the view, or use COALESCE.",
         )
-    if pa.types.is_nested(field.type) and (pa.types.is_list(column.type) or pa.types.is_string(column.type)):
-        column = pa.chunked_array(
-            [_nested(chunk, field.type) for chunk in column.chunks], _nested_type(column.type, field.type)
-        )
     if column.type.equals(field.type):
         return column
     if isinstance(field.type, pa.UuidType):
@@ -357,68 +352,11 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if pa.types.is_fixed_size_binary(field.type) and pa.types.is_string(column.type):
         return pa.chunked_array([_uuid_bytes(column)])
     try:
-        return pc.cast(column, field.type, safe=True)
+        return stored(column, field) if pa.types.is_nested(field.type) else pc.cast(column, field.type, safe=True)
     except pa.ArrowInvalid as error:
         raise SinkqlError(
             "SQ3151", f'a value does not fit column "{field.name}" of the table', detail=str(error)
         ) from error
-
-
-def _nested_type(own: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """Return the type of lists of a type in a table that has structs for those that are arrays, and for ranges."""
-    if pa.types.is_struct(own):
-        return own
-    if pa.types.is_struct(wanted) and pa.types.is_string(own):
-        return range_type(wanted)
-    if pa.types.is_struct(wanted):
-        items = wanted.field("items").type
-        for _ in range(_depth(own) - _depth(items)):
-            own = own.value_type
-        return pa.struct([("items", _nested_type(own, items)), ("dimensions", pa.int32())])
-    return pa.list_(_nested_type(own.value_type, wanted.value_type)) if pa.types.is_list(own) else own
-
-
-def _depth(type_: pa.DataType) -> int:
-    """Return how many lists are within each other in a type."""
-    if pa.types.is_struct(type_):
-        return _depth(type_.field("items").type) if type_.get_field_index("items") >= 0 else 0
-    return 1 + _depth(type_.value_type) if _lists(type_) else 0
-
-
-def _lists(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
-
-
-def _nested(rows: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return arrays and lists, and those within, as tables have them: an array without elements has no dimensions."""
-    if not pa.types.is_list(rows.type):
-        return ranges(rows, wanted) if pa.types.is_string(rows.type) and pa.types.is_struct(wanted) else rows
-    if pa.types.is_struct(wanted):
-        type_, most = wanted.field("items").type, 1
-        fields = list(_nested_type(rows.type, wanted))
-        while _depth(rows.type) > _depth(type_):
-            rows, most = _flatter(rows), most + 1
-        items = _nested(rows, type_)
-        some = pc.min_element_wise(pc.list_value_length(items), pa.scalar(1, pa.int32()))
-        dimensions = pc.multiply(some, pa.scalar(most, pa.int32()))
-        return pa.StructArray.from_arrays([items, dimensions], fields=fields, mask=items.is_null())
-    if not pa.types.is_nested(wanted.value_type):
-        return rows
-    return pa.ListArray.from_arrays(
-        pa.array(_offsets(rows)), _nested(rows.flatten(), wanted.value_type), mask=rows.is_null()
-    )
-
-
-def _offsets(rows: pa.ListArray) -> np.ndarray:
-    """Return where each list begins among the elements of all, and where the last one ends."""
-    lengths = pc.fill_null(pc.list_value_length(rows), 0).to_numpy(zero_copy_only=False)
-    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-
-
-def _flatter(rows: pa.ListArray) -> pa.ListArray:
-    """Return lists of what is in the lists within, one behind the other."""
-    within = rows.flatten()
-    return pa.ListArray.from_arrays(pa.array(_offsets(within)[_offsets(rows)]), within.flatten(), mask=rows.is_null())
 
 
 def _uuid_bytes(column: pa.ChunkedArray) -> pa.Array:

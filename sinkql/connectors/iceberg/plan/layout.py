@@ -90,7 +90,7 @@ def _check_type(term: ast.Transform, type_: str) -> None:
     fitting = [function for function in _OFFERED if kind in _TAKES[function]]
     if not fitting:
         number = kind in ("float", "double")
-        shown = _shown(kind) if number else _NESTED.get(kind.partition(":")[0], "list")
+        shown = _shown(kind) if number else _nested(kind)
         raise SinkqlError(
             "SQ2337",
             f'tables cannot be partitioned by column "{column}" of type {shown}',
@@ -105,6 +105,12 @@ def _check_type(term: ast.Transform, type_: str) -> None:
         term.span,
         hint=f"Write {one_of([_example(function, term.column) for function in fitting])}.",
     )
+
+
+def _nested(kind: str) -> str:
+    if kind.startswith("struct"):
+        return "array" if kind.startswith("struct<items: list") else "record"
+    return "map" if kind.startswith("map") else "list"
 
 
 def _shown(kind: str) -> str:

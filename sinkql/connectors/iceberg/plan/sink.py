@@ -228,6 +228,15 @@ def _column_types(statement: ast.CreateSink, columns: tuple[logical.Column, ...]
 
 def _iceberg_type(type_: logical.Type) -> str | None:
     """Return the Iceberg type; of numeric only the scale is kept, so that a wider view still fits the table."""
+    if type_.name == "record":
+        types = [(each, _iceberg_type(each.type)) for each in type_.fields]
+        if any(found is None for _, found in types):
+            return None
+        fields = (f"{each.name}: {found}{'' if each.nullable else ' required'}" for each, found in types)
+        return f"struct<{', '.join(fields)}>"
+    if type_.name == "map":
+        value = _iceberg_type(type_.value)
+        return None if value is None else f"map<string, {value}>"
     if type_.element is not None:
         element = _iceberg_type(leaf(type_) if type_.name == "array" else type_.element)
         items = None if element is None else f"list<{element}>"

@@ -20,8 +20,10 @@ from sinkql.connectors.iceberg.table.catalog import local_folder, open_catalog
 from sinkql.connectors.iceberg.table.rest import token_access
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Context
-from sinkql.extension.types import arrow_type
-from sinkql.logical.range import EMPTY, write_range
+from sinkql.extension.types import arrow_type, parse_type
+from sinkql.logical import Type
+from sinkql.logical.composite import entries
+from sinkql.logical.range import EMPTY, SUBTYPES, write_range
 from sinkql.vocabulary import join_name
 
 
@@ -45,38 +47,35 @@ def rows(
         )
     found = scan(table, tuple(name for name in schema.names if name in known))
     arrays = [
-        _declared(_shaped(found.column(field.name), field.name), field.type)
-        if field.name in known
-        else pa.chunked_array([pa.nulls(found.num_rows, field.type)])
-        for field in schema
+        _declared(found.column(column.name), column)
+        if column.name in known
+        else pa.chunked_array([pa.nulls(found.num_rows, arrow_type(column.type))])
+        for column in columns
     ]
     return pa.table(arrays, schema=schema)
 
 
-def _shaped(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return a column of a table; raises SQ3513 for one with an array of several dimensions."""
-    if any(map(_deep, column.to_pylist() if pa.types.is_nested(column.type) else ())):
-        raise SinkqlError(
-            "SQ3513",
-            f'the table does not say how long the dimensions of the arrays in column "{name}" are',
-            hint="Select from what the sink reads.",
-        )
-    return column
+class _ShapeError(Exception):
+    """An array has several dimensions, whose lengths no table has."""
 
 
-def _deep(value: Any) -> bool:
-    """Tell whether a value of a table is, or holds, an array of several dimensions."""
-    if isinstance(value, dict):
-        return value.get("dimensions", 0) > 1 or _deep(value.get("items"))
-    return isinstance(value, list) and any(map(_deep, value))
-
-
-def _items(value: Any) -> Any:
-    """Return the elements of arrays, which the table has in structs as it has ranges, and of lists."""
-    if isinstance(value, dict) and "empty" in value:
+def _own(value: Any, type_: Type) -> Any:
+    """Return a nested value as SinkQL has it: arrays and ranges are structs in the table."""
+    if value is None:
+        return None
+    if type_.name == "record":
+        return tuple(_own(value[each.name], each.type) for each in type_.fields)
+    if type_.name == "map":
+        return entries((key, _own(each, type_.value)) for key, each in value)
+    if type_.name in SUBTYPES:
         return _range_text(value)
-    found = value["items"] if isinstance(value, dict) else value
-    return [_items(each) for each in found] if isinstance(found, list) else found
+    if type_.element is None:
+        return value
+    if type_.name != "array":
+        return [_own(each, type_.element) for each in value]
+    if value["dimensions"] > 1:
+        raise _ShapeError
+    return [_own(each, type_.element) for each in value["items"]]
 
 
 def _range_text(value: Mapping[str, Any]) -> str:
@@ -87,10 +86,21 @@ def _range_text(value: Mapping[str, Any]) -> str:
     return write_range(value["lower"], value["upper"], **flags)
 
 
-def _declared(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Return a column in its declared type; a uuid that the table keeps as bytes becomes its text."""
-    if pa.types.is_list(type_) or pa.types.is_struct(column.type):
-        return pa.chunked_array([pa.array(map(_items, column.to_pylist()), type_)])
+def _declared(column: pa.ChunkedArray, wanted: physical.Column) -> pa.ChunkedArray:
+    """Return a column in its declared type; a uuid that the table keeps as bytes becomes its text.
+
+    Raises SQ3513 for one with an array of several dimensions.
+    """
+    declared, type_ = parse_type(wanted.type), arrow_type(wanted.type)
+    if declared.nested or declared.name in SUBTYPES:
+        try:
+            return pa.chunked_array([pa.array([_own(each, declared) for each in column.to_pylist()], type_)])
+        except _ShapeError:
+            raise SinkqlError(
+                "SQ3513",
+                f'the table does not say how long the dimensions of the arrays in column "{wanted.name}" are',
+                hint="Select from what the sink reads.",
+            ) from None
     if pa.types.is_string(type_) and (pa.types.is_fixed_size_binary(column.type) or column.type == pa.uuid()):
         texts = [None if value is None else str(_uuid(value)) for value in column.to_pylist()]
         return pa.chunked_array([pa.array(texts, type_)])

@@ -17,6 +17,7 @@ from pyiceberg.types import (
     IntegerType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
@@ -50,6 +51,16 @@ def _iceberg_type(type_: Type, ids: Iterator[int]) -> IcebergType:
     if type_.name == "array":
         items = NestedField(next(ids), "items", _list_type(leaf(type_), ids), required=False)
         return StructType(items, NestedField(next(ids), "dimensions", IntegerType(), required=False))
+    if type_.name == "record":
+        return StructType(
+            *(
+                NestedField(next(ids), each.name, _iceberg_type(each.type, ids), required=not each.nullable)
+                for each in type_.fields
+            )
+        )
+    if type_.name == "map":
+        key, value = next(ids), next(ids)
+        return MapType(key, StringType(), value, _iceberg_type(type_.value, ids), value_required=False)
     if type_.element is not None:
         return _list_type(type_.element, ids)
     if type_.name in SUBTYPES:

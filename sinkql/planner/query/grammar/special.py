@@ -84,10 +84,15 @@ class Specials(Windows):
         if self.next.keyword != "ARRAY" and self.ahead().kind == "(" and self.ahead(2).keyword not in _QUERY:
             self._named(start)
             return
+        map_ = self.next.keyword == "MAP"
         self.place += 1
         if self.take("("):
             self.query()
             self.expect(")")
+        elif map_ and self.take("["):
+            if not self.at("]"):
+                self.list_of(self._entry)
+            self.expect("]")
         elif self.at("["):
             self._elements()
         else:
@@ -104,8 +109,11 @@ class Specials(Windows):
             self._elements()
             return
         self.expression()
-        if self.take("=>"):
-            self.expression()
+
+    def _entry(self) -> None:
+        self.expression()
+        self.expect("=>")
+        self.expression()
 
     def _row(self, start: int) -> None:
         if self.ahead().kind != "(":

@@ -23,6 +23,9 @@ class Types(Words):
             self.expect("=>")
             self.type_name()
             self.expect("]")
+        elif word == "RECORD" and self.take("("):
+            self.list_of(self._field)
+            self.expect(")")
         while self.take("."):
             self.any_name()
         if (word == "DOUBLE" and self.take("PRECISION")) or word in ("CHARACTER", "BIT", "CHAR"):
@@ -40,6 +43,12 @@ class Types(Words):
             self.expect("[")
             self.place += self.next.kind == "NUMBER"
             self.expect("]")
+
+    def _field(self) -> None:
+        """Go past a field of a record: its name, its type, and NOT NULL."""
+        self.any_name()
+        self.type_name()
+        self.take("NOT", "NULL") or self.take("NULL")
 
     def _modifier(self) -> None:
         self.take("-")
