@@ -80,6 +80,20 @@ class GoogleLake(Lake):
         return found
 
 
+@dataclass
+class OpenLake(GoogleLake):
+    """A catalog that asks for no token, whose files are in Cloud Storage: the sink names the account."""
+
+    @property
+    def using(self) -> physical.Connection:  # type: ignore[override]  # one has none
+        return physical.Connection("gcp", "GCP", _KEY)
+
+    @property
+    def connection(self) -> physical.Connection:
+        options = {"catalog_type": "rest", "url": self.google.catalog, "warehouse": self.google.warehouse}
+        return physical.Connection("lake", "ICEBERG CATALOG", options)
+
+
 def _duckdb(lake: GoogleLake, metadata: str) -> Rows:
     """Return what DuckDB reads, which reaches Cloud Storage as PyArrow does."""
     from fsspec.implementations.arrow import ArrowFSWrapper
@@ -149,6 +163,19 @@ def test_a_token_that_is_refused_is_replaced(lake: GoogleLake, name: str) -> Non
     assert (caught.value.code, caught.value.retryable) == ("SQ4302", True)
     sink.put((2, "b"))
     assert lake.rows(name) == [(1, "a"), (2, "b")]
+
+
+def test_a_sink_names_the_account_that_reaches_its_files(tmp_path: Path, server: Google, name: str) -> None:
+    server.rule(open=True)
+    sink = Sink(OpenLake(tmp_path, google=server), name)
+    before = server.asked()
+    sink.start()
+    sink.put((1, "a"))
+    asked = server.asked()
+    tokens = {token for _, path, token in asked["seen"][len(before["seen"]) :] if not path.startswith(CATALOG)}
+    assert tokens == {asked["tokens"][-1]}
+    assert lines(sink.planned, sink.context) == []
+    assert sink.lake.rows(name) == [(1, "a")]
 
 
 def test_cloud_storage_is_not_waited_for_longer_than_a_minute(lake: GoogleLake, name: str) -> None:

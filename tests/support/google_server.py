@@ -42,12 +42,13 @@ _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 RULES: dict[str, Any] = {
     "refuse": False,
     "vend": True,
+    "open": False,
     "mark": "",
     "life": 3600,
     "expiry": "gcs.oauth2.token-expires-at",
 }
-"""What tests change: whether tokens are refused, and those for files given, what is in each of them, how many
-seconds they are valid, and what a catalog calls their end."""
+"""What tests change: whether tokens are refused, whether those for files are given, whether the catalog asks for none,
+what is in each of them, how many seconds they are valid, and what a catalog calls their end."""
 
 
 @dataclass
@@ -87,7 +88,8 @@ class Handler(RequestHandler):  # type: ignore[misc]  # the emulator has no type
         state = self.state
         state.seen.append((self.command, path, token))
         catalog = path.startswith(CATALOG)
-        if token not in (state.valid if catalog else state.valid | state.vended):
+        known = state.valid if catalog else state.valid | state.vended
+        if token not in known and not (catalog and state.rules["open"]):
             self._body()
             # as Google says it, which is not as Iceberg does
             error = {"code": 401, "message": "Request had invalid credentials.", "status": "UNAUTHENTICATED"}
@@ -150,7 +152,7 @@ class Handler(RequestHandler):  # type: ignore[misc]  # the emulator has no type
 
     def _catalog(self, path: str, body: bytes) -> Any:
         state = self.state
-        if self.headers.get("x-goog-user-project") != PROJECT:
+        if self.headers.get("x-goog-user-project") != PROJECT and not state.rules["open"]:
             raise RefusedError(403, "ForbiddenException", "the request names no project that it is counted to")
         if path == "config":
             assert parse_qs(urlsplit(self.path).query) == {"warehouse": [f"gs://{BUCKET}"]}, self.path

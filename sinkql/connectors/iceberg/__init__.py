@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 _ABOUT = """\
 `WITH (VALIDATE = false)` after the options creates a connection without asking the catalog.
 
-A table's files are reached with the keys or the role of the sink's `USING AWS CONNECTION`; without it with those of
-`AWS CONNECTION`, with keys that a REST catalog gives, or with this machine's own. With `ACCESS DELEGATION` the keys of
-the catalog come first. Keys of roles and of catalogs are renewed before they run out, and so are tokens.
+A table's files are reached with the keys or the role of the sink's `USING AWS CONNECTION`, or as the account of its
+`USING GCP CONNECTION`; without it with those of the catalog's own `AWS CONNECTION` or `GCP CONNECTION`, with keys that
+a REST catalog gives, or with this machine's own. With `ACCESS DELEGATION` the keys of the catalog come first. Keys of
+roles and of catalogs are renewed before they run out, and so are tokens.
 
 * Polaris: `CATALOG TYPE = 'rest'`, `URL = 'https://host/api/catalog'`, the catalog's name as `WAREHOUSE`, `CREDENTIAL =
   'client-id:' || SECRET name`, `SCOPE = 'PRINCIPAL_ROLE:ALL'`, and `ACCESS DELEGATION` or `USING AWS CONNECTION`.
