@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from sinkql import physical
 from sinkql.connectors.iceberg.file.data import cast
+from sinkql.connectors.iceberg.table.types import table_schema
 
 
 def test_an_array_is_a_struct_at_every_level() -> None:
@@ -24,4 +26,18 @@ def test_an_array_of_lists_has_the_items_that_it_is_made_of() -> None:
     rows = pa.table({"a": pa.array([None, [], [["x"], None, []]], pa.list_(pa.list_(pa.string())))})
     assert cast(rows, pa.schema([("a", struct)])).column("a").to_pylist() == [
         None, {"items": [], "dimensions": 0}, {"items": [["x"], None, []], "dimensions": 1}
+    ]  # fmt: skip
+
+
+def test_what_is_within_a_column_has_its_ids_before_the_next_column() -> None:
+    columns = [physical.Column(name, type_) for name, type_ in (
+        ("r", "int4range"), ("x", "integer[][] list"), ("n", "numrange[]"), ("z", "text"),
+    )]  # fmt: skip
+    schema = table_schema(columns, changelog=False)
+    names = [schema.find_column_name(number) for number in range(1, schema.highest_field_id + 1)]
+    bounds = ["lower", "upper", "lower_inclusive", "upper_inclusive", "empty"]
+    assert names == [
+        "r", *(f"r.{name}" for name in bounds),
+        "x", "x.element", "x.element.items", "x.element.items.element", "x.element.dimensions",
+        "n", "n.items", "n.items.element", *(f"n.items.element.{name}" for name in bounds), "n.dimensions", "z",
     ]  # fmt: skip
