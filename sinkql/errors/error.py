@@ -168,6 +168,11 @@ class LeaseLostError(SinkqlError):
 class CrowdedError(SinkqlError):
     """Say that others changed a table so often that a commit did not get through."""
 
+    def __init__(self, code: str, message: str, *, detail: str, hint: str, over: bool) -> None:
+        super().__init__(code, message, detail=detail, hint=hint)
+        self.over = over
+        """Whether none of its attempts can arrive any more: the table has moved on from what each was made for."""
+
 
 class FencedError(SinkqlError):
     """Say that another run has claimed the table."""

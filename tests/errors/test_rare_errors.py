@@ -138,7 +138,7 @@ def test_table_that_others_keep_changing_is_told() -> None:
         namespace, table, connection = "shop", "orders", "lake"
 
         def load(self) -> object:
-            return object()
+            return table
 
         def post(self, *_: object) -> object:
             raise CommitFailedException("the table has changed")
@@ -155,7 +155,7 @@ def test_table_that_others_keep_changing_is_told() -> None:
 
     target: Any = Crowded()
     attempt: Any = Attempt()
-    table: Any = object()
+    table: Any = SimpleNamespace(metadata=SimpleNamespace(current_snapshot_id=1))
     assert _code(land, target, table, attempt) == "SQ5203"
 
 

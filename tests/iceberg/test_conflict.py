@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
@@ -15,7 +16,7 @@ from sinkql import faults
 from sinkql.connectors.iceberg.commit import expire
 from sinkql.connectors.iceberg.commit.marker import ancestry
 from sinkql.connectors.iceberg.table.target import Patience, TargetTable
-from sinkql.errors import FencedError, SinkqlError
+from sinkql.errors import CrowdedError, FencedError, SinkqlError
 from sinkql.extension.stream import RedoBatchError
 from support import strangers
 from support.lake import NAMESPACE, Lake, Sink
@@ -88,6 +89,29 @@ def test_upsert_sink_writes_its_batch_again_after_a_foreign_change(any_lake: Lak
     sink.put((2, "b3"), (3, "c3"), (7, "mine"))
     merged = {**dict(expected[deed]), 2: "b3", 3: "c3", 7: "mine"}
     assert any_lake.rows(name) == sorted(merged.items())
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_files_of_a_batch_that_others_never_let_through_go_once_it_cannot_arrive(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, moved: bool
+) -> None:
+    sink, other = (Sink(lake, name, id=each, options={"existing_rows": "keep"}) for each in ("one", "other"))
+    sink.start()
+    other.start()
+    post = TargetTable.post
+
+    def overtaken(target: TargetTable, *asked: Any) -> Table:
+        if target is not sink.writer._target:
+            return post(target, *asked)
+        if moved:
+            other.put((2, "b"))
+        raise CommitFailedException("the table has changed")
+
+    monkeypatch.setattr(TargetTable, "post", overtaken)
+    with pytest.raises(CrowdedError):
+        sink.put((1, "a"))
+    left = [path.name for path in (lake.folder / "warehouse").rglob("*.parquet") if "-one-" in path.name]
+    assert len(left) == (0 if moved else 1)
 
 
 def test_upsert_batch_stays_though_others_rewrite_manifests_meanwhile(lake: Lake, name: str) -> None:

@@ -42,7 +42,9 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
     Nothing that an attempt wrote is deleted here.
     """
     failures = conflicts = 0
+    parents = set()
     while True:
+        parents.add(table.metadata.current_snapshot_id)
         outcome = _try(target, table, proposal)
         now = outcome if isinstance(outcome, Table) else _load(target)
         if isinstance(outcome, Table) or proposal.landed(now):
@@ -54,7 +56,8 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
         if isinstance(error, CommitFailedException) or _late(error, table, now):
             conflicts += 1
             if conflicts >= most_conflicts:
-                raise _crowded(target, error) from error
+                over = now.metadata.current_snapshot_id not in parents
+                raise _crowded(target, error, over=over) from error
         else:
             failures += 1
             limit = _REFUSALS if isinstance(error, BadRequestError) or refused(error) else target.patience.tries
@@ -64,6 +67,11 @@ def land(target: TargetTable, table: Table, proposal: Proposal, *, most_conflict
                 raise explain(error, target.connection) from error
             target.patience.wait(failures)
         table = now
+
+
+def over(error: RedoBatchError | CrowdedError) -> bool:
+    """Tell whether no attempt can arrive any more, so that the files of all of them may go."""
+    return isinstance(error, RedoBatchError) or error.over
 
 
 def _try(target: TargetTable, table: Table, proposal: Proposal) -> Table | Exception:
@@ -99,10 +107,11 @@ def _load(target: TargetTable) -> Table:
         raise target.gone() from error
 
 
-def _crowded(target: TargetTable, error: Exception) -> CrowdedError:
+def _crowded(target: TargetTable, error: Exception, *, over: bool) -> CrowdedError:
     return CrowdedError(
         "SQ5203",
         f'table "{target.namespace}.{target.table}" changes faster than a commit can follow',
         detail=str(error),
         hint="The sink tries again by itself. If it does not get through, slow the other writers down.",
+        over=over,
     )

@@ -15,7 +15,7 @@ from sinkql import durable, faults, physical
 from sinkql.connectors.iceberg.commit import marker as markers
 from sinkql.connectors.iceberg.commit.conflict import fenced, hold, recreated, same_table
 from sinkql.connectors.iceberg.commit.expire import expire, expired
-from sinkql.connectors.iceberg.commit.landing import land
+from sinkql.connectors.iceberg.commit.landing import land, over
 from sinkql.connectors.iceberg.commit.leftover import Leftovers
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, schema_of_claim, take
 from sinkql.connectors.iceberg.commit.snapshot import selfcheck
@@ -32,6 +32,7 @@ from sinkql.connectors.iceberg.write.append import AppendMode
 from sinkql.connectors.iceberg.write.compacting import Compacting
 from sinkql.connectors.iceberg.write.mode import WriteMode
 from sinkql.connectors.iceberg.write.upsert import UpsertMode
+from sinkql.errors import CrowdedError
 from sinkql.extension.stream import (
     Committed,
     Compacted,
@@ -184,8 +185,9 @@ class IcebergWriter(Writer):
         batch = BatchCommit(change, marker, kept.marker.commit, timestamp, self._expected)
         try:
             self._table = land(self._target, table, batch)
-        except RedoBatchError:  # no attempt can arrive any more: main, or what it requires, has moved on
-            remove(table, change.add)
+        except (RedoBatchError, CrowdedError) as error:
+            if over(error):
+                remove(table, change.add)
             raise
         # Others may have committed since: what is known of the rows holds for this commit's own snapshot.
         done = markers.written(self._table, marker.sink, marker.commit)
@@ -225,8 +227,9 @@ class IcebergWriter(Writer):
         batch = BatchCommit(change, marker, kept.marker.commit, kept.timestamp, self._expected, self._coming)
         try:
             self._table = land(self._target, table, batch)
-        except RedoBatchError:
-            remove(table, change.add)
+        except (RedoBatchError, CrowdedError) as error:
+            if over(error):
+                remove(table, change.add)
             raise
         done = markers.written(self._table, marker.sink, marker.commit)
         self._kept = done or markers.Kept(marker, kept.timestamp, snapshot=0, sequence=0)
