@@ -8,6 +8,7 @@ from decimal import Decimal
 from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Interval, Type
+from sinkql.logical.function import CASTS
 from sinkql.planner import types
 from sinkql.planner.expression.cast import cast
 from sinkql.planner.expression.interval import held, order, shift
@@ -209,11 +210,40 @@ def no_operator(operator: str, operands: Sequence[Typed], span: Span) -> SinkqlE
         return SinkqlError("SQ2214", f"operator {operator} is not supported of ranges", span, hint=hint)
     if any(types.ranged(value.type) for value in operands):
         return SinkqlError("SQ2211", f"operator does not exist: {shown}", span)
-    nested = {value.type.name for value in operands if value.type.nested}
-    if all(value.type == types.INTERVAL for value in operands):
-        return SinkqlError("SQ2211", f"operator does not exist: {shown}", span)
-    hint = _taken(nested) if nested else "Cast the operands, as in value::integer."
-    return SinkqlError("SQ2211", f"operator does not exist: {shown}", span, hint=hint)
+    return SinkqlError("SQ2211", f"operator does not exist: {shown}", span, hint=_advice(operator, operands))
+
+
+_ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "#", "<<", ">>", "~")
+_COMPARISONS = (*_FLIPPED, "BETWEEN", "IN", "IS NOT DISTINCT FROM")
+
+
+def _advice(operator: str, operands: Sequence[Typed]) -> str | None:
+    """Return how to write the operands so that they have the operator; None where one step is not enough."""
+    found = [value.type for value in operands]
+    nested = {type_.name for type_ in found if type_.nested}
+    if nested:
+        elements = {type_.value if type_.name == "map" else type_.element or type_ for type_ in found}
+        numbers = all(map(types.number, elements))
+        alike = numbers or (len(elements) == 1 and all(types.comparable(each) for each in elements))
+        has = (operator in _ARITHMETIC[:4] and numbers) or (operator in _COMPARISONS and alike)
+        has |= operator == "||" and elements == {types.TEXT}
+        hints = {PARTS[name] for name in nested}
+        return hints.pop() if len(hints) == 1 and (has or "record" in nested) else None
+    targets: tuple[Type, ...] = ()
+    if operator in (*_ARITHMETIC, *_COMPARISONS):
+        targets = (types.INTEGER,)
+    if operator in ("||", "^@") or (operator in _COMPARISONS and types.TEXT in found):
+        targets = (*targets, types.TEXT)
+    for target in targets:
+        if all(_castable(type_, target) for type_ in found):
+            return f"Cast the operands, as in value::{target}."
+    return None
+
+
+def _castable(type_: Type, target: Type) -> bool:
+    if type_ in (target, types.UNKNOWN):
+        return True
+    return (type_.name, target.name) in CASTS and not (target == types.TEXT and type_.name == "numeric")
 
 
 PARTS = {
@@ -222,10 +252,6 @@ PARTS = {
     "record": "Take a field of it, as (r).f1.",
 }
 """What to write instead of a value that is made of others."""
-
-
-def _taken(names: set[str]) -> str:
-    return next(hint for name, hint in PARTS.items() if name in names)
 
 
 def settled(values: Sequence[Typed], span: Span, what: str) -> tuple[Type, tuple[Typed, ...]]:

@@ -47,7 +47,7 @@ class Translation(ABC):
             value = coerced(value, types.BOOLEAN)
         if value.type != types.BOOLEAN:
             message = f"argument of {where} must be type boolean, not type {value.type.name}"
-            raise SinkqlError("SQ2219", message, value.span, hint="Compare it, as in value <> 0.")
+            raise SinkqlError("SQ2219", message, value.span, hint=f"Compare it, as in value {_compared(value.type)}.")
         return value
 
     def only(self, node: Any, *names: str) -> None:
@@ -64,3 +64,10 @@ class Translation(ABC):
 
 Handler = Callable[[Translation, Any], Typed]
 """How the nodes of one class are translated."""
+
+
+def _compared(type_: types.Type) -> str:
+    """Return what makes a condition of a value of a type."""
+    if types.number(type_):
+        return "<> 0"
+    return "<> ''" if type_ == types.TEXT else "IS NOT NULL"
