@@ -22,6 +22,7 @@ import pytest
 from sinkql.errors import SinkqlError
 from sinkql.parser import parse
 from sinkql.session import Result, Session
+from support.aws import aws
 from support.command import run
 from support.patience import PATIENCE_S
 from support.readers import Rows, iceberg_packages, installing
@@ -89,6 +90,16 @@ def test_the_guide_runs_from_the_shell_and_its_readers_read_the_table(server: Se
     assert in_duckdb(guide, folder) == in_duckdb(guide, folder, "step8_trino.sql", attached=True) == summary()
     assert in_spark(guide, folder) == summary()
     assert not [each for each in folder.rglob("job*.json") if SECRET in each.read_text()]
+
+
+def test_the_role_of_the_guide_is_assumed_at_sts(folder: Path) -> None:
+    role = (_GUIDE / "step3_role.sql").read_text()
+    with aws() as amazon, Session() as session:
+        session.execute(role.replace("REGION = 'us-east-1'", f"REGION = 'us-east-1', ENDPOINT = '{amazon.address}'"))
+        keys = session.access.store("materialize.public.aws_conn").properties()
+        assert keys["s3.access-key-id"].startswith("ASIA")  # as STS gives them, for a while
+        assert keys["s3.session-token"]
+        assert session.execute("VALIDATE CONNECTION aws_conn;")[0].tag == "VALIDATE CONNECTION"
 
 
 def test_the_pattern_of_postgres_says_what_it_waits_for(server: Seaweed, folder: Path) -> None:

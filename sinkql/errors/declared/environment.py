@@ -278,8 +278,10 @@ CODES = {
         retryable=True,
     ),
     "SQ4204": _code(
-        "The Iceberg catalog rejects a request, often because the warehouse does not exist.",
-        "Check WAREHOUSE and URL in CREATE CONNECTION.",
+        "The Iceberg catalog rejects a request, often because the warehouse does not exist, or is hidden from whoever "
+        "may not use it.",
+        "Check WAREHOUSE and URL in CREATE CONNECTION, and that the credential, the keys or the role of the connection "
+        "may use the warehouse.",
     ),
     "SQ4206": _code(
         "URL of the connection cannot be the address of an Iceberg catalog.",

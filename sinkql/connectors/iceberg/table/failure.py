@@ -119,7 +119,8 @@ def _no_warehouse(name: str, cause: str) -> SinkqlError:
         "SQ4204",
         f'the Iceberg catalog of connection "{name}" does not know the warehouse, or rejects the request',
         detail=cause,
-        hint="Check WAREHOUSE and URL in CREATE CONNECTION.",
+        hint="Check WAREHOUSE and URL in CREATE CONNECTION, and that the credential, the keys or the role of the "
+        "connection may use the warehouse.",
         option="WAREHOUSE",
     )
 
