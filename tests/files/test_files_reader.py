@@ -36,7 +36,6 @@ def _reader(tmp_path: Path, **changes: Any) -> FilesReader:
         "home": "files",
         "columns": _COLUMNS,
         "format": _JSON,
-        "follow": True,
         "skip_errors": False,
         "max_files": None,
         "compression": "AUTO",
@@ -288,7 +287,7 @@ def test_a_bounded_run_in_several_batches_ends_at_its_target(tmp_path: Path) -> 
 
 
 def test_max_files_bounds_a_batch(tmp_path: Path) -> None:
-    reader = _reader(tmp_path, max_files=2, follow=False)
+    reader = _reader(tmp_path, max_files=2)
     for i in range(5):
         _put(tmp_path, f"{i}.json", _lines(range(i, i + 1)))
     batches, _ = _drain(reader, _ALL)

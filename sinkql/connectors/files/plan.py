@@ -40,7 +40,7 @@ class FilesOptions:
     )
     glob: str = described("a pattern of file names, without slashes", default="*")
     recursive: bool = described("read subfolders too", default=False)
-    follow: bool = described("wait for new files", default=True)
+    follow: bool = described("wait for new files; `false` is not supported yet", default=True)
     compression: Compression = described(
         "what the files are compressed with; AUTO: the endings .gz, .bz2, .zst and .lz4 say it", default="AUTO"
     )
@@ -74,6 +74,12 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
             "GLOB is a pattern of file names and cannot contain a slash",
             option_span(statement.options, "GLOB", statement.kind_span),
             hint=f"Write RECURSIVE = true, GLOB = '{options.glob.rpartition('/')[2] or '*'}' to read subfolders too.",
+        )
+    if not options.follow:
+        raise _later(
+            "FOLLOW = false is",
+            option_span(statement.options, "FOLLOW", statement.kind_span),
+            "Leave it out; sinkql exec --once and sinkql up --once read the files that are there, and stop.",
         )
     if options.max_files_per_commit == 0:
         raise SinkqlError(

@@ -86,7 +86,6 @@ class FilesReader(Reader):
     columns: tuple[physical.Column, ...]
     format: dict[str, Any]
     decoding: Decoding
-    follow: bool
     skip_errors: bool
     max_files: int | None
     compression: Compression = "AUTO"
@@ -110,7 +109,6 @@ class FilesReader(Reader):
             read.columns,
             options["format"],
             context.formats[options["format"]["name"]],
-            options["follow"],
             options["on_error"] == "skip",
             options["tuning"]["max_files_per_commit"],
             options.get("compression", "AUTO"),
