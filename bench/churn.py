@@ -1,11 +1,11 @@
 """Reading a table that an upsert sink keeps changing, against a fresh copy of its rows, and what maintenance takes.
 
-    python -m bench.churn [--commits 600] [--keys 1000000] [--rows 2000] [--every 50] [--wide] [--share PERCENT]
+    python -m bench.churn [--commits 600] [--keys 1000000] [--rows 2000] [--every 50] [--columns 8] [--share PERCENT]
                           [--version 3]
 
 Without Spark: the batches run in this process, and nothing but the sink is counted. The first commit brings all keys,
-each other one changes `rows` of them at random: of 100, 95 get another value and 5 are deleted, or come back. `--wide`
-has rows of eight columns, about 120 bytes, in place of two. Every so many commits: CPU of a full scan, which reads all
+each other one changes `rows` of them at random: of 100, 95 get another value and 5 are deleted, or come back. Rows have
+2, 8 or 16 columns: about 16, 120 and 250 bytes. Every so many commits: CPU of a full scan, which reads all
 columns, and of a point look-up in DuckDB, of the table and of a copy that PyIceberg writes into a new table, and what
 the table is made of: data files, delete files, the positions in them and manifests. At last the largest of what was
 seen, and what maintenance took of the CPU. Commits follow each other at once, so that MAINTENANCE SHARE is what bounds
@@ -20,9 +20,11 @@ import statistics
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -45,15 +47,23 @@ CREATE TABLE events ({columns}, PRIMARY KEY (k));
 CREATE SINK s FROM events INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't') KEY (k) MODE UPSERT
   WITH (COMMIT INTERVAL = '1s', FORMAT VERSION = {version});
 """
-_NARROW = {"k": "bigint NOT NULL", "v": "bigint"}
-_WIDE = {
-    **_NARROW,
+_COLUMNS = {
+    "k": "bigint NOT NULL",
+    "v": "bigint",
     "customer": "bigint",
     "amount": "double precision",
     "status": "text",
     "country": "text",
     "email": "text",
     "note": "text",
+    "product": "bigint",
+    "quantity": "integer",
+    "price": "double precision",
+    "discount": "double precision",
+    "city": "text",
+    "street": "text",
+    "phone": "text",
+    "agent": "text",
 }
 _READS = 7
 Values = npt.NDArray[np.int64]
@@ -65,7 +75,7 @@ class Churn(Reader):
 
     rows: int
     keys: int
-    wide: bool = False
+    columns: int = 2
     _values: Values = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,19 +107,27 @@ class Churn(Reader):
             yield self._batch(keys[there], values[there], diff)
 
     def _batch(self, keys: Values, values: Values, diff: int) -> pa.RecordBatch:
-        columns = {"k": pa.array(keys), "v": pa.array(values)}
-        if self.wide:
-            numbers = (keys * 2_654_435_761 + values).tolist()
-            columns |= {
-                "customer": pa.array(values % 5_003),
-                "amount": pa.array((values % 99_991) / 100),
-                "status": pa.array([("new", "paid", "sent", "done")[each % 4] for each in numbers], pa.string()),
-                "country": pa.array([f"country {each % 40}" for each in numbers], pa.string()),
-                "email": pa.array([f"customer{each % 50_021}@example.org" for each in numbers], pa.string()),
-                "note": pa.array(
-                    [f"{each:020d} {each % 9_973:x} please leave at the door" for each in numbers], pa.string()
-                ),
-            }
+        numbers = keys * 2_654_435_761 + values
+        made: dict[str, Callable[[], Any]] = {
+            "k": lambda: keys,
+            "v": lambda: values,
+            "customer": lambda: values % 5_003,
+            "amount": lambda: (values % 99_991) / 100,
+            "status": lambda: [("new", "paid", "sent", "done")[each % 4] for each in numbers.tolist()],
+            "country": lambda: [f"country {each % 40}" for each in numbers.tolist()],
+            "email": lambda: [f"customer{each % 50_021}@example.org" for each in numbers.tolist()],
+            "note": lambda: [f"{each:020d} {each % 9_973:x} please leave at the door" for each in numbers.tolist()],
+            "product": lambda: numbers % 20_011,
+            "quantity": lambda: (numbers % 12).astype(np.int32),
+            "price": lambda: (numbers % 49_999) / 100,
+            "discount": lambda: (values % 21) / 20,
+            "city": lambda: [f"city {each % 1_201}" for each in numbers.tolist()],
+            "street": lambda: [f"{each % 211} street of {each % 99_989}" for each in numbers.tolist()],
+            "phone": lambda: [f"+{each % 10**11:011d}" for each in numbers.tolist()],
+            "agent": lambda: [f"agent {each % 307}" for each in numbers.tolist()],
+        }
+        types = columns_of(self.columns).items()
+        columns = {name: pa.array(made[name](), pa.string() if type_ == "text" else None) for name, type_ in types}
         return pa.record_batch({**columns, "$diff": pa.array(np.full(len(keys), diff))})
 
 
@@ -148,24 +166,28 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=2_000)
     parser.add_argument("--every", type=int, default=50)
-    parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--columns", type=int, choices=[2, 8, 16], default=8)
     parser.add_argument("--share", type=float)
     parser.add_argument("--version", type=int, default=2)
+    parser.add_argument("--interval", type=float, default=1.0)
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     folder = HOME / "churn"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "in").mkdir(parents=True)
-    columns = columns_of(wide=arguments.wide)
-    loop = open_churn(folder, arguments.rows, arguments.keys, wide=arguments.wide, version=arguments.version)
+    columns = columns_of(arguments.columns)
+    loop = open_churn(folder, arguments.rows, arguments.keys, arguments.columns, version=arguments.version)
     if arguments.share is not None:
         loop.allowance.share = arguments.share / 100
+    idle = [0.0]
+    loop.allowance.clock = lambda: time.monotonic() + idle[0]
     spent = _metered(loop)
     loop.start(epoch=1)
     step = _stepper(loop)
     step()
     loaded, cpu, looks = spent[0], 0.0, []
     for number in range(1, arguments.commits + 1):
+        idle[0] += arguments.interval
         began = time.process_time()
         step()
         cpu += time.process_time() - began
@@ -180,16 +202,16 @@ def main() -> None:
     print(f"after OPTIMIZE SINK: {_look(folder, columns).said}")
 
 
-def columns_of(*, wide: bool) -> dict[str, str]:
-    """Return the types of the table's columns."""
-    return _WIDE if wide else _NARROW
+def columns_of(many: int) -> dict[str, str]:
+    """Return the types of the first so many columns."""
+    return dict(islice(_COLUMNS.items(), many))
 
 
-def open_churn(folder: Path, rows: int, keys: int, *, wide: bool, version: int = 2) -> BatchLoop:
+def open_churn(folder: Path, rows: int, keys: int, columns: int, *, version: int = 2) -> BatchLoop:
     """Return the sink that is measured, with its table below an empty folder."""
-    columns = ", ".join(f"{name} {type_}" for name, type_ in columns_of(wide=wide).items())
-    script = _SCRIPT.format(folder=folder, columns=columns, version=version)
-    return open_loop(folder, script, "upsert", Churn(rows, keys, wide), Direct())
+    declared = ", ".join(f"{name} {type_}" for name, type_ in columns_of(columns).items())
+    script = _SCRIPT.format(folder=folder, columns=declared, version=version)
+    return open_loop(folder, script, "upsert", Churn(rows, keys, columns), Direct())
 
 
 def _look(folder: Path, columns: dict[str, str]) -> Look:

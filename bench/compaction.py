@@ -1,6 +1,6 @@
 """Compaction of an upsert sink's table: OPTIMIZE SINK, and Spark's `rewrite_data_files` of the same files.
 
-    python -m bench.compaction [--keys 1000000] [--rows 20000] [--commits 20] [--narrow] [--cores 2]
+    python -m bench.compaction [--keys 1000000] [--rows 20000] [--commits 20] [--columns 8] [--cores 2]
 
 The table has one commit with all keys and others that change some of them, as in `bench.churn`, none of them compacted.
 Spark rewrites it first: nothing that it leaves is named by the sink's table. Before that it rewrites a table of as many
@@ -32,24 +32,24 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--commits", type=int, default=20)
-    parser.add_argument("--narrow", action="store_true")
+    parser.add_argument("--columns", type=int, choices=[2, 8, 16], default=8)
     parser.add_argument("--cores", type=int, default=2)
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     home = HOME / "compaction"
     shutil.rmtree(home, ignore_errors=True)
-    wide = not arguments.narrow
-    _made(home / "few", _FEW, _FEW // 10, 2, wide=wide)
-    loop = _made(home / "many", arguments.keys, arguments.rows, arguments.commits, wide=wide)
+    columns = arguments.columns
+    _made(home / "few", _FEW, _FEW // 10, 2, columns)
+    loop = _made(home / "many", arguments.keys, arguments.rows, arguments.commits, columns)
     metadata = home / "many" / "lake" / "n" / "t" / "metadata"
     hint = (metadata / "version-hint.text").read_text()
     theirs = _spark(home, arguments.cores)
-    spark_rows = _rows(home / "many", wide=wide)
+    spark_rows = _rows(home / "many", columns)
     (metadata / "version-hint.text").write_text(hint)
     began = time.process_time()
     loop.optimize(lambda: True)
     ours = time.process_time() - began
-    rows = _rows(home / "many", wide=wide)
+    rows = _rows(home / "many", columns)
     print(f"parity {'ok' if rows == spark_rows else f'FAILED: {rows} and {spark_rows}'}")
     spent = {"sinkql": ours, "rewrite_data_files": theirs}
     table = [(name, f"{cpu:.2f}", f"{rows[0] / cpu:,.0f}") for name, cpu in spent.items()]
@@ -57,9 +57,9 @@ def main() -> None:
     print(f"sinkql is {theirs / ours:.1f} times as fast")
 
 
-def _made(folder: Path, keys: int, rows: int, commits: int, *, wide: bool) -> BatchLoop:
+def _made(folder: Path, keys: int, rows: int, commits: int, columns: int) -> BatchLoop:
     (folder / "in").mkdir(parents=True)
-    loop = open_churn(folder, rows, keys, wide=wide)
+    loop = open_churn(folder, rows, keys, columns)
     loop.allowance.share = 0
     loop.start(epoch=1)
     step = _stepper(loop)
@@ -81,8 +81,8 @@ def _spark(home: Path, cores: int) -> float:
     return float((home / "log").read_text().rpartition("CPU seconds: ")[2].split()[0])
 
 
-def _rows(folder: Path, *, wide: bool) -> tuple[Any, ...]:
-    numbers = [name for name, type_ in columns_of(wide=wide).items() if "bigint" in type_]
+def _rows(folder: Path, columns: int) -> tuple[Any, ...]:
+    numbers = [name for name, type_ in columns_of(columns).items() if "bigint" in type_]
     return read_back(folder / "lake" / "n" / "t", numbers)
 
 

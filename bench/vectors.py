@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 
-from bench.churn import _NARROW, _SCRIPT, Churn, Direct, _cpu_ms
+from bench.churn import _SCRIPT, Churn, Direct, _cpu_ms, columns_of
 from bench.commits import _table
 from bench.common import HOME, ROOT
 from bench.growth import _stepper, open_loop
@@ -28,7 +28,7 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     folders = {version: HOME / "vectors" / str(version) for version in (2, 3)}
     shutil.rmtree(HOME / "vectors", ignore_errors=True)
-    columns = ", ".join(f"{name} {type_}" for name, type_ in _NARROW.items())
+    columns = ", ".join(f"{name} {type_}" for name, type_ in columns_of(2).items())
     for version, folder in folders.items():
         (folder / "in").mkdir(parents=True)
         script = _SCRIPT.format(folder=folder, columns=columns, version=f"{version}, MAINTENANCE = false")

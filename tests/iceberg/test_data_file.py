@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -39,6 +40,19 @@ def test_dictionary_is_for_what_repeats(name: str) -> None:
     if storage is not type_:
         column = pa.ExtensionArray.from_storage(type_, column)
     assert repeating(pa.table({"a": column})) == (["a"] if repeats else [])
+
+
+@pytest.mark.parametrize(("distinct", "repeats"), [(1_000, True), (60_000, True), (200_000, False)])
+def test_dictionary_is_for_what_repeats_in_a_row_group(distinct: int, repeats: bool) -> None:
+    at_random = np.random.default_rng(0).integers(0, distinct, 2 * ROW_GROUP_ROWS)
+    in_turn = np.arange(2 * ROW_GROUP_ROWS) % distinct
+    assert repeating(pa.table({"a": at_random, "b": in_turn})) == (["a", "b"] if repeats else [])
+
+
+def test_dictionary_of_long_texts_is_not_begun_that_would_be_full_soon() -> None:
+    texts = pa.array([f"{each:0100d}" for each in range(50_000)])
+    values = texts.take(pa.array(np.random.default_rng(0).integers(0, len(texts), ROW_GROUP_ROWS)))
+    assert repeating(pa.table({"a": values})) == []
 
 
 def test_data_file_has_a_dictionary_where_values_repeat(tmp_path: Path) -> None:

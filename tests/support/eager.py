@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sinkql.connectors.iceberg.commit import expire, leftover
-from sinkql.connectors.iceberg.compact import choose, keyed
+from sinkql.connectors.iceberg.compact import choose, pick
 from sinkql.connectors.iceberg.keyindex import fold
 from sinkql.connectors.iceberg.write import writer
 from sinkql.runtime.batch import loop
@@ -17,8 +17,8 @@ def compact_eagerly(patch: pytest.MonkeyPatch) -> None:
     """Let two files of like size be one too many, fold the index each time, and wait for no left file to be old."""
     patch.setattr(leftover, "_OLD", -10.0)
     patch.setattr(choose, "_TIERS", replace(choose._TIERS, fan=2))
-    files, deletes = replace(keyed._LEAST.files, fan=3), replace(keyed._LEAST.deletes, fan=3)
-    patch.setattr(keyed, "_LEAST", replace(keyed._LEAST, files=files, deletes=deletes, as_well=2, dead_rows=1))
+    files, deletes = replace(pick._LEAST.files, fan=3), replace(pick._LEAST.deletes, fan=3)
+    patch.setattr(pick, "_LEAST", replace(pick._LEAST, files=files, deletes=deletes, as_well=(2, 2), dead_rows=1))
     patch.setattr(fold, "_SLACK", 0)
 
 

@@ -19,7 +19,8 @@ from pyiceberg.types import IcebergType, NestedField
 from sinkql import physical
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.compact.job import Attempt
-from sinkql.connectors.iceberg.compact.keyed import Rewriting, choose
+from sinkql.connectors.iceberg.compact.keyed import Rewriting
+from sinkql.connectors.iceberg.compact.pick import choose
 from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange
 from sinkql.connectors.iceberg.keyindex.key import key_columns
 from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
@@ -121,7 +122,7 @@ class Sink:
 
     def compact(self, between: Callable[[], None] = lambda: None) -> bool:
         """Write again what is due, with a deed between steps; tell whether anything was."""
-        parts = choose(self.index, self.table.properties, version=self.table.metadata.format_version)
+        parts = choose(self.index, self.table)
         if parts is None:
             return False
         key = tuple(column.name for column in self.key)

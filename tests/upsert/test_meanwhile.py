@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
-from sinkql.connectors.iceberg.compact import keyed
+from sinkql.connectors.iceberg.compact import pick
 from sinkql.connectors.iceberg.compact.job import UnreadableFileError
 from sinkql.connectors.iceberg.keyindex import fold
 from sinkql.connectors.iceberg.keyindex.fold import folded
@@ -64,8 +64,8 @@ class Kept:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
-    least = keyed._LEAST
-    monkeypatch.setattr(keyed, "_LEAST", replace(least, files=replace(least.files, fan=2), as_well=2, dead_rows=1))
+    least = pick._LEAST
+    monkeypatch.setattr(pick, "_LEAST", replace(least, files=replace(least.files, fan=2), as_well=(2, 2), dead_rows=1))
     return Kept(tmp_path)
 
 

@@ -11,8 +11,8 @@ in the end, in the index runs that have come since: such a row is dead in the ne
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -23,22 +23,21 @@ from pyiceberg.table.snapshots import Operation
 from sinkql import faults
 from sinkql.connectors.iceberg.commit.conflict import delete_manifests
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
-from sinkql.connectors.iceberg.compact.choose import ALL, FAN, due, target_size
 from sinkql.connectors.iceberg.compact.job import (
     Attempt,
     Compaction,
     Footprint,
-    Scope,
     UnreadableFileError,
     WrongIndexError,
     readable,
     remove,
 )
+from sinkql.connectors.iceberg.compact.pick import Choice, Part
 from sinkql.connectors.iceberg.file.data import FileEntry, TaskTable, cast, for_tasks, target_schema
 from sinkql.connectors.iceberg.file.delete import read_position_deletes, write_position_deletes
 from sinkql.connectors.iceberg.file.manifest import VECTORS
 from sinkql.connectors.iceberg.file.moving import Moving
-from sinkql.connectors.iceberg.file.name import has_rows_of, rewritten_name
+from sinkql.connectors.iceberg.file.name import rewritten_name
 from sinkql.connectors.iceberg.file.order import SortedWriter
 from sinkql.connectors.iceberg.file.place import Place
 from sinkql.connectors.iceberg.file.vector import Positions, write_vectors
@@ -46,154 +45,13 @@ from sinkql.connectors.iceberg.keyindex.fold import folded
 from sinkql.connectors.iceberg.keyindex.index import Index, MergedDeletes, Rewrite, Run
 from sinkql.connectors.iceberg.keyindex.key import key_schema
 from sinkql.connectors.iceberg.keyindex.keyhash import hash_keys
-from sinkql.connectors.iceberg.keyindex.layer import FileNote, Home
+from sinkql.connectors.iceberg.keyindex.layer import FileNote
 from sinkql.connectors.iceberg.keyindex.live import live_rows, lives
 from sinkql.connectors.iceberg.keyindex.run import Entries, open_run, write_run
-from sinkql.runs import Places, Tiers
+from sinkql.runs import Places
 
-_ROWS = 1 << 20
-"""Rows in one compaction, unless a single file has more: where they are then is written in one step."""
-_SMALL = 1 << 16
-"""Rows of a file that may be written again in one go."""
 _TRIED = 256
 """Rows of each file whose keys are compared with those that the index knows there."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Least:
-    """What makes a compaction due: files of like size, or delete files of like rows, or dead rows.
-
-    A file is written again where one row in so many is dead as `dead_share` says from narrow to wide rows, and
-    `dead_rows` in all. Once a compaction is due anyhow, `as_well` files of like size are enough.
-    """
-
-    files: Tiers
-    deletes: Tiers
-    as_well: int
-    dead_share: tuple[int, int]
-    dead_rows: int
-
-    def dirty(self, note: FileNote) -> bool:
-        """Tell whether many rows of a file are dead."""
-        narrow, wide = self.dead_share
-        share = max(wide, min(narrow, _WIDE * note.rows // max(1, note.size)))
-        return note.dead * share > note.rows
-
-
-_WIDE = 250
-_LEAST = _Least(
-    Tiers(FAN, small=128 << 10), Tiers(FAN, small=1 << 12), as_well=4, dead_share=(12, 5), dead_rows=1 << 12
-)
-_ALL = _Least(ALL, ALL, as_well=ALL.fan, dead_share=(1 << 62, 1 << 62), dead_rows=1)
-
-
-def _least(scope: Scope | None) -> _Least:
-    return _LEAST if scope is None else _ALL
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Files of one partition that become one: of one bucket's keys, or any; all of rows of this sink, or none."""
-
-    files: Mapping[int, FileNote]
-    home: Home | None
-    place: Place
-    foreign: bool
-
-
-def choose(
-    index: Index,
-    properties: Mapping[str, str],
-    failed: Container[str] = (),
-    scope: Scope | None = None,
-    beside: Container[str] | None = None,
-    *,
-    version: int = 2,
-) -> list[Part] | None:
-    """Return the data files to write again, if any files are due, and what then goes along; None where none are.
-
-    No part where only delete files are due. Files on which others `failed` stay as they are. With a `scope` due is what
-    makes the table better at all, of its files. What goes `beside` a compaction of these paths is none of them, and
-    small.
-    """
-    least = _least(scope)
-    groups: dict[tuple[bool, Home | None, Place], dict[int, FileNote]] = defaultdict(dict)
-    for number, note in index.files.items():
-        apart = beside is None or (note.rows <= _SMALL and note.path not in beside)
-        if apart and note.path not in failed and (scope is None or note.path in scope):
-            groups[not has_rows_of(note.path, index.sink), note.home, note.place][number] = note
-    target = target_size(properties)
-    now = any(
-        _due_deletes(index, pool, least.deletes, scope)
-        for pool in _pools(index, frozenset(), properties, version=version)
-    )
-    if not now and not any(
-        _due_files(files, target, least.files) or _many_dead(files, least) for files in groups.values()
-    ):
-        return None
-    parts: list[Part] = []
-    rows = 0
-    for (foreign, home, place), files in groups.items():
-        for each in _parts(files, target, least):
-            size = sum(files[number].rows for number in each)
-            if not parts or rows + size <= _ROWS:
-                parts.append(Part({number: files[number] for number in each}, home, place, foreign))
-                rows += size
-    return parts
-
-
-def _parts(files: Mapping[int, FileNote], target: int, least: _Least) -> Iterator[list[int]]:
-    """Yield files to become one: a large one with many dead rows alone, the small ones together."""
-    dirty = {number for number, note in files.items() if least.dirty(note)}
-    large = [number for number in sorted(dirty) if _large(files[number], target)]
-    yield from ([number] for number in large)
-    small = {*_due_files(files, target, replace(least.files, fan=least.as_well)), *dirty.difference(large)}
-    chosen: list[int] = []
-    rows = size = 0
-    for number in sorted(small, key=lambda number: files[number].rows):
-        rows, size = rows + files[number].rows, size + files[number].size
-        if chosen and (rows > _ROWS or size > target):
-            break
-        chosen.append(number)
-    if len(chosen) > 1 or dirty.intersection(chosen):
-        yield sorted(chosen)
-
-
-def _due_files(files: Mapping[int, FileNote], target: int, tiers: Tiers) -> list[int]:
-    small = [number for number, note in files.items() if not _large(note, target)]
-    return due(small, lambda number: files[number].size, target=target, tiers=tiers)
-
-
-def _large(note: FileNote, target: int) -> bool:
-    return 2 * note.size >= target or 2 * note.rows > _ROWS
-
-
-def _many_dead(files: Mapping[int, FileNote], least: _Least) -> bool:
-    dead = sum(note.dead for note in files.values() if least.dirty(note))
-    return dead >= least.dead_rows
-
-
-def _pools(
-    index: Index, removed: frozenset[int], properties: Mapping[str, str], *, version: int
-) -> Iterable[list[int]]:
-    """Return delete files that may become one: all of a partition that name a file that stays, or those of each.
-
-    No deletion vectors: they are one a data file anyhow, and a table that may have them gets no delete file any more.
-    """
-    if version >= VECTORS:
-        return ()
-    left = {number: note for number, note in index.files.items() if number not in removed}
-    if properties.get("write.delete.granularity") == "file":
-        return [[each for each in note.deletes if index.deletes[each].targets == 1] for note in left.values()]
-    naming: dict[Place, set[int]] = defaultdict(set)
-    for note in left.values():
-        naming[note.place].update(note.deletes)
-    return [sorted(numbers) for numbers in naming.values()]
-
-
-def _due_deletes(index: Index, pool: list[int], tiers: Tiers, scope: Scope | None) -> list[int]:
-    some = [number for number in pool if scope is None or index.deletes[number].path in scope]
-    return due(some, lambda number: index.deletes[number].rows, target=1 << 62, tiers=tiers)
 
 
 @dataclass(slots=True)
@@ -334,14 +192,7 @@ class Rewriting:
         removed = frozenset(number for copy in copies for number in _there(copy.part, index))
         for copy in copies:
             self._place(copy, index, notes, runs, deletes)
-        scope = self._attempt.scope
-        least = _least(scope)
-        tiers = replace(least.deletes, fan=least.as_well)
-        pools = [
-            pool
-            for each in _pools(index, removed, table.properties, version=table.metadata.format_version)
-            if (pool := _due_deletes(index, each, tiers, scope))
-        ]
+        pools = Choice(index, table, self._attempt.scope).pools(removed)
         merged = frozenset(number for pool in pools for number in pool)
         if not removed and not merged:
             remove(table, self._written)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +40,9 @@ ROW_GROUP_ROWS = 262_144
 _ROW_GROUP_BYTES = 128 << 20
 """Rows wait in memory until there are so many, or so large ones."""
 _STRETCHES, _STRETCH = 16, 256
+_SAMPLE = _STRETCHES * _STRETCH
+_DICTIONARY_BYTES = 2 << 20
+"""Iceberg's own limit for the dictionary of a column in a row group."""
 _METRICS = "write.metadata.metrics.column"
 _DAY_MICROS = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -248,6 +252,7 @@ class DataFileWriter:
                 compression_level=1,
                 store_schema=False,
                 use_dictionary=repeating(rows),
+                dictionary_pagesize_limit=_DICTIONARY_BYTES,
                 metadata_collector=self._metadata,
             )
         self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
@@ -299,23 +304,45 @@ def write_data_file(table: TaskTable, name: str, data: pa.Table, place: Place = 
 
 
 def repeating(rows: pa.Table) -> list[str]:
-    """Return the columns of which at least every other value in a sample was there before.
+    """Return the columns of which at least every other value is one that was there before, as samples tell.
 
-    A dictionary makes others only larger and slower to write. The sample is of short stretches, so that it finds values
-    that come again everywhere, and those that do so in a row.
+    A dictionary makes others only larger and slower to write; these it makes smaller, and much cheaper to read. One
+    sample is of short stretches, for values that come again in a row; one of rows from everywhere.
     """
-    starts = range(0, rows.num_rows, max(_STRETCH, rows.num_rows // _STRETCHES))
-    sample = pa.concat_tables([rows.slice(start, _STRETCH) for start in starts])
-    return [name for name in sample.column_names if _repeats(sample.column(name))]
+    if rows.num_rows <= _SAMPLE:
+        return [name for name in rows.column_names if _repeats(rows.column(name), 1.0)]
+    starts = range(0, rows.num_rows, rows.num_rows // _STRETCHES)
+    stretches = pa.concat_tables([rows.slice(start, _STRETCH) for start in starts])
+    anywhere = np.random.default_rng(0).choice(rows.num_rows, _SAMPLE, replace=False)
+    samples = stretches, rows.take(pa.array(np.sort(anywhere)))
+    times = min(ROW_GROUP_ROWS, rows.num_rows) / _SAMPLE
+    return [name for name in rows.column_names if any(_repeats(each.column(name), times) for each in samples)]
 
 
-def _repeats(column: pa.ChunkedArray) -> bool:
+def _repeats(column: pa.ChunkedArray, times: float) -> bool:
+    """Tell whether a column of so many times as many values has each at least twice, and a dictionary has room."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     if pa.types.is_nested(column.type):
         return False
     values = column.drop_null()
-    return 0 < 2 * len(pc.unique(values)) <= len(values)
+    some = pc.unique(values)
+    if not 0 < len(some) < len(values):
+        return False
+    distinct = _distinct(len(some), len(values), times * len(values))
+    return 2 * distinct <= times * len(values) and distinct * some.nbytes / len(some) <= _DICTIONARY_BYTES
+
+
+def _distinct(seen: int, drawn: int, rows: float) -> float:
+    """Return how many distinct values so many rows have if all are as likely, where of some drawn so many were seen.
+
+    Of n values that are drawn from d, d (1 - exp(-n / d)) are distinct.
+    """
+    least, most = float(seen), 1e12
+    for _ in range(64):
+        middle = (least * most) ** 0.5
+        least, most = (middle, most) if -middle * math.expm1(-drawn / middle) < seen else (least, middle)
+    return -least * math.expm1(-rows / least)
 
 
 def target_schema(schema: Schema, source: pa.Schema) -> pa.Schema:

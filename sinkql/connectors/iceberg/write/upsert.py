@@ -17,7 +17,8 @@ from sinkql import faults, physical
 from sinkql.connectors.iceberg.commit.marker import Kept, ancestry, own
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps, WrongIndexError, remove
-from sinkql.connectors.iceberg.compact.keyed import Rewriting, choose
+from sinkql.connectors.iceberg.compact.keyed import Rewriting
+from sinkql.connectors.iceberg.compact.pick import choose
 from sinkql.connectors.iceberg.file.data import (
     FileEntry,
     TaskTable,
@@ -341,8 +342,7 @@ class UpsertMode:
         self._looked, self._there = 0, len(index.files)
         table = attempt.table()
         beside = self._under_way if attempt.beside else None
-        version = table.metadata.format_version
-        parts = choose(index, table.properties, self._failed, attempt.scope, beside, version=version)
+        parts = choose(index, table, self._failed, attempt.scope, beside)
         if parts is None:
             return None
         if not attempt.beside:
