@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -192,14 +192,13 @@ def main() -> None:
         step()
         cpu += time.process_time() - began
         if number % arguments.every == 0:
-            looks.append(_look(folder, columns))
+            looks.append(look(folder, columns))
             share = (spent[0] - loaded) / cpu
             each = cpu / number * 1000
             print(f"{number}: {each:.0f} ms a commit, maintenance {share:.2f}; {looks[-1].said}", flush=True)
-    for what, found in {"scan": [look.scan for look in looks], "look-up": [look.look_up for look in looks]}.items():
-        print(f"{what}: {statistics.median(found):.2f} times a fresh copy in the median, at most {max(found):.2f}")
+    print_looks(looks)
     loop.optimize(lambda: True)
-    print(f"after OPTIMIZE SINK: {_look(folder, columns).said}")
+    print(f"after OPTIMIZE SINK: {look(folder, columns).said}")
 
 
 def columns_of(many: int) -> dict[str, str]:
@@ -214,7 +213,14 @@ def open_churn(folder: Path, rows: int, keys: int, columns: int, *, version: int
     return open_loop(folder, script, "upsert", Churn(rows, keys, columns), Direct())
 
 
-def _look(folder: Path, columns: dict[str, str]) -> Look:
+def print_looks(looks: Sequence[Look]) -> None:
+    """Print what reading cost in the median, and at most."""
+    for what, found in {"scan": [each.scan for each in looks], "look-up": [each.look_up for each in looks]}.items():
+        print(f"{what}: {statistics.median(found):.2f} times a fresh copy in the median, at most {max(found):.2f}")
+
+
+def look(folder: Path, columns: dict[str, str]) -> Look:
+    """Read the table n.t below a folder, and a copy of its rows."""
     copy = _copy(folder)
     sums = ", ".join(f"sum({'strlen(' + name + ')' if type_ == 'text' else name})" for name, type_ in columns.items())
     queries = {"scan": f"SELECT count(*), {sums} FROM {{}}", "look-up": "SELECT * FROM {} WHERE k = 4711"}
