@@ -113,9 +113,8 @@ def main() -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    print(
-        f"{read_back(folder / 'lake/n/t', ('k', 'version'))} rows and sums as DuckDB reads them, {_read(folder)} PyIceberg"
-    )
+    found = read_back(folder / "lake/n/t", ("k", "version"))
+    print(f"count and sums: {found} in DuckDB, {_read(folder)} in PyIceberg")
 
 
 def _watch(process: subprocess.Popen[str], folder: Path, commits: int, every: int) -> None:
