@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Literal
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
