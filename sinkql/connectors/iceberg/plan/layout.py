@@ -79,9 +79,6 @@ def _check_column(statement: ast.CreateSink, column: ast.Ident, types: Mapping[s
     )
 
 
-_NESTED = {"struct<items": "array", "struct<lower": "range"}
-
-
 def _check_type(term: ast.Transform, type_: str) -> None:
     kind = type_.partition("(")[0]
     if kind in _TAKES[term.function]:
@@ -90,7 +87,7 @@ def _check_type(term: ast.Transform, type_: str) -> None:
     fitting = [function for function in _OFFERED if kind in _TAKES[function]]
     if not fitting:
         number = kind in ("float", "double")
-        shown = _shown(kind) if number else _nested(kind)
+        shown = _shown(kind) if number else _nested(type_)
         raise SinkqlError(
             "SQ2337",
             f'tables cannot be partitioned by column "{column}" of type {shown}',
@@ -108,6 +105,8 @@ def _check_type(term: ast.Transform, type_: str) -> None:
 
 
 def _nested(kind: str) -> str:
+    if kind.startswith("struct<lower: ") and kind.endswith("upper_inclusive: boolean, empty: boolean>"):
+        return "range"
     if kind.startswith("struct"):
         return "array" if kind.startswith("struct<items: list") else "record"
     return "map" if kind.startswith("map") else "list"
