@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sinkql.vocabulary import QUOTED, quoted
+
 Part = tuple[str, str, bool]
 """A field: its name, its type's text, and whether it is NOT NULL."""
 
@@ -46,15 +48,15 @@ def _not_null(text: str | None) -> bool:
 
 def written_field(name: str, type_: str, *, not_null: bool) -> str:
     """Return the canonical text of a field."""
-    quoted = name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
-    return f"{quoted} {type_}{' NOT NULL' if not_null else ''}"
+    shown = name if _PLAIN.fullmatch(name) and name.upper() not in QUOTED else quoted(name)
+    return f"{shown} {type_}{' NOT NULL' if not_null else ''}"
 
 
 def flat(text: str) -> str:
     """Return a type's text in lower case with single blanks, but for names in quotes."""
     plain = _QUOTED.split(text.strip())
-    quoted = [*_QUOTED.findall(text.strip()), ""]
-    return "".join(re.sub(r"\s+", " ", before.lower()) + name for before, name in zip(plain, quoted, strict=True))
+    names = [*_QUOTED.findall(text.strip()), ""]
+    return "".join(re.sub(r"\s+", " ", before.lower()) + name for before, name in zip(plain, names, strict=True))
 
 
 def _inside(form: re.Pattern[str], text: str) -> str | None:

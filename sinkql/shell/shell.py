@@ -14,6 +14,7 @@ from sinkql.script.variable import substitute
 from sinkql.session import Result, Session
 from sinkql.shell.background import Background
 from sinkql.shell.screen.screen import Screen
+from sinkql.shell.screen.value import shown_rows
 from sinkql.shell.setting import Settings
 
 
@@ -134,7 +135,7 @@ class Shell:
         for notice in result.notices:
             self.screen.notice(notice, path=path, text=self._masked(text))
         if result.columns:
-            self.screen.rows(result.columns, result.rows)
+            self.screen.rows(result.columns, shown_rows(result.rows, result.types))
         elif not result.skipped:
             self.screen.tag(result.tag)
         if result.sink is not None:

@@ -14,6 +14,7 @@ from sinkql.errors import SinkqlError, Span, nearest
 from sinkql.evaluate import comparable
 from sinkql.extension.jsonb import jsonb
 from sinkql.logical.array import UNEVEN, UnevenError, squared
+from sinkql.logical.composite import entries
 from sinkql.logical.interval import show_interval
 from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import DAY, RANGES
@@ -56,6 +57,8 @@ def value_of(given: Any, column: logical.Column) -> Any:
         found = literal(given, type_, _NOWHERE).tree
         assert isinstance(found, logical.Literal)
         return show_interval(found.value) if isinstance(found.value, logical.Interval) else found.value
+    if type_.name in ("map", "record"):
+        return _composite(given, column)
     if type_.element is not None and isinstance(given, list | tuple):
         items = [value_of(each, logical.Column(column.name, type_.element)) for each in given]
         try:
@@ -69,6 +72,27 @@ def value_of(given: Any, column: logical.Column) -> Any:
         wanted = f"Give {kind}, or the text that SQL would have."
         raise SinkqlError("SQ2422", f'{given!r} is no value for column "{column.name}" of type {type_}', hint=wanted)
     return found
+
+
+def _composite(given: Any, column: logical.Column) -> tuple[Any, ...]:
+    """Return a dictionary as a map or a record, whose fields may be left out where they may be NULL."""
+    type_ = column.type
+    if type_.name == "map" and isinstance(given, Mapping):
+        inner = logical.Column(column.name, type_.value)
+        return entries((str(key), value_of(each, inner)) for key, each in given.items())
+    names = [each.name for each in type_.fields]
+    if isinstance(given, list | tuple) and len(given) == len(names):
+        given = dict(zip(names, given, strict=True))
+    fitting = isinstance(given, Mapping) and set(given) <= set(names) and type_.name == "record"
+    missing = (
+        [] if not fitting else [each for each in type_.fields if not each.nullable and given.get(each.name) is None]
+    )
+    if not fitting or missing:
+        wanted = "Give a dict, or the text that SQL would have."
+        reason = f': field "{missing[0].name}" is NOT NULL' if missing else ""
+        message = f'{given!r} is no value for column "{column.name}" of type {type_}{reason}'
+        raise SinkqlError("SQ2422", message, hint=wanted)
+    return tuple(value_of(given.get(each.name), logical.Column(column.name, each.type)) for each in type_.fields)
 
 
 def _python(given: Any, type_: logical.Type) -> Any:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
@@ -252,3 +253,58 @@ def test_arrays_of_two_dimensions_are_read_alike_from_all_formats(
         session.execute("CREATE SOURCE s (a int[][]) FROM FILES (PATH = 'uneven') FORMAT PARQUET")
         with pytest.raises(SinkqlError, match="the arrays in it are not of one length"):
             session.execute("SELECT * FROM s")
+
+
+_RECORD = {"type": "record", "name": "P", "fields": [
+    {"name": "x", "type": ["null", "int"]},
+    {"name": "order", "type": {"type": "map", "values": ["null", "string"]}},
+]}  # fmt: skip
+_ROWS_FOUND: list[Any] = [
+    ((1, (("a", None), ("b", "y"))), (("k", (None, ())),), ((2, ()),)),
+    ((None, ()), (), ()),
+]
+
+
+@pytest.mark.parametrize("format_", ["AVRO", "PARQUET", "ORC"])
+def test_structs_maps_and_lists_of_files_are_found_as_records_maps_and_lists(
+    format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    rows: list[dict[str, Any]] = [
+        {"r": {"x": 1, "order": {"b": "y", "a": None}}, "m": {"k": {"x": None, "order": {}}},
+         "l": [{"x": 2, "order": {}}]},
+        {"r": {"x": None, "order": {}}, "m": {}, "l": []},
+    ]  # fmt: skip
+    with (tmp_path / "in" / "f").open("wb") as file:
+        if format_ == "AVRO":
+            kinds = {"r": _RECORD, "m": {"type": "map", "values": "P"}, "l": {"type": "array", "items": "P"}}
+            fields = [{"name": name, "type": type_} for name, type_ in kinds.items()]
+            fastavro.writer(file, {"type": "record", "name": "R", "fields": fields}, rows)
+        else:
+            held = pa.struct([("x", pa.int32()), ("order", pa.map_(pa.string(), pa.string()))])
+            types = {"r": held, "m": pa.map_(pa.string(), held), "l": pa.list_(held)}
+            table = pa.table(
+                [pa.array([_pairs(row[name]) for row in rows], types[name]) for name in types], list(types)
+            )
+            (pq.write_table if format_ == "PARQUET" else pa.orc.write_table)(table, file)
+    record = 'record(x integer, "order" map[text=>text])'
+    with Session(tmp_path / "catalog.db") as session:
+        (made,) = session.execute(f"CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT {format_}")
+        assert f"(r {record}, m map[text=>{record}], l {record} list)" in made.notices[0].message
+        session.execute(f"CREATE SOURCE j (r jsonb, m jsonb, l jsonb) FROM FILES (PATH = 'in') FORMAT {format_}")
+    with Session(tmp_path / "catalog.db") as session:
+        (found,) = session.execute("SELECT * FROM s")
+        assert list(found.rows) == _ROWS_FOUND
+        (found,) = session.execute("SELECT r -> 'x' AS x, l -> 0 -> 'x' AS y FROM j")
+        assert list(found.rows) == [("1", "2"), ("null", None)]
+
+
+def _pairs(value: Any) -> Any:
+    """Return dictionaries that are maps as pairs, as Arrow takes them."""
+    if isinstance(value, list):
+        return list(map(_pairs, value))
+    if not isinstance(value, dict):
+        return value
+    pairs = [(key, _pairs(each)) for key, each in value.items()]
+    return dict(pairs) if "x" in value else pairs

@@ -110,15 +110,16 @@ COLUMNS` or declared columns without a header: by place. Options of CSV follow i
 `.bz2`, `.zst` or `.lz4` are read compressed; `COMPRESSION` says it where names do not. A file of several compressed
 members is read whole; one that is cut off, damaged or empty is an error, and no row of it is written.
 `FORMAT PARQUET`, `FORMAT ORC` and `FORMAT AVRO`: columns go by name, and others in the file are left out. A column has
-the declared type in the file, or one whose values all fit into it, such as `integer` for a `bigint`; structs and maps
-are `jsonb`, and so are lists that are not declared as arrays or lists, and Avro's unions of several types. A block of
-an Avro file may have up to 256 MiB.
+the declared type in the file, or one whose values all fit into it, such as `integer` for a `bigint`; structs are
+records, maps and lists their own, all three also `jsonb`, as Avro's unions of several types are. A block of an Avro
+file may have up to 256 MiB.
 Without columns, those of all formats but CSV without a header are found in a sample of the files (in S3, of the
 first 10,000) when the source is created, and kept: `SHOW CREATE SOURCE` shows them. With `INFER = false`, or where
 there is no file yet, a JSON object is one column `data` of type `jsonb`.
 Types: `boolean`, `smallint`, `integer`, `bigint`, `uint2`, `uint4`, `uint8`, `real`, `double precision`,
 `numeric(p, s)`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `text`, `bytea`, `uuid`, `jsonb`;
-ranges, as `int4range` and `tstzrange`; arrays and lists of these, as `integer[]` and `text list`."""
+ranges, as `int4range` and `tstzrange`; arrays, lists, maps and records of these, as `integer[]`, `text list`,
+`map[text => integer]` and `record(a integer, b text)`."""
 
 connector = Connector(
     "files",

@@ -24,7 +24,7 @@ from sinkql.logical import Type
 from sinkql.logical.array import UNEVEN, UnevenError, levels, squared
 from sinkql.logical.composite import entries
 from sinkql.logical.range import EMPTY, SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, make_range
-from sinkql.logical.type import Field
+from sinkql.logical.type import Field, map_type, record_type
 
 _TYPES: Mapping[str, str] = {
     "bool": "boolean", "int8": "smallint", "int16": "smallint", "uint8": "smallint", "int32": "integer",
@@ -57,6 +57,19 @@ def type_of(type_: pa.DataType) -> str:
     if pa.types.is_fixed_size_binary(type_):
         return "bytea"
     return _TYPES.get(str(type_), "jsonb" if pa.types.is_nested(type_) else "text")
+
+
+def inferred(type_: pa.DataType) -> str:
+    """Return the SQL type of a column that is not declared: of structs a record, of maps and lists their own."""
+    if pa.types.is_struct(type_):
+        names = [field.name for field in type_]
+        if not names or not all(names) or len(names) > len(set(names)):
+            return "jsonb"
+        fields = (Field(each.name, parse_type(inferred(each.type)), each.nullable) for each in type_)
+        return str(record_type(fields))
+    if pa.types.is_map(type_) and type_of(type_.key_type) == "text":
+        return str(map_type(parse_type(inferred(type_.item_type))))
+    return f"{inferred(type_.value_type)} list" if _list_like(type_) else type_of(type_)
 
 
 def readable(type_: pa.DataType, declared: str) -> bool:

@@ -17,7 +17,7 @@ import pyarrow.orc as po
 import pyarrow.parquet as pq
 
 from sinkql import physical
-from sinkql.connectors.files.arrow_values import column_of, readable, type_of
+from sinkql.connectors.files.arrow_values import column_of, inferred, readable, type_of
 from sinkql.connectors.files.avro import AvroFile
 from sinkql.connectors.files.convert import Failures
 from sinkql.connectors.files.json_lines import without
@@ -53,7 +53,7 @@ class StoredRows:
     def columns(self, stream: BinaryIO) -> list[tuple[str, str]]:
         """Return the names and types of a file's columns; raises UndecodableError."""
         with _undecodable():
-            return [(field.name, type_of(field.type)) for field in self._open(stream).schema]
+            return [(field.name, inferred(field.type)) for field in self._open(stream).schema]
 
     def rows(self, stream: BinaryIO) -> int:
         """Return how many rows a file says that it has; raises UndecodableError."""

@@ -10,6 +10,7 @@ from sinkql.errors import SinkqlError
 from sinkql.planner.name import short_name
 from sinkql.script.split import Command
 from sinkql.shell.command import describe as describing
+from sinkql.shell.screen.value import shown_rows
 from sinkql.shell.shell import Shell
 
 _KINDS = ("SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
@@ -126,4 +127,4 @@ def log(shell: Shell, command: Command, _: str | None) -> None:
         if entry is not None:
             (result,) = shell.session.execute(_LOG.format(entry.id))
             shell.screen.heading(f'sink "{_listed(shell, [sink])}"')
-            shell.screen.rows(result.columns, result.rows)
+            shell.screen.rows(result.columns, shown_rows(result.rows, result.types))

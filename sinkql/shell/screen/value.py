@@ -9,7 +9,28 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+from sinkql.logical import Type
+
 Rows = Sequence[Sequence[Any]]
+
+
+def shown_rows(rows: Rows, types: Sequence[Type]) -> Rows:
+    """Return rows with maps and records as dictionaries; `types` are empty where there are none."""
+    if not any(each.nested for each in types):
+        return rows
+    return [[shown_value(value, type_) for value, type_ in zip(row, types, strict=True)] for row in rows]
+
+
+def shown_value(value: Any, type_: Type) -> Any:
+    """Return a value with maps and records in it as dictionaries."""
+    if value is None or not type_.nested:
+        return value
+    if type_.name == "record":
+        pairs = zip(type_.fields, value, strict=True)
+        return {each.name: shown_value(one, each.type) for each, one in pairs}
+    if type_.name == "map":
+        return {key: shown_value(one, type_.value) for key, one in value}
+    return [shown_value(each, type_.element) for each in value] if type_.element is not None else value
 
 
 def value_text(value: Any, null: str = "") -> str:
