@@ -173,6 +173,13 @@ KINDS = {
         "'(,)'": (None, None), "ROW(1, ROW(NULL))": (1, (None,)), "'(2,\"(x)\")'": (2, ("x",)), "NULL": None,
     }, lambda value: value if value is None else {"a": value[0], "b": None if value[1] is None else {"c": value[1][0]}},
         ordered=False, there=lambda value: value is not None and None not in value),
+    "record(r int4range, items text list)[][]": Kind({
+        """'{{"([1\\\\,5],{a})",NULL},{"(,)","(empty,{})"}}'""":
+            ((("[1,6)", ("a",)), None), ((None, None), ("empty", ()))),
+        "'{}'": (), "NULL": None,
+    }, lambda value: _array(value) if not value else {"items": [
+        each and {"r": _RANGES.get(each[0]), "items": _lists(each[1])} for each in itertools.chain.from_iterable(value)
+    ], "dimensions": 2}, ordered=False),
     "map[text=>record(at date, tags text[])] list": Kind({
         """'{{k=>"(2024-02-29,\\"{a,NULL}\\")"},NULL,{},{k=>NULL,j=>"(,)"}}'""":
             ((("k", (date(2024, 2, 29), ("a", None))),), None, (), (("j", (None, None)), ("k", None))),

@@ -56,7 +56,8 @@ def _depth(type_: pa.DataType) -> int:
     if pa.types.is_map(type_):
         return 1
     if pa.types.is_struct(type_):
-        return _depth(type_.field("items").type) if type_.get_field_index("items") >= 0 else 0
+        array = [field.name for field in type_] == ["items", "dimensions"]
+        return _depth(type_.field("items").type) if array else 0
     return 1 + _depth(type_.value_type) if pa.types.is_nested(type_) else 0
 
 
