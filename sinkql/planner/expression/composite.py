@@ -16,8 +16,8 @@ Convert = Callable[[Typed, Type, Span], Typed]
 """A cast of a part."""
 
 
-def field(value: Typed, name: str, span: Span) -> Typed:
-    """Plan `(value).name`."""
+def field(value: Typed, name: str, span: Span, place: Span) -> Typed:
+    """Plan `(value).name`, whose name has a place."""
     found = next((each for each in value.type.fields if each.name == name), None)
     if found is not None:
         return call(".(any,text)", (exact(value), constant(name, TEXT, span)), span, type_=found.type)
@@ -26,12 +26,12 @@ def field(value: Typed, name: str, span: Span) -> Typed:
         raise SinkqlError("SQ2211", f"cannot take field {name} of type {value.type.called}: it is not a record", span)
     near = nearest(name, names)
     hint = f"Did you mean {near}?" if near else f"Its fields are {', '.join(names)}."
-    raise SinkqlError("SQ2204", f'field "{name}" does not exist in {value.type}', span, hint=hint)
+    raise SinkqlError("SQ2204", f'field "{name}" does not exist in {value.type}', place, hint=hint)
 
 
 def fields(value: Typed) -> list[Typed]:
     """Return all fields of a record."""
-    return [field(value, each.name, value.span) for each in value.type.fields]
+    return [field(value, each.name, value.span, value.span) for each in value.type.fields]
 
 
 def recast(value: Typed, target: Type, span: Span, convert: Convert) -> Typed:

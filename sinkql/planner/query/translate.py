@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -231,7 +232,10 @@ def _dot(t: Translation, node: Any) -> Typed:
         hint = "Write each field, as in (r).f1, (r).f2."
         raise SinkqlError("SQ2215", "(record).* is not supported yet", t.span(node), hint=hint)
     if isinstance(node.this, exp.Paren | exp.Dot) and isinstance(node.expression, exp.Identifier):
-        return field(t.translate(node.this), identifier(node.expression), t.span(node))
+        whole = t.span(node)
+        name = re.search(r'(?:"(?:[^"]|"")*"|[^\s."]+)$', t.syntax.written(node))
+        place = whole if name is None else Span(whole.end - len(name[0]), whole.end)
+        return field(t.translate(node.this), identifier(node.expression), whole, place)
     if not isinstance(node.expression, exp.Anonymous) or str(node.this.name).lower() != _SCHEMA:
         raise unsupported(node, t.span(node))
     return t.translate(node.expression)
