@@ -85,7 +85,6 @@ def test_what_sqlglot_ties_together_otherwise_is_refused(text: str) -> None:
         ("WITH MUTUALLY RECURSIVE (RECURSION LIMIT 10) x (a int) AS (SELECT a FROM t) SELECT a FROM x", "SQ2924"),
         ("SELECT a, count(*) AS n FROM t GROUP BY a OPTIONS (AGGREGATE INPUT GROUP SIZE = 10)", "SQ2933"),
         ("SELECT * FROM (SHOW TABLES)", "SQ2215"),
-        ("SELECT LIST[1] AS m FROM t", "SQ2215"),
         ("SELECT x.a FROM t AS x JOIN t AS y USING (a) AS j", "SQ2215"),
     ],
 )

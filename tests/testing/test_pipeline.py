@@ -311,3 +311,24 @@ def test_arrays_and_times_go_in_and_come_out(tmp_path: Path, monkeypatch: pytest
     ]
     with pytest.raises(SinkqlError, match='5 is no value for column "tags" of type text'):
         pipeline.insert("t", {"id": 4, "tags": [5]})
+
+
+def test_maps_and_records_go_in_and_come_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pipeline = sinkql.testing.loads("""
+    CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///c.db', WAREHOUSE = 'w');
+    CREATE TABLE t (id bigint PRIMARY KEY, m map[text=>numeric(4, 1)], r record(a int, b text list NOT NULL));
+    CREATE SINK s FROM t INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
+      KEY (id) MODE UPSERT WITH (COMMIT INTERVAL = '10s');
+    """)
+    pipeline.insert("t", {"id": 1, "m": {"b": 2, "a": None}, "r": {"b": ["x", None]}})
+    pipeline.insert("t", {"id": 2, "m": "{a=>1.5}", "r": '(1,"{y}")'})
+    assert pipeline.rows("s") == [
+        {"id": 1, "m": (("a", None), ("b", Decimal("2.0"))), "r": (None, ("x", None))},
+        {"id": 2, "m": (("a", Decimal("1.5")),), "r": (1, ("y",))},
+    ]
+    for wrong in ({"a": 1}, {"b": [], "c": 1}, 7):
+        with pytest.raises(SinkqlError, match='is no value for column "r" of type record'):
+            pipeline.insert("t", {"id": 3, "r": wrong})
+    with pytest.raises(SinkqlError, match='is no value for column "m" of type map'):
+        pipeline.insert("t", {"id": 3, "m": [1]})

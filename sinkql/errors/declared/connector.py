@@ -131,8 +131,8 @@ CODES = {
         "Leave out COMPRESSION.",
     ),
     "SQ2337": _code(
-        "A transform in PARTITION BY does not take columns of that type.",
-        "Use a transform that the hint names.",
+        "A transform in PARTITION BY, or SORT BY, does not take columns of that type.",
+        "Use a transform that the hint names, or another column.",
     ),
     "SQ2338": _code(
         "PARTITION BY or SORT BY has a term twice, or PARTITION BY two units of time of one column.",

@@ -52,7 +52,7 @@ def plan_partitions(statement: ast.CreateSink, types: Mapping[str, str]) -> list
 
 
 def plan_order(statement: ast.CreateSink, types: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the terms of SORT BY; raises SQ2204 and SQ2338."""
+    """Return the terms of SORT BY; raises SQ2204, SQ2337 and SQ2338."""
     terms: dict[str, dict[str, Any]] = {}
     for term in statement.sort_by:
         _check_column(statement, term.column, types)
@@ -60,6 +60,10 @@ def plan_order(statement: ast.CreateSink, types: Mapping[str, str]) -> list[dict
         if column in terms:
             message = f'column "{column}" is specified more than once in SORT BY'
             raise SinkqlError("SQ2338", message, term.span, hint="Keep one of them.")
+        if types[column].startswith(("struct<", "list<", "map<")):
+            message = f'tables cannot be sorted by column "{column}" of type {_nested(types[column])}'
+            hint = "Take what they are sorted by into a column of its own, in a view."
+            raise SinkqlError("SQ2337", message, term.span, hint=hint)
         terms[column] = {
             "sql": sorting(term), "column": column, "descending": term.descending, "nulls_first": term.nulls_first,
         }  # fmt: skip
