@@ -275,6 +275,9 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
         # what expressions share would be computed before any of them, and BETWEEN's operand in a step below.
         "spark.sql.subexpressionElimination.enabled": "false",
         "spark.sql.alwaysInlineCommonExpr": "true",
+        # To find filters that follow from others, the optimizer puts expressions of columns in place of each other: of
+        # some columns that come from each other it makes thousands, seconds of work in each batch.
+        "spark.sql.constraintPropagation.enabled": "false",
         # These leave out work that gives no rows; stateful tasks and tallies need it done all the same.
         "spark.sql.optimizer.excludedRules": ",".join(
             f"{_RULES}.{rule}" for rule in ("PruneFilters", "PropagateEmptyRelation")
