@@ -14,6 +14,7 @@ from sinkql.errors.error import CrowdedError as CrowdedError
 from sinkql.errors.error import EndlessError as EndlessError
 from sinkql.errors.error import FencedError as FencedError
 from sinkql.errors.error import GoneError as GoneError
+from sinkql.errors.error import InvalidFileError as InvalidFileError
 from sinkql.errors.error import LateError as LateError
 from sinkql.errors.error import LeaseHeldError as LeaseHeldError
 from sinkql.errors.error import LeaseLostError as LeaseLostError
@@ -23,6 +24,7 @@ from sinkql.errors.error import MissingError as MissingError
 from sinkql.errors.error import Notice as Notice
 from sinkql.errors.error import SharedKeyError as SharedKeyError
 from sinkql.errors.error import SinkqlError as SinkqlError
+from sinkql.errors.error import UnaskedError as UnaskedError
 from sinkql.errors.error import UnclosedError as UnclosedError
 from sinkql.errors.error import UnexpectedCharacterError as UnexpectedCharacterError
 from sinkql.errors.error import UnexpectedWordError as UnexpectedWordError

@@ -133,6 +133,14 @@ class MissingColumnError(SinkqlError):
     """Say that no relation of a query has a column of this name."""
 
 
+class InvalidFileError(SinkqlError):
+    """Say that a file is not of the format that its source says."""
+
+
+class UnaskedError(SinkqlError):
+    """Say that only another system can tell what is missing, and that it was not asked."""
+
+
 class EndlessError(SinkqlError):
     """Say that a source never ends, where its end was asked for."""
 

@@ -21,7 +21,7 @@ from sinkql.catalog.system.listing import LISTINGS
 from sinkql.catalog.system.named import over_system
 from sinkql.catalog.system.query import select
 from sinkql.catalog.system.show import check_variable, checked_query, conditions_of
-from sinkql.errors import MissingError, Notice, SinkqlError, Span, too_deep
+from sinkql.errors import MissingError, Notice, SinkqlError, Span, UnaskedError, too_deep
 from sinkql.extension.registry import Registry, discover
 from sinkql.lowering.explained import explained
 from sinkql.lowering.job import lower
@@ -206,11 +206,12 @@ class _Linter:
         return any(isinstance(item, logical.Sink) and item.cluster == name for item in items)
 
     def _fail(self, statement: ast.Statement, error: SinkqlError) -> None:
-        """Note a mistake, unless what it misses failed itself."""
+        """Note a mistake, unless what it misses failed itself, or only another system can tell."""
         if isinstance(statement, ast.Create) and statement.name is not None:
             name = statement.name
             self._failed.add(name.value if isinstance(name, ast.Ident) else name.parts[-1].value)
-        if not isinstance(error, MissingError) or error.name not in self._failed:
+        unknown = isinstance(error, UnaskedError) or (isinstance(error, MissingError) and error.name in self._failed)
+        if not unknown:
             self._add("error", error)
 
     def _add(self, level: Level, error: SinkqlError) -> None:

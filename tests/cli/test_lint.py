@@ -28,6 +28,16 @@ def test_a_good_script_has_no_findings() -> None:
     assert _codes(_PIPELINE) == []
 
 
+def test_what_only_files_in_s3_tell_is_no_mistake() -> None:
+    text = """
+    CREATE SECRET s AS 'x';
+    CREATE CONNECTION aws TO AWS (REGION = 'us-east-1', ACCESS KEY ID = 'a', SECRET ACCESS KEY = SECRET s);
+    CREATE SOURCE orders FROM FILES CONNECTION aws (PATH = 's3://bucket/orders') FORMAT PARQUET;
+    CREATE VIEW v AS SELECT id FROM orders;
+    """
+    assert [each for each in _codes(text) if each[0] == "error"] == []
+
+
 def test_all_mistakes_are_told_and_not_what_follows_from_them() -> None:
     text = """
     CREATE SOURCE n FROM LOAD GENERATOR COUNTR;

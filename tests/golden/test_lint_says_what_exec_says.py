@@ -24,8 +24,8 @@ pytestmark = pytest.mark.long
 
 _EXECUTED = ("exec", "plan", "session")
 _NO_ANSWER = "SQ4223"
-_OF_ROWS = ("SQ2405", "SQ2420", "SQ2421", "SQ2422", "SQ3201", "SQ3522")
-"""What only the rows tell, or reading them, or a table: lint says nothing."""
+_OF_ROWS = (_NO_ANSWER, "SQ2405", "SQ2420", "SQ2421", "SQ2422", "SQ3201", "SQ3522")
+"""What only the rows tell, or reading them, or a table, or another system: lint says nothing."""
 
 
 class _SparkNeededError(Exception):

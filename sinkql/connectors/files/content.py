@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Protocol
 import xxhash
 
 from sinkql.connectors.files.seen import Part, SeenFile, unreadable
-from sinkql.errors import SinkqlError
+from sinkql.errors import InvalidFileError, SinkqlError
 
 PART_BYTES = 16 << 20
 _KEPT_PARTS = 4
@@ -253,9 +253,9 @@ def changed(place: Place, file: SeenFile) -> ChangedError:
     )
 
 
-def undecodable(path: Path | str, format_: str, why: object, *, then: str = "") -> SinkqlError:
+def undecodable(path: Path | str, format_: str, why: object, *, then: str = "") -> InvalidFileError:
     """Return the error for a file that is not of its format; `then` says what comes after a correction."""
-    return SinkqlError(
+    return InvalidFileError(
         "SQ3102",
         f'file "{path}" cannot be read as {format_}: {why}',
         hint="Put a correct file in its place, or move it out of the folder, or create the source with the FORMAT and "

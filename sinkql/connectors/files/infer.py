@@ -21,7 +21,7 @@ from sinkql.connectors.files.compression import Compression, codec_of, plain
 from sinkql.connectors.files.content import Place
 from sinkql.connectors.files.csv_rows import CsvRows
 from sinkql.connectors.files.seen import SeenFile
-from sinkql.errors import SinkqlError
+from sinkql.errors import InvalidFileError
 from sinkql.extension.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
 
 _FILES = 6
@@ -233,8 +233,8 @@ def _parts(decoder: Decoder, data: bytes, options: Mapping[str, Any]) -> Iterato
             raise
 
 
-def _invalid(path: str, why: str) -> SinkqlError:
-    return SinkqlError(
+def _invalid(path: str, why: str) -> InvalidFileError:
+    return InvalidFileError(
         "SQ3102",
         f'file "{path}" cannot be sampled: {why}',
         hint="Correct the file or the FORMAT, or declare the columns: "

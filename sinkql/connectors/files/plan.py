@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sinkql import ast, logical
 from sinkql.connectors.files.compression import Compression
 from sinkql.connectors.files.folder import Folder
-from sinkql.errors import SinkqlError, Span
+from sinkql.errors import InvalidFileError, SinkqlError, Span, UnaskedError
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Access, FormatPlan, Planning, SourcePlan
 from sinkql.extension.type_hint import later_type, type_hint
@@ -182,7 +182,7 @@ def _placed(statement: ast.CreateSource) -> Iterator[None]:
     try:
         yield
     except SinkqlError as error:
-        if error.span is None and statement.connection is not None and error.code != "SQ3102":
+        if error.span is None and statement.connection is not None and not isinstance(error, InvalidFileError):
             wrong = option_span(statement.options, "PATH", statement.kind_span)
             error.span = wrong if error.option == "PATH" else statement.connection.span
         elif error.span is None:
@@ -209,7 +209,7 @@ def sample(statement: ast.CreateSource, planning: Planning, access: Access | Non
     if not bind(statement.options, FilesOptions, owner="", span=statement.kind_span).infer:
         return {}
     if statement.connection is not None and access is None:
-        raise SinkqlError(
+        raise UnaskedError(
             "SQ2413",
             "no columns are declared, and files in S3 are sampled only where the source is created",
             format_.span,
