@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -128,6 +129,19 @@ def test_rows_come_anew_only_of_sources_that_still_have_all_that_was_read(tmp_pa
     assert rows(tmp_path) == [(1,), (2,)]
     away.rename(tmp_path / "a" / "1.csv")
     _run(after, tmp_path, epoch=3)
+    assert rows(tmp_path) == [(2,), (3,)]
+
+
+def test_rows_of_files_that_were_copied_since_come_anew_too(tmp_path: Path) -> None:
+    before, after = _anew(tmp_path)
+    _put(tmp_path, "a", 1)
+    _put(tmp_path, "a", 2)
+    _run(before, tmp_path, epoch=1)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "copy").rename(tmp_path / "a")
+    _put(tmp_path, "a", 3)
+    _run(msgspec.structs.replace(after, max_rows_per_commit=1), tmp_path, epoch=2)
     assert rows(tmp_path) == [(2,), (3,)]
 
 

@@ -181,8 +181,11 @@ class FilesReader(Reader):
         return sorted(files, key=lambda file: file.name != partial.name)
 
     def _moved(self, start: Offsets, taken: list[SeenFile], partial: dict[str, Any] | None) -> Offsets:
-        head = self.log.append(start["log"], taken, self.watch.again()) if taken else start["log"]
-        return {"log": head, "partial": partial}
+        if not taken:
+            return {"log": start["log"], "partial": partial}
+        seen = self.log.seen(start["log"])  # a rebuild goes through older offsets, which have not all of them
+        again = [file for file in self.watch.again() if file.name in seen]
+        return {"log": self.log.append(start["log"], taken, again), "partial": partial}
 
     def _take(self, file: SeenFile, begin: int, rows: int, size: int, *, known: bool) -> tuple[SeenFile, int, int]:
         """Return the file with parts up to where `rows` and `size` let it be read from `begin`, that place, its rows.
