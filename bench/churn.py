@@ -1,15 +1,16 @@
 """Reading a table that an upsert sink keeps changing, against a fresh copy of its rows, and what maintenance takes.
 
-    python -m bench.churn [--commits 600] [--keys 1000000] [--rows 2000] [--every 50] [--columns 8] [--share PERCENT]
-                          [--version 3]
+    python -m bench.churn [--commits 600] [--keys 1000000] [--rows 400] [--every 50] [--columns 8] [--share PERCENT]
+                          [--newest PERCENT] [--interval 1] [--version 3]
 
 Without Spark: the batches run in this process, and nothing but the sink is counted. The first commit brings all keys,
-each other one changes `rows` of them at random: of 100, 95 get another value and 5 are deleted, or come back. Rows have
-2, 8 or 16 columns: about 16, 120 and 250 bytes. Every so many commits: CPU of a full scan, which reads all
-columns, and of a point look-up in DuckDB, of the table and of a copy that PyIceberg writes into a new table, and what
-the table is made of: data files, delete files, the positions in them and manifests. At last the largest of what was
-seen, and what maintenance took of the CPU. Commits follow each other at once, so that MAINTENANCE SHARE is what bounds
-compaction; `--share` sets another one. `--version` is that of the table's format.
+each other one changes `rows` of them, anywhere in the table or among the newest so many percent of the keys: of 100, 95
+get another value and 5 are deleted, or come back. Rows have 2, 8 or 16 columns: about 16, 120 and 250 bytes. Every so
+many commits: CPU of a full scan, which reads all columns, and of a point look-up in DuckDB, of the table and of a copy
+that PyIceberg writes into a new table, and what the table is made of: data files, delete files, the positions in them
+and manifests. At last the largest of what was seen, and what maintenance took of the CPU. Commits follow each other at
+once, but MAINTENANCE SHARE, which `--share` sets, is given the time of one each `interval` seconds. `--version` is that
+of the table's format.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class Churn(Reader):
     rows: int
     keys: int
     columns: int = 2
+    newest: int = 100
     _values: Values = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,7 +97,11 @@ class Churn(Reader):
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         batch = split["batch"]
-        some = np.random.default_rng(batch).choice(self.keys, self.rows, replace=False)
+        some = (
+            self.keys
+            - 1
+            - np.random.default_rng(batch).choice(self.keys * self.newest // 100, self.rows, replace=False)
+        )
         keys = np.arange(self.keys) if batch == 0 else some
         old, new = self._values[keys], keys * 7919 % 1_000_003 + batch
         if batch:
@@ -164,9 +170,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commits", type=int, default=600)
     parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--rows", type=int, default=2_000)
+    parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--columns", type=int, choices=[2, 8, 16], default=8)
+    parser.add_argument("--newest", type=int, default=100)
     parser.add_argument("--share", type=float)
     parser.add_argument("--version", type=int, default=2)
     parser.add_argument("--interval", type=float, default=1.0)
@@ -176,7 +183,8 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "in").mkdir(parents=True)
     columns = columns_of(arguments.columns)
-    loop = open_churn(folder, arguments.rows, arguments.keys, arguments.columns, version=arguments.version)
+    many = arguments.rows, arguments.keys, arguments.columns
+    loop = open_churn(folder, *many, version=arguments.version, newest=arguments.newest)
     if arguments.share is not None:
         loop.allowance.share = arguments.share / 100
     idle = [0.0]
@@ -206,11 +214,11 @@ def columns_of(many: int) -> dict[str, str]:
     return dict(islice(_COLUMNS.items(), many))
 
 
-def open_churn(folder: Path, rows: int, keys: int, columns: int, *, version: int = 2) -> BatchLoop:
+def open_churn(folder: Path, rows: int, keys: int, columns: int, *, version: int = 2, newest: int = 100) -> BatchLoop:
     """Return the sink that is measured, with its table below an empty folder."""
     declared = ", ".join(f"{name} {type_}" for name, type_ in columns_of(columns).items())
     script = _SCRIPT.format(folder=folder, columns=declared, version=version)
-    return open_loop(folder, script, "upsert", Churn(rows, keys, columns), Direct())
+    return open_loop(folder, script, "upsert", Churn(rows, keys, columns, newest), Direct())
 
 
 def print_looks(looks: Sequence[Look]) -> None:
