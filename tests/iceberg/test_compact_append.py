@@ -303,6 +303,33 @@ def _start(sink: Sink) -> None:
     sink.start(epoch=2)
 
 
+@pytest.mark.parametrize("moved", [True, False])
+def test_files_of_a_compaction_that_others_never_let_through_go_once_it_cannot_arrive(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, *, moved: bool
+) -> None:
+    sink = Sink(lake, name)
+    sink.start()
+    for batch in range(30):
+        sink.put(*numbers(batch))
+    other = Sink(lake, name, id="other", options={"existing_rows": "keep", "maintenance": False})
+    other.start()
+    before = paths(lake, name)
+    post, others = TargetTable.post, iter(range(1000, 2000))
+
+    def overtaken(target: TargetTable, *asked: Any) -> Table:
+        if target is not sink.writer._target:
+            return post(target, *asked)
+        if moved:
+            other.put(*numbers(next(others)))
+        raise CommitFailedException("the table has changed")
+
+    monkeypatch.setattr(TargetTable, "post", overtaken)
+    assert any(each.problem for each in sink.writer.maintain())
+    there = {f"file://{path}" for path in (lake.folder / "warehouse").rglob("*.parquet")}
+    left = there - before - paths(lake, name)
+    assert len(left) == (0 if moved else 1)
+
+
 @pytest.mark.parametrize("error", [CommitFailedException("crowded"), BadRequestError("no such update")])
 def test_a_compaction_that_the_catalog_always_refuses_ends_no_sink(
     lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch, error: Exception

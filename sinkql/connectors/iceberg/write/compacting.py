@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from sinkql import faults
 from sinkql.connectors.iceberg.commit import marker as markers
-from sinkql.connectors.iceberg.commit.landing import land
+from sinkql.connectors.iceberg.commit.landing import land, over
 from sinkql.connectors.iceberg.commit.proposal import CompactionCommit
 from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Scope, Steps, remove
 from sinkql.connectors.iceberg.table.table import Expected
@@ -150,8 +150,9 @@ class Compacting:
         faults.point("compaction")
         try:
             after = land(self._target, table, proposal, most_conflicts=_CONFLICTS)
-        except RedoBatchError:  # no attempt can arrive any more: main has moved on
-            remove(table, done.change.add)
+        except (RedoBatchError, CrowdedError) as error:
+            if over(error):
+                remove(table, done.change.add)
             raise
         faults.point("compacted")
         found = markers.compacted(after, marker.sink, id_)
