@@ -9,11 +9,13 @@ import random
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from sinkql.connectors.files import watch
 from sinkql.connectors.files.folder import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
@@ -258,6 +260,23 @@ def test_a_file_just_being_written_waits_unless_the_run_is_bounded(tmp_path: Pat
     assert start == reader.latest(start, _ALL)
     target = reader.target(start)
     assert [row["id"] for row in _rows(reader, start, reader.latest(start, _ALL, target))] == [0, 1, 2]
+
+
+def test_a_file_whose_time_lies_ahead_is_read_once_it_was_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = 1.0
+    monkeypatch.setattr(
+        watch, "time", SimpleNamespace(time_ns=time.time_ns, monotonic_ns=lambda: int(seconds * 1_000_000_000))
+    )
+    reader, far, read = _reader(tmp_path), time.time() + 3600, []
+    start = reader.initial(at_end=False)
+    for rows, wait in ((1, 0), (None, 0.9), (2, 0.9), (None, 0.9), (None, 0.2)):
+        if rows is not None:
+            os.utime(_put(tmp_path, "a.json", _lines(range(rows))), (far, far))
+        seconds += wait
+        read.append([row["id"] for row in _rows(reader, start, reader.latest(start, _ALL))])
+    assert read == [[], [], [], [], [0, 1]]
 
 
 def test_a_bounded_run_leaves_out_what_comes_later(tmp_path: Path) -> None:

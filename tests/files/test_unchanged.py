@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from files.test_files_reader import _ALL, _lines, _put, _reader
-from sinkql.connectors.files import unchanged
+from sinkql.connectors.files import unchanged, watch
 from sinkql.connectors.files.folder import Folder
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
@@ -127,12 +129,37 @@ def test_a_folder_whose_times_do_not_tell_is_listed_each_time(
     assert listed[0] == tmp_path / "in"
 
 
-def test_the_mount_that_a_folder_is_on_is_the_last_and_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_is_told_by_its_device_and_a_subvolume_by_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mounts = tmp_path / "mounts"
-    lines = (("/", "ext4"), ("/data set", "xfs"), ("/data set", "nfs4"), ("/data set/in", "tmpfs"), ("/other", "nfs4"))
-    mounts.write_text(
-        "".join(f"1 2 0:1 / {p.replace(' ', chr(92) + '040')} rw shared:1 - {t} x rw\n" for p, t in lines)
+    lines = (
+        ("0:40", "/", "ext4"),
+        ("0:41", "/data\\040set/in", "tmpfs"),
+        ("0:42", "/data\\040set", "nfs4"),
+        ("0:43", "/volumes", "btrfs"),
+        ("0:44", "/volumes/network", "nfs4"),
+        ("0:45", "/twice", "btrfs"),
+        ("0:46", "/twice", "fuse.x"),
     )
+    mounts.write_text("".join(f"1 2 {d} / {place} rw shared:1 - {type_} x rw\n" for d, place, type_ in lines))
     monkeypatch.setattr(unchanged, "_MOUNTS", mounts)
-    folders = ("/", "/data", "/data set/x", "/data set/in/y", "/otherwise", "/other")
-    assert [unchanged._keeps_times(folder) for folder in folders] == [True, True, False, True, True, False]
+    found = [
+        unchanged._keeps_times(folder, os.makedev(0, device))
+        for folder, device in (("/data set/in", 41), ("/data set/in", 42), ("/", 40), ("/other", 99))
+    ]
+    assert found == [True, False, True, False]
+    volumes = ("/volumes/a", "/volumes/network/a", "/twice")
+    assert [unchanged._keeps_times(folder, os.makedev(0, 99)) for folder in volumes] == [True, False, False]
+
+
+def test_a_quiet_folder_is_listed_each_minute_whatever_its_times_say(
+    tmp_path: Path, listed: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unchanged, "_stamp", lambda status: (status.st_dev, status.st_ino, 0, 0))
+    reader, at = _quiet(tmp_path, listed)
+    _put(tmp_path, "c.json", _lines(range(1)))
+    assert _names(reader, at) == []
+    now = time.monotonic_ns() + 60_000_000_000
+    monkeypatch.setattr(watch, "time", SimpleNamespace(time_ns=time.time_ns, monotonic_ns=lambda: now))
+    assert _names(reader, at) == ["c.json"]

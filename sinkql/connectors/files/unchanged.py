@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 _KEEP_TIMES = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs")
 _TICK_NS = 2_000_000_000
@@ -40,7 +41,11 @@ class Visited:
         """Tell whether the folders can be compared later."""
         changed = max((stamp[3] for stamp in self._folders.values()), default=self._began)
         devices = {stamp[0]: folder for folder, stamp in self._folders.items()}
-        return not self._linked and changed < self._began - _TICK_NS and all(map(_keeps_times, devices.values()))
+        return (
+            not self._linked
+            and changed < self._began - _TICK_NS
+            and all(_keeps_times(folder, device) for device, folder in devices.items())
+        )
 
     def unchanged(self) -> bool:
         """Tell whether the folders are as they were."""
@@ -54,21 +59,38 @@ def _stamp(status: os.stat_result) -> Stamp:
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _keeps_times(folder: str) -> bool:
-    """Tell whether the file system of a folder is known to keep times of change."""
-    path = Path(os.path.realpath(folder))
-    mounts = [mount for mount in _mounts() if path.is_relative_to(mount[0])]
-    return bool(mounts) and max(mounts, key=lambda mount: len(mount[0]))[1] in _KEEP_TIMES
+def _keeps_times(folder: str, device: int) -> bool:
+    """Tell whether the file system of a folder is known to keep times of change.
+
+    What is mounted tells it by its device, since a mount may lie hidden below another one; but the subvolumes of btrfs
+    have devices of their own, so there the place has to do.
+    """
+    mounts, path = _mounts(), Path(os.path.realpath(folder))
+    types = {mount.type for mount in mounts if mount.device == device}
+    if types:
+        return types <= set(_KEEP_TIMES)
+    above = [mount for mount in mounts if path.is_relative_to(mount.place)]
+    return bool(above) and max(above, key=lambda mount: len(mount.place)).type == "btrfs"
 
 
-def _mounts() -> Sequence[tuple[str, str]]:
-    """Return where file systems are mounted, and their types; of one place the last one counts, and comes first."""
+class _Mount(NamedTuple):
+    place: str
+    type: str
+    device: int
+
+
+def _mounts() -> Sequence[_Mount]:
+    """Return what is mounted; of two mounts at one place the last one counts, and comes first."""
     try:
         lines = _MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return ()
-    fields = [line.split(" ") for line in lines]
-    return [(_plain(each[4]), each[each.index("-", 6) + 1]) for each in reversed(fields)]
+    return [_mount(line.split(" ")) for line in reversed(lines)]
+
+
+def _mount(fields: Sequence[str]) -> _Mount:
+    major, minor = fields[2].split(":")
+    return _Mount(_plain(fields[4]), fields[fields.index("-", 6) + 1], os.makedev(int(major), int(minor)))
 
 
 def _plain(path: str) -> str:

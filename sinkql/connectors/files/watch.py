@@ -13,6 +13,7 @@ from sinkql.connectors.files.seen import SeenFile, seen_file
 from sinkql.connectors.files.unchanged import Visited
 
 _SETTLE_NS = 1_000_000_000
+_LISTED_NS = 60_000_000_000
 _TURNS = 20
 _AT_LEAST = 1000
 _COMPARED_BYTES = 256 << 20
@@ -24,7 +25,7 @@ class Watch:
     A name with the inode that it had is not asked for more, but one in twenty of them at each look, so that a file that
     is rewritten in place is found within twenty looks; one that is replaced is found at the next. A file whose stamp
     changed is read, and its digests compared: at most 256 MiB at a look. Folders in which nothing was new are listed
-    again when they changed.
+    again when they changed, and each minute whatever their times say.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -33,6 +34,8 @@ class Watch:
         self._inodes: dict[str, int] = {}
         self._turn = 0
         self._quiet: Visited | None = None
+        self._listed_at = 0
+        self._young: dict[str, tuple[SeenFile, int]] = {}
         self._left = 0
         self._again: dict[str, SeenFile] = {}
         self._listed: dict[str, int] = {}
@@ -50,10 +53,11 @@ class Watch:
             self._seen, self._inodes, self._turn, self._quiet = seen, {}, 0, None
         self._left = _COMPARED_BYTES
         quiet, self._quiet = self._quiet, None
-        if self._look_again() and quiet is not None and quiet.unchanged():
+        recent = time.monotonic_ns() < self._listed_at + _LISTED_NS
+        if self._look_again() and quiet is not None and recent and quiet.unchanged():
             self._quiet = quiet
             return []
-        before = time.time_ns() - _SETTLE_NS
+        young, self._young, self._listed_at = self._young, {}, time.monotonic_ns()
         found, waiting, visited = [], False, Visited()
         for name, inode in self.folder.names(self._inodes, visited):
             status = self.folder.status(name)
@@ -64,7 +68,7 @@ class Watch:
                 self._inodes[name] = inode
                 continue
             waiting = True
-            if known is None and (not settled or status.st_mtime_ns < before):
+            if known is None and (self._left_alone(seen_file(name, status), young) or not settled):
                 found.append(seen_file(name, status))
         if not waiting and visited.settled():
             self._quiet = visited
@@ -103,6 +107,20 @@ class Watch:
                 for _ in listed(stream, self.folder, file, 0, file.parts):
                     pass
         return now
+
+    def _left_alone(self, file: SeenFile, young: Mapping[str, tuple[SeenFile, int]]) -> bool:
+        """Tell whether nobody wrote to a new file for a while; where its time says nothing, it is as it was then.
+
+        A file may keep the time of another machine, and a clock may be set back: its time may lie far ahead.
+        """
+        if file.mtime_ns < time.time_ns() - _SETTLE_NS:
+            return True
+        now = time.monotonic_ns()
+        before, since = young.get(file.name, (file, now))
+        if before != file:
+            since = now
+        self._young[file.name] = file, since
+        return now >= since + _SETTLE_NS
 
     def _look_again(self) -> bool:
         """Look at the files whose turn it is; False where the folder has to tell more about one."""
