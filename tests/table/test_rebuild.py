@@ -216,35 +216,3 @@ def test_a_view_that_fails_on_a_row_is_guarded_by_another_one_in_its_place(sessi
     session.execute("CREATE OR REPLACE MATERIALIZED VIEW m AS SELECT id, v FROM t WHERE 12 / NULLIF(v, 0) IS NOT NULL")
     assert _run(session, 3)
     assert _read("id", "v") == [(1, 2)]
-
-
-_NESTED = {
-    "int4range": ("'[1,5]'", "'empty'", "'(,)'", "NULL"),
-    "tstzrange": ("'[2024-01-31 10:00+02,)'", "'empty'", "NULL"),
-    "numrange list": ("'{\"[1.5,2]\",NULL,empty}'", "'{}'", "NULL"),
-    "int[][]": ("'{{1,2},{3,NULL}}'", "'{}'", "NULL"),
-    "text[][] list": ("'{{{a,b},{c,d}},NULL,{}}'", "'{}'", "NULL"),
-}
-
-
-@pytest.mark.parametrize("clauses", ["", "FORMAT VERSION = 3"])
-def test_rows_with_nested_values_that_are_the_same_stay_where_they_are(session: Session, clauses: str) -> None:
-    connection = _SETUP.partition("CREATE TABLE")[0]
-    declared = ", ".join(f"x{place} {type_}" for place, type_ in enumerate(_NESTED))
-    sink = _SINK.format("m", "id", "NOT ENFORCED").replace("'1s'", f"'1s'{clauses and ', '}{clauses}")
-    names = [f"x{place}" for place in range(len(_NESTED))]
-    session.execute(f"{connection} CREATE TABLE t (id int PRIMARY KEY, {declared});")
-    session.execute(f"CREATE MATERIALIZED VIEW m AS SELECT id, 1 AS v, {', '.join(names)} FROM t; {sink}")
-    for number in range(12):
-        values = [texts[number % len(texts)] for texts in _NESTED.values()]
-        session.execute(f"INSERT INTO t VALUES ({number}, {', '.join(values)})")
-    _run(session, 1)
-    columns = ", ".join(["id", *names])
-    before = duckdb_folder(open_table(Path(), "n.s").location(), columns)
-    view = f"SELECT id, CASE WHEN id = 7 THEN 2 ELSE 1 END AS v, {', '.join(names)} FROM t"
-    session.execute(f"CREATE OR REPLACE MATERIALIZED VIEW m AS {view}")
-    assert _run(session, 2)
-    assert duckdb_folder(open_table(Path(), "n.s").location(), columns) == before
-    summary = open_table(Path(), "n.s").metadata.snapshots[-1].summary
-    assert summary is not None
-    assert (summary["added-records"], summary["total-records"]) == ("1", "13")

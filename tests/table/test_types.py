@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.table.snapshots import Summary
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session import Session
+from support.eager import compact_eagerly
 from support.readers import duckdb_folder, open_table, spark_rows
 from support.running import drain, loop_of
 
@@ -262,6 +264,48 @@ def _check(session: Session, types: Sequence[str], engine: Engine) -> Model:
     return model
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_values_stay_what_they_are_in_compactions_and_rebuilds(
+    session: Session, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    compact_eagerly(monkeypatch)
+    kinds, names = list(KINDS.values()), [f"x{place}" for place in range(len(KINDS))]
+    declared, columns = ", ".join(map(" ".join, zip(names, KINDS, strict=True))), ", ".join(names)
+    session.execute(_SETUP.format(declared=declared, columns=", ".join(reversed(names))))
+    session.execute(f"CREATE MATERIALIZED VIEW keyed AS SELECT {columns}, 1 AS v, id FROM t")
+    for relation, mode in {"plain": "MODE APPEND", "keyed": "KEY (id) NOT ENFORCED MODE UPSERT"}.items():
+        sink = _SINK.format(relation, mode).replace(");", f", FORMAT VERSION = {version});")
+        session.execute(f"CREATE SINK {relation}_sink FROM {relation} {sink}")
+    model: Model = {}
+    chance = random.Random(version)
+    for epoch in range(1, 5):
+        for _ in range(8 if epoch < 4 else 0):
+            _change(session, kinds, model, chance)
+        values = dict.fromkeys(model, 1)
+        if epoch == 4:
+            values[min(model)] = 2
+            view = f"SELECT {columns}, CASE WHEN id = {min(model)} THEN 2 ELSE 1 END AS v, id FROM t"
+            session.execute(f"CREATE OR REPLACE MATERIALIZED VIEW keyed AS {view}")
+        for loop in _loops(session, LocalEngine(), epoch=epoch):
+            assert (epoch == 4 and loop.job.write.mode == "upsert") == loop.rebuilds()
+            drain(loop)
+            assert epoch != 4 or _snapshots("keyed", "overwrite")[-1]["added-records"] == "1"
+            loop.optimize(lambda: True)
+        rows = {id_: [kind.stored(value) for kind, value in zip(kinds, row, strict=True)] for id_, row in model.items()}
+        assert _read("keyed") == Counter(repr((*row, values[id_], id_)) for id_, row in rows.items())
+        assert _summed("plain") == Counter(
+            repr((*reversed(row), id_)) for id_, row in rows.items() if kinds[0].there(model[id_][0]) or id_ > 3
+        )
+    assert _snapshots("keyed", "replace")
+    assert _snapshots("plain", "replace")
+
+
+def _snapshots(table: str, operation: str) -> list[Summary]:
+    """Return what the table's snapshots of an operation say of themselves."""
+    summaries = [each.summary for each in open_table(Path(), f"n.{table}").metadata.snapshots]
+    return [each for each in summaries if each is not None and each.operation.value == operation]
+
+
 def _change(session: Session, kinds: Sequence[Kind], model: Model, chance: random.Random) -> None:
     key, texts = chance.randrange(8), [chance.choice(list(kind.values)) for kind in kinds]
     if key not in model:
@@ -277,13 +321,13 @@ def _change(session: Session, kinds: Sequence[Kind], model: Model, chance: rando
     model[key] = tuple(kind.values[text] for kind, text in zip(kinds, texts, strict=True))
 
 
-def _loops(session: Session, engine: Engine, sink: str = "") -> list[BatchLoop]:
+def _loops(session: Session, engine: Engine, sink: str = "", *, epoch: int = 1) -> list[BatchLoop]:
     found = []
     for job in session.jobs():
         if not job.sink.endswith(sink):
             continue
         loop = loop_of(job, session.context(job), session.catalog.registry, engine=engine)
-        loop.start(epoch=1)
+        loop.start(epoch=epoch)
         found.append(loop)
     return found
 
@@ -309,6 +353,15 @@ def _read(table: str) -> Counter[str]:
     others = [tuple(row.values()) for row in loaded.scan().to_arrow().to_pylist()]
     assert Counter(map(_blurred, others)) == Counter(map(_blurred, found))
     return Counter(map(repr, found))
+
+
+def _summed(table: str) -> Counter[str]:
+    """Return the rows of a table of changes, each as often as it came and did not go."""
+    found: Counter[str] = Counter()
+    for *row, diff, _ in duckdb_folder(open_table(Path(), f"n.{table}").location()):
+        found[repr(tuple(row))] += diff
+    assert min(found.values()) >= 0
+    return +found
 
 
 def _blurred(row: tuple[Any, ...]) -> str:

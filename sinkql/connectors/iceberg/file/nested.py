@@ -110,7 +110,7 @@ def _map(entries: pa.Array, wanted: pa.DataType, name: str) -> pa.StructArray:
 
 def _held(rows: pa.Array, convert: Callable[[pa.Array], pa.Array], wanted: pa.DataType) -> pa.Array:
     """Return lists, or a map's entries, of what their elements are converted to."""
-    plain = rows.cast(pa.list_(rows.type.value_type)) if pa.types.is_map(rows.type) else rows
+    plain = _entries(rows) if pa.types.is_map(rows.type) else rows
     large = pa.types.is_large_list(wanted)
     offsets = pa.array(_offsets(plain), pa.int64() if large else pa.int32())
     held = convert(plain.flatten())
@@ -118,3 +118,9 @@ def _held(rows: pa.Array, convert: Callable[[pa.Array], pa.Array], wanted: pa.Da
         return pa.MapArray.from_arrays(offsets, held.field(0), held.field(1), type=wanted, mask=plain.is_null())
     made = pa.LargeListArray if large else pa.ListArray
     return made.from_arrays(offsets, held, type=wanted, mask=plain.is_null())
+
+
+def _entries(rows: pa.MapArray) -> pa.ListArray:
+    """Return maps, as files of tables have them, as lists of keys and values."""
+    held = pa.struct([("key", rows.type.key_type), ("value", rows.type.item_type)])
+    return rows.cast(pa.list_(held))
