@@ -308,3 +308,49 @@ def _pairs(value: Any) -> Any:
         return value
     pairs = [(key, _pairs(each)) for key, each in value.items()]
     return dict(pairs) if "x" in value else pairs
+
+
+def test_records_of_files_have_the_fields_of_all_that_were_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    inner = pa.struct([pa.field("b", pa.string(), nullable=False)])
+    first = pa.struct([pa.field("a", pa.int32(), nullable=False), pa.field("gone", pa.bool_()), pa.field("in", inner)])
+    second = pa.struct([("in", pa.struct([("b", pa.string()), ("c", pa.date32())])), ("a", pa.int32()), ("d", inner)])
+    old, new = {"a": 1, "gone": True, "in": {"b": "x"}}, {"in": {"b": None, "c": date(2024, 1, 2)}, "a": 2, "d": None}
+    for name, rows in {"1": pa.array([old], first), "2": pa.array([new], second), "3": pa.array([old], first)}.items():
+        pq.write_table(pa.table({"r": rows, "l": pa.array([[rows[0].as_py()]], pa.list_(rows.type))}), f"in/{name}")
+    with Session(tmp_path / "catalog.db") as session:
+        (made,) = session.execute("CREATE SOURCE s FROM FILES (PATH = 'in') FORMAT PARQUET")
+        record = 'record(a integer, gone boolean, "in" record(b text, c date), d record(b text NOT NULL))'
+        assert f"(r {record}, l {record} list)" in made.notices[0].message
+        rows_of = {"1": (1, True, ("x", None), None), "2": (2, None, (None, date(2024, 1, 2)), None)}
+        (found,) = session.execute("SELECT * FROM s")
+        assert list(found.rows) == [(rows_of[name], (rows_of[name],)) for name in ("1", "2", "1")]
+        pq.write_table(pa.table({"r": [{"a": "x"}], "l": [None]}), "in/0")
+        with pytest.raises(SinkqlError, match=r'column "r" is not there as in the files before it'):
+            session.execute("CREATE SOURCE other FROM FILES (PATH = 'in') FORMAT PARQUET")
+
+
+def test_a_map_with_a_key_that_is_no_text_is_an_invalid_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    bytes_ = pa.array([b"b", b"\xff", b"a", b"z", b"y"], pa.binary())
+    keys = pa.Array.from_buffers(pa.string(), len(bytes_), bytes_.buffers())
+    held = pa.MapArray.from_arrays(pa.array([0, 3, 5], pa.int32()), keys, pa.array(range(5)))
+    pq.write_table(pa.table({"m": held, "l": pa.array([None, None], pa.list_(pa.int32()))}), "in/f.parquet")
+    (tmp_path / "in" / "f.json").write_text('{"m": {"\\u0000": 1}}\n{"m": {"z": 3, "y": 4}}\n')
+    with Session(tmp_path / "catalog.db") as session:
+        for format_, why in {
+            "PARQUET": r"(?s)f.parquet:1.*column \"m\": .*utf-8",
+            "JSON": r'column "m": .* U\+0000',
+        }.items():
+            made = (
+                f"CREATE SOURCE {format_} (m map[text=>bigint]) FROM FILES (PATH = 'in', GLOB = '*.{format_.lower()}')"
+            )
+            session.execute(f"{made} FORMAT {format_}")
+            with pytest.raises(SinkqlError, match=why):
+                session.execute(f"SELECT * FROM {format_}")
+            session.execute(f"DROP SOURCE {format_}; {made} FORMAT {format_} WITH (ON ERROR = SKIP)")
+            assert session.execute(f"SELECT * FROM {format_}")[0].rows == (((("y", 4), ("z", 3)),),)

@@ -188,9 +188,10 @@ def _map(values: pa.MapArray, declared: str, failures: Failures) -> pa.Array:
     ends = np.cumsum(pc.fill_null(pc.list_value_length(found), 0).to_numpy(zero_copy_only=False))
     within = np.ones(max(len(keys) - 1, 0), bool)
     within[ends[(ends > 0) & (ends < len(keys))] - 1] = False
-    if np.all(pc.less(keys[:-1], keys[1:]).to_numpy(zero_copy_only=False)[within]):
+    if np.all(pc.fill_null(pc.less(keys[:-1], keys[1:]), False).to_numpy(zero_copy_only=False)[within]):
         return found
-    ordered = [None if each is None else entries(each) for each in python_values(found)]
+    held = enumerate(python_values(found))
+    ordered = [None if each is None or row in failures else entries(each) for row, each in held]
     return pa.array(ordered, found.type)
 
 

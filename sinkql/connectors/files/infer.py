@@ -23,6 +23,7 @@ from sinkql.connectors.files.csv_rows import CsvRows
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import InvalidFileError
 from sinkql.extension.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
+from sinkql.logical.type import Field, Type, parse_type, record_type
 
 _FILES = 6
 _BYTES = 1 << 20
@@ -103,12 +104,32 @@ def _stored(place: Place, files: Sequence[SeenFile], decoder: StoredDecoder) -> 
         names = [name for name, _ in columns]
         if len(set(names)) < len(names) or not all(_NAME.fullmatch(name) for name in names):
             raise _invalid(path, "it has a column whose name is empty, reserved or there more than once")
-        different = [name for name, type_ in found if (name, type_) not in columns]
+        own = dict(columns)
+        alike = [(name, name in own and _common(parse_type(type_), parse_type(own[name]))) for name, type_ in found]
+        different = [name for name, type_ in alike if not type_]
         if different:
             why = f'column "{different[0]}" is not there as in the files before it'
             raise _invalid(path, why)
-        found = found or columns
+        found = [(name, str(type_)) for name, type_ in alike] or columns
     return found
+
+
+def _common(one: Type, other: Type) -> Type | None:
+    """Return the type of which the values of both are: of two records, that with the fields of both; None without."""
+    if one.name != other.name or not one.nested:
+        return one if one == other else None
+    if one.element is not None and other.element is not None:
+        element = _common(one.element, other.element)
+        return None if element is None else Type(one.name, element=element)
+    fields = {each.name: each for each in other.fields}
+    found: list[Field] = []
+    for mine in one.fields:
+        its = fields.pop(mine.name, None)
+        type_ = mine.type if its is None else _common(mine.type, its.type)
+        if type_ is None:
+            return None
+        found.append(Field(mine.name, type_, nullable=its is None or mine.nullable or its.nullable))
+    return record_type([*found, *(each._replace(nullable=True) for each in fields.values())])
 
 
 def _csv(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapping[str, Any]) -> Columns:

@@ -259,6 +259,8 @@ def _object(raw: bytes, type_: Type) -> tuple[Any, ...]:
     members = _OBJECT.decode(raw)
     held = dict(zip(members, _raws(list(members.values())), strict=True))
     if type_.name == "map":
+        if any("\0" in key for key in held):
+            raise _MemberError("it has a key with the character U+0000")
         return entries((key, _member(each, type_.value)) for key, each in held.items())
     try:
         return record_of([_member(held.get(each.name), each.type) for each in type_.fields], type_)

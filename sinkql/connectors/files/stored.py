@@ -17,7 +17,7 @@ import pyarrow.orc as po
 import pyarrow.parquet as pq
 
 from sinkql import physical
-from sinkql.connectors.files.arrow_values import column_of, inferred, readable, type_of
+from sinkql.connectors.files.arrow_values import column_of, inferred, readable
 from sinkql.connectors.files.avro import AvroFile
 from sinkql.connectors.files.convert import Failures
 from sinkql.connectors.files.json_lines import without
@@ -84,7 +84,7 @@ class StoredRows:
                 raise UndecodableError(f"it has {column.name} more than once")
             type_ = schema.field(column.name).type
             if not readable(type_, column.type):
-                raise UndecodableError(f'column "{column.name}" is {type_of(type_)} in it, and not {column.type}')
+                raise UndecodableError(f'column "{column.name}" is {inferred(type_)} in it, and not {column.type}')
 
     def _decoded(self, batch: pa.RecordBatch, piece: _Piece, done: int) -> Decoded:
         failures: Failures = {}
