@@ -233,6 +233,9 @@ def test_what_cannot_get_better_is_not_tried_again() -> None:
         (ForbiddenError('Received unexpected JSON Payload: {"message": "signature"}'), "SQ4211", "AWS CONNECTION"),
         (ServerError("Received unexpected JSON Payload: <html>502 Bad Gateway"), "SQ4201", "URL"),
         (ServerError("IllegalStateException: Warehouse 'w' is not known"), "SQ4204", "WAREHOUSE"),
+        (ServerError("RuntimeIOException: warehouse w does not exist"), "SQ4204", "WAREHOUSE"),
+        (ServerError("RuntimeIOException: cannot read s3://b/warehouse/t/m.json: host not found"), "SQ4201", "URL"),
+        (ServerError("RuntimeIOException: s3://b/warehouse not found"), "SQ4201", "URL"),
         (RESTError("Received unexpected JSON Payload: <html>hello"), "SQ4206", "URL"),
     ],
 )

@@ -24,7 +24,9 @@ _UNREACHABLE = (
 )
 _REFUSED = (iceberg.UnauthorizedError, iceberg.OAuthError, iceberg.AuthorizationExpiredError)
 _WRONG_ADDRESS = (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, ArgumentError, NoSuchModuleError)
-_NO_WAREHOUSE = re.compile(r"(?i)\bwarehouse\b.*\b(?:not known|unknown|not exist|not found)\b")
+_NO_WAREHOUSE = re.compile(
+    r"(?i)(?:^|[\s:(])warehouse\s(?:[^\s/]+\s)?(?:(?:is|was|does)\s)?(?:not known|unknown|not exist|not found)\b"
+)  # the same words may stand beside a path, of which warehouse is a part
 _NO_CATALOG = ("Could not decode json payload", "Received unexpected JSON Payload")
 _WRONG_CODES = ("unrecognizedclient", "invalidaccesskeyid", "invalidclienttokenid", "expiredtoken", "invalidtoken")
 _TOKEN = re.compile(r"(?i)(x-amz-security-token:)[^\s\\\"']+")
