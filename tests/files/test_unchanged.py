@@ -30,7 +30,14 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     monkeypatch.setattr(Folder, "_below", told)
     monkeypatch.setattr(unchanged, "_TICK_NS", 0)
+    _at_second(1, monkeypatch)
     return found
+
+
+def _at_second(second: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have looks take place at that time since the machine started, however long they take."""
+    clock = SimpleNamespace(time_ns=time.time_ns, monotonic_ns=lambda: second * 1_000_000_000)
+    monkeypatch.setattr(watch, "time", clock)
 
 
 def _next_tick(folder: Path) -> None:
@@ -160,6 +167,5 @@ def test_a_quiet_folder_is_listed_each_minute_whatever_its_times_say(
     reader, at = _quiet(tmp_path, listed)
     _put(tmp_path, "c.json", _lines(range(1)))
     assert _names(reader, at) == []
-    now = time.monotonic_ns() + 60_000_000_000
-    monkeypatch.setattr(watch, "time", SimpleNamespace(time_ns=time.time_ns, monotonic_ns=lambda: now))
+    _at_second(61, monkeypatch)
     assert _names(reader, at) == ["c.json"]

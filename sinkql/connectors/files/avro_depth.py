@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 _DEEPEST = 8000
 """How many records, unions, lists and maps may be within each other; of a linked list, each element is two."""
+_FEW = 1 << 16
+"""How many values of lists may be in a block of fewer bytes: some have none."""
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
@@ -58,7 +60,7 @@ class _Place:
     """A place in bytes, which moves on as they are gone over."""
 
     def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+        self._data, self._at, self._values = data, 0, 0
 
     def parts(self, node: Node) -> Iterator[Node]:
         if node.kind == "each":
@@ -72,8 +74,9 @@ class _Place:
             while count := self.number():
                 if count < 0:
                     self.number()  # of its bytes
-                if abs(count) > len(self._data):
-                    raise ValueError("a list in it says that it is longer than all of it")
+                self._values += abs(count)
+                if self._values > max(len(self._data), _FEW):
+                    raise ValueError("its lists say that they have more values than it has bytes")
                 for _ in range(abs(count)):
                     yield from node.parts
 
