@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
 from sinkql.connectors.iceberg.commit.landing import land
-from sinkql.connectors.iceberg.compact import keyed
+from sinkql.connectors.iceberg.compact import keyed, pick
 from sinkql.connectors.iceberg.file.delete import live_files
 from sinkql.connectors.iceberg.keyindex import fold
 from sinkql.connectors.iceberg.keyindex.index import Index
 from sinkql.connectors.iceberg.keyindex.live import live_rows
 from sinkql.connectors.iceberg.keyindex.run import Entries
+from sinkql.connectors.iceberg.write import upsert
 from support import strangers
 from support.eager import compact_eagerly
 from support.lake import Lake, Sink
@@ -204,6 +206,30 @@ def churned(lake: Lake, name: str) -> Sink:
 def made_anew(sink: Sink) -> list[str]:
     """Return the runs of indexes made from the table."""
     return [path.name for path in (sink.context.folder / "index").iterdir() if path.name.startswith("base-")]
+
+
+def test_file_of_no_rows_that_another_adds_leaves_the_table(lake: Lake, name: str) -> None:
+    sink = churned(lake, name)
+    path = lake.folder / "empty.parquet"
+    pq.write_table(strangers.rows_of([]), path)
+    lake.table(name).add_files([str(path)])
+    sink.put((0, "last"))
+    done = sink.writer.maintain()
+    assert [each.problem for each in done] == [None] * len(done)
+    assert replaced(lake.table(name)) >= 1
+    assert str(path) not in live_files(lake.table(name)).data
+    assert lake.rows(name) == sorted((after(BATCHES) | {0: "last"}).items())
+
+
+def test_table_of_many_files_is_looked_at_again_after_a_compaction(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pick, "_ROWS", 8)
+    monkeypatch.setattr(upsert, "_FILES_A_LOOK", 1)
+    sink = churned(lake, name)
+    sink.writer.maintain()
+    assert replaced(lake.table(name)) > 1
+    assert lake.rows(name) == sorted(after(BATCHES).items())
 
 
 @pytest.mark.parametrize("lost", ["compaction", "batch"])

@@ -117,17 +117,24 @@ def catch_up(index: Index, table: Table, folder: Path, *, epoch: int) -> Index:
     known = index.paths()
     if known - live.data.keys() - live.deletes.keys() or live.deletes.keys() - known:
         return rebuild(table, index.key, folder, sink=index.sink, epoch=epoch)
+    new = sorted(live.data.keys() - known)
+    if not new:
+        return index
+    empty = tuple(path for path in new if not live.data[path].record_count)
+    filled = ((path, live.data[path]) for path in new if path not in empty)
     added = {
         index.next_file_id + number: FileNote(
             path, file.record_count, size=file.file_size_in_bytes, place=place_of(file, table.metadata)
         )
-        for number, (path, file) in enumerate((path, live.data[path]) for path in sorted(live.data.keys() - known))
+        for number, (path, file) in enumerate(filled)
     }
-    if not added:
-        return index
     commit = uuid4().hex
     found = replace(
-        index.under(Layer(dict(added))), epoch=epoch, commit=commit, next_file_id=index.next_file_id + len(added)
+        index.under(Layer(dict(added))),
+        epoch=epoch,
+        commit=commit,
+        idle=(*index.idle, *empty),
+        next_file_id=index.next_file_id + len(added),
     )
     keys = _Keys(table, index.key, found.files)
     older = [open_run(folder / run.name) for run in index.runs]

@@ -366,6 +366,7 @@ class UpsertMode:
         assert self._rewritten is not None, "nothing rewritten"
         self._index, self._rewritten = self._rewritten, None
         self._true_at, self._named = snapshot, self._index.name
+        self._there = 0  # one has not enough room for all that may be due
 
     def given_up(self, error: Exception) -> None:
         """Go on with the index as it was, or with a new one if it is wrong."""
