@@ -7,15 +7,17 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog import load_catalog
 
 from sinkql import faults, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
-from sinkql.extension.stream import Committed, RedoBatchError, Writer
+from sinkql.extension.stream import Committed, Marker, RedoBatchError, Writer
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkCompacted
 from sinkql.runtime.local.engine import LocalEngine
@@ -241,3 +243,33 @@ def test_a_sink_that_idles_writes_again_what_cleaners_take_for_forgotten(
         assert {path: path.read_bytes() for path in newest} == newest
         assert all(path.stat().st_mtime > old for path in newest)
     loop.writer.refresh()
+
+
+def _full() -> Marker:
+    raise OSError(ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("trouble", ["file", "disk", "table"])
+def test_a_sink_whose_files_cannot_be_written_again_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.iceberg.commit.marker._INLINE_LIMIT", 10)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("id\n1\n")
+    loop = open_loop(job(csv_files(tmp_path), tmp_path), tmp_path)
+    loop.start(epoch=1, once=True)
+    drain(loop)
+    folder = tmp_path / "lake" / "n" / "t" / "metadata"
+    (offsets,) = folder.glob(f"_sinkql-*{loop.marker.commit}-offsets*")
+    offsets.unlink()
+    if trouble == "file":
+        (source,) = loop.marker.end
+        (kept,) = loop.readers[source].attachments(loop.marker.end[source])
+        (loop.folder / kept).unlink()
+    elif trouble == "disk":
+        monkeypatch.setattr(loop.writer, "refresh", _full)
+    else:
+        load_catalog("default", type="sql", uri=f"sqlite:///{tmp_path}/lake.db").drop_table("n.t")
+    monkeypatch.setattr(loop, "_keep_at", 0.0)
+    loop.keep()
+    assert offsets.exists() == (trouble != "table")

@@ -411,13 +411,15 @@ class BatchLoop:
             self.marker = self.writer.refresh()
         except FencedError:
             return  # another run has the table, and its files
-        except SinkqlError:
+        except (SinkqlError, OSError):
             pass  # one of them may be gone already
-        names = [
-            name for source, reader in self.readers.items() for name in reader.attachments(self.marker.end[source])
-        ]
+        files: dict[str, bytes] = {}
+        for source, reader in self.readers.items():
+            for name in reader.attachments(self.marker.end[source]):
+                with suppress(OSError):
+                    files[name] = (self.folder / name).read_bytes()
         with suppress(SinkqlError, OSError):
-            self.writer.keep({name: (self.folder / name).read_bytes() for name in names})
+            self.writer.keep(files)
 
     def _tell(self, compacted: Sequence[Compacted]) -> None:
         for each in compacted:

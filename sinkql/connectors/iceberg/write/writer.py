@@ -257,7 +257,7 @@ class IcebergWriter(Writer):
 
     def keep(self, files: Mapping[str, bytes]) -> None:
         """Write files kept by `attach`, and the one with the sink's own offsets, again where they are a day old."""
-        table, kept = self._known
+        table, (_, kept) = self._load(), self._known  # nothing goes where a table was that is dropped
         own = markers.offsets_again(table, kept.marker)
         paths = {self._attachment(table, name): data for name, data in files.items()}
         if own is not None:
