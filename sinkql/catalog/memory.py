@@ -389,6 +389,9 @@ class WithBroken:
         broken = [name for name, each in self.plans.broken.items() if each.entry.kind == kind]
         return tuple(sorted([*self.plans.names(kind), *broken]))
 
+    def dependents(self, full_name: str) -> tuple[str, ...]:
+        return self.plans.dependents(full_name)
+
     def setting(self, name: str) -> str:
         return self.plans.setting(name)
 

@@ -50,6 +50,9 @@ class CatalogReader(Protocol):
     def names(self, kind: str) -> tuple[str, ...]:
         """Return the full names of all items of a kind (SECRET, CONNECTION, SOURCE, …), for hints."""
 
+    def dependents(self, full_name: str) -> tuple[str, ...]:
+        """Return the full names of the items that use an item directly, or are in it."""
+
     def setting(self, name: str) -> str:
         """Return the system setting of that name, its default if it was never set."""
 

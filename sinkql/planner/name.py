@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, SinkqlError, Span, nearest, one_of
+from sinkql.printer.part import name as print_name
 from sinkql.vocabulary import join_name as join_name
 
 DATABASE = "materialize"
@@ -45,6 +46,11 @@ def short_name(full_name: str, catalog: logical.CatalogReader | None = None) -> 
     if resolve(ast.Name((ast.Ident(parts[2]),)), catalog) == full_name:
         return join_name(parts[2])
     return join_name(*(parts[1:] if parts[0] == catalog.setting("database") else parts))
+
+
+def sql_name(full_name: str, catalog: logical.CatalogReader | None = None) -> str:
+    """Return the short name as it is written in SQL: in quotes where it needs them."""
+    return print_name(as_name(short_name(full_name, catalog)))
 
 
 # --- schemas and databases: their full names are what stands before the names of what is in them ----------------------
@@ -242,7 +248,9 @@ def cluster_name(catalog: logical.CatalogReader, cluster: ast.Ident | None, span
         f'cluster "{full}" does not exist',
         cluster.span if cluster is not None else span,
         name=full,
-        hint=f'Did you mean "{near}"?' if near else f"Run CREATE CLUSTER {full} (SIZE = 'local[2]'); before it.",
+        hint=f'Did you mean "{near}"?'
+        if near
+        else f"Run CREATE CLUSTER {sql_name(full)} (SIZE = 'local[2]'); before it.",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest
-from sinkql.planner.name import find, join_name, short_name
+from sinkql.planner.name import find, join_name, short_name, sql_name
 from sinkql.planner.refuse.statement import check_table_from
 from sinkql.planner.scope import Scope
 from sinkql.printer.part import ident
@@ -30,8 +30,8 @@ def plan_table_from(full_name: str, statement: ast.CreateTableFrom, scope: Scope
             "SQ2460",
             f'source "{short}" has no tables: it has rows of its own',
             statement.source.span,
-            hint=f"Read it itself, or create a view: CREATE VIEW {short_name(full_name, scope.catalog)} AS "
-            f"SELECT * FROM {short};",
+            hint=f"Read it itself, or create a view: CREATE VIEW {sql_name(full_name, scope.catalog)} AS "
+            f"SELECT * FROM {sql_name(entry.name, scope.catalog)};",
         )
     if statement.reference is None:
         raise SinkqlError(

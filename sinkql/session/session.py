@@ -16,7 +16,7 @@ from sinkql.extension.stream import Context
 from sinkql.lowering.job import lower
 from sinkql.parser import parse
 from sinkql.planner.edit import transaction as transactions
-from sinkql.planner.name import as_name, find, short_name
+from sinkql.planner.name import as_name, find, short_name, sql_name
 from sinkql.script.mask import mask
 from sinkql.session.dispatch import dispatch
 from sinkql.session.item import drop as dropping
@@ -53,13 +53,13 @@ class Session:
         return tuple(self._notice(broken) for broken in self.catalog.broken.values())
 
     def _notice(self, broken: Broken) -> Notice:
-        kind, name = broken.entry.kind, short_name(broken.entry.name, self.catalog.reader())
+        kind, full_name, reader = broken.entry.kind, broken.entry.name, self.catalog.reader()
         return Notice(
             broken.error.code,
-            f'{kind.lower()} "{name}" cannot be used: {broken.error.message}',
+            f'{kind.lower()} "{short_name(full_name, reader)}" cannot be used: {broken.error.message}',
             hint=broken.error.hint
             if kind == "TABLE"
-            else f"Mend that, or run DROP {kind} {name}; and create it again.",
+            else f"Mend that, or run DROP {kind} {sql_name(full_name, reader)}; and create it again.",
         )
 
     # --- statements --------------------------------------------------------------------------------------------------

@@ -47,6 +47,9 @@ class Tables:
     def names(self, kind: str) -> tuple[str, ...]:
         return tuple(self.shapes) if kind == "SOURCE" else ()
 
+    def dependents(self, full_name: str) -> tuple[str, ...]:
+        return ()
+
     def setting(self, name: str) -> str:
         return DEFAULTS[name]
 

@@ -1,4 +1,7 @@
-"""Every case of every golden file gives the output that stands there; `pytest --rewrite` writes it there."""
+"""Every case of every golden file gives the output that stands there, and its hints lead to no error.
+
+`pytest --rewrite` writes the outputs there.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pytest
 from golden import casefile
 from golden.casefile import Case
 from golden.commands import COMMANDS, GoldenFile
+from golden.hints import unhelpful
 from sinkql.errors import SinkqlError
 
 HERE = Path(__file__).parent
@@ -22,12 +26,18 @@ def test_golden_file_gives_its_outputs(path: Path, tmp_path: Path, request: pyte
     expected = path.read_text("utf-8")
     cases, below = casefile.read(expected)
     file = GoldenFile(path, tmp_path)
-    actual = casefile.write(tuple(replace(case, output=output(file, case)) for case in cases), below)
+    ran: list[Case] = []
+    wrong: list[str] = []
+    for case in cases:
+        ran.append(replace(case, output=output(file, case)))
+        wrong += unhelpful(file, ran[-1])
+    actual = casefile.write(tuple(ran), below)
     if request.config.getoption("--rewrite"):
         path.write_text(actual, "utf-8")
     elif expected != actual:
         diff = difflib.unified_diff(expected.splitlines(), actual.splitlines(), "expected", "actual", lineterm="")
         pytest.fail("\n".join(diff), pytrace=False)
+    assert not wrong, "\n\n".join(wrong)
 
 
 def output(file: GoldenFile, case: Case) -> str:

@@ -14,7 +14,7 @@ from sinkql.planner.edit.option import changed_connection, changed_options, resp
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.rule import exported_relation
 from sinkql.planner.item.statement import plan
-from sinkql.planner.name import BUILT_IN_CLUSTER, cluster_name, join_name, short_name, with_article
+from sinkql.planner.name import BUILT_IN_CLUSTER, cluster_name, join_name, short_name, sql_name, with_article
 from sinkql.planner.refuse.statement import unsupported_alter
 from sinkql.planner.scope import Scope
 from sinkql.printer.part import name as print_name
@@ -185,7 +185,7 @@ def _planned(
 
 
 def _fixed(entry: logical.Entry, name: str, span: Span, *, anew: bool) -> SinkqlError:
-    sink = short_name(entry.name)
+    sink = sql_name(entry.name)
     return SinkqlError(
         "SQ2340",
         f"option {name} cannot change after the sink is created",
@@ -269,6 +269,9 @@ class _Without:
 
     def names(self, kind: str) -> tuple[str, ...]:
         return tuple(name for name in self.whole.names(kind) if name != self.name)
+
+    def dependents(self, full_name: str) -> tuple[str, ...]:
+        return tuple(name for name in self.whole.dependents(full_name) if name != self.name)
 
     def setting(self, name: str) -> str:
         return self.whole.setting(name)

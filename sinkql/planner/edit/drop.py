@@ -8,7 +8,7 @@ from functools import cache
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, nearest
-from sinkql.planner.name import named, short_name, system, with_article
+from sinkql.planner.name import named, short_name, sql_name, system, with_article
 from sinkql.planner.order import in_order, reached
 from sinkql.planner.refuse.statement import check_kind
 from sinkql.printer.part import name as print_name
@@ -36,7 +36,7 @@ def plan_drop(statement: ast.Drop, catalog: logical.CatalogReader, dependents: D
             notices.append(_skipped(statement.kind, name))
             continue
         assert full_name is not None
-        _check(statement.kind, name, full_name, catalog)
+        _check(statement, name, full_name, catalog, dependents)
         given.append(full_name)
     order = _dependents_first(given, dependents)
     others = [each for each in order if each not in given]
@@ -56,8 +56,10 @@ def _full_name(statement: ast.Drop, name: ast.Name, catalog: logical.CatalogRead
         raise
 
 
-def _check(kind: str, name: ast.Name, full_name: str, catalog: logical.CatalogReader) -> None:
-    entry = catalog.entry(full_name)
+def _check(
+    statement: ast.Drop, name: ast.Name, full_name: str, catalog: logical.CatalogReader, dependents: Dependents
+) -> None:
+    kind, entry = statement.kind, catalog.entry(full_name)
     if (entry is not None and entry.id.startswith("s")) or system(full_name):
         raise SinkqlError(
             "SQ2007",
@@ -84,8 +86,23 @@ def _check(kind: str, name: ast.Name, full_name: str, catalog: logical.CatalogRe
             "SQ2003",
             f'"{name.text}" is {with_article(entry.kind)}, not {with_article(kind)}',
             name.span,
-            hint=f"Write DROP {entry.kind} {print_name(name)};",
+            hint=_of_its_kind(statement, name, entry, catalog, dependents),
         )
+
+
+def _of_its_kind(
+    statement: ast.Drop, name: ast.Name, entry: logical.Entry, catalog: logical.CatalogReader, dependents: Dependents
+) -> str:
+    """Return the hint to drop an item of another kind, which has to say CASCADE where others use it."""
+    others = [each for each in _dependents_first([entry.name], dependents) if each != entry.name]
+    if not others:
+        return f"Write DROP {entry.kind} {print_name(name)};"
+    also = "" if statement.cascade else f" that drops {_listed(others, catalog)} too."
+    return f"Write DROP {entry.kind} {print_name(name)} CASCADE;{also}"
+
+
+def _listed(names: list[str], catalog: logical.CatalogReader) -> str:
+    return ", ".join(f'{_kind(catalog, each).lower()} "{short_name(each, catalog)}"' for each in sorted(names))
 
 
 def _dependents_first(given: list[str], dependents: Dependents) -> list[str]:
@@ -113,19 +130,19 @@ def _depended_on(
     statement: ast.Drop, catalog: logical.CatalogReader, given: list[str], others: list[str]
 ) -> SinkqlError:
     kind, first = statement.kind, short_name(given[0], catalog)
-    listed = ", ".join(f'{_kind(catalog, each).lower()} "{short_name(each, catalog)}"' for each in sorted(others))
     subject = f'{kind.lower()} "{first}" is' if len(given) == 1 else "they are"
     full = given[0].endswith(".")
     rows = next((each for each in others if _keeps_rows(catalog, each)), None)
+    all_of_them = ", ".join(sql_name(each, catalog) for each in given)
     lost = f', with the rows of table "{short_name(rows, catalog)}"' if rows is not None else ""
     return SinkqlError(
         "SQ2006",
         f"{subject} {'not empty' if full else 'still used'}",
         next(name.span for name in statement.names if _full_name(statement, name, catalog) in given),
-        detail=f"{'it contains' if full else 'used by'} {listed}",
-        hint=f"DROP {kind} {first} CASCADE; drops them too{lost}."
+        detail=f"{'it contains' if full else 'used by'} {_listed(others, catalog)}",
+        hint=f"DROP {kind} {all_of_them} CASCADE; drops them too{lost}."
         if lost
-        else f"Run DROP {kind} {first} CASCADE; to drop them too.",
+        else f"Run DROP {kind} {all_of_them} CASCADE; to drop them too.",
     )
 
 

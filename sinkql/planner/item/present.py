@@ -7,7 +7,7 @@ import difflib
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.planner.item.statement import changing, kind_of, replacing
-from sinkql.planner.name import short_name
+from sinkql.planner.name import short_name, sql_name
 
 
 def already_there(
@@ -24,7 +24,8 @@ def already_there(
     `rows` tells whether it is a table that keeps rows itself.
     """
     name, span = short_name(full_name, catalog), name_span(statement)
-    hint = replacing(kind, name, rows=rows)
+    called, used = sql_name(full_name, catalog), bool(catalog.dependents(full_name))
+    hint = replacing(kind, called, rows=rows, used=used)
     if kind != kind_of(statement):
         raise SinkqlError("SQ2002", f'{kind.lower()} "{name}" already exists', span, hint=hint)
     about = f'{kind.lower()} "{name}" already exists'
@@ -33,7 +34,11 @@ def already_there(
     if statement.if_not_exists:
         return Notice("SQ2013", f"{about} and is different, skipped", span)
     raise SinkqlError(
-        "SQ2014", f"{about} and is different", span, detail=difference, hint=changing(kind, name, rows=rows)
+        "SQ2014",
+        f"{about} and is different",
+        span,
+        detail=difference,
+        hint=changing(kind, called, rows=rows, used=used),
     )
 
 

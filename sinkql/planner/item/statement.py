@@ -12,10 +12,11 @@ from sinkql.planner.item.sink import plan_sink
 from sinkql.planner.item.source import plan_source
 from sinkql.planner.item.table import plan_table
 from sinkql.planner.item.view import plan_view
-from sinkql.planner.name import SCHEMA, database_name, join_name, resolve_schema, short_name, system
+from sinkql.planner.name import SCHEMA, database_name, join_name, resolve_schema, short_name, sql_name, system
 from sinkql.planner.refuse.statement import later
 from sinkql.planner.scope import Planned, Scope
 from sinkql.planner.subsource import plan_table_from, subsources
+from sinkql.printer.part import name as print_name
 
 
 def plan(statement: ast.Create, facts: logical.Facts, catalog: logical.CatalogReader, registry: Registry) -> Planned:
@@ -102,7 +103,7 @@ def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
                     "SQ2301",
                     "the sink has no name",
                     Span(statement.span.start, statement.relation.span.end),
-                    hint=f"Write CREATE SINK {statement.relation.parts[-1].value}_sink …",
+                    hint=f"Write CREATE SINK {sql_name(join_name(f'{statement.relation.parts[-1].value}_sink'))} …",
                 )
             return catalog.locate(statement.name)
         case ast.CreateDatabase():
@@ -135,24 +136,25 @@ def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogRe
     entry = catalog.entry(full_name)
     if entry is None:
         return
-    written = name.value
+    written, called = name.value, print_name(ast.Name((name,)) if isinstance(name, ast.Ident) else name)
     if isinstance(statement, ast.CreateTableFrom) and statement.subsource:
-        written = short_name(full_name, catalog)
+        written, called = short_name(full_name, catalog), sql_name(full_name, catalog)
     raise SinkqlError(
         "SQ2002",
         f'{entry.kind.lower()} "{written}" already exists',
         name.span,
-        hint=_way_out(entry, written),
+        hint=_way_out(entry, called, catalog),
     )
 
 
-def _way_out(entry: logical.Entry, written: str) -> str:
+def _way_out(entry: logical.Entry, called: str, catalog: logical.CatalogReader) -> str:
     if entry.id.startswith("s"):
         return "Choose another name: it is built in."
-    return replacing(entry.kind, written, rows=isinstance(entry.statement, ast.CreateTable))
+    rows, used = isinstance(entry.statement, ast.CreateTable), bool(catalog.dependents(entry.name))
+    return replacing(entry.kind, called, rows=rows, used=used)
 
 
-def changing(kind: str, name: str, *, rows: bool) -> str:
+def changing(kind: str, name: str, *, rows: bool, used: bool) -> str:
     """Return the hint where an item is there with another definition: how it gets that, if it can, with all it has."""
     match kind:
         case "VIEW" | "MATERIALIZED VIEW":
@@ -164,13 +166,13 @@ def changing(kind: str, name: str, *, rows: bool) -> str:
         case "SOURCE" | "SINK" | "CONNECTION":
             return "Choose another name, or have sinkql plan and sinkql apply change it, with all scripts."
         case _:
-            return replacing(kind, name, rows=rows)
+            return replacing(kind, name, rows=rows, used=used)
 
 
-def replacing(kind: str, name: str, *, rows: bool) -> str:
+def replacing(kind: str, name: str, *, rows: bool, used: bool) -> str:
     """Return the hint where a name is taken: to drop what has it, but for what is lost with it.
 
-    `rows` tells whether it is a table that keeps rows itself.
+    `rows` tells whether it is a table that keeps rows itself, `used` whether others use what is there.
     """
     match kind:
         case "TABLE" if rows:
@@ -179,5 +181,7 @@ def replacing(kind: str, name: str, *, rows: bool) -> str:
             return f"Choose another name, or give it another value with ALTER SECRET {name} AS …;"
         case "SCHEMA" | "DATABASE":
             return "Choose another name."
+        case _ if used:
+            return "Choose another name: other items use what has it."
         case _:
             return f"Choose another name, or run DROP {kind} {name}; before it."

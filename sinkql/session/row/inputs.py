@@ -15,7 +15,7 @@ from sinkql.extension.rows import python_values
 from sinkql.extension.stream import Context, Offsets, Reader, Tally, switch_of
 from sinkql.lowering.job import lower, lower_relation
 from sinkql.planner.item.table import unique_keys
-from sinkql.planner.name import short_name
+from sinkql.planner.name import short_name, sql_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.row.files import FileQuery
 from sinkql.session.row.files import columns_of as columns_of_file
@@ -219,7 +219,7 @@ class Inputs:
 
 
 def _endless(item: logical.Source, span: Span) -> EndlessError:
-    hint = f"Write SELECT … FROM {short_name(item.name)} LIMIT 10, or give the source an end."
+    hint = f"Write SELECT … FROM {sql_name(item.name)} LIMIT 10, or give the source an end."
     return EndlessError(
         "SQ2405", f'source "{short_name(item.name)}" never ends, so it cannot be read once', span, hint=hint
     )

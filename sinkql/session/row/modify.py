@@ -11,7 +11,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.evaluate import UnsureError, function_of
 from sinkql.logical.type import BIGINT
 from sinkql.planner.item.table import length
-from sinkql.planner.name import short_name
+from sinkql.planner.name import short_name, sql_name
 from sinkql.session.result import Result
 from sinkql.session.row.inputs import Columns, Inputs, table_file
 from sinkql.session.row.inputs import changed as changed_meanwhile
@@ -255,7 +255,7 @@ class _changing:  # noqa: N801  # a context manager, used as a function
         try:
             return self._statement.__exit__(*raised)
         except DuplicateError as error:
-            hint = f"Use UPDATE {short_name(self._target.item.name)} SET … to change the row that is there."
+            hint = f"Use UPDATE {sql_name(self._target.item.name)} SET … to change the row that is there."
             key = self._file.keys[error.rule]
             raise duplicate(self._target, key, error.row, span=self._span, hint=hint) from None
 
