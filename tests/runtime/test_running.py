@@ -186,7 +186,7 @@ def test_an_expression_that_fails_is_told_with_its_place_and_a_row(spark: SparkS
     assert (error.message, TEXT[error.span.start : error.span.end]) == ("division by zero", "100 / (counter - 77)")
     assert error.detail is not None
     assert '"counter": 77' in error.detail
-    assert ("id-t", "stalled", "SQ3201: division by zero") in control.statuses
+    assert ("id-t", "failed", "SQ3201: division by zero") in control.statuses
     assert failed.exit_code == 3
 
 

@@ -209,7 +209,7 @@ class SinkRunner:
             case "fenced":
                 self._status("fenced", outcome.error)
             case "failed":
-                self._status("stalled", outcome.error)
+                self._status("failed", outcome.error)
 
     def _status(
         self, status: Status, error: SinkqlError | None = None, details: Mapping[str, Any] | None = None
