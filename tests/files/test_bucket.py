@@ -32,6 +32,7 @@ from sinkql.extension.stream import Context, Limit, Offsets, Tally
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.spark.asking import Answers
 from sinkql.runtime.spark.source import lay_out, open_readers
+from support.aws import aws
 from support.seaweed import Seaweed
 
 pytestmark = pytest.mark.server
@@ -108,6 +109,24 @@ def test_every_object_below_a_prefix_is_read_once(
     _put(server, f"{prefix}-same/{prefix}-same", _lines(8))
     same = _reader(tmp_path, folder=_bucket(server, f"data/{prefix}-same"), state=tmp_path / "same")
     assert _ids(_drain(same)[0]) == [[8]]
+
+
+def test_objects_whose_keys_have_slashes_that_follow_each_other_are_read(tmp_path: Path) -> None:
+    with aws() as amazon:
+        client = boto3.client("s3", endpoint_url=amazon.address, aws_access_key_id="a", aws_secret_access_key="b")
+        client.create_bucket(Bucket="data")
+        for number, name in enumerate(("//a.json", "/x//b.json", "/x//", "/c.json", "/x/_y//d.json", "/_//e.json")):
+            client.put_object(Bucket="data", Key=f"p{name}", Body=b"" if name.endswith("/") else _lines(number))
+        client.put_object(Bucket="data", Key="a.json", Body=_lines(99))
+        keys = {"s3.endpoint": amazon.address, "s3.access-key-id": "a", "s3.secret-access-key": "b"}
+        store = S3({**keys, "s3.path-style-access": "true"})
+        read = [
+            _ids(
+                _drain(_reader(tmp_path, folder=Bucket.of(path, "*", recursive, store), state=tmp_path / path[-4:]))[0]
+            )
+            for path, recursive in (("s3://data/p", True), ("s3://data/p/", False), ("s3://data/p//a.json", False))
+        ]
+    assert read == [[[0, 3, 1]], [[3]], [[0]]]
 
 
 def test_only_pages_of_a_listing_that_are_not_as_before_are_read(

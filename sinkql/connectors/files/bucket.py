@@ -40,6 +40,7 @@ _EXPIRED = ("ExpiredToken", "ExpiredTokenException")
 _DENIED = ("AccessDenied", "AllAccessDisabled", "403", "Forbidden")
 _GONE = ("NoSuchKey", "404", "NotFound")
 _OVERWRITTEN = ("PreconditionFailed", "412")
+_ALONE = "./"
 
 
 Entry = tuple[str, str, str]
@@ -63,8 +64,8 @@ class _Keys:
 class Bucket:
     """List and open the objects of one source; names that begin with . or _ are left out.
 
-    `prefix` is that of a folder, or the key of a single object, whose name is a slash and its key: none in a folder
-    begins with one. It goes into tasks with the keys of the moment.
+    `prefix` is that of a folder, or the key of a single object, whose name is `./` and its key: none in a folder begins
+    with a dot. It goes into tasks with the keys of the moment.
     """
 
     name: str
@@ -128,7 +129,10 @@ class Bucket:
             yield page.digest, entries
         if not found and folder != self.prefix:
             for page in self._pages(self.prefix, only=True):
-                yield page.digest, [(f"/{key}", etag, told) for key, etag, told in page.rows() if key == self.prefix]
+                yield (
+                    page.digest,
+                    [(f"{_ALONE}{key}", etag, told) for key, etag, told in page.rows() if key == self.prefix],
+                )
 
     def first(self, count: int) -> Sequence[SeenFile]:
         """Return so many objects, or all where there are fewer, by name; raises what listing does."""
@@ -156,7 +160,7 @@ class Bucket:
         return self.prefix if not self.prefix or self.prefix.endswith("/") else f"{self.prefix}/"
 
     def _key(self, name: str) -> str:
-        return name[1:] if name.startswith("/") else f"{self._folder}{name}"
+        return name.removeprefix(_ALONE) if name.startswith(_ALONE) else f"{self._folder}{name}"
 
     def _bytes(self, file: SeenFile, begin: int, end: int) -> bytes:
         given = {"Key": self._key(file.name), "Range": f"bytes={begin}-{end - 1}", "IfMatch": f'"{file.etag}"'}
@@ -360,13 +364,14 @@ def _plain(text: str) -> str:
 
 
 def _visible(name: str, *, recursive: bool) -> bool:
-    """Return whether no part of a name begins with . or _, nor is empty."""
-    if "/" not in name:
-        return name[:1] not in _HIDDEN
-    return recursive and all(part[:1] not in _HIDDEN for part in name.split("/"))
+    """Return whether no part of a name begins with . or _; one that ends with a slash stands for a folder.
 
-
-_HIDDEN = ("", ".", "_")
+    Keys may have slashes that follow each other.
+    """
+    *folders, last = name.split("/")
+    if last[:1] in ("", ".", "_"):
+        return False
+    return not folders or (recursive and all(folder[:1] not in (".", "_") for folder in folders))
 
 
 def _code(error: Exception) -> str:
