@@ -249,7 +249,7 @@ def _full() -> Marker:
     raise OSError(ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("trouble", ["file", "disk", "table"])
+@pytest.mark.parametrize("trouble", ["file", "damage", "disk", "table"])
 def test_a_sink_whose_files_cannot_be_written_again_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
@@ -260,12 +260,17 @@ def test_a_sink_whose_files_cannot_be_written_again_goes_on(
     loop.start(epoch=1, once=True)
     drain(loop)
     folder = tmp_path / "lake" / "n" / "t" / "metadata"
+    (source,) = loop.marker.end
+    (kept,) = loop.readers[source].attachments(loop.marker.end[source])
     (offsets,) = folder.glob(f"_sinkql-*{loop.marker.commit}-offsets*")
+    (copy,) = folder.glob(f"_sinkql-*{Path(kept).name}*")
+    whole = copy.read_bytes()
+    os.utime(copy, (1, 1))
     offsets.unlink()
     if trouble == "file":
-        (source,) = loop.marker.end
-        (kept,) = loop.readers[source].attachments(loop.marker.end[source])
         (loop.folder / kept).unlink()
+    elif trouble == "damage":
+        (loop.folder / kept).write_bytes(b"[")
     elif trouble == "disk":
         monkeypatch.setattr(loop.writer, "refresh", _full)
     else:
@@ -273,3 +278,4 @@ def test_a_sink_whose_files_cannot_be_written_again_goes_on(
     monkeypatch.setattr(loop, "_keep_at", 0.0)
     loop.keep()
     assert offsets.exists() == (trouble != "table")
+    assert copy.read_bytes() == whole

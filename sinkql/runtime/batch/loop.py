@@ -415,8 +415,8 @@ class BatchLoop:
             pass  # one of them may be gone already
         files: dict[str, bytes] = {}
         for source, reader in self.readers.items():
-            for name in reader.attachments(self.marker.end[source]):
-                with suppress(OSError):
+            with suppress(SinkqlError, OSError):
+                for name in reader.attachments(self.marker.end[source]):
                     files[name] = (self.folder / name).read_bytes()
         with suppress(SinkqlError, OSError):
             self.writer.keep(files)

@@ -29,10 +29,14 @@ def write_once(table: Table, path: str, data: bytes) -> None:
 
 
 def write_again(table: Table, path: str, data: bytes, *, since: float) -> None:
-    """Write a file once more, unless it is there and was written after `since`, as seconds of the clock."""
+    """Write a file once more, unless it is there and was written after `since`, as seconds of the clock.
+
+    One that is there stays as it is: what it is the copy of may be damaged by now.
+    """
     at = _written_at(table, path)
     if at is None or at < since:
-        _write(table, path, data)
+        present = read(table, path)
+        _write(table, path, data if present is None else present)
 
 
 def _written_at(table: Table, path: str) -> float | None:
