@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sinkql import logical
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@lru_cache(maxsize=1024)
 def arrow_type(text: str) -> pa.DataType:
     """Return the Arrow type of a canonical type text."""
     import pyarrow as pa

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -96,6 +97,7 @@ def record_type(fields: Iterable[Field]) -> Type:
     return Type("record", fields=tuple(fields))
 
 
+@lru_cache(maxsize=1024)
 def parse_type(text: str) -> Type:
     """Return the type of a canonical text, such as `numeric(38,10)`."""
     for name, suffix in _NESTED.items():

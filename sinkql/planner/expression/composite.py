@@ -55,7 +55,8 @@ def recast(value: Typed, target: Type, span: Span, convert: Convert) -> Typed:
     for part, given, wanted in zip(held, value.type.fields, target.fields, strict=True):
         if not wanted.nullable and (part.nullable if made else given.nullable):
             message = f'field "{wanted.name}" of {target} is NOT NULL, and its value may be NULL'
-            raise SinkqlError("SQ2218", message, span, hint="Use COALESCE, or leave out NOT NULL.")
+            use = "Use COALESCE" if made else "Cast it where it is made, as ROW(…)::record(…)"
+            raise SinkqlError("SQ2218", message, span, hint=f"{use}, or leave out NOT NULL.")
     parts = [_as(each, wanted.type, convert) for each, wanted in zip(held, target.fields, strict=True)]
     row = call(_ROW, parts, span, type_=target)
     if made or not value.nullable:
