@@ -48,8 +48,12 @@ def _not_null(text: str | None) -> bool:
 
 def written_field(name: str, type_: str, *, not_null: bool) -> str:
     """Return the canonical text of a field."""
-    shown = name if _PLAIN.fullmatch(name) and name.upper() not in QUOTED else quoted(name)
-    return f"{shown} {type_}{' NOT NULL' if not_null else ''}"
+    return f"{shown_name(name)} {type_}{' NOT NULL' if not_null else ''}"
+
+
+def shown_name(name: str) -> str:
+    """Return a name as SQL has it: in quotes where it needs them."""
+    return name if _PLAIN.fullmatch(name) and name.upper() not in QUOTED else quoted(name)
 
 
 def flat(text: str) -> str:

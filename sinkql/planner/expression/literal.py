@@ -191,7 +191,8 @@ def _range(text: str, target: Type, span: Span) -> str:
     except BeyondError:
         raise SinkqlError("SQ2212", f"{SUBTYPES[target.name]} out of range: '{text}'", span) from None
     except ValueError:
-        hint = "Write it as '[1,5)', with nothing in the place of an infinite bound, or 'empty'."
+        bounds = "2024-01-01,2024-02-01" if target.name in ("daterange", "tsrange", "tstzrange") else "1,5"
+        hint = f"Write it as '[{bounds})', with nothing in the place of an infinite bound, or 'empty'."
         raise SinkqlError("SQ2212", f"invalid input syntax for type {target}: '{text}'", span, hint=hint) from None
 
 

@@ -9,6 +9,7 @@ from sinkql import logical
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import NUMERIC, Interval, Type
 from sinkql.logical.function import CASTS
+from sinkql.logical.typetext import shown_name
 from sinkql.planner import types
 from sinkql.planner.expression.cast import cast
 from sinkql.planner.expression.interval import held, order, shift
@@ -123,7 +124,7 @@ def alike(values: Sequence[Typed], span: Span, operator: str) -> tuple[Typed, ..
     if type_ == types.INTERVAL:
         return tuple(order(coerced(value, type_)) for value in values)
     if type_ is not None and not types.comparable(type_):
-        hint = "Compare j ->> 'key'." if type_ == types.JSONB else PARTS.get(type_.name)
+        hint = "Compare j ->> 'key'." if type_ == types.JSONB else part_of(type_)
         raise SinkqlError("SQ2214", f"values of type {type_} cannot be compared exactly", span, hint=hint)
     if type_ is None:
         raise no_operator(operator, values, span)
@@ -220,15 +221,15 @@ _COMPARISONS = (*_FLIPPED, "BETWEEN", "IN", "IS NOT DISTINCT FROM")
 def _advice(operator: str, operands: Sequence[Typed]) -> str | None:
     """Return how to write the operands so that they have the operator; None where one step is not enough."""
     found = [value.type for value in operands]
-    nested = {type_.name for type_ in found if type_.nested}
+    nested = [type_ for type_ in found if type_.nested]
     if nested:
         elements = {type_.value if type_.name == "map" else type_.element or type_ for type_ in found}
         numbers = all(map(types.number, elements))
         alike = numbers or (len(elements) == 1 and all(types.comparable(each) for each in elements))
         has = (operator in _ARITHMETIC[:4] and numbers) or (operator in _COMPARISONS and alike)
         has |= operator == "||" and elements == {types.TEXT}
-        hints = {PARTS[name] for name in nested}
-        return hints.pop() if len(hints) == 1 and (has or "record" in nested) else None
+        kinds = {type_.name for type_ in nested}
+        return part_of(nested[0]) if len(kinds) == 1 and (has or "record" in kinds) else None
     targets: tuple[Type, ...] = ()
     if operator in (*_ARITHMETIC, *_COMPARISONS):
         targets = (types.INTEGER,)
@@ -246,12 +247,17 @@ def _castable(type_: Type, target: Type) -> bool:
     return (type_.name, target.name) in CASTS and not (target == types.TEXT and type_.name == "numeric")
 
 
-PARTS = {
-    **dict.fromkeys(("array", "list"), "Take an element of it, as x[1]."),
-    "map": "Take a value of it, as m -> 'key'.",
-    "record": "Take a field of it, as (r).f1.",
-}
-"""What to write instead of a value that is made of others."""
+def part_of(type_: Type) -> str | None:
+    """Return what to write instead of a value that is made of others; None of any other type."""
+    match type_.name:
+        case "array" | "list":
+            return "Take an element of it, as x[1]."
+        case "map":
+            return "Take a value of it, as m -> 'key'."
+        case "record":
+            return f"Take a field of it, as (r).{shown_name(type_.fields[0].name)}."
+        case _:
+            return None
 
 
 def settled(values: Sequence[Typed], span: Span, what: str) -> tuple[Type, tuple[Typed, ...]]:

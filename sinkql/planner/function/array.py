@@ -9,7 +9,7 @@ from sinkql.extension.types import nested_type
 from sinkql.logical.array import leaf, levels
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.operator import no_operator, settled
+from sinkql.planner.expression.operator import no_operator, part_of, settled
 from sinkql.planner.expression.typed import Typed, call, exact
 from sinkql.planner.function.argument import Handler, arity, typed
 from sinkql.planner.types import INTEGER
@@ -19,7 +19,12 @@ def element(value: Typed, index: Typed, span: Span, *, last: bool) -> Typed:
     """Plan `value[index]`: NULL where there is no such element; after the `last` subscript no dimension is left."""
     found = value.type.element
     if found is None or value.type.name == "map":
-        hint = {"jsonb": "Write value -> index.", "map": "Write value -> 'key'."}.get(value.type.name)
+        named = index.type == types.UNKNOWN and not index.null
+        hints = {
+            "jsonb": "Write value ->> 'key'." if named else "Write value -> index.",
+            "map": "Write value -> 'key'.",
+        }
+        hint = hints.get(value.type.name) or part_of(value.type)
         message = f"cannot subscript type {value.type.called}: it is not an array or a list"
         raise SinkqlError("SQ2211", message, span, hint=hint)
     if last and value.type.name == found.name == "array":

@@ -10,7 +10,7 @@ from itertools import pairwise
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Call, Literal, Type
 from sinkql.planner import types
-from sinkql.planner.expression.operator import PARTS
+from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, call, constant
 from sinkql.planner.function.argument import Handler, arity, constant_text, typed
 from sinkql.planner.types import BOOLEAN, INTEGER, JSONB, TEXT
@@ -138,7 +138,9 @@ def contains(value: Typed, wanted: Typed, span: Span) -> Typed:
 
 def _check(value: Typed, span: Span) -> None:
     if value.type != JSONB:
-        hint = {"text": "Cast it, as in value::jsonb.", "record": PARTS["record"]}.get(value.type.name)
+        hint = "Cast it, as in value::jsonb." if value.type == TEXT else None
+        if value.type.name in ("map", "record"):
+            hint = part_of(value.type)
         raise SinkqlError("SQ2211", f"this operator takes jsonb, found {value.type.name}", span, hint=hint)
 
 

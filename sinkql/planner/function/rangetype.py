@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from sinkql.errors import SinkqlError, Span
 from sinkql.logical.range import BOUNDS, SUBTYPES
 from sinkql.planner import types
-from sinkql.planner.expression.literal import coerced
+from sinkql.planner.expression.literal import coerced, literal
 from sinkql.planner.expression.operator import no_operator
 from sinkql.planner.expression.typed import Typed, call, constant, exact
 from sinkql.planner.function import json
@@ -46,7 +48,23 @@ def _contains(operator: str, outer: Typed, inner: Typed, span: Span) -> Typed:
             operands = (outer, inner) if operator == "@>" else (inner, outer)
             raise no_operator(operator, operands, span)
         return call("@>(any,any)", (exact(outer), coerced(inner, subtype)), span)
-    return call("@>(any,any)", _alike(operator, outer, inner, span), span)
+    try:
+        return call("@>(any,any)", _alike(operator, outer, inner, span), span)
+    except SinkqlError as error:
+        if subtype is None or not _reads(inner, subtype):
+            raise
+        text = str(inner.constant).replace("'", "''")
+        hint = f"Write the type of a value that is looked for, as in '{text}'::{subtype}."
+        raise SinkqlError(error.code, error.message, error.span, hint=hint) from None
+
+
+def _reads(value: Typed, type_: Type) -> bool:
+    """Tell whether a string without a type is one of values of `type_`."""
+    if value.type != types.UNKNOWN or value.null:
+        return False
+    with suppress(SinkqlError):
+        return literal(str(value.constant), type_, value.span) is not None
+    return False
 
 
 def _alike(operator: str, left: Typed, right: Typed, span: Span) -> tuple[Typed, Typed]:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, too_deep
-from sinkql.planner.expression.operator import PARTS
+from sinkql.planner.expression.operator import part_of
 from sinkql.planner.query.plan import Planner
 from sinkql.planner.query.scope import identifier, qualifier
 from sinkql.planner.query.select import SAME
@@ -120,7 +120,7 @@ class _Terms:
             type_ = relation.shape.columns[place].type
             if type_.nested:
                 message = f"values of type {type_} cannot be ordered"
-                raise SinkqlError("SQ2214", message, self._syntax.span(term.this), hint=PARTS[type_.name])
+                raise SinkqlError("SQ2214", message, self._syntax.span(term.this), hint=part_of(type_))
         types = [column.type for column in relation.shape.columns]
         return tuple(_order(place, term, types[place]) for place, term in zip(self._places, self._terms, strict=True))
 

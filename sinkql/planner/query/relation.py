@@ -9,7 +9,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.logical import Change
 from sinkql.planner import types
 from sinkql.planner.expression.literal import coerced
-from sinkql.planner.expression.operator import PARTS
+from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, column, settled
 
 Item = tuple[str, Typed]
@@ -71,7 +71,7 @@ def group(
         type_ = output.expression.type
         if not types.comparable(type_):
             message = f"{type_} is not allowed in GROUP BY or DISTINCT: its values cannot be compared exactly"
-            hint = _INSTEAD.get(type_.name) or PARTS.get(type_.name)
+            hint = _INSTEAD.get(type_.name) or part_of(type_)
             raise SinkqlError("SQ2214", message, output.expression.span, hint=hint)
     columns = [_column(output) for output in outputs]
     for call in calls:

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from sinkql import logical
 from sinkql.errors import MissingColumnError, MissingError, SinkqlError, Span, nearest
+from sinkql.logical.typetext import shown_name
 from sinkql.planner import types
 from sinkql.planner.expression.literal import literal
 from sinkql.planner.expression.typed import Typed, column
@@ -29,6 +30,22 @@ _CLOCK_TYPES = {
     "current_date": types.DATE,
     "localtimestamp": types.TIMESTAMP,
 }
+
+
+def _part(whole: str, type_: logical.Type, names: tuple[str, ...]) -> str | None:
+    """Return the part of a value that these names lead to as it is written here, None where there is none."""
+    if not names:
+        return whole
+    first, rest = names[0], names[1:]
+    key = "'{}'".format(first.replace("'", "''"))
+    if type_ == types.JSONB:
+        return _part(f"{whole} {'->' if rest else '->>'} {key}", type_, rest)
+    if type_.name == "map" and type_.value is not None and not rest:
+        return f"{whole} -> {key}"
+    if type_.name == "record":
+        of_field = next((each.type for each in type_.fields if each.name == first), None)
+        return None if of_field is None else _part(f"({whole}).{shown_name(first)}", of_field, rest)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +71,7 @@ class Scope:
         if qualifier and not self.covers(qualifier):
             shown = join_name(*qualifier)
             known = self.qualifiers[0][-1] if self.qualifiers else None
-            hint = f"The relation in FROM is called {known}." if known else None
+            hint = self._within(name, qualifier) or (f"The relation in FROM is called {known}." if known else None)
             raise MissingError("SQ2202", f'relation "{shown}" is not in FROM', span, name=qualifier[-1], hint=hint)
         found = [each for each in self.columns if each.name == name]
         if len(found) > 1:
@@ -64,6 +81,18 @@ class Scope:
         if not found:
             raise self._unknown(name, span, quoted=quoted)
         return column(name, found[0].type, nullable=found[0].nullable, span=span)
+
+    def _within(self, name: str, qualifier: tuple[str, ...]) -> str | None:
+        """Return how to write what looks like a part of a column; None where it is none."""
+        for place, part in enumerate(qualifier):
+            if place and not self.covers(qualifier[:place]):
+                continue
+            whole = next((each for each in self.columns if each.name == part), None)
+            shown = ".".join(map(shown_name, qualifier[: place + 1]))
+            written = _part(shown, whole.type, (*qualifier[place + 1 :], name)) if whole is not None else None
+            if written is not None:
+                return f"Write {written}."
+        return None
 
     def _unknown(self, name: str, span: Span, *, quoted: bool) -> MissingColumnError:
         names = [each.name for each in self.columns]
