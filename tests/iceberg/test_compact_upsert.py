@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ from sinkql.connectors.iceberg.keyindex.index import Index
 from sinkql.connectors.iceberg.keyindex.live import live_rows
 from sinkql.connectors.iceberg.keyindex.run import Entries
 from sinkql.connectors.iceberg.write import upsert
+from sinkql.runs import Tiers
 from support import strangers
 from support.eager import compact_eagerly
 from support.lake import Lake, Sink
@@ -219,6 +222,27 @@ def test_file_of_no_rows_that_another_adds_leaves_the_table(lake: Lake, name: st
     assert replaced(lake.table(name)) >= 1
     assert str(path) not in live_files(lake.table(name)).data
     assert lake.rows(name) == sorted((after(BATCHES) | {0: "last"}).items())
+
+
+def test_delete_file_that_cannot_be_read_is_left_as_it_is(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = Tiers(100, small=0)
+    monkeypatch.setattr(pick, "_LEAST", replace(pick._LEAST, files=many, as_well=(100, 2)))
+    sink = Sink(lake, name, upsert=True)
+    sink.start()
+    sink.put(*((each, "first") for each in range(400)))
+    sink.put((0, "again"))
+    (damaged,) = live_files(lake.table(name)).deletes
+    Path(damaged.removeprefix("file://")).write_bytes(b"no Parquet")
+    problems = []
+    for batch in range(1, 30):
+        sink.put((2 * batch, "again"))
+        problems += [each.problem for each in sink.writer.maintain() if each.problem]
+    assert [damaged in each for each in problems] == [True, True]
+    live = live_files(lake.table(name))
+    assert damaged in live.deletes
+    assert len(live.deletes) <= 8
 
 
 def test_table_of_many_files_is_looked_at_again_after_a_compaction(

@@ -11,7 +11,7 @@ in the end, in the index runs that have come since: such a row is dead in the ne
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,10 +74,10 @@ class Rewriting:
 
     def __init__(
         self, index: Callable[[], Index | None], folder: Path, attempt: Attempt, *, sink: str, key: tuple[str, ...],
-        epoch: int,
+        epoch: int, failed: Container[str] = (),
     ) -> None:  # fmt: skip
         self._now, self._folder, self._attempt = index, folder, attempt
-        self._sink, self._key, self._epoch = sink, key, epoch
+        self._sink, self._key, self._epoch, self._failed = sink, key, epoch, failed
         self._table = attempt.table()
         self._written: list[FileEntry] = []
         self._deletes = 0
@@ -192,7 +192,7 @@ class Rewriting:
         removed = frozenset(number for copy in copies for number in _there(copy.part, index))
         for copy in copies:
             self._place(copy, index, notes, runs, deletes)
-        pools = Choice(index, table, self._attempt.scope).pools(removed)
+        pools = Choice(index, table, self._failed, self._attempt.scope).pools(removed)
         merged = frozenset(number for pool in pools for number in pool)
         if not removed and not merged:
             remove(table, self._written)

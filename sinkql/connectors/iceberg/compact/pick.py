@@ -75,7 +75,7 @@ def choose(
         apart = beside is None or (note.rows <= _SMALL and note.path not in beside)
         if apart and note.path not in failed and (scope is None or note.path in scope):
             groups[not has_rows_of(note.path, index.sink), note.home, note.place][number] = note
-    choice = Choice(index, table, scope)
+    choice = Choice(index, table, failed, scope)
     worn = choice.worn({number: note for files in groups.values() for number, note in files.items()})
     if not worn and not choice.due(groups.values()):
         return None
@@ -93,8 +93,8 @@ def choose(
 class Choice:
     """What is due in a table as its index has it."""
 
-    def __init__(self, index: Index, table: Table, scope: Scope | None) -> None:
-        self._index, self._scope = index, scope
+    def __init__(self, index: Index, table: Table, failed: Container[str], scope: Scope | None) -> None:
+        self._index, self._failed, self._scope = index, failed, scope
         self._least = _LEAST if scope is None else _ALL
         self._reading = Reading(len(table.schema().column_names))
         self._target = target_size(table.properties)
@@ -164,18 +164,19 @@ class Choice:
     def _all_pools(self, removed: frozenset[int]) -> list[list[int]]:
         """Return delete files that may become one: all of a partition that name a file that stays, or those of each.
 
-        No deletion vectors: they are one a data file anyhow, and a table that may have them gets no delete file any
-        more.
+        Files that failed stay as they are. No deletion vectors: they are one a data file anyhow, and a table that may
+        have them gets no delete file any more.
         """
         if self._table.metadata.format_version >= VECTORS:
             return []
+        deletes = {number: note for number, note in self._index.deletes.items() if note.path not in self._failed}
         left = {number: note for number, note in self._index.files.items() if number not in removed}
         if self._table.properties.get("write.delete.granularity") == "file":
-            deletes = self._index.deletes
-            return [[each for each in note.deletes if deletes[each].targets == 1] for note in left.values()]
+            alone = {number for number, note in deletes.items() if note.targets == 1}
+            return [[each for each in note.deletes if each in alone] for note in left.values()]
         naming: dict[Place, set[int]] = defaultdict(set)
         for note in left.values():
-            naming[note.place].update(note.deletes)
+            naming[note.place].update(deletes.keys() & note.deletes)
         return [sorted(numbers) for numbers in naming.values()]
 
     def _scattered(self, groups: Collection[Mapping[int, FileNote]]) -> bool:

@@ -349,8 +349,9 @@ class UpsertMode:
             self._under_way = frozenset(note.path for part in parts for note in part.files.values())
         key = tuple(column.name for column in index.key)
         rewriting = Rewriting(
-            lambda: self._now(attempt), self._folder, attempt, sink=index.sink, key=key, epoch=kept.marker.epoch
-        )
+            lambda: self._now(attempt), self._folder, attempt, sink=index.sink, key=key, epoch=kept.marker.epoch,
+            failed=self._failed,
+        )  # fmt: skip
         found = yield from rewriting.run(parts)
         if found is None:
             return None
