@@ -15,6 +15,7 @@ from sinkql.session import Session
 def execute(session: Session, output: Output, text: str, path: str) -> list[str]:
     """Run a script's statements, print what they answer, and return the full names of the sinks that it names."""
     sinks = []
+    session.telling = output.note
     shown: str | None = None
     for result in session.stream(text, path):
         if shown is None and result.notices:

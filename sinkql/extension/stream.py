@@ -422,6 +422,10 @@ class Writer(Protocol):
         """
         return (), True
 
+    def to_optimize(self) -> int:
+        """Return how many files there were when `optimize` began, none of which may be left; 0 before."""
+        return 0
+
     def replaces(self) -> bool:
         """Tell whether the table has rows of others, which are to go once this sink writes; called after `open`."""
         return False

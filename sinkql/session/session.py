@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,6 +45,8 @@ class Session:
         self._transaction: Transaction | None = None
         self.access = CatalogAccess(self._committed)
         self._spark: AdhocSpark | None = None
+        self.telling: Callable[[str], None] | None = None
+        """Called with a line that says how far a statement is that takes long."""
         dropping.finish(self._committed)
 
     @property
@@ -77,6 +79,11 @@ class Session:
         except SinkqlError as error:
             masked = mask(text, words)  # which reads the text once more, where it is shown
             raise masked.cover(error.within(path=path, text=masked.text)) from error.__cause__
+
+    def tell(self, text: str) -> None:
+        """Say how far a statement is that takes long."""
+        if self.telling is not None:
+            self.telling(text)
 
     def run_statement(self, statement: ast.Statement) -> Result:
         """Run one statement; errors have spans in its text, but no text."""

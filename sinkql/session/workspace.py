@@ -23,5 +23,8 @@ class Workspace(Protocol):
     def spark(self) -> AdhocSpark:
         """Return what runs queries; it starts Spark at the first one."""
 
+    def tell(self, text: str) -> None:
+        """Say how far a statement is that takes long."""
+
     def context(self, job: physical.Job) -> Context:
         """Return what the parts of a job may use: its folder, secrets' values, object stores."""

@@ -135,6 +135,45 @@ def test_a_running_sink_compacts_its_table_itself(session: Session, tmp_path: Pa
     assert drain(loop) == 6  # it holds its table still
 
 
+def _one_step(*_: object) -> Callable[[], bool]:
+    steps = iter([True])
+    return lambda: next(steps, False)
+
+
+def test_it_tells_how_far_it_is(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "a")
+    run(session)
+    there = sum(files(tmp_path)[:2])
+    told: list[str] = []
+    session.telling = told.append
+    monkeypatch.setattr(optimize, "_for_now", _one_step)
+    session.execute("OPTIMIZE SINK s")
+    assert told[-1] == f"compacted {there} of at most {there} files"
+    assert told[-2].startswith("compacted 0 of at most")
+
+
+def test_a_running_sink_tells_how_far_it_is(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "a")
+    loop = run(session)
+    control, sink_id, there = session.catalog.control, loop.job.sink_id, sum(files(tmp_path)[:2])
+    first = control.ask(sink_id)
+    seen: list[str | None] = []
+
+    def step(*_: object) -> Callable[[], bool]:
+        columns, (status,) = session.status()
+        seen.append(dict(zip(columns, status, strict=True))["files_optimized"])
+        return _one_step()
+
+    monkeypatch.setattr("sinkql.runtime.sink.optimize._until", step)
+    answer(loop, control, threading.Lock(), lambda: False)
+    assert seen[0] == "0 of 0"
+    assert seen[-1] == f"{there} of {there}"
+    assert dict(zip(*(session.status()[0], session.status()[1][0]), strict=True))["files_optimized"] is None
+    done = control.outcome(sink_id, first)
+    control.optimizing(sink_id, control.ask(sink_id), files=1, of=2)
+    assert (control.outcome(sink_id, first), control.so_far(sink_id)) == (done, (1, 2))
+
+
 def test_a_batch_that_stalls_keeps_no_sink_from_its_stop(session: Session, tmp_path: Path) -> None:
     put(tmp_path, "a")
     loop = run(session)
@@ -175,9 +214,9 @@ class Locked(Control):
         self._now("asked")
         return super().asked(sink_id)
 
-    def optimizing(self, sink_id: str, number: int) -> None:
+    def optimizing(self, sink_id: str, number: int, *, files: int, of: int) -> None:
         self._now("optimizing")
-        super().optimizing(sink_id, number)
+        super().optimizing(sink_id, number, files=files, of=of)
 
     def optimized(self, sink_id: str, number: int, done: Compacted) -> None:
         self._now("optimized")

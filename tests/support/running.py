@@ -228,7 +228,7 @@ class MemoryControl:
     def asked(self, sink_id: str) -> int | None:
         return self.asking.get(sink_id)
 
-    def optimizing(self, sink_id: str, number: int) -> None:
+    def optimizing(self, sink_id: str, number: int, *, files: int, of: int) -> None:
         self.begun.append(number)
 
     def optimized(self, sink_id: str, number: int, done: Compacted) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from sinkql.catalog.file.connection import Connection
@@ -217,10 +217,21 @@ class Control:
             found = connection.scalar("SELECT asked FROM maintenance WHERE sink_id = ? AND asked > done", sink_id)
         return None if found is None else int(found)
 
-    def optimizing(self, sink_id: str, number: int) -> None:
-        """Record that the OPTIMIZE SINK of this number, and all before it, have begun."""
+    def optimizing(self, sink_id: str, number: int, *, files: int, of: int) -> None:
+        """Record that the OPTIMIZE SINK of this number, and all before it, have begun, and went through `files`."""
         with self._database.write() as connection:
-            connection.put("maintenance", "sink_id", {"sink_id": sink_id, "begun": number})
+            before = connection.scalar("SELECT outcome FROM maintenance WHERE sink_id = ?", sink_id)
+            # who asked for the one before may not have read yet what that did
+            outcome = json.dumps({**json.loads(before or "{}"), "so_far": [files, of]})
+            connection.put("maintenance", "sink_id", {"sink_id": sink_id, "begun": number, "outcome": outcome})
+
+    def so_far(self, sink_id: str) -> tuple[int, int]:
+        """Return how many files the OPTIMIZE SINK that is being done went through, and of how many."""
+        query = "SELECT outcome FROM maintenance WHERE sink_id = ? AND begun > done"
+        with self._database.read() as connection:
+            found = connection.scalar(query, sink_id)
+        files, of = json.loads(found)["so_far"] if found is not None else (0, 0)
+        return files, of
 
     def optimized(self, sink_id: str, number: int, done: Compacted) -> None:
         """Record that the OPTIMIZE SINK of this number, and all before it, are done, and what they did."""
@@ -234,7 +245,10 @@ class Control:
             found = connection.first("SELECT begun, done, outcome FROM maintenance WHERE sink_id = ?", sink_id)
         if found is None:  # the sink is gone
             return False, None
-        return found.begun >= number, Compacted(**json.loads(found.outcome)) if found.done >= number else None
+        if found.done < number:
+            return found.begun >= number, None
+        done = json.loads(found.outcome)
+        return True, Compacted(**{each.name: done[each.name] for each in fields(Compacted)})
 
 
 def wish(connection: Connection, sink_id: str, desired: Desired) -> None:

@@ -110,6 +110,8 @@ bytes_after uint8 coalesce(m.bytes_after, 0)
 compacted_at timestamptz m.compacted_at
 problem text m.problem
 optimizing boolean coalesce(m.asked > m.done, 0)
+optimized_files uint8 CASE WHEN m.begun > m.done THEN json_extract(m.outcome, '$.so_far[0]') END
+files_to_optimize uint8 CASE WHEN m.begun > m.done THEN json_extract(m.outcome, '$.so_far[1]') END
 """,
         f"FROM items AS i\nLEFT JOIN maintenance AS m ON m.sink_id = {_SINK_ID}\nWHERE i.kind = 'SINK'",
     ),

@@ -100,7 +100,7 @@ def stop(context: click.Context, names: tuple[str, ...]) -> int:
     return 0
 
 
-_IF_ANY = ("rows_read_again", "skipped", "last_compaction", "branch", "error", "hint")
+_IF_ANY = ("rows_read_again", "skipped", "last_compaction", "files_optimized", "branch", "error", "hint")
 
 
 @click.command(short_help="Show what the sinks are doing.")

@@ -69,8 +69,8 @@ class Control(CommitLog, Protocol):
     def asked(self, sink_id: str) -> int | None:
         """Return the number of the OPTIMIZE SINK that is still to be done; None where there is none."""
 
-    def optimizing(self, sink_id: str, number: int) -> None:
-        """Record that the OPTIMIZE SINK of this number, and all before it, have begun."""
+    def optimizing(self, sink_id: str, number: int, *, files: int, of: int) -> None:
+        """Record that the OPTIMIZE SINK of this number, and all before it, have begun, and went through `files`."""
 
     def optimized(self, sink_id: str, number: int, done: Compacted) -> None:
         """Record that the OPTIMIZE SINK of this number, and all before it, are done, and what they did."""

@@ -13,7 +13,7 @@ from sinkql.extension.stream import Compacted
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.loop import BatchLoop
 
-_AT_ONCE = 2.0
+AT_ONCE = 2.0
 """Seconds after which a batch that is due gets its turn."""
 _PAUSE = 0.05
 _TRIES = 3
@@ -68,8 +68,8 @@ def answer(loop: BatchLoop, control: Control, batch: threading.Lock, stops: Call
             return
         try:
             with suppress(SinkqlError):
-                control.optimizing(sink_id, number)
-            work.add(*loop.optimize(_until(time.monotonic() + _AT_ONCE, stops)))
+                control.optimizing(sink_id, number, files=work.total().files_before, of=loop.writer.to_optimize())
+            work.add(*loop.optimize(_until(time.monotonic() + AT_ONCE, stops)))
         except SinkqlError as error:
             _tell(control, sink_id, number, Compacted(problem=f"{error.code}: {error.message}"))
             raise

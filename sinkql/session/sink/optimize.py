@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import Self
 
 from sinkql import ast, physical
@@ -36,7 +37,7 @@ def optimize(statement: ast.OptimizeSink, workspace: Workspace, *, wait_seconds:
         if not catalog.control.commits(job.sink_id) and catalog.control.desired(job.sink_id) != "dropped":
             done = _NOTHING
         elif catalog.control.held(job.sink_id):
-            done = _ask(job, catalog.control, WAIT_SECONDS if wait_seconds is None else wait_seconds)
+            done = _ask(job, workspace, WAIT_SECONDS if wait_seconds is None else wait_seconds)
         else:
             done = _do(job, workspace)
     if done == _NOTHING:
@@ -57,8 +58,9 @@ def optimize(statement: ast.OptimizeSink, workspace: Workspace, *, wait_seconds:
     )
 
 
-def _ask(job: physical.Job, control: Control, wait_seconds: float) -> Compacted | None:
+def _ask(job: physical.Job, workspace: Workspace, wait_seconds: float) -> Compacted | None:
     """Let the process that runs the sink do it; None where it has ended before it was done."""
+    control, told = workspace.catalog.control, (0, 0)
     number = control.ask(job.sink_id)
     until = time.monotonic() + wait_seconds
     while True:
@@ -73,12 +75,21 @@ def _ask(job: physical.Job, control: Control, wait_seconds: float) -> Compacted 
                 f'the process that runs sink "{short_name(job.sink)}" has not begun to compact its table',
                 hint="It does once its batch is done. SELECT * FROM mz_internal.mz_sink_maintenance; tells when.",
             )
+        if begun:
+            told = _tell(control.so_far(job.sink_id), told, workspace)
         time.sleep(_POLL_SECONDS)
+
+
+def _tell(now: tuple[int, int], told: tuple[int, int], workspace: Workspace) -> tuple[int, int]:
+    """Say how far it is, unless that was told."""
+    if now != told:
+        workspace.tell(f"compacted {now[0]:,} of at most {now[1]:,} files")
+    return now
 
 
 def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
     """Take the sink's lease and its table, and do it here; None where another process was faster."""
-    from sinkql.runtime.sink.optimize import Work  # pyiceberg and others, only where something runs
+    from sinkql.runtime.sink.optimize import AT_ONCE, Work  # pyiceberg and others, only where something runs
 
     control, owner = workspace.catalog.control, f"optimize-{uuid.uuid4()}"
     try:
@@ -92,21 +103,27 @@ def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
         if writer.marker() is None:
             return _NOTHING
         writer.claim({}, epoch=epoch)
-        work = Work()
+        work, told = Work(), (0, 0)
         while not work.finished:
             if lease.lost is not None:
                 raise lease.lost
             if lease.dropped:
                 return None
             writer.refresh()
-            found, finished = writer.optimize(lease.stays)
+            found, finished = writer.optimize(_for_now(lease, time.monotonic() + AT_ONCE))
             for each in found:
                 control.compacted(job.sink_id, each)
             work.add(found, finished)
+            if not work.finished:
+                told = _tell((work.total().files_before, writer.to_optimize()), told, workspace)
         done = work.total()
         if number is not None:
             control.optimized(job.sink_id, number, done)
         return done
+
+
+def _for_now(lease: _Lease, end: float) -> Callable[[], bool]:
+    return lambda: lease.stays() and time.monotonic() < end
 
 
 class _Lease:

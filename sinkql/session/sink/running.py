@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _STATUS = """
 SELECT k.name, s.status, p.desired, s.details -> 'rebuild' ->> 'rows' AS rows_read_again,
   t.messages_committed AS rows, p.failed_rows AS skipped, p.commits, p.lag AS lag_seconds,
-  p.committed_at AS last_commit, m.compacted_at AS last_compaction, b.branch, s.error, s.hint, s.id
+  p.committed_at AS last_commit, m.compacted_at AS last_compaction,
+  m.optimized_files || ' of ' || m.files_to_optimize AS files_optimized, b.branch, s.error, s.hint, s.id
 FROM mz_sinks AS k
 JOIN mz_sink_statuses AS s ON s.id = k.id
 JOIN mz_sink_progress AS p ON p.id = k.id

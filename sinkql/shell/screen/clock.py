@@ -12,8 +12,8 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 @contextmanager
-def clock(write: Callable[[str], object], text: str, *, after: float = _AFTER_S) -> Iterator[None]:
-    """Show `text` and the seconds so far, once `after` seconds have passed."""
+def clock(write: Callable[[str], object], text: str, *, after: float = _AFTER_S) -> Iterator[Callable[[str], None]]:
+    """Show `text` and the seconds so far, once `after` seconds have passed; yield what changes the text."""
     done = threading.Event()
 
     def tick() -> None:
@@ -25,10 +25,14 @@ def clock(write: Callable[[str], object], text: str, *, after: float = _AFTER_S)
         if shown:
             write(_CLEAR_LINE)
 
+    def say(now: str) -> None:
+        nonlocal text
+        text = now
+
     thread = threading.Thread(target=tick, daemon=True)
     thread.start()
     try:
-        yield
+        yield say
     finally:
         done.set()
         thread.join()

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,13 +49,13 @@ class Screen:
         sys.stdout.flush()
 
     @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Show a clock while something takes its time, to a person."""
+    def busy(self) -> Iterator[Callable[[str], None] | None]:
+        """Show a clock while something takes its time, to a person; yield what changes the text before it."""
         if not self.interactive:
-            yield
+            yield None
             return
-        with clock(lambda text: print(text, end="", file=sys.stderr, flush=True), "running …"):
-            yield
+        with clock(lambda text: print(text, end="", file=sys.stderr, flush=True), "running …") as say:
+            yield say
 
     def heading(self, text: str) -> None:
         """Print a line that says what follows."""

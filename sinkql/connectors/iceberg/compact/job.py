@@ -61,6 +61,9 @@ class Scope:
         if self._paths is None:
             self._paths = frozenset(paths)
 
+    def __len__(self) -> int:
+        return len(self._paths or ())
+
     def __contains__(self, path: object) -> bool:
         return self._paths is not None and path in self._paths
 

@@ -45,6 +45,8 @@ class Compacting:
         self._rest = _REST
         self._unknown_at: int | None = None
         self.finished = False
+        self.files = 0
+        """How many files there were when all of them were wanted compacted, the last time."""
 
     def busy(self) -> str | None:
         """Return the id of the compaction that is being made."""
@@ -86,6 +88,7 @@ class Compacting:
                         done.append(_told(small))
                     continue
                 found = self._step(kept, whole=whole)
+                self.files = len(self._scope or ()) or self.files
                 if found is None and whole and not self._whole:
                     continue  # what had been begun took only what is worth it
                 if found is None and whole:

@@ -305,6 +305,10 @@ class IcebergWriter(Writer):
                 self._leftovers.run(go_on, now=True)  # what is not done then is done in `maintain`
         return done, finished
 
+    def to_optimize(self) -> int:
+        """Return how many files of the table `optimize` goes through."""
+        return self._compacting.files if self._compacting is not None else 0
+
     def _compact(
         self, compacting: Compacting, go_on: Callable[[bool], bool], *, whole: bool = False
     ) -> Sequence[Compacted]:
