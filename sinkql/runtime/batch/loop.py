@@ -415,9 +415,10 @@ class BatchLoop:
             pass  # one of them may be gone already
         files: dict[str, bytes] = {}
         for source, reader in self.readers.items():
-            with suppress(SinkqlError, OSError):
+            with suppress(SinkqlError):
                 for name in reader.attachments(self.marker.end[source]):
-                    files[name] = (self.folder / name).read_bytes()
+                    with suppress(OSError):
+                        files[name] = (self.folder / name).read_bytes()
         with suppress(SinkqlError, OSError):
             self.writer.keep(files)
 

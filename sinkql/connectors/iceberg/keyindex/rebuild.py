@@ -121,7 +121,7 @@ def catch_up(index: Index, table: Table, folder: Path, *, epoch: int) -> Index:
     if not new:
         return index
     empty = tuple(path for path in new if not live.data[path].record_count)
-    filled = ((path, live.data[path]) for path in new if path not in empty)
+    filled = ((path, live.data[path]) for path in new if live.data[path].record_count)
     added = {
         index.next_file_id + number: FileNote(
             path, file.record_count, size=file.file_size_in_bytes, place=place_of(file, table.metadata)
