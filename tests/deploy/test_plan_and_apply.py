@@ -273,6 +273,17 @@ def test_what_is_made_anew_gets_its_comments_again(session: Session) -> None:
     assert session.execute("SHOW TABLES")[0].rows == (("t", "mine"),)
 
 
+def test_what_only_the_catalog_has_is_told_as_that(session: Session) -> None:
+    session.execute(_BASE)
+    text = "CREATE VIEW w AS SELECT counter FROM {};"
+    hint = "The catalog has it, and no file does: name the files of all items, or add --keep."
+    for name, keep in (("v", False), ("nothing", False), ("other.v", True)):
+        with pytest.raises(SinkqlError, match="does not exist") as caught:
+            _plan(session, text.format(name), keep=keep)
+        assert (caught.value.hint == hint) is (name == "v"), name
+    assert _steps(_plan(session, text.format("v"), keep=True)) == [("create", "VIEW", "w")]
+
+
 def test_a_comment_on_nothing_is_told_in_its_script(session: Session) -> None:
     with pytest.raises(SinkqlError, match='relation "v" does not exist') as caught:
         _plan(session, "CREATE TABLE t (a integer); COMMENT ON COLUMN v.a IS 'one';")

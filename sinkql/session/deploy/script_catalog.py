@@ -18,7 +18,7 @@ from sinkql.planner.edit.rename import find_commented
 from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import implied, item_name, kind_of, own_name
-from sinkql.planner.name import short_name
+from sinkql.planner.name import short_name, split_name
 from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.mask import Masked, mask
@@ -111,7 +111,7 @@ def _take(waiting: list[_Pending], found: ScriptCatalog, entries: Mapping[str, l
             failed = next((each for each in postponed if each.needed), None)
             if failed is None:
                 break  # secrets of a schema that goes
-            raise failed.error()
+            raise failed.missed(entries.keys() - found.kept)
         waiting = postponed
 
 
@@ -150,6 +150,13 @@ class _Pending:
                 return False
             raise self.error() from error.__cause__
         return True
+
+    def missed(self, left_out: Iterable[str]) -> SinkqlError:
+        """Return why it does not plan where nothing is left to wait for: the catalog may have what no script has."""
+        failure = self.failure
+        if isinstance(failure, MissingError) and any(split_name(each)[-1] == failure.name for each in left_out):
+            failure.hint = "The catalog has it, and no file does: name the files of all items, or add --keep."
+        return self.error()
 
     def error(self) -> SinkqlError:
         """Return why it does not plan, with its script."""
