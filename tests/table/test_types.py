@@ -190,6 +190,16 @@ KINDS = {
         None if each is None else {key: one and {"at": one[0], "tags": _array(one[1])} for key, one in each}
         for each in value
     ], ordered=False),
+    "record(items int list, dimensions int)[][]": Kind({
+        """'{{"(\\"{1,NULL}\\",7)"},{NULL}}'""": ((((1, None), 7),), (None,)), "'{}'": (), "NULL": None,
+    }, lambda value: _array(value) if not value else {"items": [
+        each and {"items": list(each[0]), "dimensions": each[1]} for each in itertools.chain.from_iterable(value)
+    ], "dimensions": 2}, ordered=False),
+    "map[text=>int][][]": Kind({
+        "'{{{a=>1},{}},{NULL,{b=>NULL}}}'": (((("a", 1),), ()), (None, (("b", None),))), "'{}'": (), "NULL": None,
+    }, lambda value: _array(value) if not value else {"items": [
+        each if each is None else dict(each) for each in itertools.chain.from_iterable(value)
+    ], "dimensions": 2}, ordered=False),
     "numeric(6, 2) list list": Kind({
         "'{{1.5,NULL},NULL,{}}'": ((Decimal("1.50"), None), None, ()), "'{}'": (), "NULL": None,
     }, _lists, ordered=False),

@@ -38,7 +38,7 @@ def _stored(rows: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
 
 def _array(rows: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
     type_, most = wanted.field("items").type, 1
-    while _own_depth(rows.type) > _depth(type_):
+    while not _alike(rows.type, type_):
         rows, most = _flatter(rows), most + 1
     items = _stored(rows, type_, name)
     some = pc.min_element_wise(pc.list_value_length(rows), pa.scalar(1, pa.int32()))
@@ -46,19 +46,21 @@ def _array(rows: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
     return pa.StructArray.from_arrays([items, dimensions], fields=list(wanted), mask=rows.is_null())
 
 
-def _own_depth(type_: pa.DataType) -> int:
-    """Return how many lists are within each other in a type, as which there are maps too."""
-    return 1 + _own_depth(type_.value_type) if pa.types.is_list(type_) else 0
-
-
-def _depth(type_: pa.DataType) -> int:
-    """Return the same of a type that a table has, whose arrays of several dimensions are one list."""
-    if pa.types.is_map(type_):
-        return 1
-    if pa.types.is_struct(type_):
-        array = [field.name for field in type_] == ["items", "dimensions"]
-        return _depth(type_.field("items").type) if array else 0
-    return 1 + _depth(type_.value_type) if pa.types.is_nested(type_) else 0
+def _alike(own: pa.DataType, wanted: pa.DataType) -> bool:
+    """Tell whether values of SinkQL's are those of a table's type without being made flatter; maps are lists too."""
+    if pa.types.is_list(own):
+        if pa.types.is_map(wanted):
+            return bool(pa.types.is_struct(own.value_type))
+        if pa.types.is_struct(wanted):
+            return wanted.get_field_index("items") == 0 and _alike(own, wanted.field("items").type)
+        return pa.types.is_nested(wanted) and _alike(own.value_type, wanted.value_type)
+    if pa.types.is_struct(own):
+        return (
+            pa.types.is_struct(wanted)
+            and [field.name for field in own] == [field.name for field in wanted]
+            and all(_alike(mine.type, its.type) for mine, its in zip(own, wanted, strict=True))
+        )
+    return pa.types.is_struct(wanted) or not pa.types.is_nested(wanted)  # a struct is that of a range
 
 
 def _flatter(rows: pa.ListArray) -> pa.ListArray:
