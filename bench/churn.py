@@ -21,7 +21,7 @@ import statistics
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -214,6 +214,11 @@ def columns_of(many: int) -> dict[str, str]:
     return dict(islice(_COLUMNS.items(), many))
 
 
+def sums_of(columns: Mapping[str, str]) -> str:
+    """Return what reads each value of the columns."""
+    return ", ".join(f"sum({'strlen(' + name + ')' if type_ == 'text' else name})" for name, type_ in columns.items())
+
+
 def open_churn(folder: Path, rows: int, keys: int, columns: int, *, version: int = 2, newest: int = 100) -> BatchLoop:
     """Return the sink that is measured, with its table below an empty folder."""
     declared = ", ".join(f"{name} {type_}" for name, type_ in columns_of(columns).items())
@@ -230,8 +235,7 @@ def print_looks(looks: Sequence[Look]) -> None:
 def look(folder: Path, columns: dict[str, str]) -> Look:
     """Read the table n.t below a folder, and a copy of its rows."""
     copy = _copy(folder)
-    sums = ", ".join(f"sum({'strlen(' + name + ')' if type_ == 'text' else name})" for name, type_ in columns.items())
-    queries = {"scan": f"SELECT count(*), {sums} FROM {{}}", "look-up": "SELECT * FROM {} WHERE k = 4711"}
+    queries = {"scan": f"SELECT count(*), {sums_of(columns)} FROM {{}}", "look-up": "SELECT * FROM {} WHERE k = 4711"}
     said, ratios = [], []
     for what, query in queries.items():
         ms, fresh_ms = _cpu_ms(query, f"iceberg_scan('{folder}/lake/n/t')", f"iceberg_scan('{copy}')")
