@@ -64,6 +64,13 @@ def test_few_dead_rows_stay(files: Files) -> None:
     assert files.chosen() is None
 
 
+def test_a_narrow_table_has_some_dead_rows_though_they_cost_more_than_live_ones(files: Files) -> None:
+    everything = files.delete(LARGE * 3 // 100, 4)
+    for _ in range(4):
+        files.file(LARGE, LARGE * 15 // 1000, (everything,))
+    assert files.chosen() is None
+
+
 def test_file_that_is_mostly_dead_is_written_again_though_it_is_small_beside_the_others(files: Files) -> None:
     for _ in range(64):
         files.file(LARGE)

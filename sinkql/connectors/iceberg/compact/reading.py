@@ -14,6 +14,8 @@ _VALUE, _POSITION, _FILE, _DELETES = 0.018, 0.2, 150.0, 750.0
 """A value; a position in a delete file; a data file; a delete file."""
 _DEAD, _SCATTERED = 0.04, 0.04
 """Of what the live rows of a table cost: what its dead rows, and its files, may cost more."""
+_FEW = 0.02
+"""As large a part of the rows may be dead, or tables of few columns would be written again all the time."""
 _LEAST = 100_000.0
 """Who reads a table smaller than this waits for other things."""
 
@@ -29,8 +31,10 @@ class Reading:
         return (self._row + _POSITION) * sum(note.dead for note in files)
 
     def tolerable_dead(self, files: Iterable[FileNote]) -> float:
-        """Return what the dead rows of a table of these files may cost."""
-        return _DEAD * self._whole(files)
+        """Return what the dead rows of a table of these files may cost; few may stay in narrow tables too."""
+        there = list(files)
+        few = _FEW * (self._row + _POSITION) * sum(note.rows for note in there)
+        return max(few, _DEAD * self._whole(there))
 
     def scattered(self, files: Iterable[FileNote], excess: int, excess_deletes: int) -> bool:
         """Tell whether so many data and delete files more than a table of these needs cost too much."""
