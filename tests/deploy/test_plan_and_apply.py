@@ -319,10 +319,20 @@ def test_the_schema_that_a_database_has_needs_no_statement(session: Session) -> 
     assert session.execute("SHOW DATABASES")[0].rows == (("materialize", ""),)
 
 
-def test_a_table_with_other_keys_is_made_anew_and_says_what_is_lost(session: Session) -> None:
-    session.execute("CREATE TABLE t (a integer); INSERT INTO t VALUES (1), (1);")
-    deployment = _plan(session, "CREATE TABLE t (a integer UNIQUE);")
+@pytest.mark.parametrize("columns", ["a integer UNIQUE, b integer", "a integer"])
+def test_a_table_with_other_keys_or_less_columns_is_made_anew_and_says_what_is_lost(
+    session: Session, columns: str
+) -> None:
+    session.execute("CREATE TABLE t (a integer, b integer); INSERT INTO t VALUES (1, 1), (1, 2);")
+    deployment = _plan(session, f"CREATE TABLE t ({columns});")
     assert [(step.action, step.effect) for step in deployment.steps] == [("replace", "its 2 rows are lost")]
+
+
+def test_a_table_that_a_source_feeds_loses_no_rows(session: Session) -> None:
+    source = "CREATE SOURCE auction FROM LOAD GENERATOR AUCTION;"
+    session.execute(f"{source} CREATE TABLE bids FROM SOURCE auction (REFERENCE bids);")
+    deployment = _plan(session, source)
+    assert [(step.action, step.kind, step.effect) for step in deployment.steps] == [("drop", "TABLE", "")]
 
 
 def test_an_item_that_becomes_one_of_another_kind_says_what_goes(session: Session) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sinkql import logical
+from sinkql import ast, logical
 from sinkql.catalog.memory import MemoryCatalog
 from sinkql.lowering.job import lower
 from sinkql.physical.evolution import Evolution
@@ -58,7 +58,8 @@ def effect(step: Step, before: MemoryCatalog, after: MemoryCatalog, known: Known
         made = effect(replace(step, action="create"), before, after, known, stay=stay)
         return "; ".join(part for part in (gone, made) if part)
     count = known.count
-    match step.kind, step.action:
+    fed = step.kind == "TABLE" and not _keeps_rows(step.name, before)
+    match "SOURCE" if fed else step.kind, step.action:
         case "SINK", "create":
             return f"{_created(step.name, after, count)}{_beside(step.name, after)}"
         case "SINK", "drop":
@@ -211,6 +212,12 @@ def _rows(count: int) -> str:
 def _sinks(name: str, catalog: MemoryCatalog) -> frozenset[str]:
     """Return the sinks that read an item, through views or not."""
     return frozenset(each for each in catalog.all_users(name) if _kind(each, catalog) == "SINK")
+
+
+def _keeps_rows(name: str, catalog: MemoryCatalog) -> bool:
+    """Tell whether the rows of a table are its own, and not those of a source; so they are where it does not plan."""
+    entry = catalog.entry(name)
+    return entry is None or isinstance(entry.statement, ast.CreateTable)
 
 
 def _kind(name: str, catalog: MemoryCatalog) -> str:
