@@ -74,7 +74,8 @@ class Folder:
             raise UnreadableError(
                 "SQ3304",
                 f'cannot list "{self.path}": {error.strerror}',
-                hint="Create the folder or correct its permissions; the sink continues where it stopped.",
+                hint="Create the folder, or correct its permissions: the sink continues where it stopped. "
+                "If PATH is wrong, correct it in the script, and run sinkql apply with all scripts.",
             ) from error
 
     def stamps(self, names: Iterable[str]) -> Iterator[tuple[str, tuple[int, int, int, int] | None]]:
