@@ -76,8 +76,8 @@ CODES = {
     ),
     "SQ3304": _code(
         "The folder of a files source does not exist or cannot be read.",
-        "Create the folder or correct its permissions: the sink tries again by itself. If PATH is wrong, correct it in the "
-        "script, and run sinkql apply with all scripts.",
+        "Create the folder or correct its permissions: the sink tries again by itself. If PATH is wrong, correct it in "
+        "the script, and run sinkql apply with all scripts.",
         retryable=True,
     ),
     "SQ3305": _code(
