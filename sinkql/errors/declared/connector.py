@@ -167,6 +167,10 @@ CODES = {
         "ALTER SINK … PUBLISH has moved main of the table to where the sink's branch is, or main was there already.",
         "Nothing is to be done.",
     ),
+    "SQ2349": _code(
+        'A column of a sink is called as a part of another one: "r.a" beside a record r with a field a.',
+        "Iceberg parts names by dots. Give one of them a name without dots in a materialized view.",
+    ),
     "SQ2401": _code(
         "Load generators make their own columns and changes, so a clause about them cannot be given.",
         "Leave the clause out.",

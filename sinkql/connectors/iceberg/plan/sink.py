@@ -8,9 +8,9 @@ type, changelog included, in order), `format_version`, `maintenance`,
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from sinkql.extension.plan import Planning, SinkPlan
 from sinkql.extension.sink import SinkOptions, check_positive
 from sinkql.logical.array import leaf
 from sinkql.logical.range import SUBTYPES
+from sinkql.logical.type import INTEGER, TEXT
 
 _TYPES = {
     "boolean": "boolean", "smallint": "int", "integer": "int", "bigint": "long",
@@ -40,6 +41,7 @@ _SEPARATORS = "/\\#?%"
 _LONGEST = 200
 """Bytes of a name: file systems take 255, and some names are made longer."""
 _MAIN = "main"
+_RANGE_FLAGS = ("lower_inclusive", "upper_inclusive", "empty")
 _CHANGELOG = (
     logical.Column("_mz_diff", logical.Type("integer"), nullable=False),
     logical.Column("_mz_timestamp", logical.Type("bigint"), nullable=False),
@@ -102,7 +104,8 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
     _check_version(statement, options)
     columns = shape.columns + (_CHANGELOG if _changelog(statement) else ())
     types = _column_types(statement, columns)
-    if any(re.search(r"\btime\b", each) for each in types.values()):
+    _check_paths(statement, columns)
+    if any(_has_times(each.type) for each in columns):
         planning.notice(
             Notice(
                 "SQ2329",
@@ -208,6 +211,11 @@ def _check_version(statement: ast.CreateSink, options: IcebergOptions) -> None:
         )
 
 
+def _has_times(type_: logical.Type) -> bool:
+    within = [each.type for each in type_.fields] if type_.element is None else [type_.element]
+    return type_.name == "time" or any(map(_has_times, within))
+
+
 def _changelog(statement: ast.CreateSink) -> bool:
     return statement.mode is not None and statement.mode.mode == "append" and statement.mode.changelog
 
@@ -224,6 +232,37 @@ def _column_types(statement: ast.CreateSink, columns: tuple[logical.Column, ...]
             hint=f"Cast them in a materialized view, as in {odd[0].name}::text.",
         )
     return {name: type_ for name, type_ in types.items() if type_ is not None}
+
+
+def _check_paths(statement: ast.CreateSink, columns: tuple[logical.Column, ...]) -> None:
+    """Refuse columns of which one is called as a part of another one is: Iceberg parts names by dots (SQ2349)."""
+    paths = Counter(path for column in columns for path in _paths(column.name, column.type))
+    twice = next((path for path, count in paths.items() if count > 1), None)
+    if twice is not None:
+        raise SinkqlError(
+            "SQ2349",
+            f'two fields of the table would be called "{twice}"',
+            statement.relation.span,
+            hint="Give one of them a name without dots in a materialized view.",
+        )
+
+
+def _paths(path: str, type_: logical.Type) -> Iterator[str]:
+    """Yield the names of a column and of all that is in it, as Iceberg has them."""
+    yield path
+    match type_.name:
+        case "record":
+            parts = {each.name: each.type for each in type_.fields}
+        case "map":
+            parts = {"key": TEXT, "value": type_.value}
+        case "array":
+            parts = {"items": logical.Type("list", element=leaf(type_)), "dimensions": INTEGER}
+        case "list" if type_.element is not None:
+            parts = {"element": type_.element}
+        case name:
+            parts = dict.fromkeys(("lower", "upper", *_RANGE_FLAGS), TEXT) if name in SUBTYPES else {}
+    for name, part in parts.items():
+        yield from _paths(f"{path}.{name}", part)
 
 
 def _iceberg_type(type_: logical.Type) -> str | None:
@@ -244,7 +283,7 @@ def _iceberg_type(type_: logical.Type) -> str | None:
     subtype = SUBTYPES.get(type_.name)
     if subtype is not None:
         bound = _iceberg_type(subtype)
-        flags = ", ".join(f"{name}: boolean" for name in ("lower_inclusive", "upper_inclusive", "empty"))
+        flags = ", ".join(f"{name}: boolean" for name in _RANGE_FLAGS)
         return f"struct<lower: {bound}, upper: {bound}, {flags}>"
     return f"decimal(38,{type_.scale})" if type_.name == "numeric" else _TYPES.get(type_.name)
 
