@@ -35,7 +35,8 @@ def converted(value: int, type_: str) -> int:
     known = RANGES[type_]
     if value not in known:
         wider = _wider(value)
-        hint = wider and f"A {type_} is from {known[0]} to {known[-1]}: cast to {wider} instead."
+        article = "An" if type_ == "integer" else "A"
+        hint = wider and f"{article} {type_} is from {known[0]} to {known[-1]}: cast to {wider} instead."
         raise RefusedError(f"{type_} out of range", hint)
     return value
 

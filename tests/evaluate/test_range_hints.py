@@ -11,7 +11,7 @@ from sinkql import evaluate
 from sinkql.errors import SinkqlError
 from sinkql.logical.type import RANGES
 
-_OPERATOR, _CAST = r"Cast an operand to (\w+)\.", r"A \w+ is from \S+ to \d+: cast to (\w+) instead\."
+_OPERATOR, _CAST = r"Cast an operand to (\w+)\.", r"(?:A (?!i)|An (?=i))\w+ is from \S+ to \d+: cast to (\w+) instead\."
 
 
 def _value(text: str, types: dict[str, str], row: tuple[Any, ...]) -> Any:
