@@ -54,6 +54,7 @@ _WITHOUT = {
     "$held(interval)", "$order(interval)",
     *(f"{name}(any)" for name in ("lower", "upper", "isempty", "lower_inc", "upper_inc", "lower_inf", "upper_inf")),
     *(f"{name}(any,any,text)" for name in SUBTYPES), "@>(any,any)", "&&(any,any)", "$order(any)",
+    "ROW(any…)", "MAP(any…)", "->(any,text)", "?(any,text)", ".(any,text)",
     "cardinality(any)", "array_length(any,integer)", "to_char(real,text)", "to_char(double precision,text)",
 }  # fmt: skip
 _NARROWER = ("cast-s060", "cast-s061", "cast-s062", "cast-s300", "cast-s301", "cast-s302")

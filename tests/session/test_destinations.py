@@ -86,7 +86,7 @@ def test_tables_whose_dotted_names_are_the_same_are_two(session: Session) -> Non
     session.execute(LAKE + COUNTER + dotted + second)
     with Session() as again:  # which has the places from the file
         error = fails(again, second.replace("second", "third"))
-        assert error.message == 'sink "second" already writes to table "analytics.of.users"'
+        assert error.message == 'sink "second" already writes to table ""analytics.of".users"'
     # what is dropped goes before what another sink makes of the same table, and after what is made of another
     steps = plan_deployment([Script("p.sql", LAKE + COUNTER + second.replace("second", "third"))], session).steps
     assert [(each.action, each.name.rpartition(".")[2], each.early) for each in steps] == [

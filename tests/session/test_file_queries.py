@@ -83,7 +83,7 @@ def test_types_of_parquet_files(session: Session, folder: Path) -> None:
         "list": pa.array([[1, 2], None]),
     }
     pq.write_table(pa.table(columns), folder / "p.parquet")
-    row = (1, Decimal(2**64 - 1), Decimal("1.50"), day, time, "a", b"x", "[1, 2]")
+    row = (1, Decimal(2**64 - 1), Decimal("1.50"), day, time, "a", b"x", (1, 2))
     assert [row, (None,) * 8] == _rows(session, "SELECT * FROM 'p.parquet'")
 
 
