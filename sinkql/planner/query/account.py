@@ -28,7 +28,8 @@ def _kind(node: Any, text: str, range_: Range) -> str | None:
         case exp.Not():
             return "NOT" if text[slice(*range_(node))][:3].upper() == "NOT" else None
         case exp.Literal() if isinstance(node.parent, _WITHOUT_FORM):
-            return "STRING" if node.is_string and isinstance(node.parent, exp.Bracket) else None
+            subscript = isinstance(node.parent, exp.Bracket) and node.arg_key == "expressions"
+            return "STRING" if node.is_string and subscript else None
         case exp.Literal():
             return "STRING" if node.is_string else "NUMBER"
         case exp.Anonymous() if isinstance(node.parent, exp.Table | exp.Dot):
