@@ -22,29 +22,11 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from bench.churn import look, print_looks
+from bench.churn import columns_of, look, print_looks
 from bench.commits import _table
 from bench.common import HOME, ROOT, read_back
 from bench.meter import ENVIRONMENT, tree_cpu
 
-_COLUMNS = {
-    "k": "bigint",
-    "customer": "bigint",
-    "amount": "double precision",
-    "version": "bigint",
-    "status": "text",
-    "country": "text",
-    "email": "text",
-    "note": "text",
-    "product": "bigint",
-    "quantity": "integer",
-    "price": "double precision",
-    "discount": "double precision",
-    "city": "text",
-    "street": "text",
-    "phone": "text",
-    "agent": "text",
-}
 _SCRIPT = """
 CREATE CLUSTER bench (SIZE = 'local[{cores}]');
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
@@ -53,7 +35,7 @@ CREATE SOURCE changes FROM LOAD GENERATOR KEY VALUE (KEYS {keys}, SNAPSHOT ROUND
   PARTITIONS 1, BATCH SIZE {rows}, TICK INTERVAL '1s') INCLUDE KEY, OFFSET ENVELOPE UPSERT;
 CREATE VIEW hex AS SELECT key * 7919 % 1000003 AS k, key, "offset" AS version, encode(value, 'hex') AS h FROM changes;
 CREATE MATERIALIZED VIEW orders AS SELECT
-  k, key * 31 % 5003 AS customer, ((k + version * 7) % 99991)::double precision / 100 AS amount, version,
+  k, key * 31 % 5003 AS customer, ((k + version * 7) % 99991)::double precision / 100 AS amount, version AS v,
   CASE WHEN h < '4' THEN 'new' WHEN h < '8' THEN 'paid' WHEN h < 'c' THEN 'sent' ELSE 'done' END AS status,
   'country ' || (key % 40) AS country, 'customer' || (key % 50021) || '@example.org' AS email,
   substring(h, 1, 24) || ' please leave at the door' AS note, key * 17 % 20011 AS product,
@@ -113,7 +95,7 @@ def main() -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    found = read_back(folder / "lake/n/t", ("k", "version"))
+    found = read_back(folder / "lake/n/t", ("k", "v"))
     print(f"count and sums: {found} in DuckDB, {_read(folder)} in PyIceberg")
 
 
@@ -129,7 +111,7 @@ def _watch(process: subprocess.Popen[str], folder: Path, commits: int, every: in
             began, spent = tree_cpu(process.pid), _spent(folder)
         elif seen % every == 0:
             cpu, maintenance = tree_cpu(process.pid) - began, _spent(folder) - spent
-            looks.append(look(folder, _COLUMNS))
+            looks.append(look(folder, columns_of(16)))
             share = f"{cpu / seen * 1000:.0f} ms a commit, maintenance {maintenance / cpu:.2f}"
             print(f"{seen}: {share}; {looks[-1].said}", flush=True)
         if seen == commits:
@@ -144,8 +126,8 @@ def _spent(folder: Path) -> float:
 
 
 def _read(folder: Path) -> tuple[int, ...]:
-    rows = _table(folder).scan(selected_fields=("k", "version")).to_arrow()
-    return (len(rows), *(pc.sum(rows.column(name)).as_py() for name in ("k", "version")))
+    rows = _table(folder).scan(selected_fields=("k", "v")).to_arrow()
+    return (len(rows), *(pc.sum(rows.column(name)).as_py() for name in ("k", "v")))
 
 
 if __name__ == "__main__":

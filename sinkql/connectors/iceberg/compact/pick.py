@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyiceberg.table import Table
 
@@ -125,7 +126,7 @@ class Choice:
         least = self._least
         return (
             self._scattered(groups)
-            or any(_due_deletes(self._index, pool, least.deletes, self._scope) for pool in self._all_pools(frozenset()))
+            or any(self._due_deletes(pool, least.deletes) for pool in self._pools_now)
             or any(_due_files(files, self._target, least.files) for files in groups)
         )
 
@@ -155,11 +156,15 @@ class Choice:
         deletes = self._index.deletes
         left = {each for each, dead in named.items() if deletes[each].rows <= max(2 * dead, _FEW_POSITIONS)}
         found = []
-        for pool in self._all_pools(removed):
-            due = {*_due_deletes(self._index, pool, tiers, self._scope), *left.intersection(pool)}
+        for pool in self._all_pools(removed) if removed else self._pools_now:
+            due = {*self._due_deletes(pool, tiers), *left.intersection(pool)}
             if due:
                 found.append(sorted(due))
         return found
+
+    @cached_property
+    def _pools_now(self) -> list[list[int]]:
+        return self._all_pools(frozenset())
 
     def _all_pools(self, removed: frozenset[int]) -> list[list[int]]:
         """Return delete files that may become one: all of a partition that name a file that stays, or those of each.
@@ -181,8 +186,13 @@ class Choice:
 
     def _scattered(self, groups: Collection[Mapping[int, FileNote]]) -> bool:
         excess = sum(max(0, len(files) - 1) for files in groups)
-        deletes = sum(max(0, len(pool) - 1) for pool in self._all_pools(frozenset()))
+        deletes = sum(max(0, len(pool) - 1) for pool in self._pools_now)
         return self._reading.scattered(self._index.files.values(), excess, deletes)
+
+    def _due_deletes(self, pool: list[int], tiers: Tiers) -> list[int]:
+        deletes = self._index.deletes
+        some = [number for number in pool if self._scope is None or deletes[number].path in self._scope]
+        return due(some, lambda number: deletes[number].rows, target=1 << 62, tiers=tiers)
 
 
 def _due_files(files: Mapping[int, FileNote], target: int, tiers: Tiers) -> list[int]:
@@ -192,8 +202,3 @@ def _due_files(files: Mapping[int, FileNote], target: int, tiers: Tiers) -> list
 
 def _large(note: FileNote, target: int) -> bool:
     return 2 * note.size >= target or 2 * note.rows > _ROWS
-
-
-def _due_deletes(index: Index, pool: list[int], tiers: Tiers, scope: Scope | None) -> list[int]:
-    some = [number for number in pool if scope is None or index.deletes[number].path in scope]
-    return due(some, lambda number: index.deletes[number].rows, target=1 << 62, tiers=tiers)
