@@ -8,6 +8,7 @@ LOCK := constraints.txt
 WORKERS ?= 2
 READERS := .venv-readers/.installed
 CLASSES := $(VENV)/spark.jsa
+KAFKA := .kafka/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 
 # tests start many processes: each would compile all modules
@@ -32,7 +33,7 @@ demo: $(INSTALLED)
 test: checks pytest
 
 checks:
-	$(MAKE) --jobs 2 lint types contracts $(CLASSES)
+	$(MAKE) --jobs 2 lint types contracts $(CLASSES) $(KAFKA)
 
 quick: lint types contracts
 	$(PYTEST) -m "not spark and not server and not slow and not long and not soak"
@@ -47,11 +48,11 @@ types: $(INSTALLED_DEV)
 contracts: $(INSTALLED_DEV)
 	$(BIN)/lint-imports
 
-pytest: $(INSTALLED_DEV) $(CLASSES)
+pytest: $(INSTALLED_DEV) $(CLASSES) $(KAFKA)
 	$(PYTEST) --cover
 
 # what takes too long for each change: for a job that runs once a night, say
-soak: $(INSTALLED_DEV) $(CLASSES) $(READERS)
+soak: $(INSTALLED_DEV) $(CLASSES) $(KAFKA) $(READERS)
 	$(PYTEST) -m soak
 
 # readers of tables that want other versions than SinkQL, and the Java of a catalog that wants a newer one than Spark
@@ -63,6 +64,11 @@ $(READERS):
 # the classes that Spark loads, as Java maps them: a third of its start. Without it, the tests take longer.
 $(CLASSES): $(INSTALLED_DEV)
 	-SPARK_SUBMIT_OPTS=-XX:ArchiveClassesAtExit=$(abspath $@).new $(BIN)/sinkql demo >/dev/null && mv -f $@.new $@
+
+# the broker that tests start
+$(KAFKA): tests/support/kafka_jars/pom.xml
+	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath .kafka/libs) -DincludeScope=runtime
+	touch $@
 
 # for a job that runs once a week, say: what users get who install today, and what those have who never update
 test-latest:

@@ -142,9 +142,10 @@ class Reader(Protocol):
     """Read one source: all but `read` runs in the driver or the source's process, `read` in a task.
 
     A reader is picklable. A batch's splits are numbered by their place in the list; the task adds `$seq` itself (split
-    number, then row), so `read` yields just the declared columns, in the declared Arrow types; a RETRACT source's end
-    with `$diff` (int64), and rows that come and go between the two offsets of `splits` are in none of them: no
-    expression sees a row that is not there any more.
+    number, then row), so `read` yields just the declared columns, in the declared Arrow types. An UPSERT source's end
+    with `$diff` (int64): 1 for a row that its key has now, -1 for a key that is gone, all columns NULL but the key's. A
+    RETRACT source's end with `$diff` (int64), and rows that come and go between the two offsets of `splits` are in none
+    of them: no expression sees a row that is not there any more.
 
     A class that inherits from it has the last seven methods as they are for a source whose rows only come, that cannot
     go back, that keeps nothing for its readers, whose offsets say all, and that cannot tell how old its input is.

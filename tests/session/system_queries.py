@@ -166,7 +166,7 @@ class _Queries:
 
 
 def _write(connection: str) -> None:
-    import psycopg  # type: ignore[import-not-found]  # is there only where the file is written
+    import psycopg
 
     from sinkql.session import Session
 
