@@ -1,0 +1,117 @@
+"""A type as Postgres has it → the SQL type of its values here, or nothing where it can only be read as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+import msgspec
+
+from sinkql.extension.types import nested_type
+from sinkql.logical.type import NUMERIC, TEXT, Field, Type, record_type
+
+Kind = Literal["base", "enum", "array", "composite", "domain"]
+
+
+class ServerType(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A type by its id, its name as the server writes it, and what it is made of.
+
+    `modifier` is that of a column (atttypmod), -1 for none. An array has the type of its elements, and as many
+    `dimensions` as its column declares; a domain the type that it is over, a composite type fields. Ranges are base
+    types: only the built-in ones have a type here.
+    """
+
+    oid: int
+    name: str
+    kind: Kind = "base"
+    modifier: int = -1
+    dimensions: int = 1
+    element: ServerType | None = None
+    fields: tuple[tuple[str, ServerType], ...] = ()
+
+    @property
+    def bare(self) -> ServerType:
+        """Return what a domain is over, through all domains; other types as they are."""
+        return self.element.bare if self.kind == "domain" and self.element is not None else self
+
+
+class ServerColumn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A column of a table as Postgres has it; one `as_text` is read as text whatever its type is.
+
+    `long` is one whose value the server may leave out of an update that does not change it.
+    """
+
+    name: str
+    type: ServerType
+    nullable: bool = True
+    as_text: bool = False
+    long: bool = False
+
+    @property
+    def sql_type(self) -> Type | None:
+        """Return the type that the column has here; None for one that must be read as text, or left out."""
+        return TEXT if self.as_text else sql_type(self.type)
+
+
+_BASE: Mapping[int, str] = MappingProxyType(
+    {
+        16: "boolean", 17: "bytea", 19: "text", 20: "bigint", 21: "smallint", 23: "integer", 25: "text", 26: "uint4",
+        114: "jsonb", 700: "real", 701: "double precision", 1042: "text", 1043: "text", 1082: "date", 1083: "time",
+        1114: "timestamp", 1184: "timestamptz", 1186: "interval", 2950: "uuid", 3802: "jsonb",
+        3904: "int4range", 3906: "numrange", 3908: "tsrange", 3910: "tstzrange", 3912: "daterange", 3926: "int8range",
+    }
+)  # fmt: skip
+"""Types here by the ids that are the same on every server."""
+
+NUMERIC_OID = 1700
+_MOST_SCALE = 38
+
+
+def sql_type(type_: ServerType) -> Type | None:
+    """Return the SQL type of a type's values; None for one that has none here."""
+    bare = type_.bare
+    match bare.kind:
+        case "enum":
+            return TEXT
+        case "array":
+            return _array(bare)
+        case "composite":
+            found = [(name, sql_type(each)) for name, each in bare.fields]
+            fields = [Field(name, each) for name, each in found if each is not None]
+            return record_type(fields) if len(fields) == len(found) and fields else None
+        case _ if bare.oid == NUMERIC_OID:
+            return _numeric(bare.modifier)
+        case _:
+            name = _BASE.get(bare.oid)
+            return Type(name) if name else None
+
+
+def _array(type_: ServerType) -> Type | None:
+    found = sql_type(type_.element) if type_.element is not None else None
+    for _ in range(max(type_.dimensions, 1)):
+        found = nested_type("array", found)
+    return found
+
+
+def _numeric(modifier: int) -> Type | None:
+    """Return a numeric of all digits that there are, with the scale of a modifier."""
+    if modifier < 0:
+        return NUMERIC
+    scale = numeric_scale(modifier)
+    return Type("numeric", 38, max(scale, 0)) if scale <= _MOST_SCALE else None
+
+
+def numeric_scale(modifier: int) -> int:
+    """Return the scale that a column's modifier says: eleven bits with a sign, as numerics have them."""
+    return (((modifier - 4) & 0x7FF) ^ 1024) - 1024
+
+
+def to_json(columns: tuple[ServerColumn, ...]) -> list[dict[str, Any]]:
+    """Return columns as what facts and the options of a captured table hold."""
+    return [msgspec.to_builtins(each) for each in columns]
+
+
+def from_json(found: Any) -> tuple[ServerColumn, ...]:
+    """Read what `to_json` gave."""
+    return msgspec.convert(found, tuple[ServerColumn, ...])
