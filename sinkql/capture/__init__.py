@@ -1,4 +1,4 @@
 """Sources that keep nothing for their readers: one process reads a server once, and keeps a log that all sinks read.
 
-* `stream`: what a capture asks of a connector: changes in commit order, chunks of tables, positions.
+What a capture asks of a connector, and how a connector plans such a source, is in `sinkql.extension.capture`.
 """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sinkql import ast, logical, physical
 from sinkql.errors import Notice
+from sinkql.extension.capture import Forget, OpenStream
 from sinkql.extension.sink import SinkOptions
 from sinkql.extension.store import ObjectStore, OpenStore
 from sinkql.extension.stream import Context, Decoding, Offsets, OpenReader, OpenWriter, Published, Switch
@@ -111,6 +112,10 @@ class SourceKind:
     names and types as SQL, stand for those that the statement does not declare. `first` tells for a source without an
     end where its first rows after some offsets end, as many as are wanted. `named` tells by a source's options whether
     its columns are found by their names, so that it may lose some while sinks go on.
+
+    A server that keeps nothing for its readers is captured (`sinkql.extension.capture`): `stream` opens what its
+    capture reads it with, `forget` takes away what a dropped source left on it; a new source has a `source_id` among
+    its facts.
     """
 
     name: str
@@ -122,6 +127,8 @@ class SourceKind:
     sample: Callable[[ast.CreateSource, Planning, Access | None], logical.Facts] | None = None
     first: Callable[[Offsets, int], Offsets] | None = None
     named: Callable[[Mapping[str, Any]], bool] = lambda options: False
+    stream: OpenStream | None = None
+    forget: Forget | None = None
     about: str = ""
 
 

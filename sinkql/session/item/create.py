@@ -37,7 +37,7 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
 
     It is planned once, and again only if the outside tells something, or if another process changed the catalog.
     """
-    facts, asked = _own_facts(statement), False
+    facts, asked = _own_facts(statement, catalog.registry), False
     while True:
         name = item_name(statement, catalog.plans)
         entry = catalog.reader().entry(name)
@@ -71,9 +71,11 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
             raise
 
 
-def _own_facts(statement: ast.Create) -> dict[str, Any]:
-    """Return the ids under which rows and jobs are known whatever the name of their item."""
+def _own_facts(statement: ast.Create, registry: Registry) -> dict[str, Any]:
+    """Return the ids under which rows, logs and jobs are known whatever the name of their item."""
     match statement:
+        case ast.CreateSource(kind=kind) if kind in registry.sources and registry.sources[kind].stream is not None:
+            return {"source_id": str(uuid.uuid4())}
         case ast.CreateSink():
             return {"sink_id": str(uuid.uuid4())}
         case ast.CreateTable():

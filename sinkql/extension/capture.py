@@ -1,0 +1,277 @@
+"""What a capture asks of a connector: a server's changes in the order of their commits, and chunks of its tables.
+
+A connector plans each table of such a source with the options that `table_options` returns, and the source itself with
+those of `source_options`; its `SourceKind` has a `stream`, and `sinkql.capture.open_reader` as its reader. Each sink
+then reads the log that a capture keeps, and nothing but a capture talks to the server. What is kept for the source on
+the server, such as a replication slot, is made by `Stream.create`, when the first sink that reads the source runs, and
+not by CREATE SOURCE: a source that nobody reads holds nothing. It is taken away by `SourceKind.forget` after DROP
+SOURCE, by the process that drops it or by the next one that opens the catalog.
+
+A position is a text that sorts as the server's commits do, such as a log sequence number in sixteen hexadecimal digits;
+the empty text is before all of them. A transaction's id is the connector's own: whether a snapshot sees it is asked of
+the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from sinkql import physical
+from sinkql.extension.stream import RowError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Position = str
+Key = tuple[Any, ...]
+"""Values of a table's key columns, JSON-able, as the connector writes and reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedTable:
+    """A table as a capture keeps it.
+
+    `id` is unique in the source and a file's name may have it; `name` is the upstream one, with its schema. `columns`
+    are all that are taken, in SinkQL's types; `key` are those of the upstream key. With a key, rows are overwritten by
+    it (upsert); without one they come and go (retract). `holes`: the server may leave values out of a change.
+    `options` are the connector's own.
+    """
+
+    id: str
+    name: tuple[str, ...]
+    columns: tuple[physical.Column, ...]
+    key: tuple[str, ...]
+    holes: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedSource:
+    """A source that a capture reads: `id` is its own for ever, `name` the full name that it has now.
+
+    `connection` has secrets by name alone; `options` are the connector's own, those of the source.
+    """
+
+    id: str
+    name: str
+    kind: str
+    connection: physical.Connection | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a source's WITH (…) says of its log: sizes in bytes, `log` a place other than the state folder.
+
+    `keep`: the server keeps what sinks have not committed, or the log does. Above `max_retained` bytes on the server
+    the log does in any case; None is the server's own bound, or 10 GB. Above `max_log` the capture waits for the sinks.
+    """
+
+    keep: Literal["server", "log"] = "server"
+    max_retained: int | None = None
+    max_log: int = 20 << 30
+    on_truncate: Literal["apply", "fail"] = "apply"
+    log: str | None = None
+
+
+def source_options(source_id: str | None, name: str, options: Mapping[str, Any], keeping: Keeping) -> dict[str, Any]:
+    """Return what a connector's `SourcePlan.options` are.
+
+    `source_id` is that of the statement's facts (`facts.get("source_id")`, None where a script is compiled), `name` the
+    source's full name, `options` what the connector needs of the source itself; a value that decides no rows may stand
+    in them under "tuning".
+    """
+    own = {key: value for key, value in options.items() if key != "tuning"}
+    tuning = {"source": name, "keeping": msgspec.to_builtins(keeping), "options": dict(options.get("tuning", {}))}
+    return {"source_id": source_id, "source": own, "tuning": tuning}
+
+
+def table_options(source: Mapping[str, Any], table: CapturedTable) -> dict[str, Any]:
+    """Return what the options of a `logical.SourceTable` are, by those of its source (`source_options`).
+
+    The columns are those of the table's shape, whose change is UPSERT with the key, RETRACT without one.
+    """
+    own = {"id": table.id, "name": list(table.name), "key": list(table.key), "options": dict(table.options)}
+    return {**source, "table": own, **({"holes": True} if table.holes else {})}
+
+
+def captured_source(
+    kind: str, options: Mapping[str, Any], connection: physical.Connection | None
+) -> tuple[CapturedSource, Keeping]:
+    """Return the source of planned options, of the source or of one of its tables, and how its log is kept."""
+    tuning = options["tuning"]
+    own = {**options["source"], "tuning": tuning["options"]}
+    source = CapturedSource(options["source_id"] or "", tuning["source"], kind, connection, own)
+    return source, msgspec.convert(tuning["keeping"], Keeping)
+
+
+def captured_table(read: physical.Read) -> CapturedTable:
+    """Return the table that a job reads."""
+    own = read.options["table"]
+    holes = bool(read.options.get("holes"))
+    return CapturedTable(own["id"], tuple(own["name"]), read.columns, tuple(own["key"]), holes, own["options"])
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """Rows of one table in the order of their changes, and the records of it that did not decode.
+
+    `rows` have the table's columns, then `$diff` (int64: with a key 1 for a row that the key has now, -1 for a key that
+    is gone, other columns NULL; without one 1 for a row that came, -1 for one that went), `$at` (timestamp[us, UTC], of
+    the commit), and where the table may have values that the server does not send, `$hole` (binary, a bit a column
+    from the lowest of the first byte on, NULL for none) and `$from` (a struct of the key columns: the key that the row
+    had before, whose values its holes have; NULL where the key is the same).
+    """
+
+    rows: pa.RecordBatch
+    errors: Sequence[RowError] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """Transactions in the order of their commits: the position after each, and its id."""
+
+    ends: Sequence[Position]
+    ids: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Rows of whole transactions up to `to`, by a table's id.
+
+    A table in `emptied` lost all its rows before these. With `open`, the last of them go on in what comes next, `to` is
+    the end of the last whole one, and nothing may be published up to there but what is whole.
+    """
+
+    to: Position
+    tables: Mapping[str, Sequence[TableRows]]
+    transactions: Transactions
+    emptied: frozenset[str] = frozenset()
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaped:
+    """A table has other columns from here on; `problem` says for a user what a sink cannot go on with."""
+
+    table: CapturedTable
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The server is at `to`, and nothing of what is captured changed up to there."""
+
+    to: Position
+
+
+Event = Changed | Reshaped | Moved
+
+
+class Snapshot(Protocol):
+    """What one look at the server saw; taken without waiting."""
+
+    def unseen(self, ids: Sequence[Any]) -> int | None:
+        """Return the place of the first of these transactions that it does not see; None where it sees all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of a table in the order of its key: as `TableRows` with `$diff` 1.
+
+    `last` is the key of the last one; None where nothing follows. Changes up to `high` may be in them already.
+    """
+
+    rows: Sequence[TableRows]
+    last: Key | None
+    high: Position
+
+
+class ChunkRead(Protocol):
+    """One transaction of the server in which parts of a table are read, all as `snapshot` saw them; a context."""
+
+    snapshot: Snapshot
+
+    def __enter__(self) -> ChunkRead:
+        """Begin the transaction, with the table locked against being emptied or rewritten."""
+
+    def __exit__(self, *error: object) -> None:
+        """End it."""
+
+    def read(self, after: Key | None, size: int) -> Chunk:
+        """Return the rows after a key, about `size` bytes; without a key in the table all of them, `after` None."""
+
+
+class Stream(Protocol):
+    """A connector's reading of one server for one source. Only the capture's process has one.
+
+    All methods raise SinkqlError; one that is `retryable` is tried again with a new stream, others stall the source.
+    """
+
+    def check(self) -> None:
+        """Check that the server still is the one that was read, and has what is needed."""
+
+    def create(self) -> Position:
+        """Have the server keep changes for this source from now on, unless it does, and return from where on.
+
+        Called where nothing of the source is in the log, and no sink has read it. What a server keeps nothing for
+        returns its present end. It returns when whatever committed before is seen by every later snapshot.
+        """
+
+    def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
+        """Start to receive what comes after a position: that of `create`, one that `confirm` got, or a later one.
+
+        Changes of these tables alone are received. A `Changed` that would go past one of `stops`, in their order, ends
+        there. Called once; other tables need another stream.
+        """
+
+    def end(self) -> Position:
+        """Return the server's present end: what has committed by now is received up to there."""
+
+    def look(self) -> Snapshot:
+        """Return what a snapshot sees now."""
+
+    def receive(self, seconds: float) -> Sequence[Event]:
+        """Wait up to so long, and return what came: up to about 8 MB, whole transactions where they are shorter."""
+
+    def confirm(self, position: Position) -> None:
+        """Let the server forget what is up to a position."""
+
+    def retained(self) -> int:
+        """Return how many bytes the server keeps for this reader; 0 where it keeps nothing."""
+
+    def most_retained(self) -> int:
+        """Return how many bytes it may keep before that harms the server: Keeping.max_retained, unless it is set."""
+
+    def chunk(self, table: CapturedTable) -> ChunkRead:
+        """Return a read of a table, that has not begun; it goes through a connection of its own."""
+
+    def flush(self) -> None:
+        """Have the server's log reach the last `high`, also where nobody writes."""
+
+    def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
+        """Fill the holes of rows whose key changed from the server, by the new key; called while chunks are read.
+
+        The look waits until it sees the transactions `ids`. The position is the server's end where a row was not
+        found, None where all were.
+        """
+
+    def close(self) -> None:
+        """Leave the server."""
+
+
+Reveal = Callable[[str], str]
+"""Full name of a secret to its value."""
+
+
+class OpenStream(Protocol):
+    def __call__(self, source: CapturedSource, secret: Reveal) -> Stream:
+        """Return a stream that has not begun, and may connect; raises SinkqlError."""
+
+
+class Forget(Protocol):
+    def __call__(self, source: CapturedSource, secret: Reveal) -> None:
+        """Take away what a dropped source has on its server; nothing where there is nothing. Raises SinkqlError."""
