@@ -1,28 +1,16 @@
-"""Confluent's schema registry, and the formats whose schemas are kept there: declared, not supported yet."""
+"""Confluent's schema registry, and the formats whose schemas are kept there.
+
+* `connection`: the statement's options → the plan's, checked.
+* `registry`: a planned connection → schemas, by id and by subject.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinkql import ast
-from sinkql.extension.options import SecretOnly, SecretPart
-from sinkql.extension.plan import Connector, Later
-from sinkql.logical import SecretText
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryOptions:
-    """The options of TO CONFLUENT SCHEMA REGISTRY."""
-
-    url: str
-    user: SecretPart | None = None
-    username: SecretPart | None = None
-    password: SecretOnly | None = None
-    ssl_certificate: SecretText | None = None
-    ssl_certificate_authority: SecretText | None = None
-    ssl_key: SecretOnly | None = None
-    ssh_tunnel: ast.Name | None = None
-    aws_privatelink: ast.Name | None = None
+from sinkql import logical
+from sinkql.connectors.confluent.connection import KIND, OWNER, RegistryOptions, plan
+from sinkql.extension.plan import Access, ConnectionKind, Connector, Later
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +27,21 @@ class AvroOptions:
     confluent_wire_format: bool = True
 
 
+_ABOUT = """\
+The connection is checked when it is created, unless `WITH (VALIDATE = false)` stands after its options. Certificates
+and keys are texts in PEM, as `SECRET name`."""
+
+
+def _validate(connection: logical.Connection, access: Access) -> None:
+    from sinkql.connectors.confluent.registry import Registry  # only where one is asked
+
+    Registry(connection.name, connection.options, access.secret).check()
+
+
 connector = Connector(
     "confluent",
+    connections=(ConnectionKind(KIND, plan, RegistryOptions, OWNER, ("URL",), validate=_validate, about=_ABOUT),),
     later=(
-        Later("CONNECTION", "CONFLUENT SCHEMA REGISTRY", RegistryOptions),
         Later("FORMAT", "AVRO", AvroOptions),
         Later("FORMAT", "PROTOBUF", AvroOptions),
     ),

@@ -391,4 +391,12 @@ CODES = {
         "The option decides what the connection leads to, so changing it would point existing sinks at another place.",
         "Create another connection, and create the sinks again with it.",
     ),
+    "SQ2541": _code(
+        "A schema registry connection has both USER and USERNAME, which are the same option.",
+        "Keep one of them.",
+    ),
+    "SQ2542": _code(
+        "An option of a schema registry connection goes with another one, which is missing.",
+        "Add the option that the hint names.",
+    ),
 }

@@ -397,6 +397,41 @@ CODES = {
         "GCP connections need google-auth, which an extra of SinkQL installs.",
         "Run pip install 'sinkql[gcp]'.",
     ),
+    "SQ4260": _code(
+        "A schema registry cannot be reached.",
+        "Check URL in CREATE CONNECTION, and that the registry runs. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4261": _code(
+        "A schema registry rejects the user, the password or the certificate of its connection, or does not let the "
+        "user read its schemas.",
+        "Check USER and PASSWORD, or SSL CERTIFICATE and SSL KEY, in CREATE CONNECTION. A running sink tries again by "
+        "itself.",
+        retryable=True,
+    ),
+    "SQ4262": _code(
+        "URL of the connection is not the address of a schema registry.",
+        "Correct URL in CREATE CONNECTION. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4263": _code(
+        "The certificate of a schema registry is not signed by an authority that this machine trusts, or the server at "
+        "URL does not use TLS.",
+        "Give the authority's certificate in SSL CERTIFICATE AUTHORITY, or correct URL in CREATE CONNECTION. A running "
+        "sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4264": _code(
+        "A certificate or key of a schema registry connection is not one in PEM, or the two do not belong together.",
+        "Give the secrets the whole text of the PEM files: ALTER SECRET name AS file('key.pem'). A running sink tries "
+        "again by itself.",
+        retryable=True,
+    ),
+    "SQ4265": _code(
+        "A schema registry answers with an error of its own.",
+        "Look at the detail and the log of the registry. A running sink tries again by itself.",
+        retryable=True,
+    ),
     "SQ4301": _code(
         "The warehouse folder cannot be written by this user.",
         "Give the user the right to write there. A running sink tries again by itself.",
