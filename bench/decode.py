@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Callable
 from io import BytesIO, StringIO
 
-from sinkql.connectors.files.csv_records import Form
-from sinkql.connectors.files.csv_rows import CsvRows
-from sinkql.connectors.files.json_lines import JsonDecoder
+from sinkql.decode.csv_records import Form
+from sinkql.decode.csv_rows import CsvRows
+from sinkql.decode.json_lines import JsonDecoder
 from sinkql.extension.stream import Decoder
 from sinkql.physical import Column
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sinkql import ast, logical, physical
 from sinkql.errors import Notice
 from sinkql.extension.capture import Forget, OpenStream
 from sinkql.extension.sink import SinkOptions
 from sinkql.extension.store import ObjectStore, OpenStore
-from sinkql.extension.stream import Context, Decoding, Offsets, OpenReader, OpenWriter, Published, Switch
+from sinkql.extension.stream import (
+    Context,
+    Decoding,
+    MessageDecoding,
+    Offsets,
+    OpenReader,
+    OpenWriter,
+    Published,
+    Switch,
+)
 from sinkql.vocabulary import Role
 
 if TYPE_CHECKING:
@@ -33,6 +42,9 @@ class Planning(Protocol):
 
     def format(self, given: ast.Format) -> FormatKind:
         """Return the kind of a format; raises SinkqlError at the format if nobody offers it."""
+
+    def message_format(self, given: ast.Format) -> MessageFormat:
+        """Return the kind of a format of messages; raises SinkqlError at the format if nobody offers it."""
 
     def notice(self, notice: Notice) -> None:
         """Tell the user something that is not an error."""
@@ -150,6 +162,40 @@ class FormatKind:
     name: str
     plan: Callable[[ast.CreateSource, ast.Format], FormatPlan]
     decoding: Decoding
+    options: type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What a format of messages is planned for: the keys or the values of a topic.
+
+    `columns` are those that it is to decode, where the statement says which; without any the format says itself.
+    `facts` is what the format's own `facts` returned.
+    """
+
+    part: Literal["key", "value"]
+    topic: str
+    statement: ast.CreateSource
+    format: ast.Format
+    columns: tuple[logical.Column, ...] = ()
+    facts: logical.Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFormat:
+    """One kind of FORMAT, KEY FORMAT and VALUE FORMAT of sources whose records are messages, as of Kafka.
+
+    `plan` reaches nothing; its columns are those of the format, None for those that were asked for. With ENVELOPE
+    DEBEZIUM (`Messages.statement` tells) the columns of values are those of the rows that change. `facts` may reach
+    out, as to a registry of schemas; its facts, JSON-able, are stored with the source. With `keyed`, FORMAT alone is
+    that of keys as well, where these are read.
+    """
+
+    name: str
+    plan: Callable[[Messages, Planning], FormatPlan]
+    decoding: MessageDecoding
+    facts: Callable[[Messages, Planning, Access], logical.Facts] | None = None
+    keyed: bool = False
     options: type | None = None
 
 
@@ -272,6 +318,7 @@ class Connector:
     sources: tuple[SourceKind, ...] = field(default=())
     sinks: tuple[SinkKind, ...] = field(default=())
     formats: tuple[FormatKind, ...] = field(default=())
+    messages: tuple[MessageFormat, ...] = field(default=())
     later: tuple[Later, ...] = field(default=())
     scans: tuple[ScanKind, ...] = field(default=())
     tasks: tuple[str, ...] = field(default=())

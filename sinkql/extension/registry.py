@@ -11,7 +11,16 @@ from pkgutil import iter_modules
 
 from sinkql import physical
 from sinkql.extension.option_help import option_words
-from sinkql.extension.plan import ConnectionKind, Connector, FormatKind, Later, ScanKind, SinkKind, SourceKind
+from sinkql.extension.plan import (
+    ConnectionKind,
+    Connector,
+    FormatKind,
+    Later,
+    MessageFormat,
+    ScanKind,
+    SinkKind,
+    SourceKind,
+)
 from sinkql.extension.store import ObjectStore, Options, RevealSecret
 from sinkql.extension.stream import Context, OpenReader, Reader
 from sinkql.vocabulary import OptionWords, Role, Vocabulary
@@ -32,6 +41,7 @@ class Registry:
     sources: dict[str, SourceKind] = field(default_factory=dict)
     sinks: dict[str, SinkKind] = field(default_factory=dict)
     formats: dict[str, FormatKind] = field(default_factory=dict)
+    messages: dict[str, MessageFormat] = field(default_factory=dict)
     readers: dict[str, OpenReader] = field(default_factory=dict)
     later: dict[tuple[Role, str], Later] = field(default_factory=dict)
     scans: dict[str, ScanKind] = field(default_factory=dict)
@@ -44,7 +54,8 @@ class Registry:
         source = self.sources.get(read.connector)
         open_reader = source.reader if source is not None else self.readers[read.connector]
         formats = {name: kind.decoding for name, kind in self.formats.items()}
-        return open_reader(read, replace(context, formats=formats))
+        messages = {name: kind.decoding for name, kind in self.messages.items()}
+        return open_reader(read, replace(context, formats=formats, messages=messages))
 
     def store(self, kind: str, options: Options, secret: RevealSecret) -> ObjectStore:
         """Return the object store of a connection of that kind with these planned options."""
@@ -77,9 +88,11 @@ class Registry:
             yield "SOURCE", name, option_words(source.options, source.with_options)
         for name, sink in self.sinks.items():
             yield "SINK", name, option_words(sink.options, sink.with_options)
-        for name, format_ in self.formats.items():
-            if format_.options is not None or ("FORMAT", name) not in self.later:
-                yield "FORMAT", name, option_words(format_.options)
+        for name in {**self.formats, **self.messages}:
+            kinds = [each for each in (self.formats.get(name), self.messages.get(name)) if each is not None]
+            given = [each.options for each in kinds if each.options is not None]
+            if given or ("FORMAT", name) not in self.later:
+                yield "FORMAT", name, option_words(*given)
 
 
 def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry:
@@ -90,6 +103,7 @@ def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry
         registry.sources.update({kind.name: kind for kind in connector.sources})
         registry.sinks.update({kind.name: kind for kind in connector.sinks})
         registry.formats.update({kind.name: kind for kind in connector.formats})
+        registry.messages.update({kind.name: kind for kind in connector.messages})
         registry.later.update({(kind.role, kind.name): kind for kind in connector.later})
         registry.scans.update({kind.name: kind for kind in connector.scans})
         registry.tasks.extend(connector.tasks)

@@ -12,6 +12,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.store import ObjectStore
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 Offsets = Mapping[str, Any]
@@ -136,6 +137,56 @@ class Decoding:
     lines: Callable[[Mapping[str, Any]], bool] = _never
     stored: Callable[[Mapping[str, Any], Sequence[physical.Column]], StoredDecoder] | None = None
     quote: Callable[[Mapping[str, Any]], bytes] = _unquoted
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedMessages:
+    """Rows of messages, and why some messages failed, by their places in the list that was decoded.
+
+    Without `places` there is a row for each message, and that of one that failed means nothing. Otherwise `places` has
+    the place of the message of each row, and one that failed has no row. `batch` has the columns that were asked for,
+    in their Arrow types.
+    """
+
+    batch: pa.RecordBatch
+    failures: Mapping[int, str]
+    places: np.ndarray | None = None
+
+
+class WideError(Exception):
+    """The values take much more room than their texts: they are to be decoded in parts. Never for a single one."""
+
+
+class MessageDecoder(Protocol):
+    """Decode the keys or the values of messages; picklable: it is opened in the driver, and used in tasks."""
+
+    def decode(self, messages: Sequence[bytes]) -> DecodedMessages:
+        """Return the rows of messages, one for each; raises WideError."""
+
+
+class ChangeDecoder(Protocol):
+    """Decode values of messages that tell how rows change, as ENVELOPE DEBEZIUM does; picklable."""
+
+    def decode(self, keys: pa.RecordBatch | None, values: Sequence[bytes | None]) -> DecodedMessages:
+        """Return rows with `$diff` behind their columns: 1 for what a key has now, -1 for a key that is gone.
+
+        `keys` has the key columns of each message, if these are read; a value of None is no change. The result has
+        `places`. Raises WideError.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDecoding:
+    """How a format of messages is decoded: `open` takes the planned options, the columns and the job's context.
+
+    `changes` opens what decodes ENVELOPE DEBEZIUM, and takes all columns of the rows, those of their key, too; None
+    where the format has no such envelope.
+    """
+
+    open: Callable[[Mapping[str, Any], Sequence[physical.Column], Context], MessageDecoder]
+    changes: Callable[[Mapping[str, Any], Sequence[physical.Column], Sequence[str], Context], ChangeDecoder] | None = (
+        None
+    )
 
 
 class Reader(Protocol):
@@ -467,7 +518,8 @@ class Context:
     """What a job's parts may use: a private folder, secrets' values, object stores.
 
     `folder` is the sink's own state folder (seen by all executors); `secret` returns a secret item's value; `store`
-    opens the object store of a connection. `formats` are those that the installed connectors decode, by name.
+    opens the object store of a connection. `formats` are those that the installed connectors decode, by name, and
+    `messages` those of messages.
     """
 
     sink: str
@@ -476,6 +528,7 @@ class Context:
     secret: Callable[[str], str]
     store: Callable[[physical.Connection], ObjectStore] = _no_store
     formats: Mapping[str, Decoding] = field(default_factory=dict)
+    messages: Mapping[str, MessageDecoding] = field(default_factory=dict)
 
 
 class OpenReader(Protocol):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby, takewhile
+from typing import TypeVar
 
 from sinkql import ast, logical
 from sinkql.errors import Notice, SinkqlError, nearest, one_of
-from sinkql.extension.plan import FormatKind
+from sinkql.extension.plan import FormatKind, MessageFormat
 from sinkql.extension.registry import Registry
 from sinkql.planner.name import find
+
+K = TypeVar("K", FormatKind, MessageFormat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,18 @@ class Scope:
         return logical.SecretName(entry.name)
 
     def format(self, given: ast.Format) -> FormatKind:
-        known = self.registry.formats
+        return self._format(given, self.registry.formats)
+
+    def message_format(self, given: ast.Format) -> MessageFormat:
+        return self._format(given, self.registry.messages)
+
+    def _format(self, given: ast.Format, known: dict[str, K]) -> K:
         if given.name in known:
             return known[given.name]
         formats = one_of([f"FORMAT {name}" for name in sorted(known)])
+        if given.name in {**self.registry.formats, **self.registry.messages}:
+            message = f"sources of this kind have no FORMAT {given.name}"
+            raise SinkqlError("SQ2411", message, given.span, hint=f"Use {formats}.")
         if ("FORMAT", given.name) in self.registry.later:
             message = f"FORMAT {given.name} is not supported yet"
             raise SinkqlError("SQ2973", message, given.span, hint=f"Use {formats}.")

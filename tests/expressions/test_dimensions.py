@@ -11,7 +11,7 @@ import pytest
 
 from expressions import vectors
 from sinkql import evaluate
-from sinkql.connectors.files.convert import Failures, from_text
+from sinkql.decode.convert import Failures, from_text
 from sinkql.errors import SinkqlError, Span
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical.composite import write_nested

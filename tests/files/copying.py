@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from sinkql.connectors.files.csv_records import Form
+from sinkql.decode.csv_records import Form
 
 Fields = list[str | None] | None
 """A record's fields, None for one that COPY refuses."""

@@ -8,9 +8,9 @@ from io import BytesIO
 import pytest
 
 from files.copying import FORMS, copied, nasty
-from sinkql.connectors.files import csv_records
-from sinkql.connectors.files.csv_records import Form
-from sinkql.connectors.files.csv_rows import CsvRows
+from sinkql.decode import csv_records
+from sinkql.decode.csv_records import Form
+from sinkql.decode.csv_rows import CsvRows
 from sinkql.extension.stream import Decoded
 from sinkql.physical import Column
 

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.connectors.files.convert import Failures, from_text
-from sinkql.connectors.files.json_lines import JsonDecoder
+from sinkql.decode.convert import Failures, from_text
+from sinkql.decode.json_lines import JsonDecoder
 from sinkql.extension.jsonb import jsonb
 from sinkql.physical import Column
 

@@ -11,7 +11,7 @@ import pytest
 
 from sinkql.connectors.files import json_array
 from sinkql.connectors.files.json_array import JsonArray
-from sinkql.connectors.files.json_lines import JsonDecoder
+from sinkql.decode.json_lines import JsonDecoder
 from sinkql.extension.stream import Decoder, UndecodableError
 from sinkql.physical import Column
 

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.connectors.files.json_lines import JsonDecoder
-from sinkql.connectors.files.value import value_of
+from sinkql.decode.json_lines import JsonDecoder
+from sinkql.decode.value import value_of
 from sinkql.extension.jsonb import nested_deeply
 from sinkql.extension.stream import Failure
 from sinkql.extension.types import arrow_type

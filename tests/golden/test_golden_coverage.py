@@ -9,6 +9,8 @@ from golden.test_golden import FILES
 
 # codes that no text alone brings about, and the test that asserts each
 ELSEWHERE = {
+    "SQ2470": "tests/kafka/test_messages.py",
+    "SQ2471": "tests/kafka/test_messages.py",
     "SQ1010": "a script that is not UTF-8: tests/endtoend/test_mistakes.py",
     "SQ1029": "a statement of a million words: tests/language/test_hostile_input.py",
     "SQ2209": "an expression too deep to be told: tests/planner/test_identity.py",

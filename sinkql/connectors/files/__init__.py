@@ -9,11 +9,10 @@
 * `reader`: offsets → splits → rows.
 * `scan`: files that a query names → rows.
 * `compression`: a compressed file → its bytes.
-* `json_lines`, `json_array`, `csv_records`, `csv_rows`: bytes → records → texts of columns; those that fail apart.
+* `json_array`: a file that is one array → its members; lines of JSON, and CSV, are read by `sinkql.decode`.
 * `stored`, `arrow_values`: files with columns in types of their own → an Arrow array of each declared column.
 * `avro`, `avro_schema`, `avro_depth`: the blocks and the schema of Avro files, which Arrow does not read, and what is
   nested too deeply in them.
-* `convert`, `value`: texts of a column → an Arrow array; one text → a value.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from typing import Any
 from sinkql import physical
 from sinkql.connectors.files.compression import ENDINGS
 from sinkql.connectors.files.plan import (
-    CsvOptions,
     FilesOptions,
     FilesSourceOptions,
     look,
@@ -36,6 +34,7 @@ from sinkql.connectors.files.plan import (
     plan_stored,
     sample,
 )
+from sinkql.decode.csv_form import CsvOptions
 from sinkql.extension.plan import Connector, FormatKind, Later, Scan, ScanKind, SourceKind
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Context, Decoder, Decoding, Reader, StoredDecoder
@@ -49,7 +48,7 @@ def _open_reader(read: physical.Read, context: Context) -> Reader:
 
 def _open_json(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Decoder:
     from sinkql.connectors.files.json_array import JsonArray
-    from sinkql.connectors.files.json_lines import JsonDecoder
+    from sinkql.decode.json_lines import JsonDecoder
 
     return (JsonArray if options.get("array") else JsonDecoder)(columns, whole=options["whole"])
 
@@ -59,7 +58,7 @@ def _lines_of_json(options: Mapping[str, Any]) -> bool:
 
 
 def _open_csv(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Decoder:
-    from sinkql.connectors.files.csv_rows import CsvRows
+    from sinkql.decode.csv_rows import CsvRows
 
     return CsvRows.of(options, columns)
 
@@ -150,12 +149,12 @@ connector = Connector(
         ScanKind("read_orc", (".orc",), _scan("ORC"), "AWS"),
         ScanKind("read_avro", (".avro",), _scan("AVRO"), "AWS"),
     ),
-    later=tuple(Later("FORMAT", name) for name in ("BYTES", "REGEX", "TEXT")),
+    later=(Later("FORMAT", "REGEX"),),
     tasks=(
         "sinkql.connectors.files.reader",
         "sinkql.connectors.files.json_array",
-        "sinkql.connectors.files.json_lines",
-        "sinkql.connectors.files.csv_rows",
+        "sinkql.decode.json_lines",
+        "sinkql.decode.csv_rows",
         "sinkql.connectors.files.stored",
     ),
 )

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.connectors.files.convert import Failures, from_text
+from sinkql.decode.convert import Failures, from_text
 from sinkql.extension.rows import python_values
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type

@@ -19,8 +19,8 @@ import pyarrow as pa
 from sinkql import physical
 from sinkql.connectors.files.compression import Compression, codec_of, plain
 from sinkql.connectors.files.content import Place
-from sinkql.connectors.files.csv_rows import CsvRows
 from sinkql.connectors.files.seen import SeenFile
+from sinkql.decode.csv_rows import CsvRows
 from sinkql.errors import InvalidFileError
 from sinkql.extension.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
 from sinkql.logical.type import Field, Type, parse_type, record_type

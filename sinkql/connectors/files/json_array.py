@@ -12,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from sinkql import physical
-from sinkql.connectors.files.json_lines import JsonDecoder
+from sinkql.decode.json_lines import JsonDecoder
 from sinkql.extension.stream import Decoded, Failure, UndecodableError
 
 BLOCK = 1 << 20

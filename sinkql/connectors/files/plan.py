@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from sinkql import ast, logical
 from sinkql.connectors.files.compression import Compression
 from sinkql.connectors.files.folder import Folder
+from sinkql.decode.columns import check_names, declared
+from sinkql.decode.csv_form import csv_form
 from sinkql.errors import InvalidFileError, SinkqlError, Span, UnaskedError
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Access, FormatPlan, Planning, SourcePlan
-from sinkql.extension.type_hint import later_type, type_hint
-from sinkql.extension.types import column_type, length_hint
-from sinkql.logical.typetext import flat
 from sinkql.printer.part import name as print_name
 
 if TYPE_CHECKING:
@@ -108,7 +107,9 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
             hint="Leave out COMPRESSION; the files are read in any case.",
         )
     planned = format_.plan(statement, statement.format)
-    columns = planned.columns if planned.columns is not None else _declared(statement)
+    columns = (
+        planned.columns if planned.columns is not None else declared(statement.columns, owner="sources from files")
+    )
     names = [column.name for column in columns]
     keys = (frozenset(ident.value for ident in statement.primary_key),) if statement.primary_key else ()
     for ident in statement.primary_key:
@@ -263,19 +264,6 @@ def plan_avro(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
     return plan_stored(statement, format_)
 
 
-@dataclass(frozen=True, slots=True)
-class CsvOptions:
-    """The options of FORMAT CSV; their words are those of Postgres's COPY, but for comments."""
-
-    delimited_by: str | None = described("the character between fields, in place of a comma", default=None)
-    quote: str = described("the character around a field that has delimiters, quotes or line ends in it", default='"')
-    escape: str | None = described(
-        "the character before a quote in a quoted field; if left out, the quote itself", default=None
-    )
-    null_as: str = described("the text that stands for NULL where it is not quoted", default="")
-    comment: str | None = described("the character that a line of comment begins with", default=None)
-
-
 def named(options: Mapping[str, Any]) -> bool:
     """Tell whether the files of a source name the values of their rows."""
     form = options["format"]
@@ -290,7 +278,7 @@ def named(options: Mapping[str, Any]) -> bool:
 
 def plan_csv(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
     """Plan FORMAT CSV: columns by name with a header, by place without one."""
-    options = {"header": format_.header, **_form(format_)}
+    options = {"header": format_.header, **csv_form(format_, owner="CSV files")}
     if statement.columns:
         if format_.names and len(format_.names) != len(statement.columns):
             raise SinkqlError(
@@ -309,114 +297,8 @@ def plan_csv(statement: ast.CreateSource, format_: ast.Format) -> FormatPlan:
             format_.span,
             hint=f"Write CREATE SOURCE {print_name(statement.name)} (id bigint, name text) FROM FILES ….",
         )
-    _check_names(format_.names)
+    check_names(format_.names)
     return FormatPlan(options, tuple(logical.Column(name, logical.Type("text")) for name in names))
-
-
-def _form(format_: ast.Format) -> dict[str, str]:
-    """Return how the files are written, less what is as always; raises SQ2412 and SQ2414 as Postgres refuses it."""
-    given = bind(format_.options, CsvOptions, owner="CSV files", span=format_.span)
-    if format_.delimiter is not None and given.delimited_by is not None:
-        span = option_span(format_.options, "DELIMITED BY", format_.span)
-        raise SinkqlError("SQ2102", "option DELIMITED BY is given twice", span, hint="Keep one of them.")
-    form = {
-        "delimiter": format_.delimiter or (given.delimited_by if given.delimited_by is not None else ","),
-        "quote": given.quote,
-        "escape": given.escape if given.escape is not None else given.quote,
-        "null": given.null_as,
-    }
-    if given.comment is not None:
-        form["comment"] = given.comment
-    for name, label in _CHARACTERS.items():
-        character = form.get(name, " ")
-        if len(character) != 1 or not character.isascii() or character in "\r\n\0":
-            raise SinkqlError(
-                "SQ2412",
-                f"{label} must be a single ASCII character other than a line break",
-                option_span(format_.options, label, format_.span),
-                hint=f"Write {label}{_EXAMPLES[name]}.",
-            )
-    _check_distinct(format_, form)
-    usual = {"quote": '"', "escape": '"', "null": ""}
-    return {name: text for name, text in form.items() if usual.get(name) != text}
-
-
-_CHARACTERS = {"delimiter": "DELIMITED BY", "quote": "QUOTE", "escape": "ESCAPE", "comment": "COMMENT"}
-_EXAMPLES = {"delimiter": " ';'", "quote": """ = '"'""", "escape": " = '\\'", "comment": " = '#'"}
-
-
-def _check_distinct(format_: ast.Format, form: dict[str, str]) -> None:
-    """Raise SQ2414 for characters of which one would be read as another."""
-    labels = [name for name in ("delimiter", "quote", "comment") if name in form]
-    for place, name in enumerate(labels):
-        for other in labels[place + 1 :]:
-            if form[name] == form[other]:
-                raise SinkqlError(
-                    "SQ2414",
-                    f"{_CHARACTERS[name]} and {_CHARACTERS[other]} must be different characters",
-                    option_span(format_.options, _CHARACTERS[other], format_.span),
-                    hint=f"Choose another character for {_CHARACTERS[other]}.",
-                )
-    for name in ("delimiter", "quote"):
-        if form[name] in form["null"] or "\n" in form["null"] or "\r" in form["null"]:
-            raise SinkqlError(
-                "SQ2414",
-                f"NULL AS must not contain a line break, nor the character of {_CHARACTERS[name]}",
-                option_span(format_.options, "NULL AS", format_.span),
-                hint="Write NULL AS = 'NA', or what else stands for NULL in the files.",
-            )
-
-
-def _declared(statement: ast.CreateSource) -> tuple[logical.Column, ...]:
-    _check_names(tuple(column.name for column in statement.columns))
-    return tuple(_column(column) for column in statement.columns)
-
-
-def _check_names(names: tuple[ast.Ident, ...]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name.value in seen:
-            raise SinkqlError(
-                "SQ2008", f'column "{name.value}" is specified more than once', name.span, hint="Rename one of them."
-            )
-        if name.value.startswith("$"):
-            raise SinkqlError(
-                "SQ2009",
-                f'column name "{name.value}" is reserved',
-                name.span,
-                hint="Choose a name that does not begin with $.",
-            )
-        seen.add(name.value)
-
-
-_TYPES = (
-    "Use boolean, smallint, integer, bigint, uint2, uint4, uint8, real, double precision, numeric(p, s), date, time, "
-    "timestamp, timestamptz, text, bytea, uuid or jsonb."
-)
-
-
-def _column(column: ast.ColumnDef) -> logical.Column:
-    name = column.name.value
-    if column.type is None:
-        return logical.Column(name, logical.Type("text"), not column.not_null)
-    type_ = column_type(flat(column.type.text))
-    later = later_type(column.type.text)
-    if type_ is None and later is not None:
-        raise SinkqlError(
-            "SQ2935",
-            f'column "{name}" has type {column.type.text}, which sources from files do not support yet',
-            column.type.span,
-            hint=later,
-        )
-    if type_ is None:
-        raise SinkqlError(
-            "SQ2417",
-            f'column "{name}" has a type that sources from files do not support: {column.type.text}',
-            column.type.span,
-            hint=length_hint(column.type.text)
-            or type_hint(column.type.text, lambda text: column_type(text) is not None, _TYPES),
-        )
-    return logical.Column(name, type_, not column.not_null)
 
 
 def _later(what: str, span: Span, hint: str) -> SinkqlError:

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from sinkql import physical
 from sinkql.connectors.files.arrow_values import column_of, inferred, readable
 from sinkql.connectors.files.avro import AvroFile
-from sinkql.connectors.files.convert import Failures
-from sinkql.connectors.files.json_lines import without
+from sinkql.decode.convert import Failures
+from sinkql.decode.json_lines import without
 from sinkql.extension.stream import Decoded, Failure, UndecodableError
 
 _BATCH_ROWS = 1 << 16

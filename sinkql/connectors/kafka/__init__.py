@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from sinkql import ast
+from sinkql.connectors.kafka.formats import FORMATS
 from sinkql.extension.options import SecretOnly, SecretPart
 from sinkql.extension.plan import Connector, Later
 from sinkql.logical import SecretText
@@ -60,6 +61,7 @@ class SinkOptions:
 
 connector = Connector(
     "kafka",
+    messages=FORMATS,
     later=(
         Later("CONNECTION", "KAFKA", KafkaOptions),
         Later("SOURCE", "KAFKA", SourceOptions),

@@ -192,8 +192,8 @@ CODES = {
         "Add FORMAT JSON or FORMAT CSV WITH HEADER.",
     ),
     "SQ2411": _code(
-        "Files cannot be read in this format.",
-        "Use FORMAT JSON or FORMAT CSV.",
+        "A source of this kind cannot be read in this format.",
+        "Use one of the formats that the hint lists.",
     ),
     "SQ2412": _code(
         "An option of FORMAT CSV has a line break, a character that is not ASCII, or not just one character.",
@@ -306,6 +306,14 @@ CODES = {
     "SQ2464": _code(
         "A table of a source has a clause for what the source decides, such as its columns.",
         "Leave the clause out.",
+    ),
+    "SQ2470": _code(
+        "A format of messages does not fit the columns that are declared for them.",
+        "Declare the columns that the format gives, or choose another format, as the hint says.",
+    ),
+    "SQ2471": _code(
+        "Each message is one record, so there is none with the names of the fields.",
+        "Leave out HEADER, and declare the columns in the order of the fields.",
     ),
     "SQ2501": _code(
         "The connection leads to a system of another kind than the statement needs.",

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from sinkql import physical
-from sinkql.connectors.files.convert import Failures, WideError, from_text
-from sinkql.connectors.files.csv_records import Records
-from sinkql.connectors.files.value import record_of, value_of, wanted
+from sinkql.decode.convert import Failures, from_text
+from sinkql.decode.csv_records import Records
+from sinkql.decode.value import record_of, value_of, wanted
 from sinkql.extension.jsonb import MOST_LEVELS, nested_deeply
-from sinkql.extension.stream import Decoded, Failure
+from sinkql.extension.stream import Decoded, Failure, WideError
 from sinkql.extension.types import arrow_type, parse_type
 from sinkql.logical import Type
 from sinkql.logical.array import UNEVEN, UnevenError, squared
@@ -63,16 +63,20 @@ class JsonDecoder:
         begins = np.concatenate(([0], ends[:-1] + 1))
         yield from self._parts(Records(b"\n".join(lines), begins, ends, 1, b"\n"))
 
-    def _parts(self, lines: Records) -> Iterator[Decoded]:
+    def rows(self, lines: Records) -> tuple[pa.RecordBatch, Failures]:
+        """Return a row for each line, and why some failed, whose rows mean nothing; raises WideError."""
         failures: Failures = {}
+        arrays = self._arrays(lines, 0, failures)
+        return pa.record_batch(arrays, names=[column.name for column in self._columns]), failures
+
+    def _parts(self, lines: Records) -> Iterator[Decoded]:
         try:
-            arrays = self._arrays(lines, 0, failures)
+            batch, failures = self.rows(lines)
         except WideError:
             middle = len(lines) // 2
             yield from self._parts(lines.part(0, middle))
             yield from self._parts(lines.part(middle, len(lines)))
             return
-        batch = pa.record_batch(arrays, names=[column.name for column in self._columns])
         failed = [Failure(lines.line(row), failures[row], lines.raw(row)) for row in sorted(failures)]
         yield Decoded(without(batch, failures), len(lines), failed)
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from sinkql import physical
-from sinkql.connectors.files.convert import Failures, WideError, from_text
-from sinkql.connectors.files.csv_records import Form, Records, Splitter, inside
-from sinkql.connectors.files.json_lines import without
-from sinkql.extension.stream import Decoded, Failure, UndecodableError
+from sinkql.decode.convert import Failures, from_text
+from sinkql.decode.csv_records import Form, Records, Splitter, inside
+from sinkql.decode.json_lines import without
+from sinkql.extension.stream import Decoded, Failure, UndecodableError, WideError
 
 _FEW = 32
 _FORM = {field.name for field in fields(Form)}
@@ -71,6 +71,21 @@ class CsvRows:
             elif len(body):
                 failures: Failures = {}
                 yield from self._parts(self._texts(body, table, 0, failures), body, failures)
+
+    def rows(self, records: Records) -> tuple[pa.RecordBatch, Failures]:
+        """Return a row for each record by the place of its fields, and why some failed, whose rows mean nothing.
+
+        Raises WideError.
+        """
+        layout, failures = _Layout(len(self._columns), tuple(range(len(self._columns)))), dict[int, str]()
+        if records.data.count(b"\n") < len(records):
+            texts = self._texts(records, layout, 0, failures)
+        else:
+            texts = self._one_by_one(records, layout, 0, failures)
+            for record in range(len(records)):
+                if b"\n" in records.raw(record) and self._fields.broken(records.raw(record)):
+                    failures.setdefault(record, "a newline outside of quotes")
+        return self._typed(texts, failures), failures
 
     def names(self, stream: BinaryIO) -> list[str]:
         """Return the fields of a stream's header, none where there is no line; raises UndecodableError."""
@@ -172,6 +187,12 @@ class CsvRows:
 
     def _decoded(self, texts: list[pa.StringArray], records: Records, known: Failures) -> Decoded:
         failures = dict(known)
+        typed = self._typed(texts, failures)
+        failed = [Failure(records.line(row), failures[row], records.raw(row)) for row in sorted(failures)]
+        return Decoded(without(typed, failures), len(records), failed)
+
+    def _typed(self, texts: list[pa.StringArray], failures: Failures) -> pa.RecordBatch:
+        """Return the columns' values, and note what does not fit."""
         arrays = []
         for column, text in zip(self._columns, texts, strict=True):
             found: Failures = {}
@@ -181,9 +202,7 @@ class CsvRows:
             if not column.nullable and text.null_count:
                 for row in np.flatnonzero(text.is_null().to_numpy(zero_copy_only=False)).tolist():
                     failures.setdefault(row, f'null value in column "{column.name}", which is NOT NULL')
-        typed = pa.record_batch(arrays, names=[column.name for column in self._columns])
-        failed = [Failure(records.line(row), failures[row], records.raw(row)) for row in sorted(failures)]
-        return Decoded(without(typed, failures), len(records), failed)
+        return pa.record_batch(arrays, names=[column.name for column in self._columns])
 
     def _nulls(self, rows: int) -> pa.StringArray:
         return pa.nulls(rows, pa.string())
@@ -224,6 +243,10 @@ class Fields:
             shown = "newline" if stray == "\n" else "carriage return"
             return f"a {shown} outside of quotes, unlike the end of the first line of the file"
         return self._split(text)
+
+    def broken(self, raw: bytes) -> bool:
+        """Tell whether a record has a newline outside of quotes."""
+        return "\n" in self._quoted.sub("", raw.decode(errors="replace"))
 
     def _split(self, text: str) -> list[str | None]:
         form = self._form

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.connectors.files.value import FALSE, TRUE, value_of, wanted
+from sinkql.decode.value import FALSE, TRUE, value_of, wanted
 from sinkql.extension.jsonb import jsonbs
+from sinkql.extension.stream import WideError
 from sinkql.extension.types import arrow_type, parse_type
 
 Failures = dict[int, str]
@@ -23,10 +24,6 @@ Failures = dict[int, str]
 
 _FEW = 16
 _WIDEST = 64 << 20
-
-
-class WideError(Exception):
-    """The column's values take much more room than their texts: its rows are to be converted in parts."""
 
 
 def from_text(texts: pa.StringArray, type_text: str, failures: Failures) -> pa.Array:

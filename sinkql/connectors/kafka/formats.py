@@ -1,0 +1,127 @@
+"""FORMAT JSON, CSV, TEXT and BYTES of messages → columns and the decoder's options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sinkql import logical, physical
+from sinkql.decode.columns import check_names
+from sinkql.decode.csv_form import CsvOptions, csv_form
+from sinkql.errors import SinkqlError
+from sinkql.extension.plan import FormatPlan, MessageFormat, Messages, Planning
+from sinkql.extension.stream import Context, MessageDecoder, MessageDecoding
+
+
+def _plan_json(messages: Messages, planning: Planning) -> FormatPlan:
+    """Plan members by name, or without columns each value whole."""
+    if messages.format.array:
+        raise SinkqlError(
+            "SQ2902",
+            "FORMAT JSON ARRAY for messages is not supported yet",
+            messages.format.span,
+            hint="Write FORMAT JSON: each message is one JSON value.",
+        )
+    if messages.columns:
+        return FormatPlan({"whole": False})
+    return FormatPlan({"whole": True}, (_column(messages, "data", "jsonb"),))
+
+
+def _plan_text(messages: Messages, planning: Planning) -> FormatPlan:
+    """Plan one column: `text`, or the one that is declared."""
+    return _single(messages, "text", "text")
+
+
+def _plan_bytes(messages: Messages, planning: Planning) -> FormatPlan:
+    """Plan one column `data` of type bytea."""
+    planned = _single(messages, "data", "bytea")
+    wrong = next((each for each in messages.columns if each.type.name != "bytea"), None)
+    if wrong is not None:
+        raise SinkqlError(
+            "SQ2470",
+            f'FORMAT BYTES gives bytea, and column "{wrong.name}" is declared as {wrong.type}',
+            messages.format.span,
+            hint="Declare the column as bytea, or write FORMAT TEXT.",
+        )
+    return planned
+
+
+def _single(messages: Messages, name: str, type_: str) -> FormatPlan:
+    if len(messages.columns) > 1:
+        raise SinkqlError(
+            "SQ2470",
+            f"FORMAT {messages.format.name} gives one column, and {len(messages.columns)} are declared",
+            messages.format.span,
+            hint="Declare one column, or write FORMAT JSON or FORMAT CSV WITH n COLUMNS.",
+        )
+    return FormatPlan({}, None if messages.columns else (_column(messages, name, type_),))
+
+
+def _plan_csv(messages: Messages, planning: Planning) -> FormatPlan:
+    """Plan fields by place: the declared columns, or as many texts as the format says."""
+    format_ = messages.format
+    if format_.header or format_.names:
+        raise SinkqlError(
+            "SQ2471",
+            "messages of CSV have no header",
+            format_.span,
+            hint="Write FORMAT CSV WITH 3 COLUMNS, or declare the columns and write FORMAT CSV.",
+        )
+    options = {"header": False, **csv_form(format_, owner="CSV messages")}
+    if messages.columns:
+        if format_.column_count not in (None, len(messages.columns)):
+            raise SinkqlError(
+                "SQ2470",
+                f"FORMAT CSV has {format_.column_count} columns, and {len(messages.columns)} are declared",
+                format_.span,
+                hint=f"Write FORMAT CSV WITH {len(messages.columns)} COLUMNS.",
+            )
+        return FormatPlan(options)
+    check_names(format_.names)
+    count = format_.column_count
+    if count is None:
+        raise SinkqlError(
+            "SQ2413",
+            "a CSV source requires a list of columns",
+            format_.span,
+            hint="Write FORMAT CSV WITH 3 COLUMNS, or declare the columns of the source.",
+        )
+    prefix = "key" if messages.part == "key" else "column"
+    names = [f"{prefix}{place + 1}" for place in range(count)]
+    return FormatPlan(options, tuple(logical.Column(name, logical.Type("text")) for name in names))
+
+
+def _column(messages: Messages, name: str, type_: str) -> logical.Column:
+    return logical.Column("key" if messages.part == "key" else name, logical.Type(type_))
+
+
+def _open_json(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
+    from sinkql.decode.messages import JsonMessages  # pyarrow, only where a job runs
+
+    return JsonMessages(tuple(columns), options["whole"])
+
+
+def _open_csv(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
+    from sinkql.decode.messages import CsvMessages
+
+    return CsvMessages(options, tuple(columns))
+
+
+def _open_text(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
+    from sinkql.decode.messages import TextMessages
+
+    return TextMessages(columns[0])
+
+
+def _open_bytes(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
+    from sinkql.decode.messages import BytesMessages
+
+    return BytesMessages(columns[0])
+
+
+FORMATS = (
+    MessageFormat("JSON", _plan_json, MessageDecoding(_open_json)),
+    MessageFormat("CSV", _plan_csv, MessageDecoding(_open_csv), options=CsvOptions),
+    MessageFormat("TEXT", _plan_text, MessageDecoding(_open_text)),
+    MessageFormat("BYTES", _plan_bytes, MessageDecoding(_open_bytes)),
+)

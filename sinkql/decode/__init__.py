@@ -1,0 +1,9 @@
+"""Bytes and texts → Arrow rows of declared columns, for all connectors whose records have such.
+
+* `columns`: the columns that a source declares → typed columns.
+* `csv_form`: the options of FORMAT CSV → how records are written.
+* `csv_records`, `csv_rows`: CSV → records → texts of columns; records that fail apart.
+* `json_lines`: lines of JSON → rows; lines that fail apart.
+* `messages`: messages of JSON, CSV, text or bytes → a row each.
+* `convert`, `value`: texts of a column → an Arrow array; one text → a value.
+"""
