@@ -194,11 +194,17 @@ class Reader(Protocol):
 
     A reader is picklable. A batch's splits are numbered by their place in the list; the task adds `$seq` itself (split
     number, then row), so `read` yields just the declared columns, in the declared Arrow types. An UPSERT source's end
-    with `$diff` (int64): 1 for a row that its key has now, -1 for a key that is gone, all columns NULL but the key's. A
+    with `$diff` (int64): 1 for a row that its key has now, -1 for a key that is gone, all columns NULL but the key's
+    (`physical.Read.key`, the first key of the source's shape); the last change of a key counts. A
     RETRACT source's end with `$diff` (int64), and rows that come and go between the two offsets of `splits` are in none
     of them: no expression sees a row that is not there any more.
 
-    A class that inherits from it has the last seven methods as they are for a source whose rows only come, that cannot
+    Where `physical.Read.holes` asks for it, an UPSERT source's rows go on after `$diff` with what a server did not
+    send: `$hole` (binary: a bit a column, from the lowest of the first byte on; NULL for none) and `$from` (a struct of
+    the key's columns: the key that the row had before, whose values its holes have; NULL where the key is the same). A
+    row with both stands in the first entry of a batch, so that the state from before the batch has what it lacks.
+
+    A class that inherits from it has the last nine methods as they are for a source whose rows only come, that cannot
     go back, that keeps nothing for its readers, whose offsets say all, and that cannot tell how old its input is.
 
     A source that can begin again, or be put back from a copy, puts into its offsets what tells: numbers alone would
@@ -229,6 +235,17 @@ class Reader(Protocol):
         With `until`, a `target`, not past that; without a limit, and `end` where nothing is ever taken back.
         """
         return end
+
+    def cleared(self, start: Offsets, end: Offsets) -> bool:
+        """Tell whether all rows from before were removed at once between the two; `splits` gives what came after."""
+        return False
+
+    def snapshotting(self, start: Offsets) -> bool:
+        """Tell whether beyond `start` there may be changes of rows that a first snapshot brings later.
+
+        A row whose holes nothing fills is passed over then: the snapshot brings it whole, or a later change does.
+        """
+        return False
 
     def verify(self, offsets: Offsets) -> None:
         """Raise a SinkqlError with a way out where the source is not the one that was read up to `offsets`.
@@ -301,7 +318,7 @@ class WriteTask(Protocol):
 
     `buckets` None: rows may come in any distribution (append). Otherwise the caller puts all rows of a key (`key`
     columns) into one bucket, always the same for the same `bucketing` name. Rows have the write's columns, then
-    `$seq` or `$diff` as the job's change kind says.
+    `$seq` (append), `$diff` (retract), or `$diff` and `$seq` (upsert), as the job's change kind says.
     """
 
     @property

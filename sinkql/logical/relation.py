@@ -26,7 +26,10 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is known of a relation's rows: columns, unique keys (names) and how they change."""
+    """What is known of a relation's rows: columns, unique keys (names) and how they change.
+
+    The first key of an UPSERT relation is the one by which rows are overwritten.
+    """
 
     columns: tuple[Column, ...]
     keys: tuple[frozenset[str], ...] = ()

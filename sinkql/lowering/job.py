@@ -81,6 +81,13 @@ def lower_view(view: logical.View, catalog: logical.CatalogReader) -> tuple[phys
     return lowering.operator(view), lowering.texts
 
 
+def _key(shape: logical.Shape) -> tuple[str, ...]:
+    """Return the key by which rows are overwritten, in the order of the columns."""
+    if shape.change is not logical.Change.UPSERT:
+        return ()
+    return tuple(column.name for column in shape.columns if column.name in shape.keys[0])
+
+
 def _columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
     return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
 
@@ -120,6 +127,7 @@ class _Lowering:
                 options=dict(item.options),
                 columns=_columns(item.shape.columns),
                 change=item.shape.change.value,
+                key=_key(item.shape),
                 connection=self.connection(item.connection) if item.connection else None,
                 renamed=item.name if item.name != known_as else None,
             )

@@ -13,6 +13,8 @@ from sinkql.physical.job import decode as decode
 from sinkql.physical.job import encode as encode
 from sinkql.physical.job import meant_otherwise as meant_otherwise
 from sinkql.physical.job import to_data as to_data
+from sinkql.physical.operator import DIFF as DIFF
+from sinkql.physical.operator import SEQ as SEQ
 from sinkql.physical.operator import Aggregate as Aggregate
 from sinkql.physical.operator import AggregateCall as AggregateCall
 from sinkql.physical.operator import Change as Change
@@ -29,4 +31,7 @@ from sinkql.physical.operator import Union as Union
 from sinkql.physical.operator import Write as Write
 from sinkql.physical.operator import change_of as change_of
 from sinkql.physical.operator import columns_of as columns_of
+from sinkql.physical.operator import forgets as forgets
+from sinkql.physical.operator import internal_of as internal_of
+from sinkql.physical.operator import key_of as key_of
 from sinkql.physical.operator import walk as walk

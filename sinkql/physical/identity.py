@@ -51,7 +51,8 @@ def _operator(operator: Operator) -> list[Any]:
         case Read():
             columns = [[each.name, each.type, each.nullable] for each in operator.columns]
             options = {name: value for name, value in operator.options.items() if name != "tuning"}
-            return ["read", operator.source, operator.connector, options, columns, operator.change]
+            changes = [operator.change, list(operator.key)] if operator.change == "upsert" else operator.change
+            return ["read", operator.source, operator.connector, options, columns, changes]
         case Map():
             return _map(operator)
         case Union():

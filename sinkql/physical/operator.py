@@ -1,7 +1,8 @@
 """What a job does: operators over operators, down to the sources that are read, and up to the sink that is written.
 
 Expressions are over the columns of an operator's input. Two columns are added to the user's: `$seq` (bigint, the order
-of the writes of an append-only or upsert relation), `$diff` (bigint, ±n, of a relation with retractions).
+of the writes of an append-only or upsert relation), `$diff` (bigint): ±n of a relation with retractions; of an upsert
+relation 1 for a row that its key has now, -1 for a key that is gone, of which other columns say nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from sinkql.logical.expression import Expression
+from sinkql.logical.expression import Expression, Reference
+from sinkql.logical.expression import walk as walk_expression
 
 Change = Literal["append", "upsert", "retract"]
+DIFF, SEQ = "$diff", "$seq"
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -50,7 +53,9 @@ class Output(msgspec.Struct, frozen=True):
 class Read(msgspec.Struct, frozen=True, tag="read"):
     """Splits of a source as typed rows; `options` are the connector's own.
 
-    `source` is what offsets are kept under: the first full name that the source had. `name` is its name now.
+    `source` is what offsets are kept under: the first full name that the source had. `name` is its name now. `key`:
+    the columns by which rows overwrite each other, of an upsert source; `holes`: rows come with what its server may
+    leave out of them, as `Reader` says.
     """
 
     source: str
@@ -60,6 +65,8 @@ class Read(msgspec.Struct, frozen=True, tag="read"):
     change: Change = "append"
     connection: Connection | None = None
     renamed: str | None = None
+    key: tuple[str, ...] = ()
+    holes: bool = False
 
     @property
     def name(self) -> str:
@@ -67,7 +74,10 @@ class Read(msgspec.Struct, frozen=True, tag="read"):
 
 
 class Map(msgspec.Struct, frozen=True, tag="map"):
-    """Filter, then project; `where` alone keeps the columns (`outputs` empty)."""
+    """Filter, then project; `where` alone keeps the columns (`outputs` empty).
+
+    Over an upsert relation, a row that is filtered out means that its key is gone; nothing is computed of such a key.
+    """
 
     input: Operator
     outputs: tuple[Output, ...] = ()
@@ -204,3 +214,40 @@ def change_of(operator: Operator) -> Change:
             return kinds.pop() if len(kinds) == 1 else "retract"
         case Stateful():
             return "retract"
+
+
+def key_of(operator: Operator) -> tuple[str, ...]:
+    """Return the columns by which the rows of an upsert relation overwrite each other; none for other relations."""
+    match operator:
+        case Read():
+            return operator.key
+        case Map():
+            below = key_of(operator.input)
+            if not operator.outputs:
+                return below
+            named: dict[str, str] = {}
+            for each in operator.outputs:
+                if isinstance(each.expression, Reference):
+                    named.setdefault(each.expression.name, each.name)
+            return tuple(named[name] for name in below)
+        case Union() | Stateful():
+            return ()
+
+
+def forgets(map_: Map) -> bool:
+    """Tell whether a Map over an upsert relation filters by the key alone: what it leaves out had no row before."""
+    if map_.where is None or change_of(map_) != "upsert":
+        return False
+    key = key_of(map_.input)
+    return all(node.name in key for node in walk_expression(map_.where.expression) if isinstance(node, Reference))
+
+
+def internal_of(operator: Operator) -> tuple[str, ...]:
+    """Return the names of the columns that an operator adds to the user's, in order: `$diff`, `$seq`."""
+    match change_of(operator):
+        case "append":
+            return (SEQ,)
+        case "upsert":
+            return (DIFF, SEQ)
+        case "retract":
+            return (DIFF,)

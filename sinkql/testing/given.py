@@ -41,16 +41,41 @@ class GivenSource:
         """Tell whether its rows come and go."""
         return self.read.change == "retract"
 
+    @property
+    def key(self) -> list[int]:
+        """Return the places of the columns by which its rows overwrite each other."""
+        return [place for place, column in enumerate(self.read.columns) if column.name in self.read.key]
+
     def rows(self) -> list[Row]:
         """Return the rows that are there, in the order in which they came."""
+        changes = [
+            each
+            for each in (*(each for batch in self.batches for each in batch), *self.waiting)
+            if not isinstance(each, Refused)
+        ]
+        if self.key:
+            return self._left(changes)
         found: dict[Row, Row] = {}
         counts: Counter[Row] = Counter()
-        for change in (*(each for batch in self.batches for each in batch), *self.waiting):
-            if not isinstance(change, Refused):
-                row, diff = change
-                found.setdefault(alike(row), row)
-                counts[alike(row)] += diff
+        for row, diff in changes:
+            found.setdefault(alike(row), row)
+            counts[alike(row)] += diff
         return [found[key] for key, count in counts.items() for _ in range(count)]
+
+    def _left(self, changes: Iterable[tuple[Row, int]]) -> list[Row]:
+        found: dict[Row, Row] = {}
+        for row, diff in changes:
+            key = alike(tuple(row[place] for place in self.key))
+            found.pop(key, None)
+            if diff > 0:
+                found[key] = row
+        return list(found.values())
+
+    def gone(self, row: Row) -> Change:
+        """Return the change that takes a row out: of rows by key it says no more than the key."""
+        if not self.key:
+            return row, -1
+        return tuple(value if place in self.key else None for place, value in enumerate(row)), -1
 
     def decode(self, data: bytes, decoding: Decoding) -> None:
         """Take records in as the source's format has them; what does not decode is told when a batch reads it."""
@@ -112,7 +137,7 @@ class GivenReader(Reader):
         rows = list(zip(*(row for row, _ in kept), strict=True)) or [()] * len(read.columns)
         arrays = [pa.array(values, arrow_type(each.type)) for values, each in zip(rows, read.columns, strict=True)]
         names = [each.name for each in read.columns]
-        if self.source.retracts:
+        if read.change != "append":
             arrays.append(pa.array([diff for _, diff in kept], pa.int64()))
             names.append("$diff")
         yield pa.record_batch(arrays, names=names)

@@ -104,11 +104,14 @@ class Pipeline:
             gone = [row for row in source.rows() if alike(tuple(row[place] for place in wanted)) == values]
             if not gone:
                 raise SinkqlError("SQ2662", f'"{relation}" has no row with {_shown(each)}', hint="Insert it first.")
-            source.waiting += [(row, -1) for row in gone]
+            source.waiting += map(source.gone, gone)
 
     def upsert(self, relation: str, rows: Rows) -> None:
-        """Let rows come in a table, each in the place of the one that has its key."""
+        """Let rows come in a table or a source, each in the place of the one that has its key."""
         source, table = self._retracting(relation, "replaced")
+        if source.key:
+            source.waiting += [(self._row(each, source, table), 1) for each in _several(rows)]
+            return
         keys = unique_keys(table.statement) if table is not None else ()
         if not keys:
             raise SinkqlError(
@@ -228,7 +231,7 @@ class Pipeline:
 
     def _retracting(self, name: str, what: str) -> tuple[GivenSource, TableTarget | None]:
         source, table = self._fed(name)
-        if not source.retracts:
+        if not source.retracts and not source.key:
             raise SinkqlError("SQ2661", f'rows of source "{name}" only come, and cannot be {what}', hint="Insert rows.")
         return source, table
 

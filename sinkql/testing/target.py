@@ -44,7 +44,7 @@ class Taking:
     key: tuple[str, ...]
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
-        """Return the rows, each with its `$seq` or `$diff`."""
+        """Return the rows, each with its `$seq`, its `$diff` or both."""
         rows = [row for batch in batches for row in zip(*map(python_values, batch.columns), strict=True)]
         return WriteResult(bucket, len(rows), rows)
 
@@ -91,7 +91,10 @@ class MemoryWriter(Writer):
     def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
         """Put the batch into the table, all of it or nothing."""
         changes = [(tuple(row), end) for result in results for *row, end in result.data]
-        self.last = self._upserted(changes) if self.write.mode == "upsert" else self._appended(changes)
+        if self.write.change == "upsert":
+            self.last = self._overwritten(changes)
+        else:
+            self.last = self._upserted(changes) if self.write.mode == "upsert" else self._appended(changes)
         self._marker = replace(marker, commit=task.commit)
         return Committed(self._marker, 0, len(changes), 0, 0)
 
@@ -101,10 +104,8 @@ class MemoryWriter(Writer):
         return found
 
     def _upserted(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
-        names = [column.name for column in self.write.columns]
-        places = [names.index(name) for name in self.write.key]
+        places, after = self._key_places(), dict(self._by_key)
         retract = self.write.change == "retract"
-        before, after = self._by_key, dict(self._by_key)
         for row, end in sorted(changes, key=lambda change: change[1]):  # what goes first, or in the order of `$seq`
             key = alike(tuple(row[place] for place in places))
             if not retract or end > 0:
@@ -112,7 +113,26 @@ class MemoryWriter(Writer):
                 after[key] = row
             else:
                 after.pop(key, None)
-        self._by_key = after
+        return self._became(after, places)
+
+    def _overwritten(self, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+        """Take rows that end with `$diff`, each with its `$seq`."""
+        places, after = self._key_places(), dict(self._by_key)
+        for (*row, diff), _ in sorted(changes, key=lambda change: change[1]):
+            key = alike(tuple(row[place] for place in places))
+            if diff > 0:
+                after[key] = tuple(row)
+            else:
+                after.pop(key, None)
+        return self._became(after, places)
+
+    def _key_places(self) -> list[int]:
+        names = [column.name for column in self.write.columns]
+        return [names.index(name) for name in self.write.key]
+
+    def _became(self, after: dict[Row, Row], places: list[int]) -> list[tuple[Row, int]]:
+        """Return what the rows by key became others by."""
+        before, self._by_key = self._by_key, after
         self.rows = [(row, 1) for row in in_order(after.values(), places)]
         gone = [(row, -1) for key, row in before.items() if key not in after or alike(after[key]) != alike(row)]
         come = [(row, 1) for key, row in after.items() if key not in before or alike(before[key]) != alike(row)]

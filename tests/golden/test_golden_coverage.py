@@ -20,7 +20,6 @@ ELSEWHERE = {
     "SQ2434": "a script that is compiled: tests/session/test_program.py",
     "SQ2635": "a script that is planned: tests/deploy/test_plan_and_apply.py",
     "SQ2641": "more rows than a query reads: tests/session/test_query.py",
-    "SQ2642": "a source whose rows are overwritten by key: tests/session/test_query.py",
     "SQ2643": "a sink that cannot be read: tests/session/test_query.py",
     "SQ2644": "rows that do not decode: tests/session/test_query.py",
     "SQ2645": "files that a query names: tests/session/test_file_queries.py",

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from session.script import PIPELINE, fails
-from sinkql import ast, logical
+from sinkql import ast, logical, physical
+from sinkql.connectors.generator.reader import GeneratorReader
 from sinkql.extension.plan import Planning, SourcePlan
 from sinkql.extension.registry import Registry, discover
+from sinkql.extension.stream import Context, Reader, Split, Tally
 from sinkql.session import Session
 from sinkql.session.row import inputs
 
@@ -73,10 +77,23 @@ def test_a_sink_that_cannot_be_read_says_so(folder: Path) -> None:
     assert fails(session, "SELECT * FROM user_activity_iceberg").code == "SQ2643"
 
 
-def test_a_source_whose_rows_are_overwritten_says_so(folder: Path) -> None:
+def test_a_source_whose_rows_are_overwritten_shows_the_last_of_each_key() -> None:
     session = Session(registry=_overwritten())
-    session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER")
-    assert fails(session, "SELECT * FROM n LIMIT 1").code == "SQ2642"
+    session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10)")
+    assert rows(session, "SELECT * FROM n ORDER BY counter") == [(number,) for number in (1, 2, 3, 4, 6, 8, 10)]
+    assert len(rows(session, "SELECT * FROM n LIMIT 2")) == 2
+
+
+@dataclass(frozen=True)
+class _Overwriting(GeneratorReader):
+    """Count, each number twice; the second time 5, 7 and 9 are gone."""
+
+    def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(split, tally):
+            numbers = batch.column(0).to_pylist()
+            later = [-1 if number in (5, 7, 9) else 1 for number in numbers]
+            yield pa.record_batch([batch.column(0), pa.array([1] * len(numbers))], names=["counter", "$diff"])
+            yield pa.record_batch([batch.column(0), pa.array(later)], names=["counter", "$diff"])
 
 
 def _overwritten() -> Registry:
@@ -87,7 +104,11 @@ def _overwritten() -> Registry:
         planned = counter.plan(statement, facts, planning)
         return replace(planned, shape=replace(planned.shape, change=logical.Change.UPSERT))
 
-    return replace(registry, sources=registry.sources | {counter.name: replace(counter, plan=plan)})
+    def reader(read: physical.Read, context: Context) -> Reader:
+        return _Overwriting(read.name, read.connector, dict(read.options))
+
+    kind = replace(counter, plan=plan, reader=reader)
+    return replace(registry, sources=registry.sources | {counter.name: kind})
 
 
 def test_order_is_that_of_postgres(session: Session) -> None:

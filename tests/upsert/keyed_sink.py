@@ -67,7 +67,7 @@ def changes(results: Iterable[WriteResult]) -> list[IndexChange]:
 class Sink:
     """Write batches to a table as a writer does; `bucket_of` is a stand-in for the engine's shuffle."""
 
-    def __init__(self, table: Table, key: Sequence[str], folder: Path, *, change: physical.Change = "upsert") -> None:
+    def __init__(self, table: Table, key: Sequence[str], folder: Path, *, change: physical.Change = "append") -> None:
         self.table, self.folder, self.change = table, folder, change
         self.key = key_columns(table, tuple(key))
         self.epoch, self.buckets, self.bucketing = 1, 2, "crc"

@@ -42,7 +42,7 @@ class Kept:
         columns = {"k": keys, "v": [self.rows.pop(key) for key in keys], "$diff": [-1] * len(keys)}
         self.sink.change = "retract"
         self.sink.apply(pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()}))
-        self.sink.change = "upsert"
+        self.sink.change = "append"
 
     def paths(self) -> set[str]:
         return {each.path for each in self.sink.index.files.values()}

@@ -5,7 +5,7 @@ Between batches the sink compacts, in steps between which batches come too, and 
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -72,19 +72,23 @@ def _value(rng: random.Random) -> Row:
     return Decimal(cents).scaleb(-2), note, tags, sizes
 
 
-def _batch(rows: list[Row], last: str, rng: random.Random) -> pa.Table:
+def _batch(rows: list[Row], last: Sequence[str], rng: random.Random) -> pa.Table:
     rng.shuffle(rows)
-    names = [*COLUMNS, last]
+    names = [*COLUMNS, *last]
     return batch_of({name: [row[place] for row in rows] for place, name in enumerate(names)}, TYPES)
 
 
 def _writes(rng: random.Random, model: dict[Key, Row], size: int) -> pa.Table:
-    rows = []
+    rows: list[Row] = []
     for seq in range(size):
         key, value = _key(rng), _value(rng)
-        model[key] = value
-        rows.append((*key, *value, seq))
-    return _batch(rows, "$seq", rng)
+        if rng.random() < 0.25:
+            model.pop(key, None)
+            rows.append((*key, *(None for _ in value), -1, seq))
+        else:
+            model[key] = value
+            rows.append((*key, *value, 1, seq))
+    return _batch(rows, ("$diff", "$seq"), rng)
 
 
 def _changes(rng: random.Random, model: dict[Key, Row], size: int) -> pa.Table:
@@ -96,7 +100,7 @@ def _changes(rng: random.Random, model: dict[Key, Row], size: int) -> pa.Table:
         if before is None or rng.random() < 0.6:
             model[key] = _value(rng)
             rows.append((*key, *model[key], 1))
-    return _batch(rows, "$diff", rng)
+    return _batch(rows, ("$diff",), rng)
 
 
 def _sorted(rows: list[Row]) -> list[Row]:

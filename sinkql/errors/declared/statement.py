@@ -106,10 +106,6 @@ CODES = {
         "A query that runs at once would read more rows than fit.",
         "Create a materialized view and a sink of the query, or add LIMIT.",
     ),
-    "SQ2642": _code(
-        "The rows of the source overwrite each other by key, and the query would list them one by one.",
-        "Create an upsert sink, and select from the sink.",
-    ),
     "SQ2643": _code(
         "SinkQL cannot read the rows that the sink wrote.",
         "Select from the relation that the sink reads.",

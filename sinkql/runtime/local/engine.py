@@ -46,7 +46,7 @@ class LocalEngine:
 
 @dataclass(slots=True)
 class _Work:
-    """One batch's work: operators → their rows, the columns and then `$diff` or `$seq`."""
+    """One batch's work: operators → their rows, the columns and then `$diff`, `$seq` or both."""
 
     job: physical.Job
     batch: Batch
@@ -104,7 +104,7 @@ class _Work:
     def write(self, rows: pa.Table) -> Sequence[WriteResult]:
         write, task = self.job.write, self.batch.task
         names = [column.name for column in write.columns]
-        rows = rows.select([*names, "$diff" if write.change == "retract" else "$seq"])
+        rows = rows.select([*names, *physical.internal_of(write.input)])
         if write.change == "retract":
             rows = _consolidated(rows)
         if task.buckets is None:
@@ -119,7 +119,7 @@ def _split_rows(reader: Reader, split: Split, tally: Tally, schema: pa.Schema, n
     row = number << _SEQ_BITS
     for batch in reader.read(split, tally):
         table = pa.Table.from_batches([batch])
-        if "$seq" in schema.names:
+        if physical.SEQ in schema.names:
             table = table.append_column("$seq", pa.array(np.arange(row, row + len(table), dtype=np.int64)))
         row += len(table)
         yield table.cast(schema)
@@ -127,8 +127,7 @@ def _split_rows(reader: Reader, split: Split, tally: Tally, schema: pa.Schema, n
 
 def _schema(operator: physical.Operator) -> pa.Schema:
     fields = [(column.name, arrow_type(column.type)) for column in physical.columns_of(operator)]
-    last = "$diff" if physical.change_of(operator) == "retract" else "$seq"
-    return pa.schema([*fields, (last, pa.int64())])
+    return pa.schema([*fields, *((name, pa.int64()) for name in physical.internal_of(operator))])
 
 
 def _with_diff(table: pa.Table) -> pa.Table:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sinkql import evaluate, physical
 from sinkql.errors import SinkqlError
@@ -29,28 +31,48 @@ def python_rows(table: pa.Table) -> list[Row]:
 
 
 def mapped(job: physical.Job, map_: physical.Map, below: pa.Table) -> pa.Table:
-    """Return what a Map gives, with the last column, `$diff` or `$seq`, as it is; raises SQ3201 and SQ2663."""
-    rows = python_rows(below) if any(not _plain(each) for each in _expressions(map_)) else []
+    """Return what a Map gives, with the columns that are not the user's; raises SQ3201 and SQ2663.
+
+    Of an upsert relation's row that is filtered out the key is gone; nothing is computed of such a key.
+    """
+    overwrites = physical.change_of(map_) == "upsert"
     if map_.where is not None:
-        keep = [value is True for value in _values(job, map_.where, below, rows)]
-        below = below.filter(pa.array(keep, pa.bool_()))
-        rows = [row for row, kept in zip(rows, keep, strict=True) if kept]
+        told = overwrites and not physical.forgets(map_)
+        below = _tombstoned(job, map_.where, below) if told else _filtered(job, map_.where, below)
     if not map_.outputs:
         return below
+    alive = _alive(below) if overwrites else np.ones(len(below), np.bool_)
+    rows = python_rows(below.filter(pa.array(alive))) if not all(map(_plain, map_.outputs)) else []
+    places = pa.array(np.cumsum(alive) - 1, mask=~alive)
     fields = [pa.field(each.name, arrow_type(each.type)) for each in map_.outputs]
     arrays = [
         _taken(output.expression, below).cast(field.type)
         if _plain(output)
-        else pa.array(_values(job, output, below, rows), field.type)
+        else pa.array(_values(job, output, below, rows), field.type).take(places)
         for output, field in zip(map_.outputs, fields, strict=True)
     ]
-    return pa.table([*arrays, below.column(-1)], schema=pa.schema([*fields, below.schema[-1]]))
+    own = physical.internal_of(map_)
+    schema = pa.schema([*fields, *(below.schema.field(name) for name in own)])
+    return pa.table([*arrays, *map(below.column, own)], schema=schema)
 
 
-def _expressions(map_: physical.Map) -> Iterator[physical.Output]:
-    if map_.where is not None:
-        yield map_.where
-    yield from map_.outputs
+def _filtered(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.Table:
+    kept = [value is True for value in _values(job, where, below, python_rows(below))]
+    return below.filter(pa.array(kept, pa.bool_()))
+
+
+def _tombstoned(job: physical.Job, where: physical.Output, below: pa.Table) -> pa.Table:
+    """Return all rows, of which those are gone that are filtered out, or were gone already."""
+    alive = _alive(below)
+    live = python_rows(below.filter(pa.array(alive)))
+    alive[np.flatnonzero(alive)] = [value is True for value in _values(job, where, below, live)]
+    place = below.column_names.index(physical.DIFF)
+    return below.set_column(place, physical.DIFF, pa.array(np.where(alive, 1, -1), pa.int64()))
+
+
+def _alive(below: pa.Table) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = below.column(physical.DIFF).to_numpy() > 0
+    return found
 
 
 def _plain(output: physical.Output) -> bool:

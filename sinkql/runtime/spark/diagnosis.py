@@ -58,6 +58,8 @@ def diagnose(job: physical.Job, rows_of: RowsOf, error: Exception) -> SinkqlErro
 def _in_map(job: physical.Job, rows_of: RowsOf, operator: physical.Map) -> SinkqlError | None:
     types = {column.name: column.type for column in physical.columns_of(operator.input)}
     rows = rows_of(operator.input).coalesce(1)
+    if physical.change_of(operator) == "upsert":
+        rows = rows.where(F.col(quoted(physical.DIFF)) > 0)
     rows = rows.withColumn(_NUMBER, F.monotonically_increasing_id()).persist()
     try:
         for failing in _expressions(operator):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 from pyspark.sql.types import StructType
 
@@ -20,15 +20,17 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import WriteResult, WriteTask
 from sinkql.extension.types import parse_type
+from sinkql.logical import Reference
 from sinkql.lowering.spark.expression import spark_sql
 from sinkql.lowering.spark.preparation import spark_steps
 from sinkql.lowering.spark.text import quoted, spark_type
+from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.spark.carriage import batches_into_spark, out_of_spark
 from sinkql.runtime.spark.diagnosis import diagnose
 from sinkql.runtime.spark.fusion import fusable
-from sinkql.runtime.spark.task import DIFF, SEQ, FusedTask, ReadTask, SourceColumns, tallies, write_rows
+from sinkql.runtime.spark.task import FusedTask, ReadTask, SourceColumns, tallies, write_rows
 from sinkql.runtime.state import report
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
@@ -140,7 +142,7 @@ class _Frames:
         ).collect()
 
     def frame(self, operator: physical.Operator, *, sequence: bool) -> DataFrame:
-        """Return the operator's rows: its columns, then `$diff` if it has retractions, `$seq` if asked for."""
+        """Return the operator's rows: its columns, then `$diff` unless they only come, `$seq` if asked for."""
         match operator:
             case physical.Read():
                 return self._read(operator, sequence=sequence)
@@ -160,16 +162,23 @@ class _Frames:
             return batches_into_spark(task.rows(numbers, attempt_name()))
 
         spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
-        return spread.mapInArrow(rows, _struct(read.columns, retract=task.retract, sequence=sequence))
+        return spread.mapInArrow(rows, _struct(read.columns, diff=task.diff, sequence=sequence))
 
     def _map(self, operator: physical.Map, *, sequence: bool) -> DataFrame:
         rows = self.frame(operator.input, sequence=sequence)
+        overwrites = physical.change_of(operator) == "upsert"
         if operator.where is not None:
-            rows = rows.where(F.expr(spark_sql(operator.where.expression)))
+            predicate = F.expr(spark_sql(operator.where.expression))
+            if overwrites and not physical.forgets(operator):
+                gone = F.lit(-1).cast("bigint")
+                kept = F.when(predicate, F.lit(1).cast("bigint")).otherwise(gone)
+                rows = rows.withColumn(DIFF, F.when(F.col(quoted(DIFF)) > 0, kept).otherwise(gone))
+            else:
+                rows = rows.where(predicate)
         if not operator.outputs:
             return rows
         extra = [name for name in (DIFF, SEQ) if name in rows.columns]
-        outputs = [F.expr(spark_sql(output.expression)).alias(output.name) for output in operator.outputs]
+        outputs = [_computed(output, overwrites=overwrites).alias(output.name) for output in operator.outputs]
         return rows.select(*outputs, *[F.col(quoted(name)) for name in extra])
 
     def _union(self, union: physical.Union, *, sequence: bool) -> DataFrame:
@@ -217,7 +226,7 @@ class _Frames:
             .groupBy(*[F.expr(text) for text in steps.group])
             .agg(*[F.expr(text) for text in steps.aggregates])
             .withColumn("$b", bucket)
-            .mapInArrow(changes, _struct(preparation.columns, retract=True, sequence=False))
+            .mapInArrow(changes, _struct(preparation.columns, diff=True, sequence=False))
         )
 
     def _task(self, read: physical.Read, *, sequence: bool) -> ReadTask:
@@ -232,11 +241,19 @@ class _Frames:
             self.batch.readers[read.source],
             tuple(splits[read.source]),
             read.columns,
-            retract=read.change == "retract",
+            diff=read.change != "append",
             sequence=sequence,
             first=first,
             side=self.side,
         )
+
+
+def _computed(output: physical.Output, *, overwrites: bool) -> Column:
+    """Return a column of a Map; of rows that overwrite each other nothing is computed of a key that is gone."""
+    value = F.expr(spark_sql(output.expression))
+    if not overwrites or isinstance(output.expression, Reference):
+        return value
+    return F.when(F.col(quoted(DIFF)) > 0, value)
 
 
 def _consolidated(rows: DataFrame) -> DataFrame:
@@ -276,7 +293,7 @@ def attempt_name() -> str:
     return f"t{context.taskAttemptId()}"
 
 
-def _struct(columns: Sequence[physical.Column], *, retract: bool, sequence: bool) -> StructType:
+def _struct(columns: Sequence[physical.Column], *, diff: bool, sequence: bool) -> StructType:
     fields = [f"{quoted(column.name)} {spark_type(parse_type(column.type))}" for column in columns]
-    fields += [f"{quoted(name)} BIGINT" for name, wanted in ((DIFF, retract), (SEQ, sequence)) if wanted]
+    fields += [f"{quoted(name)} BIGINT" for name, wanted in ((DIFF, diff), (SEQ, sequence)) if wanted]
     return StructType.fromDDL(", ".join(fields))

@@ -16,11 +16,10 @@ from sinkql import durable, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
 from sinkql.extension.types import arrow_type
+from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
 
 _SEQ_BITS = 40
-SEQ = "$seq"
-DIFF = "$diff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +27,15 @@ class ReadTask:
     """Read splits of one source, some by their number.
 
     `first` is the number of its first split among those of all sources: with the row's place it makes `$seq`, where
-    `sequence` asks for it. Each split that was read to its end leaves its tally in `side`.
+    `sequence` asks for it. `diff` says that the reader gives `$diff`. Each split that was read to its end leaves its
+    tally in `side`.
     """
 
     source: str
     reader: Reader
     splits: tuple[Split, ...]
     columns: tuple[physical.Column, ...]
-    retract: bool
+    diff: bool
     sequence: bool
     first: int
     side: Path
@@ -52,7 +52,7 @@ class ReadTask:
     def schema(self) -> pa.Schema:
         """Return the schema of the rows."""
         fields = [(column.name, arrow_type(column.type)) for column in self.columns]
-        if self.retract:
+        if self.diff:
             fields.append((DIFF, pa.int64()))
         if self.sequence:
             fields.append((SEQ, pa.int64()))

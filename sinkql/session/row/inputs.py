@@ -163,11 +163,6 @@ class Inputs:
     def _source(self, item: logical.Source) -> pa.Table:
         import pyarrow as pa
 
-        if item.shape.change is logical.Change.UPSERT:
-            message = (
-                f'listing rows of source "{short_name(item.name)}", which overwrite each other, is not supported yet'
-            )
-            raise SinkqlError("SQ2642", message, self._span, hint="Create an upsert sink, and select from the sink.")
         read = lower_relation(item, self._catalog.plans)
         assert isinstance(read, physical.Read)
         access = CatalogAccess(self._catalog)
@@ -183,6 +178,8 @@ class Inputs:
         schema = pa.schema([(column.name, _arrow(column.type)) for column in item.shape.columns])
         if item.shape.change is logical.Change.RETRACT:
             return _present(batches, schema)
+        if item.shape.change is logical.Change.UPSERT:
+            return _last(batches, schema, read.key).slice(0, self._limit)
         return pa.Table.from_batches(batches, schema).slice(0, self._limit)
 
     def _batches(self, item: logical.Source, reader: Reader, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -237,6 +234,26 @@ def _present(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
     )
+
+
+def _last(batches: list[pa.RecordBatch], schema: pa.Schema, key: Sequence[str]) -> pa.Table:
+    """Return the row that each key has in the end."""
+    import pyarrow as pa
+
+    places = [schema.get_field_index(name) for name in key]
+    last: dict[tuple[Any, ...], int] = {}
+    row = 0
+    for batch in batches:
+        keys = zip(*(python_values(batch.column(place)) for place in places), strict=True)
+        for values, diff in zip(keys, batch.column(len(schema)).to_pylist(), strict=True):
+            last.pop(values, None)
+            if diff > 0:
+                last[values] = row
+            row += 1
+    columns = [
+        pa.chunked_array([batch.column(place) for batch in batches], field.type) for place, field in enumerate(schema)
+    ]
+    return pa.table(columns, schema=schema).take(pa.array(list(last.values()), pa.int64()))
 
 
 def physical_columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:

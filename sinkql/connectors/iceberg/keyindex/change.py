@@ -46,6 +46,8 @@ def key_changes(rows: pa.Table, schema: Schema, key: tuple[str, ...], change: ph
     else:
         order = sort_places(h1, h2, rows.column("$seq").to_numpy())
         upsert, fresh = np.ones(len(order), np.bool_), np.zeros(len(order), np.bool_)
+        if change == "upsert":
+            upsert = rows.column("$diff").to_numpy()[order] > 0
     last = np.ones(len(order), np.bool_)
     last[:-1] = ~repeats(h1[order], h2[order])[1:]
     chosen = order[last]

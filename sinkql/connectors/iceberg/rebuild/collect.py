@@ -45,25 +45,29 @@ class CollectTask:
             return WriteResult(bucket, 0, None)
         rows = pa.Table.from_batches(given).combine_chunks()
         changes = key_changes(rows, self.table.schema(), self.key, self.change)
-        chosen = rows.take(pa.array(changes.row))
+        chosen = rows.take(pa.array(changes.row[changes.upsert]))
         chosen = cast(chosen, target_schema(self.table.schema(), chosen.schema))
-        d1, d2 = digests(chosen)
+        d1, d2 = (np.zeros(len(changes.row), np.uint64) for _ in range(2))
+        d1[changes.upsert], d2[changes.upsert] = digests(chosen)
         name = f"{self.number:06}-b{bucket}-{self.commit}-{attempt}"
         fates: dict[str, Column] = {
             "h1": changes.h1, "h2": changes.h2, "d1": d1, "d2": d2, "comes": changes.upsert.astype(np.uint8),
-            "fresh": changes.fresh.astype(np.uint8),
+            "fresh": changes.fresh.astype(np.uint8), "at": np.cumsum(changes.upsert) - 1,
         }  # fmt: skip
         self.folder.mkdir(parents=True, exist_ok=True)
         put_by(self.folder / f"{name}.keys", fates)
         with pa.ipc.new_file(str(self.folder / f"{name}.rows"), chosen.schema) as file:
             file.write_table(chosen, max_chunksize=_ROWS_A_BATCH)
         faults.point("rebuild-part")
-        return WriteResult(bucket, chosen.num_rows, name)
+        return WriteResult(bucket, len(changes.row), name)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The files of a task, mapped into memory: the arrays of what becomes of each key, and the rows."""
+    """The files of a task, mapped into memory: the arrays of what becomes of each key, and the rows that come.
+
+    `at` tells of each key whose row comes where the row is.
+    """
 
     number: int
     h1: Hashes
@@ -72,6 +76,7 @@ class Part:
     d2: Hashes
     comes: Column
     fresh: Column
+    at: Places
     rows: pa.Table
 
     @classmethod
@@ -81,9 +86,10 @@ class Part:
         return cls(int(name.partition("-")[0]), **mapped(folder / f"{name}.keys"), rows=rows)
 
     def taken(self, places: Places) -> pa.Table:
-        """Return the rows at these places, of which there are some; what lies around them is not copied."""
-        low, high = int(places.min()), int(places.max())
-        return self.rows.slice(low, high - low + 1).take(pa.array(places - low))
+        """Return the rows of the keys at these places, of which there are some; what lies around is not copied."""
+        at = self.at[places]
+        low, high = int(at.min()), int(at.max())
+        return self.rows.slice(low, high - low + 1).take(pa.array(at - low))
 
 
 def put_by(path: Path, columns: Mapping[str, Column]) -> None:

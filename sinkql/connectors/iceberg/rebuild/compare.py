@@ -150,7 +150,7 @@ class Comparison:
         if len(crowded):
             row = int(crowded[0])
             keys = parts[int(rows.part[row])].rows.select([column.name for column in self._index.key])
-            raise two_rows(keys, int(rows.place[row]))
+            raise two_rows(keys, int(parts[int(rows.part[row])].at[rows.place[row]]))
         last = np.ones(len(comes), np.bool_)
         last[:-1] = ~again[1:]
         return rows.take(last & comes)

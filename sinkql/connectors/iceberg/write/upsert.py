@@ -59,9 +59,10 @@ _FILES_A_LOOK = 256
 class UpsertTask:
     """Write one bucket of a keyed batch; `index` is the name of a manifest saved in `folder`.
 
-    With `change` append or upsert, rows end with `$seq`, and the last of a key wins. With retract they end with
-    `$diff` and are consolidated: a key has at most one row with +, and one without it goes. Two rows of one key alive
-    at once, in a batch or over several, have no place in the table: SQ3552, before anything of them is written.
+    With `change` append or upsert, rows end with `$seq`, and the last of a key wins; with upsert that may be one whose
+    `$diff`, before `$seq`, says that the key is gone. With retract they end with `$diff` and are consolidated: a key
+    has at most one row with +, and one without it goes. Two rows of one key alive at once, in a batch or over several,
+    have no place in the table: SQ3552, before anything of them is written.
     """
 
     commit: str
