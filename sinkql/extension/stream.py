@@ -190,14 +190,16 @@ class MessageDecoding:
 
 
 class Reader(Protocol):
-    """Read one source: all but `read` runs in the driver or the source's process, `read` in a task.
+    """Read one source: all but `read` runs in the driver, `read` in a task.
 
-    A reader is picklable. A batch's splits are numbered by their place in the list; the task adds `$seq` itself (split
-    number, then row), so `read` yields just the declared columns, in the declared Arrow types. An UPSERT source's end
-    with `$diff` (int64): 1 for a row that its key has now, -1 for a key that is gone, all columns NULL but the key's
-    (`physical.Read.key`, the first key of the source's shape); the last change of a key counts. A
-    RETRACT source's end with `$diff` (int64), and rows that come and go between the two offsets of `splits` are in none
-    of them: no expression sees a row that is not there any more.
+    `latest` of a sink that runs is asked in a thread, and a reader, of its own: it may take its time. A reader is
+    picklable. A batch's splits are numbered by their place in the list; the task adds `$seq` itself (split number, then
+    row), so `read` yields just the declared columns, in the declared Arrow types. An UPSERT source's end with `$diff`
+    (int64): 1 for a row that its key has now, -1 for a key that is gone, all columns NULL but the key's
+    (`physical.Read.key`, the first key of the source's shape); the last change of a key counts. A RETRACT source's end
+    with `$diff` (int64), and rows that come and go between the two offsets of `splits` are in none of them: no
+    expression sees a row that is not there any more.
+
 
     Where `physical.Read.holes` asks for it, an UPSERT source's rows go on after `$diff` with what a server did not
     send: `$hole` (binary: a bit a column, from the lowest of the first byte on; NULL for none) and `$from` (a struct of

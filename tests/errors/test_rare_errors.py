@@ -26,7 +26,7 @@ from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Split, Tally
 from sinkql.runtime.spark import session as spark
-from sinkql.runtime.spark import source, task
+from sinkql.runtime.spark import task
 from sinkql.runtime.spark.jvm import Jvm
 from sinkql.script.file import script_files
 from sinkql.session import Session
@@ -199,10 +199,6 @@ def test_split_that_gives_other_rows_the_second_time_is_refused(tmp_path: Path) 
     task.tallies(tmp_path, {"orders": [split]})
     task.leave_tally(tmp_path, "orders", 0, "c", Tally(rows=2))
     assert _code(task.tallies, tmp_path, {"orders": [split]}) == "SQ3391"
-
-
-def test_secret_is_not_available_to_the_process_that_looks_for_input() -> None:
-    assert _code(source._no_secret, "lake_key") == "SQ3392"
 
 
 def test_data_file_that_is_not_parquet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
-import pickle
-import socket
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,10 +25,7 @@ from sinkql.connectors.files import bucket, content, reader
 from sinkql.connectors.files.bucket import Bucket
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context, Limit, Offsets, Tally
-from sinkql.runtime.batch.pacing import Orders, Pacer
-from sinkql.runtime.spark.asking import Answers
-from sinkql.runtime.spark.source import lay_out, open_readers
+from sinkql.extension.stream import Limit, Offsets, Tally
 from support.aws import aws
 from support.seaweed import Seaweed
 
@@ -292,37 +286,3 @@ def test_what_amazon_answers_has_its_own_code(
         list(found.list())
     assert error.value.code == code
     assert "abcd" not in f"{error.value.message}{error.value.detail}"
-
-
-def test_the_process_without_secrets_asks_the_driver(server: Seaweed, tmp_path: Path, prefix: str) -> None:
-    _put(server, f"{prefix}/a.json", _lines(1, 2))
-    options = {
-        "path": f"s3://data/{prefix}", "glob": "*", "recursive": False, "follow": True, "on_error": "fail",
-        "format": {"name": "JSON", "whole": False}, "tuning": {"max_files_per_commit": None},
-    }  # fmt: skip
-    aws = physical.Connection("aws", "AWS", {"secret_access_key": {"secret_text": [{"secret": "s"}]}})
-    read = physical.Read("f", "FILES", options, (physical.Column("id", "bigint"),), connection=aws)
-    lake = physical.Connection("lake", "ICEBERG CATALOG", {})
-    write = physical.Write(
-        read, "ICEBERG CATALOG", lake, read.columns, "append", "append", False, (), False, {"namespace": "a"}
-    )
-    job = physical.Job("s", "id", "c", "local[1]", {}, _SECOND, 100, write, {})
-    folder = tmp_path / "q" / ("long" * 40)
-    start = {"f": {"log": None, "partial": None}}
-    context = Context("s", "id", tmp_path / "state", lambda name: "secret", lambda connection: S3(server.storage))
-    lay_out(folder, job, context, Orders(start, _SECOND, 100))
-    answers = Answers(folder, job, context)
-    answers.start()
-    pacer = Pacer(open_readers(folder))
-    with socket.socket(socket.AF_UNIX) as broken, contextlib.chdir(folder):
-        broken.connect("ask")
-        broken.sendall(pickle.dumps("a question")[:-3])
-    end = pacer.offer(start, Orders(start, _SECOND, 100), 0)
-    assert end["f"]["log"] is not None
-    _put(server, f"{prefix}/a.json", _lines(3))
-    with pytest.raises(SinkqlError) as error:
-        pacer.offer(end, Orders(start, _SECOND, 100), 0)
-    assert error.value.code == "SQ3301"
-    answers.close()
-    with pytest.raises(OSError, match="refused"):
-        pacer.offer(end, Orders(start, _SECOND, 100), 0)

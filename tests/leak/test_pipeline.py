@@ -69,7 +69,7 @@ CREATE SINK google_sink IN CLUSTER watched FROM totals
 """
 _PUT_INTO_THE_ENVIRONMENT = ("environment", "vault token", "aws key")
 _EXPECTED = (
-    "catalog.db", "job.json", "spark.log", "events/", "log-", "spark-0.txt", "hadoop-0.txt", ".parquet", ".avro",
+    "catalog.db", "spark.log", "events/", "log-", "spark-0.txt", "hadoop-0.txt", ".parquet", ".avro",
     "checkpoint", "stdout", "cmdline of", "environ of", "page /environment/",
 )  # fmt: skip
 _PLANTED = (

@@ -90,7 +90,7 @@ class _Run:
         roster = FixedRoster([job(self.body, self.folder)])
         host = Host(
             _no_spark, 2, discover(), self.control, lambda _: None, roster, lambda each: contexts(self.folder, each),
-            once=False, stopping=self.stopping,
+            self.folder, once=False, stopping=self.stopping,
         )  # fmt: skip
         (work,) = roster.now()
         self.runner = runner.SinkRunner(host, work, ran=True)

@@ -11,10 +11,10 @@ import pytest
 
 from sinkql.errors import LateError, SinkqlError, UnforeseenError
 from sinkql.extension.registry import discover
+from sinkql.runtime.batch.conductor import Conductor
 from sinkql.runtime.batch.progress import Event, SinkStage, SinkStalled, SinkStarted
 from sinkql.runtime.sink import runner
 from sinkql.runtime.sink.host import Host, SinkOutcome
-from sinkql.runtime.spark.launch import Launch
 from sinkql.runtime.spark.session import CancelledError
 from support.patience import PATIENCE_S
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
@@ -53,7 +53,7 @@ def _run(
     roster = FixedRoster([each])
     host = Host(
         session, 2, discover(), control, events.append, roster, lambda one: contexts(folder, one),
-        once=once, death=death,
+        folder, once=once, death=death,
     )  # fmt: skip
     (work,) = roster.now()
     return runner.SinkRunner(host, work).run(), events
@@ -128,7 +128,7 @@ def test_a_spark_that_died_is_told_also_where_another_sink_has_begun_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "_FIRST_WAIT", 1e-5)
-    monkeypatch.setattr(Launch, "start", _fail)
+    monkeypatch.setattr(Conductor, "enrol", _fail)
     died = UnforeseenError("SQ4004", "the Java process ended")
     gone, sessions = object(), [object(), object()]
     sessions.append(gone)

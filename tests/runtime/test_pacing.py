@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally
-from sinkql.runtime.batch.pacing import Orders, Pacer, give, take
+from sinkql.runtime.batch.pacing import Orders, Pacer
 
 
 class Queue(Reader):
@@ -90,11 +88,3 @@ def test_the_limit_of_a_batch_is_shared_by_its_sources() -> None:
     pacer = Pacer({"q": Queue(1000), "r": Queue(1000)})
     start = {"q": {"at": 0}, "r": {"at": 0}}
     assert pacer.offer(start, _orders(), 0) == {"q": {"at": 50}, "r": {"at": 50}}
-
-
-@pytest.mark.parametrize("orders", [_orders(), _orders(target=3), Orders({}, timedelta(milliseconds=1), 2, stop=True)])
-def test_orders_are_taken_as_they_were_given(tmp_path: Path, orders: Orders) -> None:
-    give(tmp_path, _orders(interval_ms=1))
-    give(tmp_path, orders)
-    assert orders == take(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["orders.json"]

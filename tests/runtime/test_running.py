@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
 from sinkql import physical
-from sinkql.errors import LateError, SinkqlError
+from sinkql.errors import LateError
 from sinkql.extension.registry import discover
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkStalled
@@ -57,11 +56,16 @@ def run_sinks(
         tell,
         roster,
         lambda each: contexts(folder, each),
+        folder / f"lanes-{uuid4().hex}",
         once=once,
+        lanes=2,
     )
     runs = [SinkRunner(host, work, takeover=takeover) for work in roster.now()]
-    with ThreadPoolExecutor(len(runs)) as threads:
-        return list(threads.map(lambda each: each.run(), runs))
+    try:
+        with ThreadPoolExecutor(len(runs)) as threads:
+            return list(threads.map(lambda each: each.run(), runs))
+    finally:
+        host.conductor.close()
 
 
 def endings(outcomes: Sequence[SinkOutcome]) -> list[tuple[str, str | None]]:
@@ -281,32 +285,3 @@ def test_a_sink_that_was_taken_over_is_fenced_and_writes_nothing_after(spark: Sp
 
 def test_an_endless_source_is_refused_by_a_run_that_is_to_end(spark: SparkSession, tmp_path: Path) -> None:
     assert endings(run_sinks(spark, [job(counter(), tmp_path)], tmp_path)) == [("failed", "SQ2405")]
-
-
-def test_a_source_process_that_is_killed_is_told_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
-    control = MemoryControl()
-    each = job(counter(), tmp_path)
-    stalled: list[SinkqlError] = []
-    killed: list[int] = []
-
-    def tell(event: Event) -> None:
-        match event:
-            case SinkStalled(error=LateError()):
-                pass  # the machine has too much to do
-            case SinkStalled():
-                stalled.append(event.error)
-            case SinkCommitted() if stalled:
-                control.wanted[each.sink_id] = "stopped"
-            case SinkCommitted() if len(control.commits) > 1 and not killed:  # other processes have come and gone
-                (ready,) = tmp_path.rglob("ready")
-                killed.append(int(ready.read_text()))
-                os.kill(killed[0], signal.SIGKILL)
-            case _:
-                pass
-
-    assert endings(run_sinks(spark, [each], tmp_path, control=control, once=False, tell=tell)) == [("stopped", None)]
-    assert [(error.code, error.message) for error in stalled] == [
-        ("SQ4004", "the process that looks for new input ended")
-    ]
-    found = rows(tmp_path)
-    assert [(n,) for n in range(1, len(found) + 1)] == found

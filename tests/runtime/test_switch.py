@@ -174,7 +174,9 @@ def test_a_sink_that_computes_its_rows_again_stops_when_it_is_told(
     def session() -> Any:
         control.wanted[after.sink_id] = wish
 
-    host = Host(session, 2, discover(), control, silent, roster, lambda each: contexts(tmp_path, each), once=False)
+    host = Host(
+        session, 2, discover(), control, silent, roster, lambda each: contexts(tmp_path, each), tmp_path, once=False
+    )
     assert SinkRunner(host, roster.now()[0]).run() == SinkOutcome(after.sink, wish)
     assert control.statuses[-1] == (after.sink_id, wish, None)
     assert rows(tmp_path) == [(1,), (2,)]
@@ -198,7 +200,15 @@ def test_a_sink_that_is_renamed_goes_on_computing_its_rows_again(
     roster: Any = SimpleNamespace(jobs=[after], work=lambda sink_id: FixedRoster(roster.jobs).work(sink_id))
     session: Any = SimpleNamespace  # no Spark gets anything to do
     host = Host(
-        session, 2, discover(), MemoryControl(), silent, roster, lambda each: contexts(tmp_path, each), once=False
+        session,
+        2,
+        discover(),
+        MemoryControl(),
+        silent,
+        roster,
+        lambda each: contexts(tmp_path, each),
+        tmp_path,
+        once=False,
     )
     assert SinkRunner(host, Work(after)).run().error is not None
     assert begun == [after.sink]

@@ -111,10 +111,6 @@ CODES = {
         "A part of a source gave different rows when a failed task read it again, so the batch was not committed.",
         "Make sure that what the source reads does not change, then start the sink again.",
     ),
-    "SQ3392": _code(
-        "A connector asks for a secret in the process that looks for new input, where no secrets are available.",
-        "This is a mistake in the connector; report it to its author.",
-    ),
     "SQ3401": _code(
         "A source takes back a row that it never gave, so an aggregate would be wrong.",
         "Check that the source is read from its beginning, and that each of its changes has the row from before.",

@@ -1,6 +1,6 @@
 """One micro-batch around the marker of a sink's table, without Spark.
 
-* `pacing`: when a batch is due, and how far it goes.
+* `conductor`: many sinks in a few lanes; `pacing`: when a batch is due, and how far it goes.
 * `loop`: start, claim, batch after batch; `rebuild`: lost state again, from the sources; `anew`: all rows again.
 * `allowance`: how much time goes into the table between batches.
 * `engine`: what an engine does with a batch.

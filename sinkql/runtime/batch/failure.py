@@ -1,6 +1,6 @@
 """Errors of other processes and of expressions → the SinkqlError that a user sees.
 
-A task or the source's process leaves its SinkqlError as a file, since what comes through Spark is a Java stack trace.
+A task leaves its SinkqlError as a file, since what comes through Spark is a Java stack trace.
 """
 
 from __future__ import annotations

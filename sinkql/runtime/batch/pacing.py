@@ -1,48 +1,28 @@
-"""Orders of the driver and the clock → how far the next batch goes; the same for the source's process and for tests."""
+"""A sink's orders and the clock → how far its next batch goes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
-from sinkql import durable
 from sinkql.extension.stream import JobOffsets, Limit, Offsets
 
-_FILE = "orders.json"
 
-
-class Orders(msgspec.Struct, frozen=True):
-    """What the driver tells the source's process, which shares no memory with it.
-
-    `begin` is where the query starts. With `targets`, a batch is due at once and none goes past them. `stop` ends all
-    waiting.
-    """
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Where a sink begins, and how it is paced. With `targets`, a batch is due at once and none goes past them."""
 
     begin: JobOffsets
     commit_interval: timedelta
     max_rows_per_commit: int
     targets: JobOffsets | None = None
-    stop: bool = False
 
     @property
     def interval_ms(self) -> int:
         """Return the interval in the clock's unit."""
         return self.commit_interval // timedelta(milliseconds=1)
-
-
-def give(folder: Path, orders: Orders) -> None:
-    """Replace the orders in `folder`; a reader sees the old or the new ones, whole."""
-    durable.write(folder / _FILE, msgspec.json.encode(orders), sync=False)
-
-
-def take(folder: Path) -> Orders:
-    """Return the orders in `folder`."""
-    return msgspec.json.decode((folder / _FILE).read_bytes(), type=Orders)
 
 
 class Looking(Protocol):

@@ -173,6 +173,8 @@ class _Application:
                     self._look(host)
         finally:
             ended.set()
+            if not self.spark.settings.killable:
+                host.conductor.close()
             self.spark.end(patience)
         futures.wait([renewing], _PATIENCE_SECONDS)
 
@@ -206,7 +208,9 @@ class _Application:
             workload.progress,
             workload.roster,
             workload.contexts,
+            self.spark.settings.folder / "lanes",
             once=workload.once,
+            lanes=spark.lanes(self.spark.settings),
             prepare=self.spark.begin,
             death=self.spark.death,
             stopping=self.stopping,

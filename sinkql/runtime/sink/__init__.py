@@ -2,5 +2,5 @@
 
 * `roster`: what is to run, as of now; what a running sink sees of a change.
 * `host`: what the sinks of an application share, and how one ends.
-* `runner`: lease → claim → query, again after what may pass, to the end.
+* `runner`: lease → claim → batches, again after what may pass, to the end.
 """

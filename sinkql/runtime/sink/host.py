@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -13,9 +15,11 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import Registry
 from sinkql.extension.stream import Context
+from sinkql.runtime.batch.conductor import Conductor
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.progress import Ending, Progress
 from sinkql.runtime.sink.roster import Roster
+from sinkql.runtime.spark.lane import SparkLane
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,9 @@ class SinkOutcome:
 class Host:
     """What all sinks of one Spark application share.
 
-    `starting` is held while a query's source gets its process: Spark switches a setting of all queries for that.
-    `prepare` lets Spark begin to start, so that it is up by the time that the session is asked for; `death` is the
-    error of the Spark of a session, if it died.
+    `conductor` runs their batches, in at most so many `lanes`, whose folders are in `folder`. `prepare` lets Spark
+    begin to start, so that it is up by the time that the session is asked for; `death` is the error of the Spark of a
+    session, if it died.
     """
 
     session: Callable[[], SparkSession]
@@ -55,9 +59,17 @@ class Host:
     progress: Progress
     roster: Roster
     contexts: Callable[[physical.Job], Context]
+    folder: Path
     once: bool
+    lanes: int = 1
     prepare: Callable[[], None] = lambda: None
     death: Callable[[SparkSession], SinkqlError | None] = lambda _: None
     stopping: threading.Event = field(default_factory=threading.Event)
-    starting: threading.Lock = field(default_factory=threading.Lock)
     claiming: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    conductor: Conductor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.conductor = Conductor(self._open_lane, self.lanes)
+
+    def _open_lane(self, round_: Callable[[], None]) -> SparkLane:
+        return SparkLane(self.session(), self.folder / uuid.uuid4().hex[:8], round_)

@@ -21,7 +21,7 @@ class Work:
     asked_at: str | None = field(default=None)
 
     def differs(self, other: Work) -> bool:
-        """Tell whether a running query of this work would have to be started again to do the other."""
+        """Tell whether a sink that runs this work would have to begin again to do the other."""
         alike = _paced_as(self.job, other.job), _paced_as(other.job, other.job)
         return (alike[0], self.secrets) != (alike[1], other.secrets)
 

@@ -1,11 +1,11 @@
-"""One sink of a cluster: lease → claim → query, again after what may pass, until it ends; then its outcome."""
+"""One sink of a cluster: lease → claim → batches, again after what may pass, until it ends; then its outcome."""
 
 from __future__ import annotations
 
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,12 +15,13 @@ from pyspark.sql import SparkSession
 
 from sinkql import physical
 from sinkql.errors import FencedError, LateError, LeaseLostError, SinkqlError, UnforeseenError
-from sinkql.extension.stream import Context, JobOffsets
+from sinkql.extension.stream import Context, JobOffsets, Reader
 from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.allowance import Allowance
+from sinkql.runtime.batch.conductor import Process, Seat
 from sinkql.runtime.batch.control import Desired, Status
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
-from sinkql.runtime.batch.pacing import Orders
+from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.batch.progress import (
     Ending,
     Rereading,
@@ -36,7 +37,6 @@ from sinkql.runtime.sink.host import Host, SinkOutcome
 from sinkql.runtime.sink.optimize import answer
 from sinkql.runtime.sink.roster import Following, Work
 from sinkql.runtime.spark.engine import SparkEngine
-from sinkql.runtime.spark.launch import Launch, new_folder
 from sinkql.runtime.spark.session import CancelledError
 
 _LOOK_SECONDS = 1.0
@@ -61,8 +61,8 @@ class _OtherWorkError(Exception):
 class SinkRunner:
     """Run one sink in the calling thread, following what the roster says of it.
 
-    `lost` is set, by who renews the lease, when somebody else has it; `ran` once its query has run, or it committed,
-    unless its first batch is broken off.
+    `lost` is set, by who renews the lease, when somebody else has it; `ran` once the conductor has had it, or it
+    committed, unless its first batch is broken off.
     """
 
     host: Host
@@ -240,7 +240,7 @@ class SinkRunner:
     def _stage(self, stage: Stage) -> None:
         self.host.progress(SinkStage(self.job.sink, stage))
 
-    # --- one incarnation: a claim, and the query that goes with it -------------------------------------------------
+    # --- one incarnation: a claim, and the seat at the conductor that goes with it ---------------------------------
 
     def _incarnation(self, epoch: int) -> Ending | None:
         self._sessions.clear()
@@ -267,28 +267,25 @@ class SinkRunner:
         if loop.caught_up():
             return "caught up"
         self._stage("waiting for Spark")
-        launch = Launch(
-            self._spark(),
-            self.job,
-            self.context,
-            new_folder(self.context.folder, loop.marker.epoch),
-            self._process(loop),
-        )
-        orders = Orders(loop.marker.end, self.job.commit_interval, self.job.max_rows_per_commit, loop.targets)
+        self._spark()
+        seat = Seat(Pacer(self._readers()), self._orders(loop), self._process(loop), self.wake)
         try:
-            with self.host.starting:
-                if self._stops():
-                    return "stopped"
-                self._stage("starting the query")
-                launch.start(orders, self._stops)
-            if launch.ended():
-                raise launch.reason()
+            if self._stops():
+                return "stopped"
+            self._stage("starting the query")
+            self.host.conductor.enrol(seat)
             self.ran = True
-            self.host.progress(SinkStarted(self.job.sink, loop.marker.epoch, orders.begin))
+            self.host.progress(SinkStarted(self.job.sink, loop.marker.epoch, seat.orders.begin))
             self._status("running")
-            return self._watch(loop, launch)
+            return self._watch(loop, seat)
         finally:
-            self._wait_for_batch(launch)
+            self._leave_seat(seat)
+
+    def _readers(self) -> dict[str, Reader]:
+        return {read.source: self.host.registry.reader(read, self.context) for read in self.job.reads()}
+
+    def _orders(self, loop: BatchLoop) -> Orders:
+        return Orders(loop.marker.end, self.job.commit_interval, self.job.max_rows_per_commit, loop.targets)
 
     def _rebuild(self, loop: BatchLoop) -> None:
         """Have all rows of the table computed again; a sink that is to stop, or to do other work, breaks that off.
@@ -327,11 +324,10 @@ class SinkRunner:
 
     def _claim(self, epoch: int) -> BatchLoop:
         host, job = self.host, self.job
-        readers = {read.source: host.registry.reader(read, self.context) for read in job.reads()}
         writer = host.registry.sinks[job.write.connector].writer(job.write, self.context)
         engine = SparkEngine(self._spark, buckets=host.buckets)
         loop = BatchLoop(
-            job, readers, writer, engine, self.context.folder, host.control, host.progress,
+            job, self._readers(), writer, engine, self.context.folder, host.control, host.progress,
             Allowance(stops=self._stops), self._commits,
         )  # fmt: skip
         # Sinks of one connection start one after the other: not every catalog makes its own tables in a safe way.
@@ -341,30 +337,30 @@ class SinkRunner:
             loop.start(epoch=epoch, once=host.once)
         return loop
 
-    def _process(self, loop: BatchLoop) -> Callable[[JobOffsets, JobOffsets, bool], None]:
+    def _process(self, loop: BatchLoop) -> Process:
         first = True
 
-        def process(start: JobOffsets, end: JobOffsets, more: bool) -> None:  # Spark's row gives it
+        def process(start: JobOffsets, end: JobOffsets, more: bool) -> float | None:  # the conductor gives it
             nonlocal first
             with self._in_batch():
                 if first:
                     first = False
                     self._stage("first batch")
-                while True:
-                    if self._stops():
-                        raise _StoppedError
-                    try:
-                        loop.process(start, end, more=more)
-                    except SinkqlError as error:
-                        if not self._again(error):
-                            raise
-                        continue
-                    break
+                if self._stops():
+                    raise _StoppedError
+                try:
+                    loop.process(start, end, more=more)
+                except SinkqlError as error:
+                    wait = self._stall(error)
+                    if wait is None:
+                        raise
+                    return wait
                 if self._failures or loop.conflicts() != self._conflicts:
                     self._failures, self._conflicts = 0, loop.conflicts()
                     self._status("running")
             if loop.caught_up():
                 self.wake.set()
+            return None
 
         return process
 
@@ -385,8 +381,8 @@ class SinkRunner:
                 raise _StoppedError
             self._first_at, self._committed, self.ran = None, True, True
 
-    def _watch(self, loop: BatchLoop, launch: Launch) -> Ending | None:
-        """Wait until the query fails, the sink is to stop, or it has caught up; raise what ended the query."""
+    def _watch(self, loop: BatchLoop, seat: Seat) -> Ending | None:
+        """Wait until a batch fails, the sink is to stop, or it has caught up; raise what failed."""
         while True:
             self.wake.wait(_LOOK_SECONDS)
             self.wake.clear()
@@ -403,9 +399,10 @@ class SinkRunner:
                     return "stopped"
                 case "running":
                     pass
-            if launch.ended():
-                raise launch.reason()
-            answer(loop, self.host.control, self._batch, self._stops_or_leaves)
+            if seat.error is not None:
+                raise seat.error
+            if not seat.stalls:
+                answer(loop, self.host.control, self._batch, self._stops_or_leaves)
             if self._batch.acquire(blocking=False):
                 try:
                     loop.keep()
@@ -416,14 +413,14 @@ class SinkRunner:
                 return "moved"
             if change == "other":
                 return None
-            self._pace(loop, launch)
+            self._pace(loop, seat)
 
-    def _pace(self, loop: BatchLoop, launch: Launch) -> None:
-        """Let the query that runs keep the job's interval and limit."""
+    def _pace(self, loop: BatchLoop, seat: Seat) -> None:
+        """Let the batches to come keep the job's interval and limit."""
         ran, now = loop.job, self.job
         if (ran.commit_interval, ran.max_rows_per_commit) != (now.commit_interval, now.max_rows_per_commit):
             loop.job = self.job
-            launch.pace(self.job)
+            self.host.conductor.pace(seat, self._orders(loop))
 
     def _stops_or_leaves(self) -> bool:
         return self._stops() or self._desired() != "running"
@@ -434,32 +431,34 @@ class SinkRunner:
         except SinkqlError:
             return "running"  # a catalog that cannot be read now is asked again; the lease tells whether it matters
 
-    def _wait_for_batch(self, launch: Launch) -> None:
-        if launch.query is None:
-            return
+    def _leave_seat(self, seat: Seat) -> None:
+        """Wait for the batch that runs, and let no other begin."""
         stop_asked, self._stop_asked = self._stop_asked, True
-        launch.tell_to_stop()
-        with self._batch:
-            self._stop_asked = stop_asked
-            if not self.host.stopping.is_set():  # or Spark ends with the process
-                launch.stop()
+        self.host.conductor.leave(seat)
+        self._stop_asked = stop_asked
 
     def _stops(self) -> bool:
         return self._stop_asked or self.lost is not None or self.host.stopping.is_set()
 
-    def _again(self, error: SinkqlError, *, between: bool = False) -> bool:
-        """Wait for what may pass, longer each time; tell whether to try again.
-
-        `between` queries the wait ends where the sink changes, or is to stop.
-        """
-        tries = self._tries(error)
-        if self._stops() or self._failures >= tries:
-            return False
-        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures, 10))
+    def _stall(self, error: SinkqlError) -> float | None:
+        """Say that the sink waits for what may pass; return for how long, longer each time, or None if it does not."""
+        if self._stops() or self._failures >= self._tries(error):
+            return None
+        wait: float = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures, 10))
         self._failures += 1
         with suppress(SinkqlError):  # on a full disk the catalog takes no status either: that must not end the sink
             self._status("stalled", error)
         self.host.progress(SinkStalled(self.job.sink, error, timedelta(seconds=wait)))
+        return wait
+
+    def _again(self, error: SinkqlError, *, between: bool = False) -> bool:
+        """Wait for what may pass; tell whether to try again.
+
+        `between` incarnations the wait ends where the sink changes, or is to stop.
+        """
+        wait = self._stall(error)
+        if wait is None:
+            return False
         until = time.monotonic() + wait
         while (left := until - time.monotonic()) > 0 and not self._stops():
             self.host.stopping.wait(min(left, 0.2))

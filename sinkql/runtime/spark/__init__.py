@@ -1,8 +1,7 @@
 """Spark.
 
 * `folder`, `java`, `jvm`, `session`: settings of a cluster → a Spark session that leaks no secret, and ends for sure.
-* `launch`: a claimed sink → a streaming query; `source`: the query's one source, which offers due batches;
-  `early`: its process.
+* `lane`: a streaming query in which the conductor runs batches.
 * `engine`: operators and splits → Spark's work; `fusion`: jobs that need none of it; `task`: what runs in workers.
 * `diagnosis`: a failed batch → the expression of the user's SQL, and a row on which it fails.
 * `daemon`: the parent of Spark's Python workers.

@@ -60,6 +60,9 @@ class SparkEngine:
         """Run the batch; raises the SinkqlError of a task as itself, SQ3201 for an expression that failed on a row."""
         side = batch.arrangements.folder / "attempts" / batch.arrangements.commit
         side.mkdir(parents=True)
+        context = self.spark.sparkContext
+        context.setJobGroup(job.sink_id, f"sink {job.sink}")
+        context.setLocalProperty("spark.scheduler.pool", job.sink_id)
         frames = _Frames(self, job, batch, side)
         try:
             return self._run(frames)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shlex
 import sys
 import threading
 import warnings
@@ -25,13 +24,13 @@ from sinkql import durable
 from sinkql.errors import SinkqlError
 from sinkql.runtime.spark.java import check_java
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
-from sinkql.runtime.spark.source import SplitSource
 
 _HOME = Path(pyspark.__file__).parent
 _SILENT = logging.CRITICAL + 1
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
 _NEVER = "3650d"
+_MOST_LANES = 8
 _LISTENING = (
     "spark.eventLog.", "spark.extraListeners", "spark.plugins", "spark.metrics.", "spark.sql.queryExecutionListeners",
     "spark.sql.streaming.streamingQueryListeners", "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions",
@@ -42,16 +41,6 @@ _WRITING = re.compile("(?i)exit|agent|flight")
 """Java's own options of that kind: an archive of classes, a coverage, a recording."""
 _SUBMITTED = "PYSPARK_SUBMIT_ARGS"
 _GIVING_OPTIONS = "--driver-java-options"
-_SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
-_WORKER = "pyspark.worker"
-_PYTHON = """\
-#!/bin/sh
-case "$2" in
-  {source} | {worker}) exec {python} -P {early} "$2" ;;
-esac
-exec {python} "$@"
-"""
-"""The Python of a local Spark: what Spark waits ten seconds for connects before it imports."""
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -96,6 +85,11 @@ class SparkSettings:
 def buckets(settings: SparkSettings) -> int:
     """Return the number of shuffle partitions, which are the buckets of state and key indexes."""
     return int(settings.conf.get("spark.sql.shuffle.partitions") or max(2, _cores(settings.master)))
+
+
+def lanes(settings: SparkSettings) -> int:
+    """Return how many sinks may have a batch at the same time."""
+    return min(_MOST_LANES, _cores(settings.master)) if settings.local else _MOST_LANES
 
 
 class CancelledError(Exception):
@@ -182,9 +176,8 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     durable.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
     jvm = jvm or Jvm()
     try:
-        with settings.log.open("a") as output, _environment(_python(settings)):
+        with settings.log.open("a") as output, _environment():
             session = _launch(settings, jvm, conf / "spark-defaults.conf", output)
-        session.dataSource.register(SplitSource)
     except BaseException as error:
         cancelled = jvm.killed
         jvm.kill()
@@ -284,12 +277,14 @@ def _required(settings: SparkSettings, conf: Path) -> dict[str, str]:
         ),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.execution.arrow.useLargeVarTypes": "false",
-        "spark.sql.streaming.pollingDelay": "100ms",
+        "spark.sql.streaming.pollingDelay": "250ms",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "1",
         "spark.sql.streaming.stopTimeout": "10s",
         # The other one runs a program for each file that it writes.
         "spark.sql.streaming.checkpointFileManagerClass": f"{_STREAMING}.FileSystemBasedCheckpointFileManager",
+        # A sink's jobs are in a pool of its own: none waits until a large batch of another has begun its last task.
+        "spark.scheduler.mode": "FAIR",
         "spark.sql.warehouse.dir": str(settings.folder / "warehouse"),
         "spark.python.daemon.module": "sinkql.runtime.spark.daemon",
         "spark.python.worker.reuse": "true",
@@ -333,31 +328,19 @@ def _launch(settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO)
     return SparkSession(context)
 
 
-def _python(settings: SparkSettings) -> str:
-    """Return the Python for Spark's processes; other machines have no such file, and not every disk lets one run."""
-    path = settings.folder / "conf" / "python"
-    if not _runs_files(settings):
-        return sys.executable
-    python, early = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("early.py")))
-    text = _PYTHON.format(source=_SOURCE, worker=_WORKER, python=python, early=early)
-    durable.write(path, text.encode(), private=True, sync=False)
-    path.chmod(0o700)
-    return str(path)
-
-
 def _runs_files(settings: SparkSettings) -> bool:
-    """Tell whether Spark's processes see its folder, and may run programs and load libraries from there."""
+    """Tell whether Spark's processes see its folder, and may load libraries from there."""
     return settings.local and not os.statvfs(settings.folder).f_flag & os.ST_NOEXEC
 
 
 @contextmanager
-def _environment(python: str) -> Iterator[None]:
+def _environment() -> Iterator[None]:
     """Set what the JVM and its Python workers inherit, for as long as it takes to start them."""
     wanted = {
         # There is none: Spark puts it into the class path, where an archive of classes allows no folder with files.
         "SPARK_CONF_DIR": str(_HOME / "none"),
         "SPARK_HOME": str(_HOME),
-        "PYSPARK_PYTHON": python,
+        "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }

@@ -1,0 +1,73 @@
+"""A Spark session → a lane: a streaming query whose every batch is a round of the conductor's.
+
+Its input is a folder of empty files, a *tick* a call, which Spark alone looks at: there is no process beside it. What a
+round commits is in the tables; the query's checkpoint is as short-lived as the folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+_TICKS = "ticks"
+_MOST_ROUNDS = 1000
+"""The query's checkpoint names all files that it has seen, and is written anew every few rounds."""
+_STOPS = 20  # on a loaded machine Spark's patience of some seconds is short
+_PATTERN = re.compile(r"([*?\[\]{}\\])")
+
+
+class SparkLane:
+    """A lane of the conductor; `folder` is new, and its own."""
+
+    def __init__(self, session: SparkSession, folder: Path, round_: Callable[[], None]) -> None:
+        self._folder = folder / _TICKS
+        self._folder.mkdir(parents=True, mode=0o700)
+        self._round = round_
+        self._rounds = 0
+        # a folder's name may have what Spark takes for a pattern
+        rows = session.readStream.format("text").load(_PATTERN.sub(r"\\\1", str(self._folder)))
+        self._query = (
+            rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(folder / "checkpoint")).start()
+        )
+
+    @property
+    def worn(self) -> bool:
+        """Tell whether the checkpoint has become long."""
+        return self._rounds >= _MOST_ROUNDS
+
+    def call(self) -> None:
+        """Put a tick there; raises OSError."""
+        self._rounds += 1
+        (self._folder / str(self._rounds)).touch()
+
+    def failure(self) -> Exception | None:
+        """Return why the query does not run."""
+        try:
+            if self._query.isActive:
+                return None
+            told = self._query.exception()
+        except (Py4JError, OSError) as error:  # Java has ended
+            return error
+        return RuntimeError(str(told) if told is not None else "the query ended")
+
+    def stop(self) -> None:
+        """End the query; no batch may be running, or Spark breaks it off."""
+        for left in reversed(range(_STOPS)):
+            try:
+                self._query.stop()
+            except PySparkException:  # Spark gave up waiting for its thread
+                if not left:
+                    raise
+            except (Py4JError, OSError):
+                return  # Java has ended
+            else:
+                return
+
+    def _batch(self, rows: DataFrame, number: int) -> None:
+        (self._folder / str(self._rounds)).unlink(missing_ok=True)  # each would be listed for ever
+        self._round()

@@ -1,0 +1,294 @@
+"""Many sinks in a few lanes: what is due runs, and nobody waits for a sink that is slow, fails, or has nothing new."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+
+from sinkql.extension.stream import JobOffsets, Limit, Offsets
+from sinkql.runtime.batch import conductor
+from sinkql.runtime.batch.conductor import Conductor, Seat
+from sinkql.runtime.batch.pacing import Orders, Pacer
+from support.patience import PATIENCE_S, joined
+
+
+class _Lane:
+    """A lane in a thread, as Spark's are in threads of Java."""
+
+    def __init__(self, round_: Callable[[], None]) -> None:
+        self.calls, self.worn, self.stopped = 0, False, False
+        self.broken: Exception | None = None
+        self._called = threading.Semaphore(0)
+        self._round = round_
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while self._called.acquire() and not self.stopped:
+            self._round()
+
+    def call(self) -> None:
+        if self.broken is not None:
+            raise OSError("no room for a tick")
+        self.calls += 1
+        self._called.release()
+
+    def failure(self) -> Exception | None:
+        return self.broken
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._called.release()
+        joined(self._thread)
+
+
+@dataclass
+class _Sink:
+    """A sink of numbers up to `size`; `batches` are those that were committed."""
+
+    size: int = 1_000_000
+    looks: int = 0
+    batches: list[tuple[int, int]] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    gate: threading.Event | None = None
+    looked: threading.Event = field(default_factory=threading.Event)
+    slow: threading.Event | None = None
+    error: Exception | None = None
+    fails: bool = False
+    tried: list[tuple[int, int]] = field(default_factory=list)
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        self.looks += 1
+        self.looked.set()
+        if self.gate is not None:
+            assert self.gate.wait(PATIENCE_S)
+        return {"at": min(self.size, start["at"] + 1)}
+
+    def process(self, start: JobOffsets, end: JobOffsets, more: bool) -> float | None:
+        batch = start["s"]["at"], end["s"]["at"]
+        with self.changed:
+            self.tried.append(batch)
+            self.changed.notify_all()
+        if self.slow is not None:
+            assert self.slow.wait(PATIENCE_S)
+        if self.error is not None:
+            raise self.error
+        if self.fails:
+            return 0.02
+        with self.changed:
+            self.batches.append(batch)
+            self.changed.notify_all()
+        return None
+
+    def seat(self, *, interval_ms: int = 5) -> Seat:
+        orders = Orders({"s": {"at": 0}}, timedelta(milliseconds=interval_ms), 100)
+        return Seat(Pacer({"s": self}), orders, self.process, threading.Event())
+
+    def has(self, count: int) -> None:
+        self._wait(lambda: len(self.batches) >= count)
+
+    def tries(self, count: int) -> None:
+        self._wait(lambda: len(self.tried) >= count)
+
+    def _wait(self, enough: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(enough, PATIENCE_S)
+
+
+@contextmanager
+def _conductor(
+    lanes: list[_Lane], *, most: int = 1, round_seconds: float = PATIENCE_S, tend_seconds: float = PATIENCE_S
+) -> Iterator[Conductor]:
+    def open_lane(round_: Callable[[], None]) -> _Lane:
+        lanes.append(_Lane(round_))
+        return lanes[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conductor, "_TEND_SECONDS", tend_seconds)
+        found = Conductor(open_lane, most, round_seconds=round_seconds)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many() -> None:
+    lanes: list[_Lane] = []
+    sinks = [_Sink() for _ in range(20)]
+    with _conductor(lanes) as found:
+        for sink in sinks:
+            found.enrol(sink.seat())
+        for sink in sinks:
+            sink.has(5)
+    for sink in sinks:
+        assert [(at, at + 1) for at in range(len(sink.batches))] == sink.batches
+    (lane,) = lanes
+    assert lane.calls == 1
+
+
+def test_a_round_that_is_over_is_followed_by_another() -> None:
+    lanes: list[_Lane] = []
+    sink = _Sink()
+    with _conductor(lanes, round_seconds=0.02) as found:
+        found.enrol(sink.seat())
+        sink.has(10)
+    assert lanes[0].calls > 1
+
+
+def test_no_lane_is_called_where_nothing_is_new() -> None:
+    lanes: list[_Lane] = []
+    sink, other = _Sink(size=0), _Sink(size=1)
+    with _conductor(lanes, round_seconds=0.01) as found:
+        found.enrol(sink.seat())
+        found.enrol(other.seat())
+        other.has(1)
+        for each in (sink, other):
+            each.looked.clear()
+            assert each.looked.wait(PATIENCE_S)
+    assert (sink.batches, other.batches) == ([], [(0, 1)])
+    assert lanes[0].calls == 1
+
+
+def test_a_source_that_does_not_answer_delays_no_other_sink_and_is_left() -> None:
+    lanes: list[_Lane] = []
+    hung, fine = _Sink(gate=threading.Event()), _Sink()
+    assert hung.gate is not None
+    with _conductor(lanes) as found:
+        seat = hung.seat()
+        found.enrol(seat)
+        assert hung.looked.wait(PATIENCE_S)
+        found.enrol(fine.seat())
+        fine.has(5)
+        found.leave(seat)
+        hung.gate.set()
+        fine.has(len(fine.batches) + 5)
+    assert hung.batches == []
+
+
+def test_a_sink_that_fails_for_ever_holds_no_lane_and_tries_the_same_batch_again() -> None:
+    failing, fine = _Sink(fails=True), _Sink()
+    with _conductor([]) as found:
+        seat = failing.seat()
+        found.enrol(seat)
+        failing.tries(3)
+        found.enrol(fine.seat())
+        fine.has(5)
+        failing.fails = False
+        failing.has(2)
+        assert seat.error is None
+    assert failing.batches[:2] == [(0, 1), (1, 2)]
+    assert set(failing.tried) == set(failing.batches)
+    assert failing.looks <= 2 * (len(failing.batches) + 2), "it does not look before it tries again"
+
+
+def test_a_slow_sink_holds_one_lane_and_no_more_are_opened_than_may_be() -> None:
+    lanes: list[_Lane] = []
+    opened = threading.Event()
+    slow, others = _Sink(slow=opened), [_Sink() for _ in range(4)]
+    with _conductor(lanes, most=2) as found:
+        found.enrol(slow.seat())
+        slow.tries(1)
+        for sink in others:
+            found.enrol(sink.seat())
+        for sink in others:
+            sink.has(3)
+        assert slow.batches == []
+        opened.set()
+        slow.has(2)
+    assert len(lanes) == 2
+
+
+def test_leaving_waits_for_the_batch_that_runs_and_none_begins_after_it() -> None:
+    opened = threading.Event()
+    sink, other = _Sink(slow=opened), _Sink()
+    with _conductor([]) as found:
+        seat = sink.seat()
+        found.enrol(seat)
+        sink.tries(1)
+        leaving = threading.Thread(target=found.leave, args=(seat,), daemon=True)
+        leaving.start()
+        leaving.join(0.05)
+        assert leaving.is_alive()
+        opened.set()
+        joined(leaving)
+        assert sink.batches == [(0, 1)]
+        found.enrol(other.seat())
+        other.has(5)
+    assert sink.tried == [(0, 1)]
+
+
+def test_what_a_batch_raises_ends_its_seat_alone() -> None:
+    error = ValueError("not a number")
+    broken, fine = _Sink(error=error), _Sink()
+    with _conductor([]) as found:
+        seat = broken.seat()
+        found.enrol(fine.seat())
+        found.enrol(seat)
+        assert seat.wake.wait(PATIENCE_S)
+        assert seat.error is error
+        found.leave(seat)
+        fine.has(len(fine.batches) + 5)
+    assert len(broken.tried) == 1
+
+
+def test_another_interval_holds_at_once() -> None:
+    sink = _Sink()
+    with _conductor([]) as found:
+        seat = sink.seat(interval_ms=round(PATIENCE_S * 1000))
+        found.enrol(seat)
+        assert sink.looks == 0
+        found.pace(seat, Orders({"s": {"at": 0}}, timedelta(milliseconds=1), 100))
+        sink.has(3)
+
+
+def test_sinks_hear_of_a_lane_that_failed_and_may_come_back() -> None:
+    lanes: list[_Lane] = []
+    sink = _Sink(size=1)
+    with _conductor(lanes, tend_seconds=0.01, round_seconds=0.01) as found:
+        seat = sink.seat()
+        found.enrol(seat)
+        sink.has(1)
+        lanes[0].broken = error = RuntimeError("Java ended")
+        assert seat.wake.wait(PATIENCE_S)
+        assert seat.error is error
+        again = sink.seat()
+        found.enrol(again)
+        sink.has(2)
+        assert again.error is None
+    assert len(lanes) == 2
+
+
+def test_a_lane_without_room_for_a_call_has_failed() -> None:
+    lanes: list[_Lane] = []
+    sink = _Sink(gate=threading.Event())
+    assert sink.gate is not None
+    with _conductor(lanes) as found:
+        seat = sink.seat()
+        found.enrol(seat)
+        lanes[0].broken = RuntimeError("unasked")
+        sink.gate.set()
+        assert seat.wake.wait(PATIENCE_S)
+        assert str(seat.error) == "no room for a tick"
+
+
+def test_a_worn_lane_makes_place_for_another() -> None:
+    lanes: list[_Lane] = []
+    sink = _Sink(size=1)
+    with _conductor(lanes, tend_seconds=0.01, round_seconds=0.01) as found:
+        found.enrol(sink.seat())
+        sink.has(1)
+        lanes[0].worn = True
+        sink.size = 3
+        sink.has(3)
+        while not lanes[0].stopped:
+            sink.size += 1
+            sink.has(sink.size)
+        sink.size += 1
+        sink.has(sink.size)
+    assert len(lanes) == 2
+    assert sink.batches == [(at, at + 1) for at in range(sink.size)]
