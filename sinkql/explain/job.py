@@ -50,7 +50,7 @@ def operator_tree(operator: physical.Operator) -> Tree:
     """Return the tree of an operator, its inputs below it."""
     match operator:
         case physical.Read():
-            columns, changes = f"columns: {_columns(operator.columns)}", f"changes: {operator.change}"
+            columns, changes = f"columns: {_columns(operator.columns)}", f"changes: {operator.change}{_by(operator)}"
             return tree(title(operator), columns, changes, flat(operator.options))
         case physical.Map():
             where = f"where: {sql(operator.where.expression)}" if operator.where is not None else None
@@ -63,8 +63,12 @@ def operator_tree(operator: physical.Operator) -> Tree:
             return tree(
                 title(operator), calls, f"input changes: {operator.input_change}", operator_tree(operator.input)
             )
-        case physical.Pick():
+        case physical.Pick() | physical.Normalize():
             return tree(title(operator), operator_tree(operator.input))
+
+
+def _by(read: physical.Read) -> str:
+    return f" by {', '.join(map(name, read.key))}" if read.key else ""
 
 
 def _call(call: physical.AggregateCall) -> str:
@@ -86,6 +90,8 @@ def title(operator: physical.Operator) -> str:
             return f"Aggregate {operator.arrangement} by {group}"
         case physical.Pick():
             return f"Pick {operator.arrangement}: one row by {', '.join(map(name, operator.key))}"
+        case physical.Normalize():
+            return f"Normalize {operator.arrangement} by {', '.join(map(name, operator.key))}"
 
 
 def _columns(columns: tuple[physical.Column, ...]) -> str:

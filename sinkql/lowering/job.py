@@ -39,8 +39,10 @@ def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: s
     lowering = _Lowering(catalog)
     body = lowering.item(sink.relation)
     proven = any(known <= set(sink.key) for known in sink.shape.keys)
-    retracts = sink.shape.change is logical.Change.RETRACT
-    if sink.mode is logical.SinkMode.UPSERT and retracts and not proven:
+    if set(sink.key) != set(physical.key_of(body)):  # the sink must know which rows others take the place of
+        body = lowering.retracting(body)
+    change = physical.change_of(body)
+    if sink.mode is logical.SinkMode.UPSERT and change == "retract" and not proven:
         # where a key's row goes, another of its rows may be there still
         body, proven = physical.Pick(body, lowering.arrangement(), sink.key), True
     write = physical.Write(
@@ -49,7 +51,7 @@ def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: s
         connection=lowering.connection(sink.connection),
         columns=_columns(sink.shape.columns),
         mode=sink.mode.value,
-        change=sink.shape.change.value,
+        change=change,
         changelog=sink.changelog,
         key=sink.key,
         proven=proven,
@@ -104,6 +106,12 @@ class _Lowering:
         """Return a name for an operator's state; ask once its input is lowered, so that no other gets the same."""
         self.arrangements += 1
         return f"a{self.arrangements}"
+
+    def retracting(self, body: physical.Operator) -> physical.Operator:
+        """Return rows that come and go where `body` gives rows that overwrite each other."""
+        if physical.change_of(body) != "upsert":
+            return body
+        return physical.Normalize(body, self.arrangement(), physical.key_of(body))
 
     def connection(self, name: str) -> physical.Connection:
         item = self.catalog.item(name)
@@ -172,6 +180,8 @@ class _View:
 
     def project(self, relation: logical.Project) -> physical.Operator:
         below = self.relation(relation.input)
+        if relation.shape.change is logical.Change.RETRACT:
+            below = self.whole.retracting(below)
         if _names_alone(relation):
             return below
         outputs = tuple(self.output(output.name, output.expression) for output in relation.outputs)
@@ -191,17 +201,19 @@ class _View:
             )
         group = tuple(self.output(output.name, output.expression) for output in relation.group)
         outputs = (*group, *arguments.values()) or (physical.Output("$one", logical.literal(1, INTEGER)),)
+        below = _map(self.whole.retracting(self.relation(relation.input)), outputs)
         return physical.Aggregate(
-            input=_map(self.relation(relation.input), outputs),
+            input=below,
             arrangement=self.whole.arrangement(),
             group=tuple(physical.Column(output.name, output.type, output.nullable) for output in group),
             calls=tuple(calls),
-            input_change=relation.input.shape.change.value,
+            input_change=physical.change_of(below),
         )
 
     def union(self, relation: logical.Union) -> physical.Operator:
         columns = relation.shape.columns
-        inputs = tuple(_renamed(self.relation(each), each.shape.columns, columns) for each in relation.inputs)
+        below = [(self.whole.retracting(self.relation(each)), each.shape.columns) for each in relation.inputs]
+        inputs = tuple(_renamed(each, have, columns) for each, have in below)
         return physical.Union(inputs, relation.shape.change.value)
 
     def output(self, name: str, expression: logical.Expression) -> physical.Output:

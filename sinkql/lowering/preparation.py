@@ -2,7 +2,7 @@
 
 An engine prepares the changes of a batch so, with B = `buckets(n)`: compute `hashes` and `values`, put rows into B
 buckets by `$h1`, group by `group` and take the `measures`; each of the B tasks gets the rows of its bucket, and runs
-also without any. Rows of one group may come several times: they add up.
+also without any. Rows of one group may come several times: they add up. Rows that overwrite each other are not grouped.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Preparation:
     """The steps before a stateful operator's tasks, what these take, and what they give.
 
     The input has `$diff` unless it is `append`. Tasks take the columns of `group` and the measures, by name and in any
-    order, and may get `$b`, the bucket by the engine's own reckoning. They give `columns`, and then `$diff`.
+    order, and may get `$b`, the bucket by the engine's own reckoning. They give `columns`, and then `$diff`. With
+    `ordered` there are no groups: tasks take the columns of `group` of each row, its `$diff` and its `$seq`.
     """
 
     hashes: tuple[Hash, ...]
@@ -75,6 +76,7 @@ class Preparation:
     append: bool
     columns: tuple[physical.Column, ...]
     one_bucket: bool = False
+    ordered: bool = False
 
     def buckets(self, wanted: int) -> int:
         """Return the number of buckets of this operator where the state has `wanted`."""
@@ -87,13 +89,16 @@ class Preparation:
         types = {each.name: pa.int64() for each in self.hashes}
         types |= {each.name: arrow_type(each.type) for each in self.values}
         fields = [(name, types[name]) for name in self.group]
+        if self.ordered:
+            fields += [(physical.DIFF, pa.int64()), (physical.SEQ, pa.int64())]
         return pa.schema([*fields, *((each.name, _measured(each)) for each in self.measures)])
 
     def types(self) -> tuple[str | None, ...]:
         """Return the SQL types of what `delivered` has; None for hashes, counts and sums."""
         types = {each.name: each.type for each in self.values}
         measured = (each.type if each.kind in ("least", "greatest") else None for each in self.measures)
-        return (*(types.get(name) for name in self.group), *measured)
+        own = (None, None) if self.ordered else ()
+        return (*(types.get(name) for name in self.group), *own, *measured)
 
     def output(self) -> pa.Schema:
         """Return the Arrow columns that the tasks give."""

@@ -21,6 +21,7 @@ from sinkql.physical.operator import Change as Change
 from sinkql.physical.operator import Column as Column
 from sinkql.physical.operator import Connection as Connection
 from sinkql.physical.operator import Map as Map
+from sinkql.physical.operator import Normalize as Normalize
 from sinkql.physical.operator import Operator as Operator
 from sinkql.physical.operator import Origin as Origin
 from sinkql.physical.operator import Output as Output

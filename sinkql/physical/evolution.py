@@ -17,7 +17,19 @@ from sinkql.logical.expression import Cast, Expression, Literal, Reference
 from sinkql.logical.type import parse_type
 from sinkql.physical.identity import meaning_of
 from sinkql.physical.job import Job
-from sinkql.physical.operator import Aggregate, Column, Map, Operator, Output, Pick, Read, Union, Write, columns_of
+from sinkql.physical.operator import (
+    Aggregate,
+    Column,
+    Map,
+    Normalize,
+    Operator,
+    Output,
+    Pick,
+    Read,
+    Union,
+    Write,
+    columns_of,
+)
 
 Unread = tuple[tuple[str, str], ...]
 """Columns of sources, these by the names that offsets have."""
@@ -160,7 +172,7 @@ def _narrowed(operator: Operator, old: Job) -> Operator:
             return msgspec.structs.replace(operator, columns=tuple((had | has).values()))
         case Union():
             return Union(tuple(_narrowed(each, old) for each in operator.inputs), operator.change)
-        case Map() | Aggregate() | Pick():
+        case Map() | Aggregate() | Pick() | Normalize():
             return msgspec.structs.replace(operator, input=_narrowed(operator.input, old))
 
 
@@ -204,7 +216,7 @@ def _origins(operator: Operator, name: str) -> Unread:
             place = [column.name for column in columns_of(operator)].index(name)
             inputs = ((each, columns_of(each)[place].name) for each in operator.inputs)
             return tuple(found for each, its in inputs for found in _origins(each, its))
-        case Aggregate() | Pick():
+        case Aggregate() | Pick() | Normalize():
             pass
     raise InPlaceError(f'rows that are there have a value in column "{name}"')
 

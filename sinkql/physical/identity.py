@@ -20,7 +20,18 @@ import msgspec
 
 from sinkql.logical.expression import Call, Case, Cast, Expression, Literal, Reference, allow_deep_trees, walk
 from sinkql.physical.need import chosen, needed
-from sinkql.physical.operator import Aggregate, AggregateCall, Map, Operator, Pick, Read, Union, Write, columns_of
+from sinkql.physical.operator import (
+    Aggregate,
+    AggregateCall,
+    Map,
+    Normalize,
+    Operator,
+    Pick,
+    Read,
+    Union,
+    Write,
+    columns_of,
+)
 
 _Places = dict[str, int]
 
@@ -66,6 +77,10 @@ def _operator(operator: Operator) -> list[Any]:
         case Pick():
             places = _places(operator.input)
             return ["pick", operator.arrangement, [places[name] for name in operator.key], _operator(operator.input)]
+        case Normalize():
+            places = _places(operator.input)
+            key = [places[name] for name in operator.key]
+            return ["normalize", operator.arrangement, key, _operator(operator.input)]
 
 
 def _call(call: AggregateCall, places: _Places) -> list[Any]:

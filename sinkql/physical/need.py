@@ -12,7 +12,7 @@ import msgspec
 
 from sinkql.logical.expression import Expression, Reference, walk
 from sinkql.logical.type import parse_type
-from sinkql.physical.operator import Aggregate, Column, Map, Operator, Output, Pick, Read, Union, columns_of
+from sinkql.physical.operator import Aggregate, Column, Map, Normalize, Operator, Output, Pick, Read, Union, columns_of
 
 
 def needed(operator: Operator, names: Iterable[str]) -> Operator:
@@ -30,8 +30,9 @@ def needed(operator: Operator, names: Iterable[str]) -> Operator:
         case Aggregate():
             below = {each.name for each in operator.group} | {each.column for each in operator.calls if each.column}
             return msgspec.structs.replace(operator, input=needed(operator.input, below))
-        case Pick():
-            below = {column.name for column in columns_of(operator.input)}  # any of them may decide which row it is
+        case Pick() | Normalize():
+            # any of them may decide which row it is, and all are kept
+            below = {column.name for column in columns_of(operator.input)}
             return msgspec.structs.replace(operator, input=needed(operator.input, below))
 
 

@@ -145,7 +145,13 @@ class Pick(Stateful, frozen=True, tag="pick"):
     key: tuple[str, ...]
 
 
-Operator = Read | Map | Union | Aggregate | Pick
+class Normalize(Stateful, frozen=True, tag="normalize"):
+    """Rows that overwrite each other by `key` → rows that come and go."""
+
+    key: tuple[str, ...]
+
+
+Operator = Read | Map | Union | Aggregate | Pick | Normalize
 
 
 class Connection(msgspec.Struct, frozen=True, omit_defaults=True):

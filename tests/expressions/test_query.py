@@ -235,15 +235,17 @@ def test_float_sum_over_retractions_is_refused_with_a_cast_as_the_way_out() -> N
     assert _plan(text.replace("sum(", "max(")).shape.columns[0].name == "max"
 
 
-def test_upsert_relation_needs_its_key_and_no_old_rows() -> None:
-    assert _plan("SELECT id, note FROM orders WHERE id > 1", Change.UPSERT).shape.change == Change.UPSERT
+def test_rows_overwrite_each_other_as_long_as_their_key_is_there() -> None:
+    for text in ("SELECT id, note FROM orders WHERE id > 1", "SELECT id AS number FROM orders WHERE paid"):
+        assert _plan(text, Change.UPSERT).shape.change == Change.UPSERT
     for text in (
         "SELECT note FROM orders",
-        "SELECT id FROM orders WHERE paid",
         "SELECT count(*) FROM orders",
+        "SELECT DISTINCT note FROM orders",
         "SELECT id FROM orders UNION ALL SELECT id FROM orders",
     ):
-        assert _error(text, Change.UPSERT).code == "SQ2931"
+        assert _plan(text, Change.UPSERT).shape.change == Change.RETRACT
+    assert _error("SELECT sum(price) FROM orders", Change.UPSERT).code == "SQ2220"
 
 
 def test_long_operands_of_a_repeating_form_are_written_once() -> None:

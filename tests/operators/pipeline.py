@@ -32,8 +32,8 @@ def columns(**types: str) -> tuple[physical.Column, ...]:
     return tuple(physical.Column(name, type_.replace("_", " ")) for name, type_ in types.items())
 
 
-def source(name: str, change: physical.Change = "append", **types: str) -> physical.Read:
-    return physical.Read(name, "listed", {}, columns(**types), change)
+def source(name: str, change: physical.Change = "append", *, key: tuple[str, ...] = (), **types: str) -> physical.Read:
+    return physical.Read(name, "listed", {}, columns(**types), change, key=key)
 
 
 def call(name: str, function: Any, column: str | None, type_: str, *, distinct: bool = False) -> physical.AggregateCall:
@@ -69,7 +69,7 @@ class Listed(Reader):
         changes = self.batches[split["batch"]]
         fields = [(column.name, arrow_type(column.type)) for column in self.read_.columns]
         data: list[list[Any]] = [[unplain(row[index]) for row, _ in changes] for index in range(len(fields))]
-        if self.read_.change == "retract":
+        if self.read_.change != "append":
             fields.append(("$diff", pa.int64()))
             data.append([diff for _, diff in changes])
         arrays = [pa.array(values, type_) for values, (_, type_) in zip(data, fields, strict=True)]
@@ -107,6 +107,7 @@ class Pipeline:
         write = physical.Write(
             view, "iceberg", connection, physical.columns_of(view), "upsert", change, False, tuple(self.names), True, {}
         )
+        self.key = [self.names.index(name) for name in physical.key_of(view)]
         self.job = physical.Job("sink", "id", "quickstart", "local[*]", {}, timedelta(seconds=1), 1_000_000, write, {})
         empty = state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
         self.manifests = [state.save(folder, empty, epoch=1)]
@@ -122,8 +123,18 @@ class Pipeline:
         for name, reader in self.readers.items():
             reader.batches.append(list(changes.get(name, ())))
             for row, diff in changes.get(name, ()):
-                self.inputs[name][plain(row)] += diff
+                self._put(name, plain(row), diff)
             assert all(count >= 0 for count in self.inputs[name].values())
+
+    def _put(self, name: str, row: Row, diff: int) -> None:
+        """Keep what the source has now."""
+        rows, read = self.inputs[name], self.reads[name]
+        if read.change == "upsert":
+            places = [place for place, column in enumerate(read.columns) if column.name in read.key]
+            for each in [each for each in rows if all(each[place] == row[place] for place in places)]:
+                del rows[each]
+        if read.change != "upsert" or diff > 0:
+            rows[row] += diff
 
     def attempt(self, commit: str | None = None) -> tuple[list[Row], str]:
         """Run the last offered batch from the committed state; return its changes and the new state's name."""
@@ -141,9 +152,19 @@ class Pipeline:
         self.merged += sum(
             run["merges"] > 0 for buckets in self.entries().values() for runs in buckets.values() for run in runs
         )
+        if self.job.write.change == "upsert":
+            self._overwrite(changes)
+            return
         retract = self.job.write.change == "retract"
         for *row, last in changes:
             self.table[plain(row)] += last if retract else 1
+
+    def _overwrite(self, changes: list[Row]) -> None:
+        for *row, diff, _ in sorted(changes, key=lambda change: change[-1]):
+            for each in [each for each in self.table if all(each[place] == row[place] for place in self.key)]:
+                del self.table[each]
+            if diff > 0:
+                self.table[plain(row)] = 1
 
     def entries(self) -> Mapping[str, Mapping[str, Any]]:
         found: Mapping[str, Mapping[str, Any]] = state.load(self.folder, self.manifests[-1])["arrangements"]

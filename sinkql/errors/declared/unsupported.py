@@ -81,13 +81,6 @@ CODES = {
         "GROUP BY uses GROUPING SETS, ROLLUP or CUBE.",
         "Create a view for each set of columns, and combine them with UNION ALL.",
     ),
-    "SQ2931": _code(
-        (
-            "The rows of the relation overwrite each other by key, and the query would have to know the row "
-            "that was overwritten."
-        ),
-        "Keep the key and filter only on its columns, or sink the relation itself in upsert mode.",
-    ),
     "SQ2932": _code(
         "The aggregate, or its form with DISTINCT or WITHIN GROUP, is not supported.",
         "Use another aggregate, or take the DISTINCT rows in a subquery in FROM.",

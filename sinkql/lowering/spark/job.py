@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sinkql import physical
 from sinkql.explain import title
-from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.map import map_steps
 from sinkql.lowering.spark.text import quoted
 
 
@@ -19,10 +19,14 @@ def _lines(root: physical.Operator) -> Iterator[str]:
     for operator in physical.walk(root):
         match operator:
             case physical.Map():
-                selected = [f"{spark_sql(each.expression)} AS {quoted(each.name)}" for each in operator.outputs]
-                yield "SELECT"
-                yield ",\n".join(f"  {each}" for each in selected or ["*"])
-                if operator.where is not None:
-                    yield f"WHERE {spark_sql(operator.where.expression)}"
+                steps = map_steps(operator)
+                if steps.diff is not None:
+                    yield f"SELECT\n  *,\n  {steps.diff} AS `$diff`"
+                if steps.outputs or steps.diff is None:
+                    selected = [f"{text} AS {quoted(name)}" for name, text in steps.outputs]
+                    yield "SELECT"
+                    yield ",\n".join(f"  {each}" for each in selected or ["*"])
+                if steps.where is not None:
+                    yield f"WHERE {steps.where}"
             case physical.Read() | physical.Union() | physical.Stateful():
                 yield f"-- {title(operator)}"

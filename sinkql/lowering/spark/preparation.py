@@ -12,7 +12,7 @@ from sinkql.lowering.spark.text import quoted, spark_type
 
 @dataclass(frozen=True, slots=True)
 class SparkSteps:
-    """Spark SQL: `selectExpr(*select)`, a shuffle by `$h1`, `groupBy(*group).agg(*aggregates)`."""
+    """Spark SQL: `selectExpr(*select)`, a shuffle by `$h1`, `groupBy(*group).agg(*aggregates)` if there are any."""
 
     select: tuple[str, ...]
     group: tuple[str, ...]
@@ -25,6 +25,8 @@ def spark_steps(preparation: Preparation) -> SparkSteps:
     select += [f"{_normal(each)} AS {quoted(each.name)}" for each in preparation.values]
     if not preparation.append:
         select.append("`$diff`")
+    if preparation.ordered:
+        select.append("`$seq`")
     types = {each.name: each.type for each in preparation.values}
     aggregates = (
         f"{_measure(each, types.get(each.value, ''), append=preparation.append)} AS {quoted(each.name)}"

@@ -148,7 +148,7 @@ def check_mode_and_key(
         )
     if key is not None and not proven:
         # where rows only come, nobody can tell a second row of a key from a new version of it
-        counted = shape.change is logical.Change.RETRACT
+        counted = shape.change is not logical.Change.APPEND
         kept = "one" if counted else "the last"
         notice(
             Notice(

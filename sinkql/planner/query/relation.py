@@ -13,11 +13,13 @@ from sinkql.planner.expression.operator import part_of
 from sinkql.planner.expression.typed import Typed, column, settled
 
 Item = tuple[str, Typed]
-_NOT_YET = "{0} over rows that are overwritten by key is not supported yet"
 
 
 def project(relation: logical.Relation, items: Sequence[Item]) -> logical.Relation:
-    """Compute columns; keys stay where all their columns do, renamed with them. What changes nothing adds no node."""
+    """Compute columns; keys stay where all their columns do, renamed with them. What changes nothing adds no node.
+
+    Without the key by which they are overwritten, rows come and go.
+    """
     columns = relation.shape.columns
     same = len(items) == len(columns) and all(
         name == each.name == value.column and value.type == each.type
@@ -30,14 +32,12 @@ def project(relation: logical.Relation, items: Sequence[Item]) -> logical.Relati
     for name, value in items:
         if value.column is not None:
             renamed.setdefault(value.column, name)
-    keys = tuple(
-        frozenset(renamed[part] for part in key) for key in relation.shape.keys if all(part in renamed for part in key)
-    )
-    if relation.shape.change == Change.UPSERT and not keys:
-        key = ", ".join(sorted(relation.shape.keys[0])) if relation.shape.keys else "its key"
-        message = f"rows that are overwritten by key need their key: select {key} too"
-        raise SinkqlError("SQ2931", message, items[0][1].span)
-    shape = logical.Shape(tuple(_column(output) for output in outputs), keys, relation.shape.change)
+    kept = [key for key in relation.shape.keys if key <= renamed.keys()]
+    keys = tuple(frozenset(renamed[part] for part in key) for key in kept)
+    change = relation.shape.change
+    if change == Change.UPSERT and relation.shape.keys[0] not in kept:
+        change = Change.RETRACT
+    shape = logical.Shape(tuple(_column(output) for output in outputs), keys, change)
     return logical.Project(relation, outputs, shape)
 
 
@@ -45,17 +45,9 @@ def _column(output: logical.Output) -> logical.Column:
     return logical.Column(output.name, output.expression.type, output.expression.nullable)
 
 
-def keep(relation: logical.Relation, predicate: Typed, used: set[str]) -> logical.Relation:
-    """Filter; `used` are the columns that the predicate reads."""
-    shape = relation.shape
-    if shape.change == Change.UPSERT and not any(used <= key for key in shape.keys):
-        raise SinkqlError(
-            "SQ2931",
-            _NOT_YET.format("a filter on columns other than the key"),
-            predicate.span,
-            hint="Filter only on the columns of the key.",
-        )
-    return logical.Filter(relation, settled(predicate), shape)
+def keep(relation: logical.Relation, predicate: Typed) -> logical.Relation:
+    """Filter; what is known of the rows stays."""
+    return logical.Filter(relation, settled(predicate), relation.shape)
 
 
 _INSTEAD = {"jsonb": "Use values of it, as j ->> 'key'.", "interval": "Use its text, as in x::text."}
@@ -65,7 +57,6 @@ def group(
     relation: logical.Relation, groups: Sequence[Item], calls: Sequence[logical.AggregateCall], span: Span
 ) -> logical.Relation:
     """Group; the group's columns are the key, none of them means one row."""
-    check_retractable(relation, span, "an aggregate" if calls else "DISTINCT")
     outputs = tuple(logical.Output(name, settled(value)) for name, value in groups)
     for output in outputs:
         type_ = output.expression.type
@@ -80,12 +71,6 @@ def group(
         columns.append(logical.Column(call.name, call.type, nullable))
     shape = logical.Shape(tuple(columns), (frozenset(output.name for output in outputs),), Change.RETRACT)
     return logical.Aggregate(relation, outputs, tuple(calls), shape)
-
-
-def check_retractable(relation: logical.Relation, span: Span, what: str) -> None:
-    """Refuse what needs the overwritten row of an upsert relation."""
-    if relation.shape.change == Change.UPSERT:
-        raise SinkqlError("SQ2931", _NOT_YET.format(what), span, hint="Sink the relation itself in upsert mode.")
 
 
 def distinct(relation: logical.Relation, span: Span) -> logical.Relation:
@@ -103,8 +88,6 @@ def _reference(each: logical.Column, span: Span) -> Typed:
 
 def union(left: logical.Relation, right: logical.Relation, span: Span) -> logical.Relation:
     """Put rows together by place, under the first's names and common types."""
-    for side in (left, right):
-        check_retractable(side, span, "UNION")
     names = [each.name for each in left.shape.columns]
     if len(names) != len(right.shape.columns):
         counts = f"{len(names)} and {len(right.shape.columns)}"
@@ -124,7 +107,7 @@ def union(left: logical.Relation, right: logical.Relation, span: Span) -> logica
         for i, (name, type_) in enumerate(wanted)
     )
     changes = {side.shape.change for side in inputs}
-    change = Change.RETRACT if Change.RETRACT in changes else Change.APPEND
+    change = Change.APPEND if changes == {Change.APPEND} else Change.RETRACT
     return logical.Union(inputs, logical.Shape(columns, (), change))
 
 

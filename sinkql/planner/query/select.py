@@ -58,8 +58,7 @@ def plan_select(
     where = select.args.get("where")
     if where is not None:
         predicate = rows.boolean(where.this, "WHERE")
-        used = {identifier(each.this) for each in where.find_all(exp.Column)}
-        relation = query_relation.keep(relation, predicate, used)
+        relation = query_relation.keep(relation, predicate)
     wanted = _expand(syntax, select, scope)
     if hidden is not None:
         wanted += [_Wanted(name, node) for name, node in hidden(tuple(each.name for each in wanted))]
@@ -157,7 +156,7 @@ def _plan_groups(
     values = _group_values(rows, select, scope, wanted)
     named = _named_groups(rows, values, wanted)
     columns = {value.tree: column(name, value.type, nullable=value.nullable, span=value.span) for name, value in named}
-    retracts = relation.shape.change == logical.Change.RETRACT
+    retracts = relation.shape.change != logical.Change.APPEND
     calls = Calls({name for name, _ in named}, retracts=retracts, grouped=bool(named))
     context = GroupContext(syntax, scope, Groups(columns), calls)
     above = Translator(syntax, context)
@@ -170,7 +169,7 @@ def _plan_groups(
     predicate = above.boolean(having.this, "HAVING") if having is not None else None
     found = query_relation.group(relation, named, calls.found, syntax.span(select))
     if predicate is not None:
-        found = query_relation.keep(found, predicate, set())
+        found = query_relation.keep(found, predicate)
     return query_relation.project(found, items)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.evaluate import comparable
 from sinkql.evaluate.number import EXACT
@@ -25,10 +26,15 @@ _NEEDED = 1 << 64
 
 
 def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
-    """Return the rows of a batch in groups, with what each comes to."""
+    """Return the rows of a batch in groups, with what each comes to, or one by one where their order counts."""
     values = {each.name: _normal(each, rows) for each in preparation.values}
     columns: dict[str, Sequence[Any]] = {each.name: _hashes(each, values, len(rows)) for each in preparation.hashes}
     columns |= values
+    if preparation.ordered:
+        own = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
+        given = {**columns, **own}
+        schema = preparation.delivered()
+        return pa.table([_array(given[each.name], each.type) for each in schema], schema=schema)
     diffs = [1] * len(rows) if preparation.append else rows.column("$diff").to_pylist()
     groups: dict[tuple[Any, ...], list[int]] = {}
     for place, key in enumerate(zip(*(map(comparable, columns[name]) for name in preparation.group), strict=True)):
@@ -45,6 +51,10 @@ def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
     except (OverflowError, pa.ArrowInvalid) as error:
         raise SinkqlError("SQ3201", "a sum is out of range") from error
     return pa.table(arrays, schema=schema)
+
+
+def _array(values: Any, type_: pa.DataType) -> Any:  # Any: an array of pyarrow's, which publishes no types
+    return values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
 
 
 def _normal(value: Value, rows: pa.Table) -> list[Any]:

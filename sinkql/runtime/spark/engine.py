@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its customary name
 from pyspark.sql.types import StructType
 
@@ -20,8 +20,7 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import WriteResult, WriteTask
 from sinkql.extension.types import parse_type
-from sinkql.logical import Reference
-from sinkql.lowering.spark.expression import spark_sql
+from sinkql.lowering.spark.map import map_steps
 from sinkql.lowering.spark.preparation import spark_steps
 from sinkql.lowering.spark.text import quoted, spark_type
 from sinkql.physical import DIFF, SEQ
@@ -169,19 +168,15 @@ class _Frames:
 
     def _map(self, operator: physical.Map, *, sequence: bool) -> DataFrame:
         rows = self.frame(operator.input, sequence=sequence)
-        overwrites = physical.change_of(operator) == "upsert"
-        if operator.where is not None:
-            predicate = F.expr(spark_sql(operator.where.expression))
-            if overwrites and not physical.forgets(operator):
-                gone = F.lit(-1).cast("bigint")
-                kept = F.when(predicate, F.lit(1).cast("bigint")).otherwise(gone)
-                rows = rows.withColumn(DIFF, F.when(F.col(quoted(DIFF)) > 0, kept).otherwise(gone))
-            else:
-                rows = rows.where(predicate)
-        if not operator.outputs:
+        steps = map_steps(operator)
+        if steps.diff is not None:
+            rows = rows.withColumn(DIFF, F.expr(steps.diff))
+        if steps.where is not None:
+            rows = rows.where(F.expr(steps.where))
+        if not steps.outputs:
             return rows
         extra = [name for name in (DIFF, SEQ) if name in rows.columns]
-        outputs = [_computed(output, overwrites=overwrites).alias(output.name) for output in operator.outputs]
+        outputs = [F.expr(text).alias(name) for name, text in steps.outputs]
         return rows.select(*outputs, *[F.col(quoted(name)) for name in extra])
 
     def _union(self, union: physical.Union, *, sequence: bool) -> DataFrame:
@@ -222,15 +217,12 @@ class _Frames:
                 rows = (out_of_spark(batch, delivered) for batch in batches)
                 yield from batches_into_spark(task(partition_number(), attempt_name(), rows))
 
-        return (
-            self.frame(operator.input, sequence=False)
-            .selectExpr(*steps.select)
-            .repartition(buckets, F.col("`$h1`"))
-            .groupBy(*[F.expr(text) for text in steps.group])
-            .agg(*[F.expr(text) for text in steps.aggregates])
-            .withColumn("$b", bucket)
-            .mapInArrow(changes, _struct(preparation.columns, diff=True, sequence=False))
-        )
+        rows = self.frame(operator.input, sequence=preparation.ordered)
+        rows = rows.selectExpr(*steps.select).repartition(buckets, F.col("`$h1`"))
+        if steps.aggregates:
+            rows = rows.groupBy(*[F.expr(text) for text in steps.group]).agg(*map(F.expr, steps.aggregates))
+        result = _struct(preparation.columns, diff=True, sequence=False)
+        return rows.withColumn("$b", bucket).mapInArrow(changes, result)
 
     def _task(self, read: physical.Read, *, sequence: bool) -> ReadTask:
         splits = self.batch.splits
@@ -249,14 +241,6 @@ class _Frames:
             first=first,
             side=self.side,
         )
-
-
-def _computed(output: physical.Output, *, overwrites: bool) -> Column:
-    """Return a column of a Map; of rows that overwrite each other nothing is computed of a key that is gone."""
-    value = F.expr(spark_sql(output.expression))
-    if not overwrites or isinstance(output.expression, Reference):
-        return value
-    return F.when(F.col(quoted(DIFF)) > 0, value)
 
 
 def _consolidated(rows: DataFrame) -> DataFrame:

@@ -127,9 +127,27 @@ def _zero(type_: pa.DataType) -> pa.Scalar:
 
 
 def unlike(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
-    """Tell row by row whether two columns differ; NULL is like NULL."""
+    """Tell row by row whether two columns differ; NULL is like NULL, but a NaN is like nothing."""
+    if pa.types.is_nested(left.type):
+        return _unlike_nested(left, right)
     nulls = pc.xor(pc.is_null(left), pc.is_null(right))
     found: NDArray[np.bool_] = np.asarray(pc.or_(nulls, pc.fill_null(pc.not_equal(left, right), False)))
+    return found
+
+
+def _unlike_nested(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+    """Compare arrays and records by what is in them."""
+    found: NDArray[np.bool_] = np.asarray(pc.xor(pc.is_null(left), pc.is_null(right)))
+    if pa.types.is_struct(left.type):
+        for before, after in zip(left.flatten(), right.flatten(), strict=True):
+            found |= unlike(before, after)
+        return found
+    found |= unlike(pc.list_value_length(left), pc.list_value_length(right))
+    open_ = np.flatnonzero(~found & np.asarray(pc.is_valid(left)))
+    sides = [one_chunk(side.take(pa.array(open_))) for side in (left, right)]
+    elements = unlike(*(side.flatten() for side in sides))
+    owner = np.repeat(open_, pc.list_value_length(sides[0]).to_numpy(zero_copy_only=False).astype(np.int64))
+    found[owner[elements]] = True
     return found
 
 
