@@ -66,7 +66,8 @@ def view(text: str) -> physical.Operator:
 def _named(operator: physical.Operator) -> physical.Operator:
     """Return the operators over a source that is called e."""
     data = msgspec.json.encode(physical.to_data(operator)).replace(b'"materialize.public.e"', b'"e"')
-    return msgspec.json.decode(data, type=physical.Operator, dec_hook=decoded)
+    found: physical.Operator = msgspec.json.decode(data, type=physical.Operator, dec_hook=decoded)
+    return found
 
 
 def changes(rng: random.Random, live: Counter[Row], size: int) -> list[Change]:

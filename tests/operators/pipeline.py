@@ -32,8 +32,13 @@ def columns(**types: str) -> tuple[physical.Column, ...]:
     return tuple(physical.Column(name, type_.replace("_", " ")) for name, type_ in types.items())
 
 
-def source(name: str, change: physical.Change = "append", *, key: tuple[str, ...] = (), **types: str) -> physical.Read:
-    return physical.Read(name, "listed", {}, columns(**types), change, key=key)
+def source(name: str, change: physical.Change = "append", **types: str) -> physical.Read:
+    return physical.Read(name, "listed", {}, columns(**types), change)
+
+
+def overwriting(name: str, *key: str, **types: str) -> physical.Read:
+    """Return a source whose rows overwrite each other by key."""
+    return physical.Read(name, "listed", {}, columns(**types), "upsert", key=key)
 
 
 def call(name: str, function: Any, column: str | None, type_: str, *, distinct: bool = False) -> physical.AggregateCall:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from operators.overwritten import VIEWS, changes, view
-from operators.pipeline import Pipeline, source
+from operators.pipeline import Pipeline, overwriting, source
 from sinkql import physical
 from sinkql.runtime.state.operator import stateful
 
@@ -28,7 +28,7 @@ def test_after_every_batch_a_view_is_what_its_sql_gives(name: str, buckets: int,
 
 
 def test_only_what_is_another_now_is_told_of(tmp_path: Path) -> None:
-    read = source("e", "upsert", key=("k",), k="integer", v="text", a="text[]")
+    read = overwriting("e", "k", k="integer", v="text", a="text[]")
     pipeline = Pipeline(tmp_path, physical.Normalize(read, "rows", ("k",)))
     pipeline.batch(e=[((1, "a", ("x",)), 1), ((2, "b", None), 1)])
     pipeline.offer(e=[((1, "c", ()), 1), ((1, "a", ("x",)), 1), ((2, "b", ()), 1), ((3, None, None), -1)])

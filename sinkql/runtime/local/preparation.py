@@ -32,9 +32,9 @@ def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
     columns |= values
     if preparation.ordered:
         own = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
-        given = {**columns, **own}
+        every: dict[str, Any] = {**columns, **own}
         schema = preparation.delivered()
-        return pa.table([_array(given[each.name], each.type) for each in schema], schema=schema)
+        return pa.table([_array(every[each.name], each.type) for each in schema], schema=schema)
     diffs = [1] * len(rows) if preparation.append else rows.column("$diff").to_pylist()
     groups: dict[tuple[Any, ...], list[int]] = {}
     for place, key in enumerate(zip(*(map(comparable, columns[name]) for name in preparation.group), strict=True)):
