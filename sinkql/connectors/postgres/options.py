@@ -1,0 +1,55 @@
+"""The options of CREATE CONNECTION … TO POSTGRES and CREATE SOURCE … FROM POSTGRES, as their dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sinkql import ast
+from sinkql.extension.options import SecretOnly, SecretPart, described
+from sinkql.logical import SecretText
+
+CONNECTION_OWNER = "Postgres connections"
+SOURCE_OWNER = "sources from Postgres"
+TABLE_OWNER = "tables of Postgres sources"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresOptions:
+    """The options of TO POSTGRES."""
+
+    host: str = described("the server's name or address")
+    database: str = described("the database that has the publication")
+    user: SecretPart = described("a role with `LOGIN` and `REPLICATION` that may read the tables")
+    port: int = described("the server's port", default=5432)
+    password: SecretOnly | None = described("the role's password", default=None)
+    ssl_mode: Literal["disable", "require", "verify_ca", "verify_full"] = described(
+        "require: encrypted; verify_ca: and the server's certificate is checked; verify_full: and its host name",
+        default="disable",
+    )
+    ssl_certificate: SecretText | None = described(
+        "the client's certificate as PEM text, with `SSL KEY`", default=None
+    )
+    ssl_key: SecretOnly | None = described("the key of the client's certificate as PEM text", default=None)
+    ssl_certificate_authority: SecretText | None = described(
+        "the certificates, as PEM text, that the server's is checked with", default=None
+    )
+    ssh_tunnel: ast.Name | None = described("a connection to an SSH server that the database is reached through", default=None)
+    aws_privatelink: ast.Name | None = described("not supported yet", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationOptions:
+    """The options of FROM POSTGRES CONNECTION."""
+
+    publication: str = described("the publication whose tables are read")
+    text_columns: tuple[str, ...] = described("columns, as `schema.table.column`, that are read as text", default=())
+    exclude_columns: tuple[str, ...] = described("columns, as `schema.table.column`, that are left out", default=())
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The options of WITH (…) of CREATE TABLE … FROM SOURCE."""
+
+    text_columns: tuple[str, ...] = ()
+    exclude_columns: tuple[str, ...] = ()
