@@ -112,6 +112,7 @@ class ConnectionKind:
 
 
 PlanSource = Callable[[ast.CreateSource, logical.Facts, Planning], SourcePlan]
+PlanTable = Callable[[logical.Source, logical.SourceTable, ast.CreateTableFrom], logical.SourceTable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,9 @@ class SourceKind:
     where scripts are compiled, but there without access to what is not on this machine; the `columns` among its facts,
     names and types as SQL, stand for those that the statement does not declare. `first` tells for a source without an
     end where its first rows after some offsets end, as many as are wanted. `named` tells by a source's options whether
-    its columns are found by their names, so that it may lose some while sinks go on.
+    its columns are found by their names, so that it may lose some while sinks go on. `table` plans a table of a source
+    that somebody reads, by the options of its own statement, and raises what is wrong with it; None: it is as the
+    source has it.
 
     A server that keeps nothing for its readers is captured (`sinkql.extension.capture`): `stream` opens what its
     capture reads it with, `forget` takes away what a dropped source left on it; a new source has a `source_id` among
@@ -139,6 +142,7 @@ class SourceKind:
     sample: Callable[[ast.CreateSource, Planning, Access | None], logical.Facts] | None = None
     first: Callable[[Offsets, int], Offsets] | None = None
     named: Callable[[Mapping[str, Any]], bool] = lambda options: False
+    table: PlanTable | None = None
     stream: OpenStream | None = None
     forget: Forget | None = None
     about: str = ""

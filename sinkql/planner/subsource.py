@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, Span, nearest
+from sinkql.errors import SinkqlError, Span, nearest, one_of
+from sinkql.extension.plan import SourceKind
 from sinkql.planner.name import find, join_name, short_name, sql_name
-from sinkql.planner.refuse.statement import check_table_from
+from sinkql.planner.refuse.statement import check_table_from, later
 from sinkql.planner.scope import Scope
 from sinkql.printer.part import ident
 from sinkql.printer.part import name as print_name
@@ -18,11 +19,13 @@ def plan_table_from(full_name: str, statement: ast.CreateTableFrom, scope: Scope
 
     Raises SQ2460 for a source without tables, SQ2461 for a table that it has not, SQ2463 where none is named.
     """
-    check_table_from(statement)
-    assert statement.source is not None  # that of others is refused
+    if statement.source is None:
+        raise later(statement)
     entry = find(scope.catalog, statement.source, "SOURCE")
     source = scope.catalog.item(entry.name)
     assert isinstance(source, logical.Source)
+    kind = scope.registry.sources[source.kind]
+    check_table_from(statement, options=kind.table is not None)
     scope.use(entry.name)
     short = short_name(entry.name, scope.catalog)
     if not source.tables:
@@ -40,8 +43,15 @@ def plan_table_from(full_name: str, statement: ast.CreateTableFrom, scope: Scope
             statement.source.span,
             hint=f"Write FROM SOURCE {short} (REFERENCE {_text(source.tables[0])}). {_tables(source)}",
         )
-    found = _table(source, statement.reference, statement.reference.span)
+    found = table_of(source, statement, kind)
     return logical.Source(full_name, source.kind, found.options, found.shape, source.connection)
+
+
+def table_of(source: logical.Source, statement: ast.CreateTableFrom, kind: SourceKind) -> logical.SourceTable:
+    """Return the table of a source that a statement reads; raises SQ2461, SQ2467, and what is wrong with it."""
+    assert statement.reference is not None
+    found = _table(source, statement.reference, statement.reference.span)
+    return found if kind.table is None else kind.table(source, found, statement)
 
 
 def subsources(statement: ast.CreateSource, source: logical.Source) -> tuple[ast.CreateTableFrom, ...]:
@@ -79,20 +89,44 @@ def _taken_twice(name: ast.Name, source: ast.Name, span: Span) -> SinkqlError:
 
 
 def _chosen(wanted: ast.Subsources, source: logical.Source) -> Iterator[tuple[logical.SourceTable, ast.Name, Span]]:
+    schemas = [each.value for each in wanted.schemas]
+    for schema in wanted.schemas:
+        if all(table.name[:-1][-1:] != (schema.value,) for table in source.tables):
+            raise _no_schema(schema, source)
     if not wanted.references:
         for table in source.tables:
-            yield table, ast.Name((ast.Ident(table.name[-1], wanted.span),), wanted.span), wanted.span
+            if not schemas or table.name[-2] in schemas:
+                yield table, ast.Name((ast.Ident(table.name[-1], wanted.span),), wanted.span), wanted.span
     for each in wanted.references:
         table = _table(source, each.upstream, each.span)
         yield table, each.name or ast.Name((ast.Ident(table.name[-1], each.span),), each.span), each.span
 
 
+def _no_schema(schema: ast.Ident, source: logical.Source) -> SinkqlError:
+    known = sorted({table.name[-2] for table in source.tables if len(table.name) > 1})
+    near = nearest(schema.value, known)
+    listed = f"The schemas are {', '.join(known)}." if known else "Write FOR ALL TABLES."
+    return SinkqlError(
+        "SQ2466",
+        f'source "{short_name(source.name)}" has no tables in a schema "{schema.value}"',
+        schema.span,
+        hint=f"Did you mean {near}?" if near else listed,
+    )
+
+
 def _table(source: logical.Source, reference: ast.Name, span: Span) -> logical.SourceTable:
     """Return the table that a reference names, with its schema or without."""
     written = tuple(part.value for part in reference.parts)
-    for table in source.tables:
-        if table.name[-len(written) :] == written:
-            return table
+    named = [table for table in source.tables if table.name[-len(written) :] == written]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        raise SinkqlError(
+            "SQ2467",
+            f'source "{short_name(source.name)}" has several tables "{reference.text}"',
+            span,
+            hint=f"Write {one_of([_text(table) for table in named])}.",
+        )
     near = nearest(written[-1], [table.name[-1] for table in source.tables])
     raise SinkqlError(
         "SQ2461",
@@ -113,6 +147,16 @@ def _text(table: logical.SourceTable) -> str:
 def _in_full(name: ast.Name, source: ast.Name) -> ast.Name:
     """Return a subsource's full name: what it lacks is that of its source."""
     return ast.Name((*source.parts[: len(source.parts) - len(name.parts)], *name.parts), name.span)
+
+
+def stand_in(full_name: str, catalog: logical.CatalogReader) -> str:
+    """Return the name of what is read where a name stands: of a source of one table that is read, that table."""
+    item = catalog.item(full_name)
+    if not isinstance(item, logical.Source) or not item.tables:
+        return full_name
+    entries = ((name, catalog.entry(name)) for name in catalog.dependents(full_name))
+    tables = [name for name, entry in entries if entry and isinstance(entry.statement, ast.CreateTableFrom)]
+    return tables[0] if len(tables) == 1 else full_name
 
 
 def check_readable(item: logical.Item | None, name: ast.Name, catalog: logical.CatalogReader) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from sinkql.connectors.files.bucket import Bucket
+from sinkql.connectors.postgres import facts as postgres_facts
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 
@@ -17,6 +18,7 @@ _BASE = """
 CREATE SECRET s AS 'x';
 CREATE CONNECTION aws TO AWS (ACCESS KEY ID = SECRET s, SECRET ACCESS KEY = SECRET s, REGION = 'us-east-1');
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE CONNECTION pg TO POSTGRES (HOST 'db', DATABASE 'shop', USER 'u') WITH (VALIDATE = false);
 CREATE CLUSTER c (SIZE = 'local[2]');
 CREATE SCHEMA sc;
 CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
@@ -27,12 +29,15 @@ CREATE MATERIALIZED VIEW m AS SELECT counter FROM n;
 CREATE SINK k FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'x', TABLE = 'k')
   ENVELOPE NONE WITH (COMMIT INTERVAL = '10s', BRANCH = 'audit');
 """
+_COLUMNS = [{"name": "id", "type": {"oid": 20, "name": "bigint"}, "nullable": False}]
+_USERS = {"schema": "public", "name": "users", "oid": 1, "identity": "default", "columns": _COLUMNS, "key": ["id"]}
+_PUBLICATION = {"postgres": {"version": 180000, "system": "1", "tables": [_USERS]}}
 _HEAD = """# Statements
 
 What SinkQL does with each statement of the dialect: it runs, or fails with the error that is shown. A test runs every
-statement of this page on its own, in a catalog with a secret `s`, the connections `aws` and `lake`, a cluster `c`, a
-schema `sc`, the sources `n (counter)` and `h` (an auction house), a table `t (id, name)`, a view `v`, a materialized
-view `m` and a sink `k`, on a branch, that has not run yet.
+statement of this page on its own, in a catalog with a secret `s`, the connections `aws`, `lake` and `pg`, a cluster
+`c`, a schema `sc`, the sources `n (counter)` and `h` (an auction house), a table `t (id, name)`, a view `v`, a
+materialized view `m` and a sink `k`, on a branch, that has not run yet.
 [errors.md](errors.md) explains the error codes.
 """
 
@@ -62,7 +67,11 @@ def _sections() -> Iterator[tuple[str, list[str]]]:
 
 def _outcome(text: str, catalog: Path) -> str:
     # statements of this page reach no other machine
-    with Session(catalog) as session, patch.object(Bucket, "list", lambda _: iter(())):
+    with (
+        Session(catalog) as session,
+        patch.object(Bucket, "list", lambda _: iter(())),
+        patch.object(postgres_facts, "find", lambda login, publication: _PUBLICATION),
+    ):
         try:
             session.execute(text)
         except SinkqlError as error:

@@ -19,6 +19,12 @@ ELSEWHERE = {
     "SQ2415": "files to sample: tests/files/test_infer.py",
     "SQ2434": "a script that is compiled: tests/session/test_program.py",
     "SQ2635": "a script that is planned: tests/deploy/test_plan_and_apply.py",
+    "SQ2467": "tables of a server: tests/postgres/test_source.py",
+    **{
+        f"SQ{code}": "facts of a server: tests/postgres/test_source.py"
+        for code in (*range(2470, 2480), 2481, 2482, 2483)
+    },
+    "SQ2486": "facts of a server: tests/postgres/test_source.py",
     "SQ2641": "more rows than a query reads: tests/session/test_query.py",
     "SQ2643": "a sink that cannot be read: tests/session/test_query.py",
     "SQ2644": "rows that do not decode: tests/session/test_query.py",

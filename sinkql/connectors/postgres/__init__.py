@@ -1,45 +1,39 @@
-"""Postgres: declared, not supported yet."""
+"""Postgres: connections, and sources that read a publication's tables and their changes.
+
+* `options`: the words of connections, sources and tables.
+* `connection`, `connect`: a connection's options, and an open connection; what keeps it from opening.
+* `types`, `publication`: tables, columns and types as the server has them; what is known of a publication.
+* `facts`, `typecatalog`: the server is asked → what planning must know.
+* `plan`: a statement and the facts → what each table reads.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sinkql import ast
-from sinkql.extension.options import SecretOnly, SecretPart
-from sinkql.extension.plan import Connector, Later
-from sinkql.logical import SecretText
-
-
-@dataclass(frozen=True, slots=True)
-class PostgresOptions:
-    """The options of TO POSTGRES."""
-
-    host: str
-    database: str
-    user: SecretPart
-    port: int = 5432
-    password: SecretOnly | None = None
-    ssl_mode: str | None = None
-    ssl_certificate: SecretText | None = None
-    ssl_certificate_authority: SecretText | None = None
-    ssl_key: SecretOnly | None = None
-    ssh_tunnel: ast.Name | None = None
-    aws_privatelink: ast.Name | None = None
+from sinkql import logical, physical
+from sinkql.connectors.postgres.connection import PLACE, plan_connection
+from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions, PublicationOptions
+from sinkql.connectors.postgres.plan import ask, plan, plan_table
+from sinkql.extension.keeping import KeepingOptions
+from sinkql.extension.plan import Access, ConnectionKind, Connector, SourceKind
+from sinkql.extension.stream import Context, Reader
 
 
-@dataclass(frozen=True, slots=True)
-class PublicationOptions:
-    """The options of FROM POSTGRES CONNECTION."""
+def _validate(planned: logical.Connection, access: Access) -> None:
+    from sinkql.connectors.postgres.connect import Login  # psycopg, only where a server is asked
 
-    publication: str
-    text_columns: tuple[str, ...] = ()
-    exclude_columns: tuple[str, ...] = ()
+    Login.planned(planned, access).connect().close()
+
+
+def _open_reader(read: physical.Read, context: Context) -> Reader:
+    raise NotImplementedError
 
 
 connector = Connector(
     "postgres",
-    later=(
-        Later("CONNECTION", "POSTGRES", PostgresOptions),
-        Later("SOURCE", "POSTGRES", PublicationOptions),
+    connections=(
+        ConnectionKind("POSTGRES", plan_connection, PostgresOptions, CONNECTION_OWNER, PLACE, validate=_validate),
+    ),
+    sources=(
+        SourceKind("POSTGRES", plan, _open_reader, PublicationOptions, KeepingOptions, sample=ask, table=plan_table),
     ),
 )

@@ -71,7 +71,7 @@ class Login:
             try:
                 return psycopg.connect(**given, autocommit=True)
             except psycopg.Error as error:
-                raise failure(error, options) from error
+                raise failure(error, options, user=given["user"]) from None  # its text may have the user's name
 
 
 @contextmanager
@@ -127,7 +127,7 @@ _FAILURES = (
         "Correct the secret with ALTER SECRET name AS '…', or USER; psql with the same values tells whether they hold.",
     ),
     _Failure(
-        r'role ".*" does not exist',
+        r"role .* does not exist",
         "SQ4404", "the server has no such user", "USER",
         "Correct USER, or run CREATE ROLE name LOGIN REPLICATION PASSWORD '…' on the server.",
     ),
@@ -149,7 +149,7 @@ _FAILURES = (
     _Failure(
         r"server does not support SSL",
         "SQ4407", "the server does not support SSL", "SSL MODE",
-        "Set ssl = on in the server's postgresql.conf, with a certificate; or leave out SSL MODE where the network is safe.",
+        "Set ssl = on in the server's postgresql.conf, with a certificate; or leave out SSL MODE in a safe network.",
     ),
     _Failure(
         r"does not match host name",
@@ -164,7 +164,7 @@ _FAILURES = (
     _Failure(
         r"could not (read|load).*(certificate|key|root)|root certificate file|no start line|bad (end|base64)",
         "SQ4410", "a certificate or key of the connection is not PEM text", "SSL CERTIFICATE AUTHORITY",
-        "Give the text with its lines -----BEGIN …----- and -----END …-----, as in CREATE SECRET name AS file('ca.pem').",
+        "Give the text from -----BEGIN …----- to -----END …-----, as in CREATE SECRET name AS file('ca.pem').",
     ),
     _Failure(
         r"permission denied to start WAL sender|must be superuser or replication role",
@@ -172,7 +172,7 @@ _FAILURES = (
         "Run ALTER ROLE name REPLICATION on the server; on Amazon RDS GRANT rds_replication TO name.",
     ),
     _Failure(
-        r"too many (clients|connections)|remaining connection slots|exceeds max_wal_senders|number of requested standby",
+        r"too many (clients|connections)|remaining connection slots|max_wal_senders|number of requested standby",
         "SQ4412", "the server has no connection left", "HOST",
         "Raise max_connections, and max_wal_senders for sources, or end what is connected; it is tried again.",
     ),
@@ -184,9 +184,12 @@ _FAILURES = (
 )  # fmt: skip
 
 
-def failure(error: psycopg.Error, options: Mapping[str, Any]) -> SinkqlError:
-    """Return why a connection does not open, or broke; the server's own words are its detail."""
-    told = _told(error)
+def failure(error: psycopg.Error, options: Mapping[str, Any], *, user: str = "") -> SinkqlError:
+    """Return why a connection does not open, or broke; the server's own words are its detail, but for the user's name.
+
+    USER may be a secret.
+    """
+    told = _told(error).replace(f'"{user}"', "…") if user else _told(error)
     for each in _FAILURES:
         if re.search(each.pattern, told, re.IGNORECASE | re.DOTALL):
             message = each.message.format(host=options["host"], port=options["port"], database=options["database"])

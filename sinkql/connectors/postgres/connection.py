@@ -1,19 +1,19 @@
-"""CREATE CONNECTION … TO POSTGRES → its planned options; a planned connection → whether its server answers."""
+"""CREATE CONNECTION … TO POSTGRES → where the database is, who connects, and how it is encrypted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from sinkql import ast, logical
+from sinkql import ast
 from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions
 from sinkql.errors import SinkqlError
 from sinkql.extension.options import bind, option_span
-from sinkql.extension.plan import Access, Planning
+from sinkql.extension.plan import Planning
 from sinkql.extension.secret import secret_data
 
-PLACE = ("HOST", "PORT", "DATABASE")
-"""What decides which database it is."""
+PLACE = ("DATABASE",)
+"""What cannot change: a server may move, and is known by its system id then."""
 _MOST_PORT = 65535
 
 
@@ -82,11 +82,3 @@ def _check(statement: ast.CreateConnection, options: PostgresOptions) -> None:
 
 
 _OF_SSL = ("SSL CERTIFICATE", "SSL KEY", "SSL CERTIFICATE AUTHORITY")
-
-
-def validate(planned: logical.Connection, access: Access) -> None:
-    """Connect, once; raises SQ44…."""
-    from sinkql.connectors.postgres.connect import Login  # psycopg, only where a server is asked
-
-    with Login.planned(planned, access).connect():
-        return

@@ -27,14 +27,14 @@ class PostgresOptions:
         "require: encrypted; verify_ca: and the server's certificate is checked; verify_full: and its host name",
         default="disable",
     )
-    ssl_certificate: SecretText | None = described(
-        "the client's certificate as PEM text, with `SSL KEY`", default=None
-    )
+    ssl_certificate: SecretText | None = described("the client's certificate as PEM text, with `SSL KEY`", default=None)
     ssl_key: SecretOnly | None = described("the key of the client's certificate as PEM text", default=None)
     ssl_certificate_authority: SecretText | None = described(
         "the certificates, as PEM text, that the server's is checked with", default=None
     )
-    ssh_tunnel: ast.Name | None = described("a connection to an SSH server that the database is reached through", default=None)
+    ssh_tunnel: ast.Name | None = described(
+        "a connection to an SSH server that the database is reached through", default=None
+    )
     aws_privatelink: ast.Name | None = described("not supported yet", default=None)
 
 
@@ -51,5 +51,5 @@ class PublicationOptions:
 class TableOptions:
     """The options of WITH (…) of CREATE TABLE … FROM SOURCE."""
 
-    text_columns: tuple[str, ...] = ()
-    exclude_columns: tuple[str, ...] = ()
+    text_columns: tuple[str, ...] = described("columns that are read as text", default=())
+    exclude_columns: tuple[str, ...] = described("columns that are left out", default=())

@@ -1,4 +1,7 @@
-"""A type as Postgres has it → the SQL type of its values here, or nothing where it can only be read as text."""
+"""Tables, columns and types as Postgres has them → the SQL types of their values here.
+
+A column's type has none where it can only be read as text, or left out.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,37 @@ class ServerColumn(msgspec.Struct, frozen=True, omit_defaults=True):
         return TEXT if self.as_text else sql_type(self.type)
 
 
+class ServerTable(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A table of a publication, with the columns that the server sends.
+
+    `identity` is its replica identity: default, index or full. `key` are the columns by which rows are told apart, none
+    for one whose rows are not. `unique` are all keys whose columns are never NULL. `filter` is the publication's WHERE
+    as SQL. A partitioned table has its partitions' rows. `CapturedTable.options` are one of these, as JSON.
+    """
+
+    schema: str
+    name: str
+    oid: int
+    identity: Literal["default", "index", "full", "nothing"]
+    columns: tuple[ServerColumn, ...]
+    key: tuple[str, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    filter: str | None = None
+    partitioned: bool = False
+
+
+def server_table(options: Mapping[str, Any]) -> ServerTable:
+    """Read the options of a captured table: the columns are those that are taken, in their order."""
+    return msgspec.convert(options, ServerTable)
+
+
+def json_lists(value: Any) -> Any:
+    """Return the same with lists for tuples, as it comes back from JSON."""
+    if isinstance(value, dict):
+        return {name: json_lists(each) for name, each in value.items()}
+    return [json_lists(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 _BASE: Mapping[int, str] = MappingProxyType(
     {
         16: "boolean", 17: "bytea", 19: "text", 20: "bigint", 21: "smallint", 23: "integer", 25: "text", 26: "uint4",
@@ -105,13 +139,3 @@ def _numeric(modifier: int) -> Type | None:
 def numeric_scale(modifier: int) -> int:
     """Return the scale that a column's modifier says: eleven bits with a sign, as numerics have them."""
     return (((modifier - 4) & 0x7FF) ^ 1024) - 1024
-
-
-def to_json(columns: tuple[ServerColumn, ...]) -> list[dict[str, Any]]:
-    """Return columns as what facts and the options of a captured table hold."""
-    return [msgspec.to_builtins(each) for each in columns]
-
-
-def from_json(found: Any) -> tuple[ServerColumn, ...]:
-    """Read what `to_json` gave."""
-    return msgspec.convert(found, tuple[ServerColumn, ...])

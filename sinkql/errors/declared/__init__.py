@@ -1,7 +1,8 @@
 """Every error code, one module a family.
 
 SQ1: `syntax`. SQ2: `item`, `query`, `connector`, `statement`, and `unsupported` for what the dialect has but this
-version does not run. SQ3: `run`. SQ4: `environment`. SQ5: `conflict`.
+version does not run. SQ3: `run`. SQ4: `environment`. SQ5: `conflict`. What only one system's connections and
+sources have is in a module of its name.
 """
 
 from sinkql.errors.declared import (
@@ -9,6 +10,7 @@ from sinkql.errors.declared import (
     connector,
     environment,
     item,
+    postgres,
     query,
     run,
     statement,
@@ -26,4 +28,5 @@ CODES = (
     run.CODES,
     environment.CODES,
     conflict.CODES,
+    postgres.CODES,
 )

@@ -9,6 +9,7 @@ from typing import Protocol
 from sinkql import ast, logical
 from sinkql.planner.name import join_name, resolve_schema, split_name
 from sinkql.planner.refuse.statement import later
+from sinkql.planner.subsource import stand_in
 from sinkql.vocabulary import OptionWords, Vocabulary
 
 
@@ -48,6 +49,9 @@ class _Names(Protocol):
     def used(self, name: ast.Name) -> str:
         """Return the full name of what the statement uses."""
 
+    def exported(self, name: ast.Name) -> str:
+        """Return the full name of what a sink reads."""
+
     def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
         """Return the cluster that the statement names, or one for it if it should."""
 
@@ -70,6 +74,9 @@ class _Full:
 
     def used(self, name: ast.Name) -> str:
         return self.catalog.resolve(name)
+
+    def exported(self, name: ast.Name) -> str:
+        return stand_in(self.used(name), self.catalog)
 
     def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
         return cluster or ast.Ident(split_name(self.catalog.setting("cluster"))[0])
@@ -98,6 +105,9 @@ class _Renamed:
         full_name = join_name(*(part.value for part in name.parts))
         return self.names.get(full_name, full_name)
 
+    def exported(self, name: ast.Name) -> str:
+        return self.used(name)
+
     def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
         return replace(cluster, value=split_name(self.used(_plain(cluster)))[0]) if cluster is not None else None
 
@@ -123,6 +133,9 @@ class _Found:
     def used(self, name: ast.Name) -> str:
         self.names.append(join_name(*(part.value for part in name.parts)))
         return self.names[-1]
+
+    def exported(self, name: ast.Name) -> str:
+        return self.used(name)
 
     def cluster(self, cluster: ast.Ident | None) -> ast.Ident | None:
         if cluster is not None:
@@ -172,7 +185,7 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
             return replace(
                 statement,
                 name=_own(statement.name, names) if statement.name else None,
-                relation=_name(split_name(names.used(statement.relation)), statement.relation),
+                relation=_name(split_name(names.exported(statement.relation)), statement.relation),
                 connection=_name(split_name(names.used(statement.connection)), statement.connection),
                 using=_using(statement.using, names),
                 options=_options(statement.options, names),

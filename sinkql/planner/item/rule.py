@@ -9,7 +9,7 @@ from sinkql.errors import Notice, SinkqlError, Span, nearest
 from sinkql.extension.options import option_span
 from sinkql.planner.name import find, missing, short_name, split_name, system
 from sinkql.planner.scope import Scope
-from sinkql.planner.subsource import check_readable
+from sinkql.planner.subsource import check_readable, stand_in
 from sinkql.planner.types import ranged
 
 CHANGELOG = ("_mz_diff", "_mz_timestamp")
@@ -46,7 +46,7 @@ def exported_relation(statement: ast.CreateSink, scope: Scope) -> tuple[str, log
         )
     if entry.kind not in _EXPORTED:
         raise _not_exported(name, entry.kind.lower(), "A sink can read a source, a table or a materialized view.")
-    item = scope.catalog.item(find(scope.catalog, name, *_EXPORTED).name)
+    item = scope.catalog.item(stand_in(find(scope.catalog, name, *_EXPORTED).name, scope.catalog))
     assert isinstance(item, logical.Source | logical.View)
     check_readable(item, name, scope.catalog)
     scope.use(item.name)

@@ -10,7 +10,7 @@ from sinkql.extension.plan import Access, SourceKind
 from sinkql.planner.name import as_name, cluster_name, find
 from sinkql.planner.refuse.statement import check_source
 from sinkql.planner.scope import Scope, kinds_hint, listed_kinds
-from sinkql.planner.subsource import subsources
+from sinkql.planner.subsource import subsources, table_of
 from sinkql.printer.part import ident
 
 
@@ -32,7 +32,8 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
         _tell(complete, scope)
     planned = kind.plan(complete, facts, scope)
     source = logical.Source(full_name, kind.name, planned.options, planned.shape, connection, planned.tables)
-    subsources(replace(statement, name=as_name(full_name)), source)  # raises what is wrong with FOR
+    for each in subsources(replace(statement, name=as_name(full_name)), source):  # raises what is wrong with FOR
+        table_of(source, each, kind)
     return source
 
 

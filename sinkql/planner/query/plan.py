@@ -18,7 +18,7 @@ from sinkql.planner.query.scope import Scope, identifier
 from sinkql.planner.query.select import Hidden, plan_select, plan_values
 from sinkql.planner.query.syntax import Syntax, parse
 from sinkql.planner.query.text import written_name
-from sinkql.planner.subsource import check_readable
+from sinkql.planner.subsource import check_readable, stand_in
 
 _Named = Mapping[str, logical.Relation]
 
@@ -163,7 +163,8 @@ class Planner:
         name = written_name(self.syntax, node)
         if len(name.parts) == 1 and name.parts[0].value in named:
             return named[name.parts[0].value], ((name.parts[0].value,),)
-        full = self.catalog.resolve(name)
+        written = self.catalog.resolve(name)
+        full = stand_in(written, self.catalog)
         item = self.catalog.item(full)
         if item is None:
             raise self._unknown(name)
@@ -178,8 +179,9 @@ class Planner:
                 hint="Select from a source or view.",
             )
         check_readable(item, name, self.catalog)
+        self.dependencies.setdefault(written)
         self.dependencies.setdefault(full)
-        return logical.Get(full, item.shape), (split_name(full),)
+        return logical.Get(full, item.shape), (split_name(written),)
 
     def _unknown(self, name: ast.Name) -> MissingError:
         known = {split_name(full)[-1]: full for kind in RELATION_KINDS for full in self.catalog.names(kind)}

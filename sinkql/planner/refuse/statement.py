@@ -60,16 +60,16 @@ def check_source(statement: ast.CreateSource) -> None:
             raise _source("INCLUDE HEADER", include.span, "Leave it out.")
     if statement.inline_errors is not None:
         raise _source("VALUE DECODING ERRORS", statement.inline_errors.span, "Write WITH (ON ERROR = 'SKIP').")
-    if statement.subsources is not None and statement.subsources.schemas:
-        hint = "Write FOR ALL TABLES, or FOR TABLES with a list."
-        raise _source("FOR SCHEMAS", statement.subsources.span, hint)
     if statement.progress is not None:
         raise _source("EXPOSE PROGRESS", statement.progress.span, "Query mz_internal.mz_sink_statistics.")
     check_history(statement.with_options)
 
 
-def check_table_from(statement: ast.CreateTableFrom) -> None:
-    """Refuse clauses of tables FROM SOURCE: the source says how its tables are read. SQ2464, SQ2967."""
+def check_table_from(statement: ast.CreateTableFrom, *, options: bool) -> None:
+    """Refuse clauses of tables FROM SOURCE: the source says how its tables are read. SQ2464, SQ2967.
+
+    With `options` its tables have some of their own.
+    """
     if statement.source is None:
         raise later(statement)
     enveloped = statement.envelope not in (None, "NONE")
@@ -79,7 +79,7 @@ def check_table_from(statement: ast.CreateTableFrom) -> None:
         ("FORMAT", [each.span for each in (statement.key_format, statement.format) if each is not None]),
         ("INCLUDE", [each.span for each in statement.include]),
         (f"ENVELOPE {statement.envelope}", [statement.span] if enveloped else []),
-        ("WITH", [each.span for each in statement.with_options]),
+        ("WITH", [] if options else [each.span for each in statement.with_options]),
     )
     for what, spans in parts:
         for span in spans:

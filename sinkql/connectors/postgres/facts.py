@@ -1,0 +1,314 @@
+"""A publication, asked of its server → what planning must know: its tables, their columns and keys, what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import psycopg
+
+from sinkql import logical
+from sinkql.connectors.postgres.connect import Login, failure
+from sinkql.connectors.postgres.publication import Found, Problem, quoted
+from sinkql.connectors.postgres.typecatalog import read_types, with_modifier
+from sinkql.connectors.postgres.types import ServerColumn, ServerTable, ServerType, json_lists
+from sinkql.errors import SinkqlError, nearest
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+OLDEST = 13
+"""The first version that is read: before it a partitioned table cannot be published as one."""
+_COLUMN_LISTS = 150000
+_CHANGES = ("insert", "update", "delete", "truncate")
+_IDENTITIES = {"d": "default", "i": "index", "f": "full", "n": "nothing"}
+_SHORT_TEXT = 5
+_SHORT_DIGITS = 28
+_SHORT_RANGES = (3904, 3912)  # of integers and of dates
+
+
+def find(login: Login, publication: str) -> logical.Facts:
+    """Return the facts of a publication; raises SQ44… for the connection and SQ247… for what the server lacks."""
+    try:
+        with login.connect() as connection, connection.transaction():
+            version = _server(connection)
+            published = _publication(connection, publication)
+            tables = _Tables.read(connection, publication, version)
+        with login.connect(replication=True) as walsender:
+            system = walsender.execute("IDENTIFY_SYSTEM").fetchone()
+    except psycopg.Error as error:
+        raise failure(error, login.options) from error
+    assert system is not None
+    found = Found(version, system[0], *tables.found(roots=published))
+    facts: dict[str, Any] = {"postgres": json_lists(msgspec.to_builtins(found))}
+    return facts
+
+
+# --- the server and the publication ----------------------------------------------------------------------------------
+
+_SERVER = """
+SELECT current_setting('server_version_num')::int, current_setting('wal_level'), pg_is_in_recovery(),
+       current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_replication_slots),
+       current_setting('max_wal_senders')::int, (SELECT count(*) FROM pg_stat_replication)
+"""
+
+
+def _server(connection: Connection) -> int:
+    """Return the server's version; raises SQ2470 to SQ2473 where it cannot send changes."""
+    row = connection.execute(_SERVER).fetchone()
+    assert row is not None
+    version, level, standby, slots, used_slots, senders, used_senders = row
+    if version < OLDEST * 10000:
+        raise SinkqlError(
+            "SQ2470",
+            f"the server is Postgres {version // 10000}",
+            hint=f"Use a server of Postgres {OLDEST} or later.",
+        )
+    if level != "logical":
+        raise SinkqlError(
+            "SQ2471",
+            f"the server's wal_level is {level}, so it does not send the changes of tables",
+            hint="Run ALTER SYSTEM SET wal_level = 'logical' on the server, and restart it; "
+            "on Amazon RDS set rds.logical_replication = 1.",
+        )
+    if used_slots >= slots:
+        raise SinkqlError(
+            "SQ2472",
+            f"all {slots} replication slots of the server are in use",
+            hint="Raise max_replication_slots and restart the server, or drop a slot that nobody reads: "
+            "SELECT slot_name FROM pg_replication_slots WHERE NOT active;",
+        )
+    if used_senders >= senders:
+        raise SinkqlError(
+            "SQ2472",
+            f"all {senders} walsenders of the server are in use",
+            hint="Raise max_wal_senders and restart the server.",
+        )
+    if standby and version < 160000:
+        raise SinkqlError(
+            "SQ2473",
+            "the server is a standby, which sends the changes of tables from Postgres 16 on",
+            hint="Connect to the primary.",
+        )
+    return int(version)
+
+
+def _publication(connection: Connection, name: str) -> bool:
+    """Tell whether it has partitioned tables as one; raises SQ2474 where it is not there, SQ2475 for changes."""
+    query = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s"
+    row = connection.execute(query, [name]).fetchone()
+    if row is None:
+        others = [each for (each,) in connection.execute("SELECT pubname FROM pg_publication ORDER BY 1")]
+        near = nearest(name, others)
+        listed = f"The publications are {', '.join(others)}." if others else f"Run {_create(name)} on the server."
+        raise SinkqlError(
+            "SQ2474",
+            f'the database has no publication "{name}"',
+            hint=f'Did you mean "{near}"?' if near else listed,
+            option="PUBLICATION",
+        )
+    lacks = [change for change, has in zip(_CHANGES, row, strict=False) if not has]
+    if lacks:
+        raise SinkqlError(
+            "SQ2475",
+            f'publication "{name}" does not have every {" and ".join(lacks)}',
+            hint=f"Run ALTER PUBLICATION {quoted(name)} SET (publish = '{', '.join(_CHANGES)}'); on the server.",
+            option="PUBLICATION",
+        )
+    return bool(row[4])
+
+
+def _create(name: str) -> str:
+    return f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES WITH (publish_via_partition_root = true);"
+
+
+# --- its tables -------------------------------------------------------------------------------------------------------
+
+_TABLES = """
+SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relreplident::text, c.reltoastrelid <> 0,
+       has_schema_privilege(n.oid, 'USAGE'), has_table_privilege(c.oid, 'SELECT'), row_security_active(c.oid), {more}
+FROM pg_publication_tables AS p
+JOIN pg_namespace AS n ON n.nspname = p.schemaname
+JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = p.tablename
+WHERE p.pubname = %s
+ORDER BY n.nspname, c.relname
+"""
+
+_COLUMNS = """
+SELECT attrelid::int8, attname, atttypid::int8, atttypmod, attndims::int, NOT attnotnull,
+       attlen = -1 AND attstorage <> 'p', attgenerated <> ''
+FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 AND NOT attisdropped ORDER BY attrelid, attnum
+"""
+
+_KEYS = """
+SELECT i.indrelid::int8, i.indisprimary, i.indisreplident, array_agg(a.attname::text ORDER BY k.place),
+       bool_and(a.attnotnull)
+FROM pg_index AS i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place), pg_attribute AS a
+WHERE i.indrelid = ANY(%s::oid[]) AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
+      AND i.indexprs IS NULL AND k.place <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = k.number
+GROUP BY i.indexrelid, i.indrelid, i.indisprimary, i.indisreplident
+ORDER BY i.indrelid, NOT i.indisprimary, i.indexrelid
+"""
+
+_LEAVES = """
+SELECT root.oid::int8, n.nspname, c.relname, c.relreplident::text
+FROM unnest(%s::oid[]) AS root (oid), pg_partition_tree(root.oid) AS leaf
+JOIN pg_class AS c ON c.oid = leaf.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE leaf.isleaf ORDER BY 1, 2, 3
+"""
+
+_ROOTS = """
+SELECT DISTINCT root_n.nspname, root_c.relname, p.schemaname || '.' || p.tablename
+FROM pg_publication_tables AS p
+JOIN pg_namespace AS n ON n.nspname = p.schemaname
+JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = p.tablename
+JOIN pg_class AS root_c ON root_c.oid = pg_partition_root(c.oid) AND root_c.oid <> c.oid
+JOIN pg_namespace AS root_n ON root_n.oid = root_c.relnamespace
+WHERE p.pubname = %s AND c.relispartition
+"""
+
+
+class _Row(msgspec.Struct, frozen=True):
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    identity: str
+    toasts: bool
+    usable: bool
+    readable: bool
+    secured: bool
+    columns: list[str] | None
+    filter: str | None
+
+
+class _Tables(msgspec.Struct, frozen=True):
+    """What the server's catalog says of a publication's tables."""
+
+    rows: list[_Row]
+    columns: dict[int, list[tuple[Any, ...]]]
+    keys: dict[int, list[tuple[Any, ...]]]
+    leaves: dict[int, list[tuple[Any, ...]]]
+    types: dict[int, ServerType]
+    roots: dict[str, str]
+
+    @classmethod
+    def read(cls, connection: Connection, publication: str, version: int) -> _Tables:
+        more = "p.attnames::text[], p.rowfilter" if version >= _COLUMN_LISTS else "NULL, NULL"
+        rows = [_Row(*row) for row in connection.execute(_TABLES.format(more=more), [publication])]
+        oids = [row.oid for row in rows]
+        columns = _by_first(connection.execute(_COLUMNS, [oids]))
+        named = {column[1] for each in columns.values() for column in each}
+        roots = {f"{schema}.{name}": leaf for schema, name, leaf in connection.execute(_ROOTS, [publication])}
+        partitioned = [row.oid for row in rows if row.kind == "p"]
+        return cls(
+            rows,
+            columns,
+            _by_first(connection.execute(_KEYS, [oids])),
+            _by_first(connection.execute(_LEAVES, [partitioned])) if partitioned else {},
+            read_types(connection, named),
+            roots,
+        )
+
+    def found(
+        self, *, roots: bool
+    ) -> tuple[tuple[ServerTable, ...], dict[str, Problem], dict[str, tuple[str, ...]], dict[str, str]]:
+        """Return the tables, what is wrong with some, the columns that the server does not send, partitioned tables."""
+        tables, problems, left_out = [], {}, {}
+        for row in self.rows:
+            table, problem = self._table(row)
+            tables.append(table)
+            called = f"{row.schema}.{row.name}"
+            if problem is not None:
+                problems[called] = problem
+            sent = {each.name for each in table.columns}
+            missing = tuple(each[0] for each in self.columns.get(row.oid, ()) if each[0] not in sent)
+            if missing:
+                left_out[called] = missing
+        return tuple(tables), problems, left_out, {} if roots else self.roots
+
+    def _table(self, row: _Row) -> tuple[ServerTable, Problem | None]:
+        columns = tuple(self._columns(row))
+        key, unique = self._keys_of(row)
+        table = ServerTable(
+            row.schema, row.name, row.oid, _IDENTITIES[row.identity],  # type: ignore[arg-type]  # one of the four
+            columns, key, unique, row.filter, row.kind == "p",
+        )  # fmt: skip
+        return table, self._problem(row, table)
+
+    def _columns(self, row: _Row) -> Iterable[ServerColumn]:
+        for name, oid, modifier, dimensions, nullable, varies, generated in self.columns.get(row.oid, ()):
+            if name in row.columns if row.columns is not None else not generated:
+                type_ = with_modifier(self.types[oid], modifier, dimensions)
+                long = varies and (row.toasts or row.kind == "p") and not _short(type_.bare)
+                yield ServerColumn(name, type_, nullable=nullable, long=long)
+
+    def _keys_of(self, row: _Row) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+        keys = self.keys.get(row.oid, ())
+        unique = tuple(tuple(columns) for _, _, columns, certain in keys if certain)
+        wanted = 1 if row.identity == "i" else 0
+        key = next((tuple(each[2]) for each in keys if each[wanted]), ())
+        return (() if row.identity == "n" else key), unique
+
+    def _problem(self, row: _Row, table: ServerTable) -> Problem | None:
+        called, written = f"{row.schema}.{row.name}", f"{quoted(row.schema)}.{quoted(row.name)}"
+        if not row.usable or not row.readable:
+            what = f"TABLE {written}" if row.usable else f"SCHEMA {quoted(row.schema)}"
+            grant = f"GRANT {'SELECT' if row.usable else 'USAGE'} ON {what} TO name;"
+            message = f'the user of the connection may not read table "{called}"'
+            return Problem("SQ2476", message, f"Run {grant} on the server, with the user's name.")
+        if row.secured:
+            hint = "Run ALTER ROLE name BYPASSRLS; on the server, with the user's name."
+            return Problem("SQ2476", f'row-level security hides rows of table "{called}" from the user', hint)
+        full = f"ALTER TABLE {written} REPLICA IDENTITY FULL;"
+        if row.identity == "n" or (not table.key and row.identity != "f"):
+            lacks = "replica identity NOTHING" if row.identity == "n" else "no primary key"
+            return Problem(
+                "SQ2477",
+                f'table "{called}" has {lacks}, so its changes do not say which row they are of',
+                f"Run {full} on the server{'' if row.identity == 'n' else ', or give the table a PRIMARY KEY'}.",
+            )
+        sent = {each.name for each in table.columns}
+        unsent = [each[0] for each in self.columns.get(row.oid, ()) if each[0] not in sent and not each[6]]
+        if row.identity == "f" and unsent:
+            return _short_list(called, unsent, "REPLICA IDENTITY FULL takes all columns")
+        absent = [name for name in table.key if name not in sent]
+        if absent:
+            return _short_list(called, absent, "the table's key has them")
+        return self._leaf_problem(row, called)
+
+    def _leaf_problem(self, row: _Row, called: str) -> Problem | None:
+        for schema, name, identity in self.leaves.get(row.oid, ()):
+            if identity == "n" or (row.identity == "f" and identity != "f"):
+                leaf = f"{quoted(schema)}.{quoted(name)}"
+                has = _IDENTITIES[identity].upper()
+                return Problem(
+                    "SQ2477",
+                    f'partition "{schema}.{name}" of table "{called}" has replica identity {has}',
+                    f"Run ALTER TABLE {leaf} REPLICA IDENTITY {'FULL' if row.identity == 'f' else 'DEFAULT'}; "
+                    "on the server.",
+                )
+        return None
+
+
+def _short_list(called: str, columns: Sequence[str], why: str) -> Problem:
+    return Problem(
+        "SQ2478",
+        f'the publication\'s column list of table "{called}" lacks {", ".join(columns)}: {why}',
+        "Add them with ALTER PUBLICATION … SET TABLE on the server, or leave out the column list.",
+    )
+
+
+def _by_first(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for first, *rest in rows:
+        found.setdefault(first, []).append(tuple(rest))
+    return found
+
+
+def _short(type_: ServerType) -> bool:
+    """Tell whether no value of a type is ever moved out of its row: only longer ones than a pointer are."""
+    if type_.oid in _SHORT_RANGES or type_.modifier < 0:
+        return type_.oid in _SHORT_RANGES
+    if type_.oid == 1700:
+        return (type_.modifier - 4) >> 16 <= _SHORT_DIGITS
+    return type_.oid in (1042, 1043) and type_.modifier - 4 <= _SHORT_TEXT

@@ -1,0 +1,243 @@
+"""CREATE SOURCE … FROM POSTGRES and the facts of its publication → the tables that it has, and what each reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from sinkql import ast, logical, physical
+from sinkql.connectors.postgres.options import SOURCE_OWNER, TABLE_OWNER, PublicationOptions, TableOptions
+from sinkql.connectors.postgres.publication import Found, Problem, found_of, quoted
+from sinkql.connectors.postgres.types import ServerTable, json_lists, server_table
+from sinkql.errors import Notice, SinkqlError, Span, UnaskedError, nearest
+from sinkql.extension.capture import CapturedTable, source_options, table_options
+from sinkql.extension.keeping import KeepingOptions, keeping
+from sinkql.extension.options import bind, option_span
+from sinkql.extension.plan import Access, Planning, SourcePlan
+
+_TEXT, _EXCLUDE = "TEXT COLUMNS", "EXCLUDE COLUMNS"
+
+
+def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
+    """Return what the server says of the publication, where it may be asked."""
+    _check_clauses(statement)
+    options, name = _bound(statement), _connection(statement)
+    connection = planning.connection(name, "POSTGRES")
+    if access is None:
+        return {}
+    from sinkql.connectors.postgres.connect import Login  # psycopg, only where a server is asked
+    from sinkql.connectors.postgres.facts import find
+
+    try:
+        return find(Login.planned(connection, access), options.publication)
+    except SinkqlError as error:
+        if error.span is None:
+            error.span = option_span(statement.options, error.option or "", name.span)
+        raise
+
+
+def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    """Plan a source: its tables are those of the publication, with all columns that are sent.
+
+    Raises SQ2469 without the facts.
+    """
+    _check_clauses(statement)
+    options = _bound(statement)
+    planning.connection(_connection(statement), "POSTGRES")
+    given = bind(statement.with_options, KeepingOptions, owner=SOURCE_OWNER, span=statement.kind_span)
+    kept = keeping(given, statement.with_options, statement.kind_span, usual="server")
+    found = found_of(facts)
+    if found is None:
+        raise UnaskedError(
+            "SQ2469",
+            "the tables of a publication are known only where the source is created",
+            statement.kind_span,
+            hint="Run the script with sinkql exec, or with sinkql plan: they ask the server.",
+        )
+    tuning = {"on_error": given.on_error.lower(), "system": found.system, "version": found.version}
+    own = {"publication": options.publication, "tuning": tuning}
+    planned = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), own, kept)
+    _check_references(statement, found, options.publication)
+    return SourcePlan(planned, logical.Shape(()), tuple(_tables(statement, found)))
+
+
+def plan_table(
+    source: logical.Source, table: logical.SourceTable, statement: ast.CreateTableFrom
+) -> logical.SourceTable:
+    """Plan one of the source's tables that somebody reads; raises what is wrong with it."""
+    span = statement.reference.span if statement.reference is not None else statement.span
+    bind(statement.with_options, TableOptions, owner=TABLE_OWNER, span=span, ignore=(_TEXT, _EXCLUDE))
+    if "problem" in table.options:
+        problem = msgspec.convert(table.options["problem"], Problem)
+        raise SinkqlError(problem.code, problem.message, span, hint=problem.hint)
+    chosen = _Chosen.of(statement.with_options, table.name)
+    server = chosen.of_table(server_table(table.options["server"]))
+    chosen.check()
+    for each in server.columns:
+        if each.sql_type is None:
+            full = [quoted(part) for part in (*table.name, each.name)]
+            way = ".".join(full) if statement.subsource else full[-1]
+            raise SinkqlError(
+                "SQ2483",
+                f'column "{each.name}" of table "{".".join(table.name)}" has type {each.type.name}, which is not '
+                "supported",
+                span,
+                hint=f"Read it as text with TEXT COLUMNS ({way}), or leave it out with EXCLUDE COLUMNS ({way}).",
+            )
+    return logical.SourceTable(table.name, table_options(source.options, _captured(server)), _shape(server))
+
+
+def _captured(table: ServerTable) -> CapturedTable:
+    columns = tuple(
+        physical.Column(each.name, str(each.sql_type), each.nullable) for each in table.columns if each.sql_type
+    )
+    holes = table.identity != "full" and any(each.long for each in table.columns)
+    options = json_lists(msgspec.to_builtins(msgspec.structs.replace(table, unique=())))
+    return CapturedTable(f"t{table.oid}", (table.schema, table.name), columns, table.key, holes, options)
+
+
+def _shape(table: ServerTable) -> logical.Shape:
+    columns = tuple(logical.Column(c.name, c.sql_type, c.nullable) for c in table.columns if c.sql_type is not None)
+    names = {each.name for each in columns}
+    keys = dict.fromkeys(frozenset(key) for key in (table.key, *table.unique) if key and names.issuperset(key))
+    return logical.Shape(columns, tuple(keys), logical.Change.UPSERT if table.key else logical.Change.RETRACT)
+
+
+def _check_references(statement: ast.CreateSource, found: Found, publication: str) -> None:
+    """Raise SQ2479 for a partitioned table of which the publication has the partitions instead."""
+    for each in statement.subsources.references if statement.subsources is not None else ():
+        written = tuple(part.value for part in each.upstream.parts)
+        root = next((name for name in found.partitioned if tuple(name.split("."))[-len(written) :] == written), None)
+        if root is not None:
+            raise SinkqlError(
+                "SQ2479",
+                f'publication "{publication}" has the partitions of table "{root}", and not the table',
+                each.span,
+                hint=f"Run ALTER PUBLICATION {quoted(publication)} SET (publish_via_partition_root = true); on the "
+                f"server, or read partitions such as {found.partitioned[root]}.",
+            )
+
+
+def _tables(statement: ast.CreateSource, found: Found) -> Iterator[logical.SourceTable]:
+    chosen = _Chosen.of(statement.options)
+    for each in found.tables:
+        table, called = chosen.of_table(each), f"{each.schema}.{each.name}"
+        options = {"server": json_lists(msgspec.to_builtins(table))}
+        if called in found.problems:
+            options["problem"] = msgspec.to_builtins(found.problems[called])
+        yield logical.SourceTable((each.schema, each.name), options, _shape(table))
+    chosen.check()
+
+
+# --- TEXT COLUMNS and EXCLUDE COLUMNS ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    option: str
+    parts: tuple[str, ...]
+    span: Span
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """The columns that two options name: those that are read as text, and those that are left out."""
+
+    references: tuple[_Reference, ...]
+    found: set[_Reference] = field(default_factory=set)
+    names: list[tuple[str, ...]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, options: Sequence[ast.Option], table: tuple[str, ...] = ()) -> _Chosen:
+        """Read the options; those of one `table` may name its columns alone. Raises SQ2103."""
+        read = (each for option in options if option.name in (_TEXT, _EXCLUDE) for each in _references(option))
+        return cls(tuple(replace(each, parts=(*table, *each.parts)) if len(each.parts) == 1 else each for each in read))
+
+    def of_table(self, table: ServerTable) -> ServerTable:
+        """Return a table as the options have it; raises SQ2482 for a column of its key that would be left out."""
+        kept = []
+        for column in table.columns:
+            full = (table.schema, table.name, column.name)
+            self.names.append(full)
+            by = [each for each in self.references if len(each.parts) > 1 and full[-len(each.parts) :] == each.parts]
+            self.found.update(by)
+            excluded = next((each for each in by if each.option == _EXCLUDE), None)
+            if excluded is None:
+                kept.append(msgspec.structs.replace(column, as_text=column.as_text or bool(by)))
+            elif column.name in table.key:
+                raise SinkqlError(
+                    "SQ2482",
+                    f'column "{column.name}" is in the key of table "{table.schema}.{table.name}"',
+                    excluded.span,
+                    hint="Leave it in; a view may leave it out.",
+                )
+        return msgspec.structs.replace(table, columns=tuple(kept))
+
+    def check(self) -> None:
+        """Raise SQ2481 for a column that no table has."""
+        for each in self.references:
+            if each not in self.found:
+                names = {".".join(name[-len(each.parts) :]) for name in self.names}
+                near = nearest(".".join(each.parts), sorted(names))
+                hint = f"Did you mean {near}?" if near else "Write schema.table.column."
+                raise SinkqlError("SQ2481", f'there is no column "{".".join(each.parts)}"', each.span, hint=hint)
+
+
+def _references(option: ast.Option) -> Iterator[_Reference]:
+    items = option.value.items if isinstance(option.value, ast.Sequence) else ()
+    for item in items:
+        match item:
+            case ast.Word():
+                yield _Reference(option.name, tuple(part.value for part in item.name.parts), item.span)
+            case ast.Text():
+                yield _Reference(option.name, tuple(item.value.split(".")), item.span)
+            case _:
+                items = ()
+    if not items:
+        span = option.value.span if option.value is not None else option.name_span
+        hint = f"Write {option.name} (schema.table.column)."
+        raise SinkqlError("SQ2103", f"option {option.name} takes a list of columns", span, hint=hint)
+
+
+# --- the statement ----------------------------------------------------------------------------------------------------
+
+
+def _bound(statement: ast.CreateSource) -> PublicationOptions:
+    return bind(
+        statement.options, PublicationOptions, owner=SOURCE_OWNER, span=statement.kind_span, ignore=(_TEXT, _EXCLUDE)
+    )
+
+
+def _connection(statement: ast.CreateSource) -> ast.Name:
+    if statement.connection is None:
+        hint = "Write FROM POSTGRES CONNECTION name (PUBLICATION 'name')."
+        raise SinkqlError("SQ2484", f"{SOURCE_OWNER} require a connection", statement.kind_span, hint=hint)
+    return statement.connection
+
+
+def _check_clauses(statement: ast.CreateSource) -> None:
+    """Refuse what the server decides: columns, formats, envelopes (SQ2485)."""
+    parts: tuple[tuple[str, Span | None], ...] = (
+        ("columns", statement.columns[0].name.span if statement.columns else None),
+        ("PRIMARY KEY", statement.primary_key[0].span if statement.primary_key else None),
+        ("FORMAT", statement.format.span if statement.format is not None else None),
+        ("INCLUDE", statement.include[0].span if statement.include else None),
+        (f"ENVELOPE {statement.envelope}", statement.kind_span if statement.envelope not in (None, "NONE") else None),
+    )
+    for what, span in parts:
+        if span is not None:
+            hint = f"Leave out {what}: the server says what its tables are."
+            raise SinkqlError("SQ2485", f"{SOURCE_OWNER} cannot have {what}", span, hint=hint)
+
+
+def toast_notice(tables: Sequence[str], span: Span) -> Notice:
+    """Return the notice about tables whose sinks keep what the server does not send again."""
+    listed = ", ".join(tables)
+    return Notice(
+        "SQ2486",
+        f"updates of {listed} come without long values that do not change; sinks keep those values to fill them in",
+        span,
+        hint=f"With ALTER TABLE {tables[0]} REPLICA IDENTITY FULL; on the server they come whole.",
+    )

@@ -1,0 +1,46 @@
+"""What is known of a publication: its server, its tables, and what is wrong with some. It is kept as facts."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sinkql import logical
+from sinkql.connectors.postgres.types import ServerTable
+from sinkql.vocabulary import QUERY, QUOTED
+
+_MORE = "CHECK COLUMN CREATE DO FOR GRANT INTO REFERENCES TABLE TO UNIQUE USER"
+_RESERVED = QUERY | QUOTED | frozenset(_MORE.split())
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a table cannot be read, as an error that is raised where somebody wants to."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What was found of a publication: its server, and its tables, with the problem of each that cannot be read.
+
+    `left_out` has the columns that the server does not send, `partitioned` the tables whose partitions it sends
+    instead, each with one of them.
+    """
+
+    version: int
+    system: str
+    tables: tuple[ServerTable, ...]
+    problems: dict[str, Problem] = {}
+    left_out: dict[str, tuple[str, ...]] = {}
+    partitioned: dict[str, str] = {}
+
+
+def found_of(facts: logical.Facts) -> Found | None:
+    """Read the facts that `find` gave; None where nobody asked."""
+    return msgspec.convert(facts["postgres"], Found) if "postgres" in facts else None
+
+
+def quoted(name: str) -> str:
+    """Return a name as Postgres reads it."""
+    plain = name.isascii() and name.isidentifier() and name == name.lower() and name.upper() not in _RESERVED
+    return name if plain else '"' + name.replace('"', '""') + '"'

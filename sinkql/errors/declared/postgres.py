@@ -1,0 +1,162 @@
+"""Error codes of Postgres connections and sources."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sinkql.errors.code import Code, Family
+
+_meaning = partial(Code, Family.MEANING)
+_environment = partial(Code, Family.ENVIRONMENT)
+
+CODES = {
+    "SQ2469": _meaning(
+        "A source from Postgres has the tables of its publication, and only the server tells which these are.",
+        "Run the script with sinkql exec or sinkql plan, which ask the server.",
+    ),
+    "SQ2470": _meaning(
+        "The server's version of Postgres is too old: it cannot publish a partitioned table as one.",
+        "Use a server of Postgres 13 or later.",
+    ),
+    "SQ2471": _meaning(
+        "The server writes less into its log than logical replication needs.",
+        "Run ALTER SYSTEM SET wal_level = 'logical' on the server, and restart it.",
+    ),
+    "SQ2472": _meaning(
+        "Each source needs a replication slot and a walsender of the server, and all of them are in use.",
+        "Raise max_replication_slots or max_wal_senders, or drop slots that nobody reads.",
+    ),
+    "SQ2473": _meaning(
+        "A standby decodes its log from Postgres 16 on.",
+        "Connect to the primary.",
+    ),
+    "SQ2474": _meaning(
+        "The database has no publication of this name.",
+        "Correct the name, or run CREATE PUBLICATION on the server.",
+    ),
+    "SQ2475": _meaning(
+        "The publication leaves out some kind of change, so tables could not be kept like the server's.",
+        "Run the ALTER PUBLICATION that the hint shows on the server.",
+    ),
+    "SQ2476": _meaning(
+        "The connection's user may not read the table, or only some of its rows.",
+        "Run what the hint shows on the server.",
+    ),
+    "SQ2477": _meaning(
+        "An UPDATE or DELETE of the table does not tell which row it changes: the table has no primary key, or its "
+        "replica identity leaves the key out.",
+        "Run the ALTER TABLE that the hint shows on the server.",
+    ),
+    "SQ2478": _meaning(
+        "The publication's column list leaves out columns without which the table's changes cannot be read.",
+        "Add the columns to the list, or leave the list out.",
+    ),
+    "SQ2479": _meaning(
+        "The publication has the partitions of the table, each as a table of its own.",
+        "Run the ALTER PUBLICATION that the hint shows on the server, or read the partitions.",
+    ),
+    "SQ2481": _meaning(
+        "TEXT COLUMNS or EXCLUDE COLUMNS names a column that the publication's tables do not have.",
+        "Write schema.table.column.",
+    ),
+    "SQ2482": _meaning(
+        "EXCLUDE COLUMNS names a column of the table's key, by which its changes are told apart.",
+        "Leave it in, and leave it out in a view.",
+    ),
+    "SQ2483": _meaning(
+        "A column has a type that has no counterpart here.",
+        "Name it in TEXT COLUMNS or in EXCLUDE COLUMNS.",
+    ),
+    "SQ2484": _meaning(
+        "A source from a database is read through a connection.",
+        "Write FROM POSTGRES CONNECTION name (…).",
+    ),
+    "SQ2485": _meaning(
+        "The statement says what the server says: which columns its tables have, and how they change.",
+        "Leave the clause out.",
+    ),
+    "SQ2486": _meaning(
+        "A notice: the server does not send long values that an update leaves as they are, so sinks keep them.",
+        "Run ALTER TABLE … REPLICA IDENTITY FULL on the server where the server may send whole rows.",
+    ),
+    "SQ2550": _meaning(
+        "A port is a number from 1 to 65535.",
+        "Correct PORT.",
+    ),
+    "SQ2551": _meaning(
+        "A client's certificate comes with its key.",
+        "Give both, or none.",
+    ),
+    "SQ2552": _meaning(
+        "The server's certificate is checked with that of the authority that signed it.",
+        "Add SSL CERTIFICATE AUTHORITY, or write SSL MODE = require.",
+    ),
+    "SQ2553": _meaning(
+        "The connection has a certificate or a key, and SSL MODE disable, which uses none.",
+        "Add SSL MODE = verify_full, verify_ca or require.",
+    ),
+    "SQ4401": _environment(
+        "The host of a Postgres connection is not known to this machine.",
+        "Correct HOST.",
+        retryable=True,
+    ),
+    "SQ4402": _environment(
+        "Nothing listens on the port of a Postgres connection.",
+        "Start the server, or correct HOST and PORT.",
+        retryable=True,
+    ),
+    "SQ4403": _environment(
+        "The host of a Postgres connection does not answer.",
+        "Open the port in the firewall between, or use an SSH tunnel.",
+        retryable=True,
+    ),
+    "SQ4404": _environment(
+        "The server does not know the user, or the password is not the user's.",
+        "Correct the secret with ALTER SECRET, or USER. A running source tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4405": _environment(
+        "The server's pg_hba.conf does not let the user in from this machine.",
+        "Add a line for it on the server, or use SSL.",
+        retryable=True,
+    ),
+    "SQ4406": _environment(
+        "The server has no database of this name.",
+        "Correct DATABASE.",
+    ),
+    "SQ4407": _environment(
+        "The connection asks for SSL, which the server does not have.",
+        "Turn SSL on at the server, or leave out SSL MODE.",
+    ),
+    "SQ4408": _environment(
+        "The server's certificate was not signed by the connection's authority.",
+        "Correct SSL CERTIFICATE AUTHORITY.",
+    ),
+    "SQ4409": _environment(
+        "The server's certificate is for another host.",
+        "Correct HOST, or use SSL MODE = verify_ca.",
+    ),
+    "SQ4410": _environment(
+        "A certificate or key of the connection cannot be read.",
+        "Give it as PEM text.",
+    ),
+    "SQ4411": _environment(
+        "The connection's user has no right to read the server's changes.",
+        "Run ALTER ROLE name REPLICATION on the server.",
+    ),
+    "SQ4412": _environment(
+        "The server takes no more connections now.",
+        "Raise the server's limits, or end connections. A running source tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4413": _environment(
+        "The server is starting or stopping.",
+        "Nothing: a running source tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4414": _environment(
+        "The connection to Postgres fails for another reason.",
+        "Look at the detail. A running source tries again by itself.",
+        retryable=True,
+    ),
+}

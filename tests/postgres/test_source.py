@@ -1,0 +1,176 @@
+"""CREATE SOURCE … FROM POSTGRES against a real server: what it finds there, and what it refuses with a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sinkql import logical
+from sinkql.errors import SinkqlError
+from sinkql.session import Session
+from support.postgres import Postgres
+
+pytestmark = pytest.mark.server
+
+_TABLES = """
+CREATE SCHEMA other;
+CREATE TYPE mood AS ENUM ('good', 'bad');
+CREATE TYPE place AS (x integer, y numeric(5, 1));
+CREATE DOMAIN price AS numeric(6, 3) NOT NULL;
+CREATE TABLE users (id integer PRIMARY KEY, email varchar(90) NOT NULL UNIQUE, name text, code varchar(3),
+  tags text[], grid integer[][], ages int4range);
+CREATE TABLE odd (m mood, p place, d price, twice integer GENERATED ALWAYS AS (1 + 1) STORED, "At" timestamptz);
+ALTER TABLE odd REPLICA IDENTITY FULL;
+CREATE TABLE other.users (id integer PRIMARY KEY);
+CREATE TABLE parted (id integer, part integer, PRIMARY KEY (id, part)) PARTITION BY LIST (part);
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1);
+CREATE TABLE by_index (a integer, b integer NOT NULL);
+CREATE UNIQUE INDEX by_b ON by_index (b);
+ALTER TABLE by_index REPLICA IDENTITY USING INDEX by_b;
+CREATE TABLE cash (id integer PRIMARY KEY, amount money);
+CREATE TABLE keyless (x integer);
+CREATE TABLE nothing (id integer PRIMARY KEY);
+ALTER TABLE nothing REPLICA IDENTITY NOTHING;
+CREATE TABLE secret (id integer PRIMARY KEY);
+CREATE TABLE rows_hidden (id integer PRIMARY KEY);
+ALTER TABLE rows_hidden ENABLE ROW LEVEL SECURITY;
+CREATE PUBLICATION several FOR TABLE users, odd, other.users, parted, by_index WITH (publish_via_partition_root = true);
+CREATE PUBLICATION one FOR TABLE users WHERE (id > 5);
+CREATE PUBLICATION every FOR ALL TABLES;
+CREATE PUBLICATION inserts FOR TABLE users WITH (publish = 'insert');
+CREATE PUBLICATION narrow FOR TABLE users (id, name), odd (m);
+GRANT SELECT ON rows_hidden TO reader;
+"""
+
+
+@pytest.fixture(scope="module")
+def database(postgres: Postgres) -> Iterator[str]:
+    """Make a database with tables of all kinds, and a role that may read some."""
+    name = postgres.database()
+    postgres.execute("CREATE ROLE reader LOGIN REPLICATION; CREATE ROLE plain LOGIN")
+    postgres.execute(_TABLES, name)
+    yield name
+    postgres.drop(name)
+    postgres.execute("DROP ROLE reader; DROP ROLE plain")
+
+
+@pytest.fixture
+def session(tmp_path: Path, postgres: Postgres, database: str) -> Iterator[Session]:
+    """Open a catalog with a connection to the server."""
+    with Session(tmp_path / "catalog.db") as opened:
+        for name, user in (("pg", "postgres"), ("reader", "reader"), ("plain", "plain")):
+            opened.execute(_connection(name, postgres, database, user))
+        yield opened
+
+
+def _connection(name: str, server: Postgres, database: str, user: str) -> str:
+    return (
+        f"CREATE CONNECTION {name} TO POSTGRES (HOST '127.0.0.1', PORT {server.port}, DATABASE '{database}', "
+        f"USER '{user}');"
+    )
+
+
+def _source(publication: str, clause: str = "", *, connection: str = "pg", options: str = "") -> str:
+    return f"CREATE SOURCE s FROM POSTGRES CONNECTION {connection} (PUBLICATION '{publication}'{options}) {clause};"
+
+
+def _columns(session: Session, name: str) -> list[tuple[object, ...]]:
+    (result,) = session.execute(f"SHOW COLUMNS FROM {name};")
+    return [tuple(row[:3]) for row in result.rows]
+
+
+def _shape(session: Session, name: str) -> logical.Shape:
+    item = session.catalog.plans.item(f"materialize.public.{name}")
+    assert isinstance(item, logical.Source)
+    return item.shape
+
+
+def test_a_table_has_the_columns_and_the_key_of_the_server(session: Session) -> None:
+    session.execute(_source("several", "FOR TABLES (public.users AS people)"))
+    assert _columns(session, "people") == [
+        ("id", False, "integer"),
+        ("email", False, "text"),
+        ("name", True, "text"),
+        ("code", True, "text"),
+        ("tags", True, "text[]"),
+        ("grid", True, "integer[][]"),
+        ("ages", True, "int4range"),
+    ]
+    shape = _shape(session, "people")
+    assert (shape.change, shape.keys) == ("upsert", (frozenset({"id"}), frozenset({"email"})))
+
+
+def test_a_table_without_a_key_has_rows_that_come_and_go(session: Session) -> None:
+    session.execute(_source("several", "FOR TABLES (odd)"))
+    assert _columns(session, "odd") == [
+        ("m", True, "text"),
+        ("p", True, "record(x integer, y numeric(38,1))"),
+        ("d", True, "numeric(38,3)"),
+        ("At", True, "timestamptz"),
+    ]
+    assert (_shape(session, "odd").change, _shape(session, "odd").keys) == ("retract", ())
+
+
+def test_the_key_is_that_of_the_replica_identity(session: Session) -> None:
+    session.execute(_source("several", "FOR TABLES (by_index, parted)"))
+    assert _shape(session, "by_index").keys == (frozenset({"b"}),)
+    assert _shape(session, "parted").keys == (frozenset({"id", "part"}),)
+
+
+def test_all_tables_of_schemas_are_read(session: Session) -> None:
+    session.execute(_source("several", "FOR SCHEMAS (other)"))
+    (result,) = session.execute("SHOW SUBSOURCES ON s;")
+    assert [row[0] for row in result.rows] == ["users"]
+
+
+def test_tables_are_created_from_a_source_without_for(session: Session) -> None:
+    session.execute(_source("every"))
+    session.execute(
+        "CREATE TABLE t FROM SOURCE s (REFERENCE public.cash) WITH (TEXT COLUMNS (amount));"
+        "CREATE TABLE u FROM SOURCE s (REFERENCE public.users) WITH (EXCLUDE COLUMNS (tags, users.grid, email));"
+    )
+    assert _columns(session, "t") == [("id", False, "integer"), ("amount", True, "text")]
+    assert [name for name, *_ in _columns(session, "u")] == ["id", "name", "code", "ages"]
+
+
+def test_a_source_of_one_table_stands_for_it(session: Session, tmp_path: Path) -> None:
+    session.execute(
+        _source("one", "FOR TABLES (public.users)")
+        + "CREATE MATERIALIZED VIEW v AS SELECT s.id, name FROM s;"
+        + f"CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = '{tmp_path}/lake');"
+        + "CREATE SINK k FROM s INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE 'raw', TABLE 'users') "
+        + "KEY (id) ENVELOPE UPSERT WITH (COMMIT INTERVAL = '30s');"
+    )
+    assert _columns(session, "v") == [("id", False, "integer"), ("name", True, "text")]
+    (result,) = session.execute("SHOW CREATE SINK k;")
+    assert "FROM materialize.public.users\n" in result.rows[0][1]
+
+
+_REFUSED = [
+    ("SQ2466", _source("several", "FOR SCHEMAS (public, others)"), "Did you mean other?"),
+    ("SQ2467", _source("several", "FOR TABLES (users)"), "Write other.users or public.users."),
+    ("SQ2474", _source("severel", "FOR ALL TABLES"), 'Did you mean "several"?'),
+    ("SQ2475", _source("inserts", "FOR ALL TABLES"), "ALTER PUBLICATION inserts SET (publish = "),
+    ("SQ2476", _source("every", "FOR TABLES (secret)", connection="reader"), 'ON TABLE public."secret" TO'),
+    ("SQ2476", _source("every", "FOR TABLES (rows_hidden)", connection="reader"), "BYPASSRLS"),
+    ("SQ2476", _source("every", "FOR TABLES (other.users)", connection="reader"), "GRANT USAGE ON SCHEMA other TO"),
+    ("SQ4411", _source("several", "FOR TABLES (odd)", connection="plain"), "ALTER ROLE name REPLICATION"),
+    ("SQ2477", _source("every", "FOR TABLES (keyless)"), "ALTER TABLE public.keyless REPLICA IDENTITY FULL;"),
+    ("SQ2477", _source("every", "FOR TABLES (nothing)"), "ALTER TABLE public.nothing REPLICA IDENTITY FULL;"),
+    ("SQ2478", _source("narrow", "FOR TABLES (odd)"), "ALTER PUBLICATION"),
+    ("SQ2479", _source("every", "FOR TABLES (parted)"), "publish_via_partition_root = true"),
+    ("SQ2481", _source("several", "FOR TABLES (odd)", options=", TEXT COLUMNS (odd.q)"), "Did you mean odd."),
+    ("SQ2482", _source("several", "FOR TABLES (odd)", options=", EXCLUDE COLUMNS (public.users.id)"), "a view may"),
+    ("SQ2483", _source("every", "FOR TABLES (cash)"), "TEXT COLUMNS (public.cash.amount)"),
+    ("SQ2483", f"{_source('every')} CREATE TABLE t FROM SOURCE s (REFERENCE cash);", "TEXT COLUMNS (amount)"),
+]
+
+
+@pytest.mark.parametrize(("code", "sql", "hint"), _REFUSED, ids=range(len(_REFUSED)))
+def test_what_cannot_be_read_is_refused_with_a_way_out(session: Session, code: str, sql: str, hint: str) -> None:
+    with pytest.raises(SinkqlError) as caught:
+        session.execute(sql)
+    error = caught.value
+    assert (error.code, hint in str(error.hint), error.span is not None) == (code, True, True), str(error)
