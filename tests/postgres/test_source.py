@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sinkql import logical
+from sinkql.connectors.postgres.facts import check_server
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from support.postgres import Postgres
@@ -151,20 +153,20 @@ def test_a_source_of_one_table_stands_for_it(session: Session, tmp_path: Path) -
 _REFUSED = [
     ("SQ2466", _source("several", "FOR SCHEMAS (public, others)"), "Did you mean other?"),
     ("SQ2467", _source("several", "FOR TABLES (users)"), "Write other.users or public.users."),
-    ("SQ2474", _source("severel", "FOR ALL TABLES"), 'Did you mean "several"?'),
-    ("SQ2475", _source("inserts", "FOR ALL TABLES"), "ALTER PUBLICATION inserts SET (publish = "),
-    ("SQ2476", _source("every", "FOR TABLES (secret)", connection="reader"), 'ON TABLE public."secret" TO'),
-    ("SQ2476", _source("every", "FOR TABLES (rows_hidden)", connection="reader"), "BYPASSRLS"),
-    ("SQ2476", _source("every", "FOR TABLES (other.users)", connection="reader"), "GRANT USAGE ON SCHEMA other TO"),
+    ("SQ2806", _source("severel", "FOR ALL TABLES"), 'Did you mean "several"?'),
+    ("SQ2807", _source("inserts", "FOR ALL TABLES"), "ALTER PUBLICATION inserts SET (publish = "),
+    ("SQ2808", _source("every", "FOR TABLES (secret)", connection="reader"), 'ON TABLE public."secret" TO'),
+    ("SQ2808", _source("every", "FOR TABLES (rows_hidden)", connection="reader"), "BYPASSRLS"),
+    ("SQ2808", _source("every", "FOR TABLES (other.users)", connection="reader"), "GRANT USAGE ON SCHEMA other TO"),
     ("SQ4411", _source("several", "FOR TABLES (odd)", connection="plain"), "ALTER ROLE name REPLICATION"),
-    ("SQ2477", _source("every", "FOR TABLES (keyless)"), "ALTER TABLE public.keyless REPLICA IDENTITY FULL;"),
-    ("SQ2477", _source("every", "FOR TABLES (nothing)"), "ALTER TABLE public.nothing REPLICA IDENTITY FULL;"),
-    ("SQ2478", _source("narrow", "FOR TABLES (odd)"), "ALTER PUBLICATION"),
-    ("SQ2479", _source("every", "FOR TABLES (parted)"), "publish_via_partition_root = true"),
-    ("SQ2481", _source("several", "FOR TABLES (odd)", options=", TEXT COLUMNS (odd.q)"), "Did you mean odd."),
-    ("SQ2482", _source("several", "FOR TABLES (odd)", options=", EXCLUDE COLUMNS (public.users.id)"), "a view may"),
-    ("SQ2483", _source("every", "FOR TABLES (cash)"), "TEXT COLUMNS (public.cash.amount)"),
-    ("SQ2483", f"{_source('every')} CREATE TABLE t FROM SOURCE s (REFERENCE cash);", "TEXT COLUMNS (amount)"),
+    ("SQ2809", _source("every", "FOR TABLES (keyless)"), "ALTER TABLE public.keyless REPLICA IDENTITY FULL;"),
+    ("SQ2809", _source("every", "FOR TABLES (nothing)"), "ALTER TABLE public.nothing REPLICA IDENTITY FULL;"),
+    ("SQ2810", _source("narrow", "FOR TABLES (odd)"), "ALTER PUBLICATION"),
+    ("SQ2811", _source("every", "FOR TABLES (parted)"), "publish_via_partition_root = true"),
+    ("SQ2812", _source("several", "FOR TABLES (odd)", options=", TEXT COLUMNS (odd.q)"), "Did you mean odd."),
+    ("SQ2813", _source("several", "FOR TABLES (odd)", options=", EXCLUDE COLUMNS (public.users.id)"), "a view may"),
+    ("SQ2814", _source("every", "FOR TABLES (cash)"), "TEXT COLUMNS (public.cash.amount)"),
+    ("SQ2814", f"{_source('every')} CREATE TABLE t FROM SOURCE s (REFERENCE cash);", "TEXT COLUMNS (amount)"),
 ]
 
 
@@ -174,3 +176,20 @@ def test_what_cannot_be_read_is_refused_with_a_way_out(session: Session, code: s
         session.execute(sql)
     error = caught.value
     assert (error.code, hint in str(error.hint), error.span is not None) == (code, True, True), str(error)
+
+
+_GOOD = (180000, "logical", False, 10, 0, 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "place", "value"),
+    [("SQ2802", 0, 120022), ("SQ2803", 1, "replica"), ("SQ2804", 4, 10), ("SQ2804", 6, 10), ("SQ2805", 2, True)],
+)
+def test_a_server_that_sends_no_changes_is_refused(code: str, place: int, value: object) -> None:
+    row: list[Any] = list(_GOOD)
+    row[place] = value
+    row[0] = 150000 if code == "SQ2805" else row[0]
+    with pytest.raises(SinkqlError) as caught:
+        check_server(*row)
+    assert caught.value.code == code
+    assert check_server(*_GOOD) == _GOOD[0]

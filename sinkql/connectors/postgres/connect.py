@@ -133,7 +133,7 @@ _FAILURES = (
     ),
     _Failure(
         r"no pg_hba\.conf entry.*no encryption|requires? SSL|SSL required",
-        "SQ4405", "the server takes no connections of this user from here without SSL, or none at all", "SSL MODE",
+        "SQ4405", "the server takes no connections of this user from here without SSL, or none at all", "USER",
         "Add SSL MODE = require, or a line for the user and this machine to the server's pg_hba.conf.",
     ),
     _Failure(
@@ -157,7 +157,7 @@ _FAILURES = (
         "Write as HOST a name that the certificate has, or use SSL MODE = verify_ca.",
     ),
     _Failure(
-        r"certificate verify failed|self.signed certificate",
+        r"certificate verify failed|self.signed certificate|SSL error: .*signature",
         "SQ4408", "the server's certificate was not signed by SSL CERTIFICATE AUTHORITY", "SSL CERTIFICATE AUTHORITY",
         "Give the certificate of the authority that signed the server's; with SSL MODE = require none is checked.",
     ),

@@ -27,7 +27,7 @@ _SHORT_RANGES = (3904, 3912)  # of integers and of dates
 
 
 def find(login: Login, publication: str) -> logical.Facts:
-    """Return the facts of a publication; raises SQ44… for the connection and SQ247… for what the server lacks."""
+    """Return the facts of a publication; raises SQ44… for the connection and SQ28… for what the server lacks."""
     try:
         with login.connect() as connection, connection.transaction():
             version = _server(connection)
@@ -53,47 +53,52 @@ SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
 
 
 def _server(connection: Connection) -> int:
-    """Return the server's version; raises SQ2470 to SQ2473 where it cannot send changes."""
     row = connection.execute(_SERVER).fetchone()
     assert row is not None
-    version, level, standby, slots, used_slots, senders, used_senders = row
+    return check_server(*row)
+
+
+def check_server(
+    version: int, level: str, standby: bool, slots: int, used_slots: int, senders: int, used_senders: int, /
+) -> int:
+    """Return a server's version; raises SQ2802 to SQ2805 where it cannot send changes."""
     if version < OLDEST * 10000:
         raise SinkqlError(
-            "SQ2470",
+            "SQ2802",
             f"the server is Postgres {version // 10000}",
             hint=f"Use a server of Postgres {OLDEST} or later.",
         )
     if level != "logical":
         raise SinkqlError(
-            "SQ2471",
+            "SQ2803",
             f"the server's wal_level is {level}, so it does not send the changes of tables",
             hint="Run ALTER SYSTEM SET wal_level = 'logical' on the server, and restart it; "
             "on Amazon RDS set rds.logical_replication = 1.",
         )
     if used_slots >= slots:
         raise SinkqlError(
-            "SQ2472",
+            "SQ2804",
             f"all {slots} replication slots of the server are in use",
             hint="Raise max_replication_slots and restart the server, or drop a slot that nobody reads: "
             "SELECT slot_name FROM pg_replication_slots WHERE NOT active;",
         )
     if used_senders >= senders:
         raise SinkqlError(
-            "SQ2472",
+            "SQ2804",
             f"all {senders} walsenders of the server are in use",
             hint="Raise max_wal_senders and restart the server.",
         )
     if standby and version < 160000:
         raise SinkqlError(
-            "SQ2473",
+            "SQ2805",
             "the server is a standby, which sends the changes of tables from Postgres 16 on",
             hint="Connect to the primary.",
         )
-    return int(version)
+    return version
 
 
 def _publication(connection: Connection, name: str) -> bool:
-    """Tell whether it has partitioned tables as one; raises SQ2474 where it is not there, SQ2475 for changes."""
+    """Tell whether it has partitioned tables as one; raises SQ2806 where it is not there, SQ2807 for changes."""
     query = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s"
     row = connection.execute(query, [name]).fetchone()
     if row is None:
@@ -101,7 +106,7 @@ def _publication(connection: Connection, name: str) -> bool:
         near = nearest(name, others)
         listed = f"The publications are {', '.join(others)}." if others else f"Run {_create(name)} on the server."
         raise SinkqlError(
-            "SQ2474",
+            "SQ2806",
             f'the database has no publication "{name}"',
             hint=f'Did you mean "{near}"?' if near else listed,
             option="PUBLICATION",
@@ -109,7 +114,7 @@ def _publication(connection: Connection, name: str) -> bool:
     lacks = [change for change, has in zip(_CHANGES, row, strict=False) if not has]
     if lacks:
         raise SinkqlError(
-            "SQ2475",
+            "SQ2807",
             f'publication "{name}" does not have every {" and ".join(lacks)}',
             hint=f"Run ALTER PUBLICATION {quoted(name)} SET (publish = '{', '.join(_CHANGES)}'); on the server.",
             option="PUBLICATION",
@@ -255,15 +260,15 @@ class _Tables(msgspec.Struct, frozen=True):
             what = f"TABLE {written}" if row.usable else f"SCHEMA {quoted(row.schema)}"
             grant = f"GRANT {'SELECT' if row.usable else 'USAGE'} ON {what} TO name;"
             message = f'the user of the connection may not read table "{called}"'
-            return Problem("SQ2476", message, f"Run {grant} on the server, with the user's name.")
+            return Problem("SQ2808", message, f"Run {grant} on the server, with the user's name.")
         if row.secured:
             hint = "Run ALTER ROLE name BYPASSRLS; on the server, with the user's name."
-            return Problem("SQ2476", f'row-level security hides rows of table "{called}" from the user', hint)
+            return Problem("SQ2808", f'row-level security hides rows of table "{called}" from the user', hint)
         full = f"ALTER TABLE {written} REPLICA IDENTITY FULL;"
         if row.identity == "n" or (not table.key and row.identity != "f"):
             lacks = "replica identity NOTHING" if row.identity == "n" else "no primary key"
             return Problem(
-                "SQ2477",
+                "SQ2809",
                 f'table "{called}" has {lacks}, so its changes do not say which row they are of',
                 f"Run {full} on the server{'' if row.identity == 'n' else ', or give the table a PRIMARY KEY'}.",
             )
@@ -282,7 +287,7 @@ class _Tables(msgspec.Struct, frozen=True):
                 leaf = f"{quoted(schema)}.{quoted(name)}"
                 has = _IDENTITIES[identity].upper()
                 return Problem(
-                    "SQ2477",
+                    "SQ2809",
                     f'partition "{schema}.{name}" of table "{called}" has replica identity {has}',
                     f"Run ALTER TABLE {leaf} REPLICA IDENTITY {'FULL' if row.identity == 'f' else 'DEFAULT'}; "
                     "on the server.",
@@ -292,7 +297,7 @@ class _Tables(msgspec.Struct, frozen=True):
 
 def _short_list(called: str, columns: Sequence[str], why: str) -> Problem:
     return Problem(
-        "SQ2478",
+        "SQ2810",
         f'the publication\'s column list of table "{called}" lacks {", ".join(columns)}: {why}',
         "Add them with ALTER PUBLICATION … SET TABLE on the server, or leave out the column list.",
     )

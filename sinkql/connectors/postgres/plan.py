@@ -41,7 +41,7 @@ def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) 
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
     """Plan a source: its tables are those of the publication, with all columns that are sent.
 
-    Raises SQ2469 without the facts.
+    Raises SQ2801 without the facts.
     """
     _check_clauses(statement)
     options = _bound(statement)
@@ -51,7 +51,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     found = found_of(facts)
     if found is None:
         raise UnaskedError(
-            "SQ2469",
+            "SQ2801",
             "the tables of a publication are known only where the source is created",
             statement.kind_span,
             hint="Run the script with sinkql exec, or with sinkql plan: they ask the server.",
@@ -80,7 +80,7 @@ def plan_table(
             full = [quoted(part) for part in (*table.name, each.name)]
             way = ".".join(full) if statement.subsource else full[-1]
             raise SinkqlError(
-                "SQ2483",
+                "SQ2814",
                 f'column "{each.name}" of table "{".".join(table.name)}" has type {each.type.name}, which is not '
                 "supported",
                 span,
@@ -106,13 +106,13 @@ def _shape(table: ServerTable) -> logical.Shape:
 
 
 def _check_references(statement: ast.CreateSource, found: Found, publication: str) -> None:
-    """Raise SQ2479 for a partitioned table of which the publication has the partitions instead."""
+    """Raise SQ2811 for a partitioned table of which the publication has the partitions instead."""
     for each in statement.subsources.references if statement.subsources is not None else ():
         written = tuple(part.value for part in each.upstream.parts)
         root = next((name for name in found.partitioned if tuple(name.split("."))[-len(written) :] == written), None)
         if root is not None:
             raise SinkqlError(
-                "SQ2479",
+                "SQ2811",
                 f'publication "{publication}" has the partitions of table "{root}", and not the table',
                 each.span,
                 hint=f"Run ALTER PUBLICATION {quoted(publication)} SET (publish_via_partition_root = true); on the "
@@ -156,7 +156,7 @@ class _Chosen:
         return cls(tuple(replace(each, parts=(*table, *each.parts)) if len(each.parts) == 1 else each for each in read))
 
     def of_table(self, table: ServerTable) -> ServerTable:
-        """Return a table as the options have it; raises SQ2482 for a column of its key that would be left out."""
+        """Return a table as the options have it; raises SQ2813 for a column of its key that would be left out."""
         kept = []
         for column in table.columns:
             full = (table.schema, table.name, column.name)
@@ -168,7 +168,7 @@ class _Chosen:
                 kept.append(msgspec.structs.replace(column, as_text=column.as_text or bool(by)))
             elif column.name in table.key:
                 raise SinkqlError(
-                    "SQ2482",
+                    "SQ2813",
                     f'column "{column.name}" is in the key of table "{table.schema}.{table.name}"',
                     excluded.span,
                     hint="Leave it in; a view may leave it out.",
@@ -176,13 +176,13 @@ class _Chosen:
         return msgspec.structs.replace(table, columns=tuple(kept))
 
     def check(self) -> None:
-        """Raise SQ2481 for a column that no table has."""
+        """Raise SQ2812 for a column that no table has."""
         for each in self.references:
             if each not in self.found:
                 names = {".".join(name[-len(each.parts) :]) for name in self.names}
                 near = nearest(".".join(each.parts), sorted(names))
                 hint = f"Did you mean {near}?" if near else "Write schema.table.column."
-                raise SinkqlError("SQ2481", f'there is no column "{".".join(each.parts)}"', each.span, hint=hint)
+                raise SinkqlError("SQ2812", f'there is no column "{".".join(each.parts)}"', each.span, hint=hint)
 
 
 def _references(option: ast.Option) -> Iterator[_Reference]:
@@ -213,12 +213,12 @@ def _bound(statement: ast.CreateSource) -> PublicationOptions:
 def _connection(statement: ast.CreateSource) -> ast.Name:
     if statement.connection is None:
         hint = "Write FROM POSTGRES CONNECTION name (PUBLICATION 'name')."
-        raise SinkqlError("SQ2484", f"{SOURCE_OWNER} require a connection", statement.kind_span, hint=hint)
+        raise SinkqlError("SQ2815", f"{SOURCE_OWNER} require a connection", statement.kind_span, hint=hint)
     return statement.connection
 
 
 def _check_clauses(statement: ast.CreateSource) -> None:
-    """Refuse what the server decides: columns, formats, envelopes (SQ2485)."""
+    """Refuse what the server decides: columns, formats, envelopes (SQ2816)."""
     parts: tuple[tuple[str, Span | None], ...] = (
         ("columns", statement.columns[0].name.span if statement.columns else None),
         ("PRIMARY KEY", statement.primary_key[0].span if statement.primary_key else None),
@@ -229,14 +229,14 @@ def _check_clauses(statement: ast.CreateSource) -> None:
     for what, span in parts:
         if span is not None:
             hint = f"Leave out {what}: the server says what its tables are."
-            raise SinkqlError("SQ2485", f"{SOURCE_OWNER} cannot have {what}", span, hint=hint)
+            raise SinkqlError("SQ2816", f"{SOURCE_OWNER} cannot have {what}", span, hint=hint)
 
 
 def toast_notice(tables: Sequence[str], span: Span) -> Notice:
     """Return the notice about tables whose sinks keep what the server does not send again."""
     listed = ", ".join(tables)
     return Notice(
-        "SQ2486",
+        "SQ2817",
         f"updates of {listed} come without long values that do not change; sinks keep those values to fill them in",
         span,
         hint=f"With ALTER TABLE {tables[0]} REPLICA IDENTITY FULL; on the server they come whole.",

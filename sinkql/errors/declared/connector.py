@@ -307,7 +307,6 @@ CODES = {
         "A table of a source has a clause for what the source decides, such as its columns.",
         "Leave the clause out.",
     ),
-<<<<<<< HEAD
     "SQ2470": _code(
         "A format of messages does not fit the columns that are declared for them.",
         "Declare the columns that the format gives, or choose another format, as the hint says.",
@@ -315,7 +314,7 @@ CODES = {
     "SQ2471": _code(
         "Each message is one record, so there is none with the names of the fields.",
         "Leave out HEADER, and declare the columns in the order of the fields.",
-=======
+    ),
     "SQ2466": _code(
         "The source has no tables in a schema that FOR SCHEMAS names.",
         "Name a schema of the hint, or write FOR ALL TABLES.",
@@ -323,7 +322,6 @@ CODES = {
     "SQ2467": _code(
         "Tables of several schemas have the name.",
         "Write the schema's name before it.",
->>>>>>> 7d582e8 (Postgres connections and sources: the server is asked for its publication, and each table is planned or refused with a way out)
     ),
     "SQ2501": _code(
         "The connection leads to a system of another kind than the statement needs.",

@@ -10,72 +10,72 @@ _meaning = partial(Code, Family.MEANING)
 _environment = partial(Code, Family.ENVIRONMENT)
 
 CODES = {
-    "SQ2469": _meaning(
+    "SQ2801": _meaning(
         "A source from Postgres has the tables of its publication, and only the server tells which these are.",
         "Run the script with sinkql exec or sinkql plan, which ask the server.",
     ),
-    "SQ2470": _meaning(
+    "SQ2802": _meaning(
         "The server's version of Postgres is too old: it cannot publish a partitioned table as one.",
         "Use a server of Postgres 13 or later.",
     ),
-    "SQ2471": _meaning(
+    "SQ2803": _meaning(
         "The server writes less into its log than logical replication needs.",
         "Run ALTER SYSTEM SET wal_level = 'logical' on the server, and restart it.",
     ),
-    "SQ2472": _meaning(
+    "SQ2804": _meaning(
         "Each source needs a replication slot and a walsender of the server, and all of them are in use.",
         "Raise max_replication_slots or max_wal_senders, or drop slots that nobody reads.",
     ),
-    "SQ2473": _meaning(
+    "SQ2805": _meaning(
         "A standby decodes its log from Postgres 16 on.",
         "Connect to the primary.",
     ),
-    "SQ2474": _meaning(
+    "SQ2806": _meaning(
         "The database has no publication of this name.",
         "Correct the name, or run CREATE PUBLICATION on the server.",
     ),
-    "SQ2475": _meaning(
+    "SQ2807": _meaning(
         "The publication leaves out some kind of change, so tables could not be kept like the server's.",
         "Run the ALTER PUBLICATION that the hint shows on the server.",
     ),
-    "SQ2476": _meaning(
+    "SQ2808": _meaning(
         "The connection's user may not read the table, or only some of its rows.",
         "Run what the hint shows on the server.",
     ),
-    "SQ2477": _meaning(
+    "SQ2809": _meaning(
         "An UPDATE or DELETE of the table does not tell which row it changes: the table has no primary key, or its "
         "replica identity leaves the key out.",
         "Run the ALTER TABLE that the hint shows on the server.",
     ),
-    "SQ2478": _meaning(
+    "SQ2810": _meaning(
         "The publication's column list leaves out columns without which the table's changes cannot be read.",
         "Add the columns to the list, or leave the list out.",
     ),
-    "SQ2479": _meaning(
+    "SQ2811": _meaning(
         "The publication has the partitions of the table, each as a table of its own.",
         "Run the ALTER PUBLICATION that the hint shows on the server, or read the partitions.",
     ),
-    "SQ2481": _meaning(
+    "SQ2812": _meaning(
         "TEXT COLUMNS or EXCLUDE COLUMNS names a column that the publication's tables do not have.",
         "Write schema.table.column.",
     ),
-    "SQ2482": _meaning(
+    "SQ2813": _meaning(
         "EXCLUDE COLUMNS names a column of the table's key, by which its changes are told apart.",
         "Leave it in, and leave it out in a view.",
     ),
-    "SQ2483": _meaning(
+    "SQ2814": _meaning(
         "A column has a type that has no counterpart here.",
         "Name it in TEXT COLUMNS or in EXCLUDE COLUMNS.",
     ),
-    "SQ2484": _meaning(
+    "SQ2815": _meaning(
         "A source from a database is read through a connection.",
         "Write FROM POSTGRES CONNECTION name (…).",
     ),
-    "SQ2485": _meaning(
+    "SQ2816": _meaning(
         "The statement says what the server says: which columns its tables have, and how they change.",
         "Leave the clause out.",
     ),
-    "SQ2486": _meaning(
+    "SQ2817": _meaning(
         "A notice: the server does not send long values that an update leaves as they are, so sinks keep them.",
         "Run ALTER TABLE … REPLICA IDENTITY FULL on the server where the server may send whole rows.",
     ),

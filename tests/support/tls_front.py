@@ -1,0 +1,58 @@
+"""TLS before a Postgres server that has none: it answers the request for SSL, and hands on what is within."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from support.patience import PATIENCE_S
+
+_REQUEST = 8
+
+
+@contextmanager
+def tls_front(port: int, identity: Path) -> Iterator[int]:
+    """Listen on a port of this machine with a certificate and its key, before the server on `port`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        accepting = threading.Thread(target=_accept, args=(listener, context, port))
+        accepting.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            accepting.join(PATIENCE_S)
+
+
+def _accept(listener: socket.socket, context: ssl.SSLContext, port: int) -> None:
+    with suppress(OSError):
+        while True:
+            client, _ = listener.accept()
+            threading.Thread(target=_serve, args=(client, context, port), daemon=True).start()
+
+
+def _serve(client: socket.socket, context: ssl.SSLContext, port: int) -> None:
+    with client, suppress(OSError):
+        client.recv(_REQUEST)
+        client.sendall(b"S")
+        with (
+            context.wrap_socket(client, server_side=True) as inner,
+            socket.create_connection(("127.0.0.1", port)) as server,
+        ):
+            back = threading.Thread(target=_copy, args=(server, inner), daemon=True)
+            back.start()
+            _copy(inner, server)
+            back.join(PATIENCE_S)
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)
