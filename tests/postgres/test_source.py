@@ -104,6 +104,12 @@ def test_a_table_has_the_columns_and_the_key_of_the_server(session: Session) -> 
     assert (shape.change, shape.keys) == ("upsert", (frozenset({"id"}), frozenset({"email"})))
 
 
+def test_a_notice_tells_whose_long_values_are_kept(session: Session) -> None:
+    (result,) = session.execute(_source("several", "FOR TABLES (public.users, odd, parted)"))
+    (notice,) = result.notices
+    assert (notice.code, "of public.users again" in notice.message) == ("SQ2817", True)
+
+
 def test_a_table_without_a_key_has_rows_that_come_and_go(session: Session) -> None:
     session.execute(_source("several", "FOR TABLES (odd)"))
     assert _columns(session, "odd") == [

@@ -18,6 +18,7 @@ from sinkql.extension.options import bind, option_span
 from sinkql.extension.plan import Access, Planning, SourcePlan
 
 _TEXT, _EXCLUDE = "TEXT COLUMNS", "EXCLUDE COLUMNS"
+_LISTED = 5
 
 
 def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
@@ -60,7 +61,11 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     own = {"publication": options.publication, "tuning": tuning}
     planned = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), own, kept)
     _check_references(statement, found, options.publication)
-    return SourcePlan(planned, logical.Shape(()), tuple(_tables(statement, found)))
+    chosen = _Chosen.of(statement.options)
+    tables = tuple(chosen.of_table(each) for each in found.tables)
+    chosen.check()
+    _tell_long_values(statement, tables, planning)
+    return SourcePlan(planned, logical.Shape(()), tuple(_source_table(each, found) for each in tables))
 
 
 def plan_table(
@@ -93,9 +98,13 @@ def _captured(table: ServerTable) -> CapturedTable:
     columns = tuple(
         physical.Column(each.name, str(each.sql_type), each.nullable) for each in table.columns if each.sql_type
     )
-    holes = table.identity != "full" and any(each.long for each in table.columns)
     options = json_lists(msgspec.to_builtins(msgspec.structs.replace(table, unique=())))
-    return CapturedTable(f"t{table.oid}", (table.schema, table.name), columns, table.key, holes, options)
+    return CapturedTable(f"t{table.oid}", (table.schema, table.name), columns, table.key, _holes(table), options)
+
+
+def _holes(table: ServerTable) -> bool:
+    """Tell whether the server may leave values out of a change."""
+    return table.identity != "full" and any(each.long for each in table.columns)
 
 
 def _shape(table: ServerTable) -> logical.Shape:
@@ -120,15 +129,12 @@ def _check_references(statement: ast.CreateSource, found: Found, publication: st
             )
 
 
-def _tables(statement: ast.CreateSource, found: Found) -> Iterator[logical.SourceTable]:
-    chosen = _Chosen.of(statement.options)
-    for each in found.tables:
-        table, called = chosen.of_table(each), f"{each.schema}.{each.name}"
-        options = {"server": json_lists(msgspec.to_builtins(table))}
-        if called in found.problems:
-            options["problem"] = msgspec.to_builtins(found.problems[called])
-        yield logical.SourceTable((each.schema, each.name), options, _shape(table))
-    chosen.check()
+def _source_table(table: ServerTable, found: Found) -> logical.SourceTable:
+    options = {"server": json_lists(msgspec.to_builtins(table))}
+    problem = found.problems.get(f"{table.schema}.{table.name}")
+    if problem is not None:
+        options["problem"] = msgspec.to_builtins(problem)
+    return logical.SourceTable((table.schema, table.name), options, _shape(table))
 
 
 # --- TEXT COLUMNS and EXCLUDE COLUMNS ---------------------------------------------------------------------------------
@@ -232,12 +238,28 @@ def _check_clauses(statement: ast.CreateSource) -> None:
             raise SinkqlError("SQ2816", f"{SOURCE_OWNER} cannot have {what}", span, hint=hint)
 
 
-def toast_notice(tables: Sequence[str], span: Span) -> Notice:
-    """Return the notice about tables whose sinks keep what the server does not send again."""
-    listed = ", ".join(tables)
-    return Notice(
-        "SQ2817",
-        f"updates of {listed} come without long values that do not change; sinks keep those values to fill them in",
-        span,
-        hint=f"With ALTER TABLE {tables[0]} REPLICA IDENTITY FULL; on the server they come whole.",
-    )
+def _tell_long_values(statement: ast.CreateSource, tables: Sequence[ServerTable], planning: Planning) -> None:
+    """Leave a notice about the tables that are read, and whose sinks keep what the server does not send again."""
+    named = [table for table in tables if _holes(table) and _named(statement.subsources, table)]
+    if named:
+        listed = ", ".join(f"{each.schema}.{each.name}" for each in named[:_LISTED])
+        more = f" and {len(named) - _LISTED} more tables" if len(named) > _LISTED else ""
+        first = f"{quoted(named[0].schema)}.{quoted(named[0].name)}"
+        planning.notice(
+            Notice(
+                "SQ2817",
+                f"the server does not send long values of {listed}{more} again when other columns change: sinks keep "
+                "them",
+                statement.kind_span,
+                hint=f"ALTER TABLE {first} REPLICA IDENTITY FULL; on the server has it send whole rows.",
+            )
+        )
+
+
+def _named(wanted: ast.Subsources | None, table: ServerTable) -> bool:
+    if wanted is None:
+        return False
+    names = [tuple(part.value for part in each.upstream.parts) for each in wanted.references]
+    schemas = [each.value for each in wanted.schemas]
+    every = not names and not schemas
+    return every or table.schema in schemas or any((table.schema, table.name)[-len(each) :] == each for each in names)
