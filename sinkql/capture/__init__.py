@@ -4,3 +4,13 @@ What a capture asks of a connector, and how a connector plans such a source, is 
 
 * `columnar`: places of values in a block of bytes → Arrow arrays, for decoders of binary formats.
 """
+
+from sinkql import physical
+from sinkql.extension.stream import Context, Reader
+
+
+def open_reader(read: physical.Read, context: Context) -> Reader:
+    """Return the reader of a table of a captured source: it reads the log, and never the server."""
+    from sinkql.capture.reader import LogReader  # pyarrow, only where a job runs
+
+    return LogReader.of(read, context)

@@ -74,6 +74,7 @@ class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
     max_retained: int | None = None
     max_log: int = 20 << 30
     on_truncate: Literal["apply", "fail"] = "apply"
+    on_error: Literal["fail", "skip"] = "fail"
     log: str | None = None
 
 
@@ -225,7 +226,7 @@ class Stream(Protocol):
         """Start to receive what comes after a position: that of `create`, one that `confirm` got, or a later one.
 
         Changes of these tables alone are received. A `Changed` that would go past one of `stops`, in their order, ends
-        there. Called once; other tables need another stream.
+        there. Called once; other tables need another stream. Raises where the server no longer has what follows.
         """
 
     def end(self) -> Position:

@@ -206,6 +206,56 @@ CODES = {
         "A job that was made by sinkql compile reads a table, whose rows are in a catalog.",
         "Create the table with sinkql exec, and run the sink from that catalog.",
     ),
+    "SQ3430": _code(
+        "A job that was made by sinkql compile reads a source that a process of a catalog captures.",
+        "Create the source with sinkql exec, and run the sink from that catalog.",
+    ),
+    "SQ3431": _code(
+        (
+            "A sink waits for the process that captures its source, which did not answer for a minute: it cannot reach "
+            "the server, or the machine or the server is overloaded."
+        ),
+        "The sink tries again by itself. SELECT * FROM mz_internal.mz_source_statuses says what the source waits for.",
+        retryable=True,
+    ),
+    "SQ3432": _code(
+        "A table was truncated on the server, and its source was created WITH (ON TRUNCATE = FAIL).",
+        (
+            "Create the source without that option to have the tables of its sinks emptied too, or drop the sink and "
+            "create it again, into a new table."
+        ),
+    ),
+    "SQ3433": _code(
+        "A table on the server lost a column that a sink needs, or has it under another name or with another type.",
+        (
+            "Create the source again with the columns that the table has now, and its sinks into new tables. Columns "
+            "that no sink needs can be left out with EXCLUDE COLUMNS, and may change then."
+        ),
+    ),
+    "SQ3434": _code(
+        (
+            "The log of a source does not have the changes that follow those in a sink's table: the log was deleted, "
+            "or the server had forgotten them. Going on would leave changes out."
+        ),
+        "Drop the sink and create it again, into a new table.",
+    ),
+    "SQ3435": _code(
+        "A file of a source's log is damaged or gone. The source's capture reads it again from the server.",
+        "Nothing: the sink continues by itself once that is done.",
+        retryable=True,
+    ),
+    "SQ3436": _code(
+        (
+            "The log of a source is lost or damaged, and the server was told that it need not keep what was in it: "
+            "the source has KEEP = 'log', or the server had kept more than MAX RETAINED WAL."
+        ),
+        "Put the log back from a copy, or drop the source's sinks and create them again, into new tables.",
+    ),
+    "SQ3437": _code(
+        "The process that captures a source failed for a reason that SinkQL has no code for.",
+        "It tries again by itself. If it goes on, report the detail.",
+        retryable=True,
+    ),
     "SQ3501": _code(
         "The Iceberg table was rolled back to a snapshot from before the last commit of the sink.",
         "Roll the table forward again, or drop the sink and create it again, into a new table.",

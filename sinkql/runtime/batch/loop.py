@@ -148,7 +148,10 @@ class BatchLoop:
 
     def caught_up(self) -> bool:
         """Tell whether the targets are reached; never without `once`."""
-        return self.targets is not None and not self._anew and not self.owing() and same(self.marker.end, self.targets)
+        if self.targets is None or self._anew or self.owing():
+            return False
+        ends = self.marker.end
+        return all(name in ends and self.readers[name].reached(ends[name], to) for name, to in self.targets.items())
 
     def owing(self) -> bool:
         """Tell whether the table lacks a row that is there of no input, or has rows that are to go whatever comes.

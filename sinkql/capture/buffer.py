@@ -1,0 +1,112 @@
+"""Changes as they come → the tables of one entry: rows in memory, and in files where a transaction is long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from sinkql.capture import datafile
+from sinkql.capture.log import DataFile, Part, remove
+from sinkql.extension.capture import Changed, Position, TableRows
+
+Completing = Callable[[str, TableRows, Sequence[Any]], tuple[TableRows, Position | None]]
+
+
+@dataclass(slots=True)
+class Buffer:
+    """What came since the last entry, up to `to`; `open` in the middle of a transaction."""
+
+    folder: Path
+    epoch: int
+    to: Position = ""
+    open: bool = False
+    bytes: int = 0
+    since: float | None = None
+    ends: list[tuple[Position, Any]] = field(default_factory=list)
+    rows: dict[str, list[TableRows]] = field(default_factory=dict)
+    files: dict[str, list[DataFile]] = field(default_factory=dict)
+    emptied: set[str] = field(default_factory=set)
+    moved: set[str] = field(default_factory=set)
+    high: dict[str, Position] = field(default_factory=dict)
+
+    def take(self, event: Changed, now: float) -> None:
+        """Add an event."""
+        if self.since is None:
+            self.since = now
+        for table in event.emptied:
+            self._empty(table)
+        for table, parts in event.tables.items():
+            self.rows.setdefault(table, []).extend(parts)
+            self.bytes += sum(part.rows.nbytes for part in parts)
+        self.ends += zip(event.transactions.ends, event.transactions.ids, strict=True)
+        self.to, self.open = max(self.to, event.to), event.open
+
+    def move(self, to: Position) -> None:
+        """Nothing came up to there."""
+        self.to = max(self.to, to)
+
+    def _empty(self, table: str) -> None:
+        """Forget what came of a table: all its rows went after that."""
+        self.bytes -= sum(part.rows.nbytes for part in self.rows.pop(table, []))
+        for file in self.files.pop(table, []):
+            remove(self.folder / file.name)
+        self.moved.discard(table)
+        self.emptied.add(table)
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether there is anything for an entry."""
+        return bool(self.rows or self.files or self.emptied or self.ends)
+
+    def spill(self) -> None:
+        """Write rows that are in memory into files, which the next entry will name.
+
+        Rows whose holes may have to be filled stay, and all that follow them: their transactions are not whole yet.
+        """
+        for table, parts in self.rows.items():
+            first = next((place for place, part in enumerate(parts) if _moving(part)), len(parts))
+            self._write(table, parts[:first])
+            del parts[:first]
+        self.bytes = sum(part.rows.nbytes for parts in self.rows.values() for part in parts)
+
+    def _write(self, table: str, parts: Sequence[TableRows]) -> None:
+        file = datafile.write(self.folder, table, self.epoch, parts) if parts else None
+        if file is not None:
+            self.files.setdefault(table, []).append(file)
+
+    def parts(self, complete: Completing) -> Mapping[str, Part]:
+        """Return what the entry is to have of each table; all its transactions are whole."""
+        ids = [id_ for _, id_ in self.ends]
+        for table, parts in self.rows.items():
+            self._write(table, [self._completed(table, part, ids, complete) for part in parts])
+        self.rows.clear()
+        return {
+            table: Part(
+                tuple(self.files.get(table, ())), table in self.emptied, table in self.moved, self.high.get(table, "")
+            )
+            for table in sorted({*self.files, *self.emptied})
+        }
+
+    def _completed(self, table: str, part: TableRows, ids: Sequence[Any], complete: Completing) -> TableRows:
+        """Fill holes of rows whose key changed from the server, as long as that is right; note where some are left."""
+        if not _moving(part):
+            return part
+        part, high = complete(table, part, ids)
+        if high is not None:
+            self.high[table] = max(self.high.get(table, ""), high)
+        if _moving(part):
+            self.moved.add(table)
+        return part
+
+
+def _moving(part: TableRows) -> bool:
+    """Tell whether rows have holes for values of another key's row."""
+    names = part.rows.schema.names
+    if "$from" not in names:
+        return False
+    both = pc.and_(pc.is_valid(part.rows.column("$from")), pc.is_valid(part.rows.column("$hole")))
+    return bool(pc.any(both).as_py())

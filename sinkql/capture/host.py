@@ -1,0 +1,71 @@
+"""What a capture is told, and tells: the sinks that read its source, secrets, its lease, its status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sinkql.errors import SinkqlError
+from sinkql.extension.capture import CapturedTable
+from sinkql.extension.stream import Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A sink that reads a table of the source; `offsets` are the last that the catalog knows of, None before any."""
+
+    sink_id: str
+    table: CapturedTable
+    offsets: Offsets | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often a capture does what it does, in seconds and bytes."""
+
+    entry_seconds: float = 1.0
+    entry_bytes: int = 8 << 20
+    spill_bytes: int = 32 << 20
+    memory_bytes: int = 64 << 20
+    quiet_seconds: float = 60.0
+    look_seconds: float = 0.5
+    receive_seconds: float = 0.1
+    confirm_seconds: float = 1.0
+    kept_seconds: float = 3600.0
+    chunk_bytes: int = 8 << 20
+    hold_seconds: float = 1.0
+    parallel: int = 4
+    first_wait: float = 1.0
+    longest_wait: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a capture is doing, for the catalog."""
+
+    status: str
+    error: SinkqlError | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Host(Protocol):
+    """Whoever runs a capture. Methods raise SinkqlError where the catalog cannot be read or written."""
+
+    def clients(self) -> Sequence[Client]:
+        """Return all sinks of the catalog that read the source, running or not."""
+
+    def secret(self, name: str) -> str:
+        """Return a secret's value."""
+
+    def acquire(self) -> int | None:
+        """Lease the source; return the lease's epoch, None while another process that lives has it."""
+
+    def renew(self) -> bool:
+        """Prolong the lease; tell whether it still is this process's."""
+
+    def release(self) -> None:
+        """Give the lease back."""
+
+    def tell(self, doing: Doing) -> None:
+        """Take note of what the capture is doing."""

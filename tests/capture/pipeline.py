@@ -1,0 +1,205 @@
+"""A server's table → an Iceberg table, by a capture and the batch loop of a sink, each in a thread or a process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+from capture.server import COLUMNS, FakeStream, Server, table
+from sinkql import physical
+from sinkql.capture import open_reader
+from sinkql.capture.host import Client, Doing, Pace
+from sinkql.capture.log import LogFolder, source_folder
+from sinkql.capture.process import Capture
+from sinkql.extension.capture import Keeping, source_options, table_options
+from sinkql.extension.plan import SourceKind, SourcePlan
+from sinkql.extension.registry import Registry, discover
+from sinkql.extension.stream import Context, Limit, Offsets
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.pacing import Orders, Pacer
+from support.patience import PATIENCE_S
+from support.readers import duckdb_folder
+from support.running import job, loop_of
+
+SOURCE = "s1"
+QUICK = Pace(
+    entry_seconds=0.01,
+    quiet_seconds=0.5,
+    look_seconds=0.02,
+    receive_seconds=0.005,
+    confirm_seconds=0.02,
+    kept_seconds=0.0,
+    chunk_bytes=1000,
+    hold_seconds=0.05,
+    first_wait=0.01,
+    longest_wait=0.1,
+)
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """Sinks of a fake server's tables, in a folder; each reads table `t`, or the one that `tables` says."""
+
+    folder: Path
+    names: tuple[str, ...] = ("a",)
+    keeping: Keeping = field(default_factory=Keeping)
+    tables: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def server(self) -> Server:
+        return Server(self.folder / "server.db")
+
+    @property
+    def place(self) -> LogFolder:
+        return LogFolder(source_folder(self.folder, SOURCE))
+
+    def table_of(self, name: str) -> str:
+        return dict(self.tables).get(name, "t")
+
+    def job(self, name: str, *, max_rows: int = 50) -> physical.Job:
+        """Return the job of a sink."""
+        source = source_options(SOURCE, "pg", {}, self.keeping)
+        options = table_options(source, table(self.table_of(name)))
+        read = physical.Read(self.table_of(name), "FAKE", options, COLUMNS, "upsert", key=("id",))
+        return job(read, self.folder, table=name, key=("id",), max_rows=max_rows)
+
+    def clients(self) -> list[Client]:
+        """Return the sinks as the catalog lists them."""
+        return [Client(f"id-{name}", table(self.table_of(name))) for name in self.names]
+
+    def loop(self, name: str) -> BatchLoop:
+        """Return a sink's batch loop, not started."""
+        made = self.job(name)
+        folder = self.folder / "sinks" / made.sink_id
+        folder.mkdir(parents=True, exist_ok=True)
+        return loop_of(made, Context(made.sink, made.sink_id, folder, lambda _: ""), registry())
+
+    def rows(self, name: str = "a") -> dict[int, str]:
+        """Return what DuckDB finds in a sink's table."""
+        rows = duckdb_folder(str(self.folder / "lake" / "n" / name))
+        found = {row[0]: row[1] for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+
+def registry() -> Registry:
+    """Return the registry with a kind of the fake server's sources."""
+    found = discover()
+    found.sources["FAKE"] = SourceKind("FAKE", _unplanned, open_reader)
+    return found
+
+
+def _unplanned(*arguments: object) -> SourcePlan:
+    raise NotImplementedError
+
+
+@dataclass
+class FakeHost:
+    """A catalog with the sinks; the lease is a file's, with no end."""
+
+    sinks: Sinks
+    epoch: int = 1
+    told: list[Doing] = field(default_factory=list)
+    known: dict[str, Offsets] = field(default_factory=dict)
+    lost: bool = False
+
+    def clients(self) -> Sequence[Client]:
+        return [replace(each, offsets=self.known.get(each.sink_id)) for each in self.sinks.clients()]
+
+    def secret(self, name: str) -> str:
+        raise AssertionError(name)
+
+    def acquire(self) -> int | None:
+        return None if self.lost else self.epoch
+
+    def renew(self) -> bool:
+        self.lost = self.newest() > self.epoch
+        return not self.lost
+
+    def newest(self) -> int:
+        """Return the epoch of the log's last entry."""
+        numbers = self.sinks.place.numbers()
+        last = self.sinks.place.entry(numbers[-1]) if numbers else None
+        return last.epoch if last is not None else 0
+
+    def release(self) -> None:
+        pass
+
+    def tell(self, doing: Doing) -> None:
+        self.told.append(doing)
+
+
+@dataclass
+class Running:
+    """A capture in a thread, for as long as a `with` lasts."""
+
+    sinks: Sinks
+    pace: Pace = QUICK
+    stream: Callable[[], FakeStream] | None = None
+    host: FakeHost = field(init=False)
+    capture: Capture = field(init=False)
+    thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.host = FakeHost(self.sinks)
+        stream = self.stream or (lambda: FakeStream(self.sinks.server))
+        self.capture = Capture(self.sinks.place, stream, self.sinks.keeping, self.host, self.pace)
+        self.thread = threading.Thread(target=self.capture.run)
+
+    def __enter__(self) -> Running:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.capture.stopping.set()
+        self.thread.join()
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Wait for a condition."""
+        until = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert time.monotonic() < until, self.host.told[-1:]
+            assert self.thread.is_alive()
+            time.sleep(0.002)
+
+    def wants(self, name: str) -> None:
+        """Have a sink look for what there is, as one that begins does."""
+        reader = self.sinks.loop(name).readers[self.sinks.table_of(name)]
+        reader.latest(reader.initial(at_end=False), Limit(1))
+
+    def confirms(self) -> None:
+        """Wait until the capture has confirmed twice from now on."""
+        told = len(self.host.told)
+        self.until(lambda: len(self.host.told) > told + 1)
+
+    def captured(self) -> int:
+        """Return the position that the log has reached."""
+        numbers = self.sinks.place.numbers()
+        last = self.sinks.place.entry(numbers[-1]) if numbers else None
+        return int(last.to, 16) if last is not None else -1
+
+    def entries(self) -> int:
+        """Return how many entries the log has."""
+        return len(self.sinks.place.numbers())
+
+
+def once(sinks: Sinks, name: str = "a", *, patience: float = PATIENCE_S) -> BatchLoop:
+    """Run a sink up to all that has committed on the server by now, in this thread."""
+    loop = sinks.loop(name)
+    loop.start(epoch=1, once=True)
+    pacer = Pacer(loop.readers)
+    orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    until = time.monotonic() + patience
+    while not loop.caught_up():
+        start = loop.marker.end
+        end = pacer.offer(start, orders, time.time_ns() // 1_000_000)
+        if end == start:
+            assert time.monotonic() < until, f"no end: {start}, {loop.targets}"
+            time.sleep(0.002)
+            continue
+        loop.process(start, end)
+    return loop

@@ -1,0 +1,149 @@
+"""A server's commits reach Iceberg tables through a capture's log."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from capture.pipeline import Running, Sinks, once
+from capture.server import Server
+from sinkql.extension.capture import Keeping
+from sinkql.extension.stream import Limit, Reader, Split, Tally
+
+_MANY = Limit(1_000_000)
+
+
+def _rows(reader: Reader, split: Split) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for batch in reader.read(split, Tally()) for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server.make(tmp_path / "server.db")
+
+
+def test_rows_come_and_go(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", 1, "one"), ("u", 1, "of another table")])
+    sinks = Sinks(tmp_path)
+    with Running(sinks):
+        once(sinks)
+        assert sinks.rows() == {1: "one"}
+        server.commit([("t", 2, "two"), ("t", 1, None)])
+        once(sinks)
+    assert sinks.rows() == {2: "two"}
+
+
+def test_rows_from_before_are_read_in_chunks_while_others_change(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", key, "old") for key in range(95)])
+    sinks = Sinks(tmp_path)
+    with Running(sinks):
+        reader = sinks.loop("a").readers["t"]
+        start, turn, chunks = reader.initial(at_end=False), 0, set()
+        while not (found := reader.latest(start, _MANY)).get("done"):
+            chunks.add(found.get("chunks", 0))
+            turn += 1
+            key = turn * 7 % 95
+            server.commit([("t", key, f"new {turn}"), ("t", key + 1, None)], seen=turn % 3 > 0)
+            if turn % 5 == 0:
+                server.see_all()
+        server.see_all()
+        once(sinks)
+    assert len(chunks) > 3
+    assert sinks.rows() == server.rows()
+
+
+def test_chunk_that_does_not_see_a_captured_commit_is_read_again(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", 1, "old")])
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks) as running:
+        once(sinks, "a")
+        hidden = server.commit([("t", 2, "committed, and not seen yet")], seen=False)
+        once(sinks, "a")
+        assert running.host.told[-1].status == "running"
+        assert server.confirmed() == hidden - 1
+        running.wants("b")
+        running.until(lambda: running.host.told[-1].status == "snapshotting")
+        running.confirms()
+        assert running.host.told[-1].details["snapshots"] == {"t": 0}
+        server.see_all()
+        once(sinks, "b")
+    assert sinks.rows("b") == server.rows() == {1: "old", 2: "committed, and not seen yet"}
+
+
+def test_server_keeps_what_a_stopped_sink_needs(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", 1, "one")])
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks) as running:
+        once(sinks, "a")
+        once(sinks, "b")
+        held = server.end()
+        server.commit([("t", 2, "two")])
+        once(sinks, "a")
+        running.confirms()
+        assert server.confirmed() == held
+        once(sinks, "b")
+        running.until(lambda: server.confirmed() == server.end())
+    assert sinks.rows("a") == sinks.rows("b") == {1: "one", 2: "two"}
+
+
+def test_log_keeps_what_the_server_would_have_to_keep_for_too_long(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"), keeping=Keeping(max_retained=1000))
+    with Running(sinks) as running:
+        once(sinks, "a")
+        once(sinks, "b")
+        for number in range(30):
+            server.commit([("t", number, "new")])
+        once(sinks, "a")
+        running.until(lambda: server.confirmed() == server.end())
+        running.until(lambda: running.host.told[-1].details["kept_by"] == "log")
+    with Running(sinks) as running:  # the log still says so
+        once(sinks, "b")
+        assert sinks.rows("b") == server.rows()
+        running.until(lambda: running.host.told[-1].details["kept_by"] == "server")
+        running.until(lambda: running.entries() <= 2)
+
+
+def test_capture_waits_for_sinks_where_the_log_is_full(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a",), keeping=Keeping(keep="log", max_log=20_000))
+    with Running(sinks) as running:
+        once(sinks)
+        for number in range(200):
+            server.commit([("t", number, secrets.token_hex(200))])
+        running.until(lambda: running.host.told[-1].details["log_bytes"] > 20_000)
+        running.confirms()
+        assert running.host.told[-1].details["log_bytes"] < 60_000
+        once(sinks)
+    assert sinks.rows() == server.rows()
+
+
+def test_new_table_is_captured_from_its_first_sink_on(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", 1, "one"), ("u", 1, "uno")])
+    sinks = Sinks(tmp_path)
+    more = Sinks(tmp_path, names=("a", "b"), tables=(("b", "u"),))
+    with Running(sinks) as running:
+        once(sinks, "a")
+        server.commit([("u", 2, "dos")])
+        once(sinks, "a")
+        running.host.sinks = more
+        server.commit([("u", 3, "tres"), ("t", 2, "two")])
+        once(more, "b")
+        once(more, "a")
+    assert more.rows("b") == {1: "uno", 2: "dos", 3: "tres"}
+    assert more.rows("a") == {1: "one", 2: "two"}
+
+
+def test_sink_from_the_end_on_has_no_older_rows(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", 1, "one")])
+    sinks = Sinks(tmp_path)
+    with Running(sinks):
+        loop = sinks.loop("a")
+        start = loop.readers["t"].initial(at_end=True)
+        server.commit([("t", 2, "two")])
+        target = loop.readers["t"].target(start)
+        end = start
+        while not loop.readers["t"].reached(end, target):
+            end = loop.readers["t"].latest(end, _MANY, target)
+        found = [row for split in loop.readers["t"].splits(start, end) for row in _rows(loop.readers["t"], split)]
+    assert found == [(2, "two", 1)]

@@ -1,0 +1,227 @@
+"""What goes wrong between a server and its log: each trouble has its error, or is got over."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from capture.pipeline import FakeHost, Running, Sinks, once, registry
+from capture.server import FakeStream, Server
+from sinkql.capture import reader as reading
+from sinkql.capture.host import Client
+from sinkql.capture.process import discard
+from sinkql.errors import SinkqlError
+from sinkql.extension.capture import Keeping
+from sinkql.extension.stream import Context, Limit
+from support.running import loop_of
+
+_MANY = Limit(1_000_000)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    made = Server.make(tmp_path / "server.db")
+    made.commit([("t", 1, "one")])
+    return made
+
+
+def _code(sinks: Sinks, name: str = "a") -> str:
+    with pytest.raises(SinkqlError) as failed:
+        once(sinks, name)
+    return failed.value.code
+
+
+def test_source_that_was_compiled_is_not_read(tmp_path: Path) -> None:
+    made = Sinks(tmp_path).job("a")
+    read = made.reads()[0]
+    read.options["source_id"] = None
+    with pytest.raises(SinkqlError) as refused:
+        loop_of(made, Context(made.sink, made.sink_id, tmp_path, lambda _: ""), registry())
+    assert refused.value.code == "SQ3430"
+
+
+def test_run_without_a_capture_says_that_none_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_PATIENCE_SECONDS", 0.01)
+    assert _code(Sinks(tmp_path)) == "SQ3431"
+
+
+def test_table_that_is_emptied_stops_a_sink_that_is_to_fail_then(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, keeping=Keeping(on_truncate="fail"))
+    with Running(sinks):
+        once(sinks)
+        server.commit([("t", 2, "two")])
+        server.commit([("t", -1, None), ("t", 3, "three")])
+        server.commit([("u", -1, None)])
+        assert _code(sinks) == "SQ3432"
+
+
+def test_batch_ends_before_a_table_is_emptied(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    with Running(sinks) as running:
+        once(sinks)
+        server.commit([("t", 2, "two")])
+        running.until(lambda: running.captured() == server.end())
+        server.commit([("t", 3, "gone"), ("t", -1, None), ("t", 4, "four")])
+        running.until(lambda: running.captured() == server.end())
+        loop = sinks.loop("a")
+        loop.start(epoch=1)
+        reader = loop.readers["t"]
+        start = loop.marker.end["t"]
+        before = reader.latest(start, _MANY)
+        after = reader.latest(before, _MANY)
+        cleared = [reader.cleared(start, before), reader.cleared(before, after)]
+    assert cleared == [False, True]
+
+
+def test_lost_column_stops_the_sink_that_needs_it_after_what_came_before(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"), tables=(("b", "u"),))
+    with Running(sinks):
+        once(sinks, "a")
+        once(sinks, "b")
+        server.commit([("t", 2, "two")])
+        server.commit([("t", -2, None)])
+        server.commit([("u", 1, "of another table")])
+        assert _code(sinks, "a") == "SQ3433"
+        once(sinks, "b")
+    assert sinks.rows("a") == {1: "one", 2: "two"}
+    assert sinks.rows("b") == {1: "of another table"}
+
+
+def test_log_that_is_lost_begins_again_where_the_sinks_are(tmp_path: Path, server: Server) -> None:
+    for key in range(2, 60):
+        server.commit([("t", key, "old")])
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks):
+        once(sinks, "a")
+    server.commit([("t", 1, "new"), ("t", 2, None)])
+    with Running(sinks):
+        once(sinks, "b")
+        server.commit([("t", 3, "newer")])
+    discard(sinks.place)
+    with Running(sinks):
+        once(sinks, "a")
+        once(sinks, "b")
+    assert sinks.rows("a") == sinks.rows("b") == server.rows()
+
+
+def test_all_that_is_kept_of_a_source_may_be_lost(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    with Running(sinks):
+        loop = once(sinks)
+    server.commit([("t", 2, "two")])
+    shutil.rmtree(sinks.place.folder)
+    with Running(sinks) as running:
+        running.host.known["id-a"] = loop.marker.end["t"]
+        once(sinks)
+    assert sinks.rows() == server.rows()
+
+
+def test_sink_that_the_log_has_left_behind_stops(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks):
+        once(sinks, "b")
+    server.commit([("t", 2, "two")])
+    with Running(Sinks(tmp_path, names=("a",))) as running:  # a catalog from before knows nothing of the sink
+        once(sinks, "a")
+        running.until(lambda: server.confirmed() == server.end())
+        running.confirms()
+        assert _code(sinks, "b") == "SQ3434"
+
+
+@pytest.mark.parametrize("what", ["data", "log"])
+def test_damaged_file_is_read_again_from_the_server(tmp_path: Path, server: Server, what: str) -> None:
+    sinks = Sinks(tmp_path)
+    with Running(sinks) as running:
+        once(sinks)
+        server.commit([("t", 2, "two")])
+        running.until(lambda: running.captured() == server.end())
+    for path in (sinks.place.folder / what).iterdir():
+        path.write_bytes(path.read_bytes()[:-30])
+    with Running(sinks) as running:
+        if what == "data":
+            assert _code(sinks) == "SQ3435"
+            running.until(lambda: not (sinks.place.folder / "damaged.json").exists())
+        once(sinks)
+    assert sinks.rows() == server.rows()
+
+
+def test_lost_log_that_alone_had_the_changes_stops_its_sinks(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    with Running(sinks):
+        once(sinks)
+    server.commit([("t", 2, "two")])
+    discard(sinks.place)
+    with Running(sinks):
+        assert _code(sinks) == "SQ3436"
+
+
+def test_server_that_comes_back_is_read_on_and_one_that_refuses_stops_the_sinks(tmp_path: Path, server: Server) -> None:
+    lost = SinkqlError("SQ3431", "connection lost")
+    refused = SinkqlError("SQ4011", "wrong password")
+    fails = {"receive": [lost, lost, lost]}
+    sinks = Sinks(tmp_path)
+    with Running(sinks, stream=lambda: FakeStream(server, fails=fails)) as running:
+        once(sinks)
+        assert not fails["receive"]
+        assert "stalled" in [each.status for each in running.host.told]
+        fails["receive"] = [refused] * 1000
+        running.until(lambda: len(fails["receive"]) < 998)
+        assert _code(sinks) == "SQ4011"
+        fails["receive"].clear()
+        running.until(lambda: running.host.told[-1].status == "running")
+        once(sinks)
+
+
+def test_failure_without_a_code_is_told_and_tried_again(tmp_path: Path, server: Server) -> None:
+    class Broken(FakeStream):
+        def look(self) -> object:  # type: ignore[override]  # it never returns
+            if not broken:
+                return super().look()
+            broken.pop()
+            raise RuntimeError("unforeseen")
+
+    broken = [1, 2, 3]
+    sinks = Sinks(tmp_path)
+    with Running(sinks, stream=lambda: Broken(server)) as running:
+        once(sinks)
+        server.commit([("t", 2, "two")])
+        once(sinks)
+        codes = {each.error.code for each in running.host.told if each.error is not None}
+    assert codes == {"SQ3437"}
+    assert sinks.rows() == server.rows()
+
+
+def test_second_capture_fences_the_first(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    with Running(sinks) as first:
+        once(sinks)
+        with Running(sinks) as second:
+            second.host.epoch = 2
+            server.commit([("t", 2, "two")])
+            once(sinks)
+            first.until(lambda: first.host.lost)
+            once(sinks)
+    assert sinks.rows() == server.rows()
+
+
+def test_catalog_that_does_not_answer_keeps_no_change_from_the_log(tmp_path: Path, server: Server) -> None:
+    class Deaf(FakeHost):
+        deaf = False
+
+        def clients(self) -> Sequence[Client]:
+            if self.deaf:
+                raise SinkqlError("SQ4107", "busy")
+            return super().clients()
+
+    sinks = Sinks(tmp_path)
+    running = Running(sinks)
+    running.capture.host = running.host = host = Deaf(sinks)
+    with running:
+        once(sinks)
+        host.deaf = True
+        server.commit([("t", 2, "two")])
+        once(sinks)
+    assert sinks.rows() == server.rows()
