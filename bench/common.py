@@ -35,11 +35,12 @@ def run_spark(kind: str, source: Path, work: Path, *, files: int, cores: int) ->
     return measure(command, folder=work, environment={"PYTHONPATH": str(ROOT)})
 
 
-def run_sinkql(script: str, work: Path) -> Cost:
-    """Run a script once; its table is `lake/n/t` below `work`."""
+def run_sinkql(script: str, work: Path, *, tree: Path = ROOT) -> Cost:
+    """Run a script once, with a checkout of SinkQL; its table is `lake/n/t` below `work`."""
     work.mkdir(parents=True, exist_ok=True)
     (work / "pipeline.sql").write_text(script)
-    return measure([sys.executable, "-m", "sinkql", "exec", "--once", "pipeline.sql"], folder=work)
+    command = [sys.executable, "-m", "sinkql", "exec", "--once", "pipeline.sql"]
+    return measure(command, folder=work, environment={"PYTHONPATH": str(tree), "SINKQL_ARCHIVE": "off"})
 
 
 def script(columns: dict[str, str], source: Path, sink: str, *, cores: int, files: int) -> str:

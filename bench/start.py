@@ -23,21 +23,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     runs = parser.parse_args().runs
-    with tempfile.TemporaryDirectory() as folder:
-        archive = Path(folder) / "spark.jsa"
-        _show("that makes the archive", [_cost(f"-XX:ArchiveClassesAtExit={archive}")])
-        costs = [(_cost(""), _cost(f"-XX:SharedArchiveFile={archive}")) for _ in range(runs)]
+    with tempfile.TemporaryDirectory() as cache:
+        bare, full = Path(cache) / "bare", Path(cache) / "full"
+        _cost(bare)  # has what else is kept there
+        _show("that makes the archive", [_made(full)])
+        costs = [(_cost(bare), _cost(full)) for _ in range(runs)]
         for name, each in zip(("without an archive", "with the archive"), zip(*costs, strict=True), strict=True):
             _show(name, list(each))
 
 
-def _cost(options: str) -> Cost:
-    """Run the example, where nothing of another run is."""
+def _made(cache: Path) -> Cost:
+    cache.mkdir()
+    command = [sys.executable, "-m", "sinkql.runtime.spark.rehearsal"]
+    return measure(command, folder=cache, environment={"XDG_CACHE_HOME": str(cache)})
+
+
+def _cost(cache: Path) -> Cost:
+    """Run the example, where nothing of another run is but what a cache folder has."""
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "quickstart"
         shutil.copytree(_EXAMPLE, project)
         command = [sys.executable, "-m", "sinkql", "exec", "--once", "pipeline.sql"]
-        return measure(command, folder=project, environment={"SPARK_SUBMIT_OPTS": options})
+        return measure(command, folder=project, environment={"XDG_CACHE_HOME": str(cache), "SINKQL_ARCHIVE": "off"})
 
 
 def _show(name: str, costs: list[Cost]) -> None:

@@ -68,10 +68,9 @@ def _have_folders_in_memory() -> None:
 
 
 def _have_spark_start_fast() -> None:
-    """Leave out what pays after minutes only, and take its classes from the archive that `make test` makes."""
-    archive = Path(sys.prefix) / "spark.jsa"
-    shared = f" -XX:SharedArchiveFile={archive}" if archive.exists() and " " not in str(archive) else ""
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1{shared}")
+    """Leave out what pays after minutes only; no test leaves a process that makes an archive of classes."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault("SINKQL_ARCHIVE", "off")
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m

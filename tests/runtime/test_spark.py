@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sinkql.errors import SinkqlError
+from sinkql.runtime.spark.archive import Archive
 from sinkql.runtime.spark.java import check_java
 from sinkql.runtime.spark.session import SparkSettings, _defaults, buckets
 
@@ -92,6 +93,13 @@ def test_arguments_of_the_environment_change_nothing_that_rows_depend_on(spark: 
 def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
     folder = tmp_path / "my \"own\" 'data' %41 ü"
     folder.mkdir()
-    options = shlex.split(_defaults(SparkSettings("local", {}, folder))["spark.driver.defaultJavaOptions"])
+    archive = Archive(folder / "spark.jsa")
+    archive.path.touch()
+    defaults = _defaults(SparkSettings("local", {}, folder), archive)
+    options = shlex.split(defaults["spark.driver.defaultJavaOptions"])
     log = (folder / "conf" / "log4j2.properties").as_uri()
-    assert options[-2:] == [f"-Dlog4j2.configurationFile={log}", f"-Djava.io.tmpdir={folder / 'tmp'}"]
+    assert options[-3:] == [
+        f"-Dlog4j2.configurationFile={log}",
+        f"-Djava.io.tmpdir={folder / 'tmp'}",
+        f"-XX:SharedArchiveFile={archive.path}",
+    ]

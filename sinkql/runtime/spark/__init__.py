@@ -1,6 +1,7 @@
 """Spark.
 
-* `folder`, `java`, `jvm`, `session`: settings of a cluster → a Spark session that leaks no secret, and ends for sure.
+* `folder`, `java`, `jvm`, `session`: settings of a cluster → a Spark session that leaks no secret, and ends for sure;
+  `archive`: what Java starts faster with; `rehearsal`: the program that makes it.
 * `lane`: a streaming query in which the conductor runs batches.
 * `engine`: operators and splits → Spark's work; `fusion`: jobs that need none of it; `task`: what runs in workers.
 * `diagnosis`: a failed batch → the expression of the user's SQL, and a row on which it fails.

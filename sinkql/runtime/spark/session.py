@@ -22,10 +22,11 @@ from pyspark.sql import SparkSession
 
 from sinkql import durable
 from sinkql.errors import SinkqlError
+from sinkql.runtime.spark.archive import Archive, archive_of
 from sinkql.runtime.spark.java import check_java
 from sinkql.runtime.spark.jvm import PATIENCE_SECONDS, Jvm
 
-_HOME = Path(pyspark.__file__).parent
+HOME = Path(pyspark.__file__).parent
 _SILENT = logging.CRITICAL + 1
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _RULES = "org.apache.spark.sql.catalyst.optimizer"
@@ -162,7 +163,7 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
 
     CancelledError if somebody kills `jvm` meanwhile.
     """
-    check_java()
+    archive = archive_of(check_java(), HOME)
     # At debug they print all that goes to the JVM, tasks with their credentials too.
     for logger in ("py4j", "py4j.java_gateway", "py4j.clientserver"):
         logging.getLogger(logger).setLevel(_SILENT)
@@ -171,7 +172,7 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
     for each in (conf, settings.folder / "tmp"):
         each.mkdir(parents=True, mode=0o700, exist_ok=True)
     durable.write(conf / "log4j2.properties", _LOG4J.format(file=settings.log).encode(), private=True, sync=False)
-    defaults = {**_defaults(settings), **settings.conf, **_required(settings, conf)}
+    defaults = {**_defaults(settings, archive), **settings.conf, **_required(settings, conf)}
     text = "".join(f"{key} {_escaped(defaults[key])}\n" for key in defaults)
     durable.write(conf / "spark-defaults.conf", text.encode(), private=True, sync=False)
     jvm = jvm or Jvm()
@@ -185,6 +186,8 @@ def start(settings: SparkSettings, jvm: Jvm | None = None) -> SparkSession:
         if cancelled and isinstance(error, Exception):
             raise CancelledError from error
         raise
+    if settings.local:
+        archive.make()
     # These print to the terminal what is raised, and told, as well.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(logger).setLevel(_SILENT)
@@ -234,7 +237,7 @@ def _forget() -> None:
     SparkSession._activeSession = None
 
 
-def _defaults(settings: SparkSettings) -> dict[str, str]:
+def _defaults(settings: SparkSettings, archive: Archive) -> dict[str, str]:
     """Return what a cluster's CONF may override."""
     collector = "-XX:+UseSerialGC" if settings.local else "-XX:+UseG1GC"
     # Ten times the usual patience before code is compiled for speed: a start and a small batch cost a quarter less,
@@ -244,9 +247,10 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
     folder = settings.folder.absolute()
     log = _java_option(f"-Dlog4j2.configurationFile={(folder / 'conf' / 'log4j2.properties').as_uri()}")
     files = _java_option(f"-Djava.io.tmpdir={folder / 'tmp'}") if _runs_files(settings) else ""
+    shared = _java_option(archive.option) if settings.local and archive.option else ""
     return {
         "spark.driver.memory": "2g",
-        "spark.driver.defaultJavaOptions": f"{collector} {compiler} {log} {files}",
+        "spark.driver.defaultJavaOptions": f"{collector} {compiler} {log} {files} {shared}",
         "spark.local.dir": str(settings.folder / "local"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -311,7 +315,7 @@ def _cores(master: str) -> int:
 
 def _launch(settings: SparkSettings, jvm: Jvm, properties: Path, output: TextIO) -> SparkSession:
     try:
-        gateway = jvm.start(_HOME, properties, output, master=settings.master)
+        gateway = jvm.start(HOME, properties, output, master=settings.master)
         gateway.proc = jvm
         # These also win over what PYSPARK_SUBMIT_ARGS and Java's options say.
         required = _required(settings, properties.parent)
@@ -338,8 +342,8 @@ def _environment() -> Iterator[None]:
     """Set what the JVM and its Python workers inherit, for as long as it takes to start them."""
     wanted = {
         # There is none: Spark puts it into the class path, where an archive of classes allows no folder with files.
-        "SPARK_CONF_DIR": str(_HOME / "none"),
-        "SPARK_HOME": str(_HOME),
+        "SPARK_CONF_DIR": str(HOME / "none"),
+        "SPARK_HOME": str(HOME),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
