@@ -61,7 +61,8 @@ OPTION_NAMES = frozenset(
         "CONF", "CORES", "DISK", "EXECUTORS", "INTROSPECTION DEBUGGING", "INTROSPECTION INTERVAL", "MANAGED", "MASTER",
         "MEMORY", "REPLICAS", "REPLICATION FACTOR", "SCHEDULE", "SIZE", "WORKLOAD CLASS",
         # connections, sources, tables, views and sinks of any kind
-        "ASSERT NOT NULL", "PARTITION BY", "REFRESH", "RETAIN HISTORY", "TIMESTAMP INTERVAL", "VALIDATE", "VERSION",
+        "ASSERT NOT NULL", "PARTITION BY", "REFRESH", "RETAIN HISTORY", "TABLE PREFIX", "TIMESTAMP INTERVAL",
+        "VALIDATE", "VERSION",
     }
 )  # fmt: skip
 """Names of the language's own options after which `=` may be left out before a bare word: `SIZE small`."""

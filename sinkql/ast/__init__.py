@@ -42,6 +42,7 @@ from sinkql.ast.part import Sorting as Sorting
 from sinkql.ast.part import Transform as Transform
 from sinkql.ast.part import TypeName as TypeName
 from sinkql.ast.relation import CreateSink as CreateSink
+from sinkql.ast.relation import CreateSinks as CreateSinks
 from sinkql.ast.relation import CreateView as CreateView
 from sinkql.ast.relation import Using as Using
 from sinkql.ast.source import Check as Check

@@ -66,3 +66,15 @@ class CreateSink:
     headers: Ident | None = None
     span: Span = at()
     kind_span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSinks:
+    """CREATE SINKS FOR ALL TABLES OF SOURCE, or FOR TABLES (…): a sink for each table.
+
+    `sink` is what they have in common; its relation is the source, or the first of the `tables`.
+    """
+
+    sink: CreateSink
+    tables: tuple[Name, ...] = ()
+    span: Span = at()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sinkql.ast.alter import Alter
 from sinkql.ast.part import Query, SecretValue
-from sinkql.ast.relation import CreateSink, CreateView
+from sinkql.ast.relation import CreateSink, CreateSinks, CreateView
 from sinkql.ast.source import CreateSource, CreateTableFrom
 from sinkql.ast.table import CreateIndex, CreateTable, Delete, Insert, Update
 from sinkql.ast.value import Expression, Ident, Name, Option, Text, Value, at
@@ -227,6 +227,7 @@ RowChange = Insert | Update | Delete
 
 Statement = (
     Create
+    | CreateSinks
     | Alter
     | Drop
     | RowChange

@@ -45,6 +45,8 @@ def change_literals(statement: ast.Statement, change: Substitute, words: Vocabul
             )
         case ast.CreateSink():
             return _in_sink(statement, change, words)
+        case ast.CreateSinks():
+            return replace(statement, sink=_in_sink(statement.sink, change, words))
         case ast.Explain(explainee=ast.CreateSink() as sink):
             return replace(statement, explainee=_in_sink(sink, change, words))
         case ast.Alter(action=ast.SetOptions() as action):

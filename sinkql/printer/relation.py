@@ -40,12 +40,26 @@ def _place(statement: ast.CreateView) -> str:
 
 def create_sink(statement: ast.CreateSink) -> str:
     """Return the sink's text: a clause a line, in the order of the grammar."""
-    name, key, using = statement.name, statement.key, statement.using
+    name = statement.name
+    head = part.line("CREATE SINK", statement.if_not_exists and "IF NOT EXISTS", name and part.name(name))
+    return _sink(head, f"FROM {part.name(statement.relation)}", statement)
+
+
+def create_sinks(statement: ast.CreateSinks) -> str:
+    """Return the text of many sinks, in the same order."""
+    tables = ", ".join(part.name(each) for each in statement.tables)
+    every = f"FOR ALL TABLES OF SOURCE {part.name(statement.sink.relation)}"
+    head = part.line("CREATE SINKS", statement.sink.if_not_exists and "IF NOT EXISTS")
+    return _sink(head, f"FOR TABLES ({tables})" if tables else every, statement.sink)
+
+
+def _sink(head: str, rows: str, statement: ast.CreateSink) -> str:
+    key, using = statement.key, statement.using
     partition_by = ", ".join(transform(each) for each in statement.partition_by)
     return part.clauses(
-        part.line("CREATE SINK", statement.if_not_exists and "IF NOT EXISTS", name and part.name(name)),
+        head,
         part.in_cluster(statement.cluster),
-        f"FROM {part.name(statement.relation)}",
+        rows,
         part.line(
             "INTO", statement.kind, "CONNECTION", part.name(statement.connection), part.options(statement.options)
         ),

@@ -6,7 +6,7 @@ from sinkql import ast, vocabulary
 from sinkql.printer import part, table
 from sinkql.printer.alter import alter
 from sinkql.printer.redaction import without_secrets
-from sinkql.printer.relation import create_sink, create_view
+from sinkql.printer.relation import create_sink, create_sinks, create_view
 from sinkql.printer.source import create_source, create_table_from
 from sinkql.vocabulary import Vocabulary
 
@@ -47,6 +47,8 @@ def _statement(statement: ast.Statement) -> str:
             return create_view(statement)
         case ast.CreateSink():
             return create_sink(statement)
+        case ast.CreateSinks():
+            return create_sinks(statement)
         case ast.Drop():
             names = ", ".join(part.name(name) for name in statement.names)
             return part.line("DROP", statement.kind, statement.if_exists and "IF EXISTS", names, _rule(statement))

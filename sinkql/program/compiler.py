@@ -25,6 +25,7 @@ from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_altered, find_commented, plan_rename
 from sinkql.planner.item.present import already_there, built_in, shown_difference
 from sinkql.planner.item.setting import plan_setting
+from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import implied, item_name, kind_of
 from sinkql.planner.name import find, short_name
@@ -173,6 +174,9 @@ class Compiler:
                 self.notices.extend(setting.notices)
             case ast.Transaction():
                 self.transact(statement)
+            case ast.CreateSinks():
+                for each in expand(statement, self.catalog):
+                    self.create(each)
             case ast.OptimizeSink():
                 find(self.catalog, statement.name, "SINK")
             case ast.ReplayErrors() | ast.Subscribe():

@@ -30,6 +30,7 @@ from sinkql.parser.read import lexical
 from sinkql.parser.read.lexical import Lexeme
 from sinkql.planner.edit.transaction import not_ended
 from sinkql.planner.item.connection import validation
+from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.statement import item_name
 from sinkql.planner.name import find, path, short_name, split_name
 from sinkql.planner.query.file_text import NamedFile, may_name_files, named_files
@@ -116,6 +117,9 @@ class _Linter:
         match statement:
             case ast.CreateSink():
                 lower(item_name(statement, plans), plans)
+            case ast.CreateSinks():
+                for each in expand(statement, plans):
+                    lower(item_name(each, plans), plans)
             case ast.Select(query=query):
                 files = named_files(query, registry.scans) if may_name_files(query, registry.scans) else ()
                 if files:

@@ -131,7 +131,7 @@ def _spelled(canonical: str, words: Vocabulary) -> str:
 def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, words: Vocabulary) -> str:
     """Return a statement's canonical text with the comments that stand between its lexemes."""
     canonical = to_sql(statement)
-    if isinstance(statement, ast.CreateConnection | ast.CreateSource | ast.CreateSink | ast.Alter):
+    if isinstance(statement, ast.CreateConnection | ast.CreateSource | ast.CreateSink | ast.CreateSinks | ast.Alter):
         canonical = _spelled(canonical, words)
     if lexemes[-1].kind == "END":
         lexemes = lexemes[:-1]

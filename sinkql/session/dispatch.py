@@ -9,7 +9,7 @@ from sinkql.planner.item.setting import plan_setting
 from sinkql.planner.refuse.statement import later
 from sinkql.session.item import naming
 from sinkql.session.item.alter import alter, validate
-from sinkql.session.item.create import create
+from sinkql.session.item.create import create, create_many
 from sinkql.session.item.drop import drop
 from sinkql.session.result import Result
 from sinkql.session.row import modify as change
@@ -61,6 +61,8 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
             raise AssertionError("the session itself begins and ends transactions")
         case ast.OptimizeSink():
             return optimize(statement, workspace)
+        case ast.CreateSinks():
+            return create_many(statement, workspace.catalog)
         case ast.ReplayErrors() | ast.Subscribe():
             raise later(statement)
         case (

@@ -92,6 +92,8 @@ class Session:
                 return self._transact(statement)
             if self._transaction is not None:
                 return self._transaction.run(statement, self._run)
+            if isinstance(statement, ast.CreateSinks):
+                return self._as_whole(statement)
             return self._run(statement)
         except RecursionError:
             raise too_deep(statement.span) from None
@@ -113,6 +115,18 @@ class Session:
         if self._transaction is not None:
             self._rollback()
             raise transactions.not_ended()
+
+    def _as_whole(self, statement: ast.Statement) -> Result:
+        """Run a statement that changes the catalog more than once in a transaction of its own."""
+        self._transact(ast.Transaction("BEGIN"))
+        assert self._transaction is not None
+        try:
+            done = self._transaction.run(statement, self._run)
+        except BaseException:
+            self._rollback()
+            raise
+        self._transact(ast.Transaction("COMMIT"))
+        return done
 
     def _rollback(self) -> None:
         if self._transaction is not None:

@@ -19,6 +19,7 @@ from sinkql.planner import plan as plan_statement
 from sinkql.planner import plan_drop
 from sinkql.planner.edit.alter import plan_alter
 from sinkql.planner.item.setting import plan_setting
+from sinkql.planner.item.sinks import expand
 from sinkql.printer import to_sql
 from support.words import WORDS
 
@@ -127,6 +128,11 @@ def _outcome(statement: ast.Statement, text: str, catalog: MemoryCatalog, *, ver
     match statement:
         case _ if isinstance(statement, ast.Create):
             planned = catalog.add(statement, {})
+        case ast.CreateSinks():
+            made = expand(statement, catalog)
+            trial = catalog.copy()
+            notices = [show_notice(notice, text) for each in made for notice in trial.add(each, {}).notices]
+            return [to_sql(each, redacted=WORDS) for each in made] + notices
         case ast.Drop():
             dropping = plan_drop(statement, catalog, catalog.dependents)
             for name in dropping.names:

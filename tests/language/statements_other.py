@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from language.creates import secret_calls, sinks
@@ -174,6 +176,15 @@ _shows = st.one_of(
 )
 _DROPPED = ["TABLE", "INDEX", "SCHEMA", "DATABASE", "CLUSTER REPLICA", "TYPE", "ROLE"]
 
+
+def _many(sink: ast.CreateSink, tables: tuple[ast.Name, ...]) -> ast.CreateSinks:
+    relation = tables[0] if tables else sink.relation
+    plain = replace(sink, name=None, key=None, partition_by=(), sort_by=(), headers=None, format=None, key_format=None)
+    return ast.CreateSinks(replace(plain, relation=relation), tables)
+
+
+_many_sinks = st.builds(_many, sinks(), st.lists(names, max_size=3).map(tuple))
+
 statements = st.one_of(
     some_statements,
     create_tables,
@@ -187,6 +198,7 @@ statements = st.one_of(
     _comments,
     st.builds(ast.ValidateConnection, names),
     st.builds(ast.OptimizeSink, names),
+    _many_sinks,
     st.builds(ast.ReplayErrors, names),
     _inserts,
     _updates,

@@ -171,6 +171,18 @@ CODES = {
         'A column of a sink is called as a part of another one: "r.a" beside a record r with a field a.',
         "Iceberg parts names by dots. Give one of them a name without dots in a materialized view.",
     ),
+    "SQ2350": _code(
+        "CREATE SINKS names a source of which no table is read.",
+        "Create the source with FOR ALL TABLES, or tables from it with CREATE TABLE … FROM SOURCE.",
+    ),
+    "SQ2351": _code(
+        "CREATE SINKS makes sinks that upsert by each table's key, and a table has none.",
+        "Write MODE APPEND, or leave the table out and give its sink a KEY.",
+    ),
+    "SQ2352": _code(
+        "CREATE SINKS writes each table into one that is called like it.",
+        "Leave out TABLE, or write TABLE PREFIX.",
+    ),
     "SQ2401": _code(
         "Load generators make their own columns and changes, so a clause about them cannot be given.",
         "Leave the clause out.",

@@ -46,19 +46,30 @@ def view(node: Node) -> ast.CreateView:
 
 def sink(node: Node) -> ast.CreateSink:
     """Return the statement of a `create_sink` node. Raises SQ1021 for a clause that stands twice."""
+    names = [tree.name(each) for each in children(node, "name")]
+    return _sink(node, names[-1], names[0] if len(names) > 1 else None)
+
+
+def sinks(node: Node) -> ast.CreateSinks:
+    """Return the statement of a `create_sinks` node."""
+    of = children(node, "tables_of_source", "listed_tables")[0]
+    names = tuple(tree.name(each) for each in children(of, "name"))
+    return ast.CreateSinks(_sink(node, names[0], None), names if of.data == "listed_tables" else (), span(node))
+
+
+def _sink(node: Node, relation: ast.Name, name: ast.Name | None) -> ast.CreateSink:
     clauses = _clauses(node)
     target = children(node, "target")[0]
-    names = [tree.name(each) for each in children(node, "name")]
     kind = the_token(target, "KIND")
     key, mode, partition_by = clauses.get("KEY"), clauses.get("MODE"), clauses.get("PARTITION BY")
     sort_by, headers, using = clauses.get("SORT BY"), clauses.get("HEADERS"), child(target, "using_store")
     key_format, value_format = formats(node)
     options = child(target, "sink_options")
     return ast.CreateSink(
-        relation=names[-1],
+        relation=relation,
         kind=str(kind),
         connection=tree.the_name(target),
-        name=names[0] if len(names) > 1 else None,
+        name=name,
         options=tuple(_option(each) for each in children(options, "option", "partition_expression"))
         if options is not None
         else (),

@@ -6,7 +6,7 @@ from sinkql import ast, vocabulary
 from sinkql.errors import SinkqlError, Span
 from sinkql.parser.build import value
 from sinkql.parser.build.alter import alter
-from sinkql.parser.build.relation import sink, view
+from sinkql.parser.build.relation import sink, sinks, view
 from sinkql.parser.build.source import source
 from sinkql.parser.build.table import database, delete, index, insert, schema, subsource, table, table_from, update
 from sinkql.parser.build.value import secret_value
@@ -57,6 +57,8 @@ def statement(node: Node) -> ast.Statement:
             return view(node)
         case "create_sink":
             return sink(node)
+        case "create_sinks":
+            return sinks(node)
         case "drop":
             return _drop(node)
         case "alter_system":

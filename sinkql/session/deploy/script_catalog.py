@@ -16,6 +16,7 @@ from sinkql.parser import parse
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.edit.rename import find_commented
 from sinkql.planner.item.setting import plan_setting
+from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import implied, item_name, kind_of, own_name
 from sinkql.planner.name import short_name, split_name
@@ -29,6 +30,7 @@ _STAGES: tuple[tuple[type, ...], ...] = (
     (ast.CreateDatabase,),
     (ast.CreateSchema,),
     tuple(kind for kind in get_args(ast.Create) if kind not in (ast.CreateDatabase, ast.CreateSchema)),
+    (ast.CreateSinks,),
     (ast.CommentOn,),
 )
 """What is planned before what: a name without a schema goes by the schemas that there are."""
@@ -95,7 +97,7 @@ def read_scripts(
 def _names(pending: Iterable[_Pending], found: ScriptCatalog) -> Iterator[str]:
     """Return the full names of what is made; what is wrong with a name is told as its statement is planned."""
     for each in pending:
-        if isinstance(each.statement, ast.CommentOn):
+        if isinstance(each.statement, ast.CommentOn | ast.CreateSinks):
             continue
         try:
             yield each.name(found)
@@ -119,7 +121,7 @@ def _take(waiting: list[_Pending], found: ScriptCatalog, entries: Mapping[str, l
 class _Pending:
     """A statement that is to be planned under the settings before it, and why it could not be so far."""
 
-    statement: ast.Create | ast.CommentOn
+    statement: ast.Create | ast.CreateSinks | ast.CommentOn
     path: str
     masked: Masked
     settings: Mapping[str, str]
@@ -128,7 +130,7 @@ class _Pending:
 
     def name(self, found: ScriptCatalog) -> str:
         """Return the full name of what the statement makes; raises what resolving it does, with its script."""
-        assert not isinstance(self.statement, ast.CommentOn)
+        assert not isinstance(self.statement, ast.CommentOn | ast.CreateSinks)
         try:
             with _settings(found.catalog, self.settings):
                 return item_name(self.statement, found.catalog)
@@ -142,6 +144,9 @@ class _Pending:
             with _settings(found.catalog, self.settings):
                 if isinstance(self.statement, ast.CommentOn):
                     _comment(self.statement, found)
+                elif isinstance(self.statement, ast.CreateSinks):
+                    for each in expand(self.statement, found.catalog):
+                        _make_again(each, found, entries)
                 else:
                     _make(self.statement, found, entries)
         except SinkqlError as error:
@@ -176,6 +181,15 @@ def _make(statement: ast.Create, found: ScriptCatalog, entries: Mapping[str, log
         found.catalog.add(each, _facts(each, own_name(each), found, entries))
         found.statements[own_name(each)] = each
         found.implied.add(own_name(each))
+
+
+def _make_again(statement: ast.CreateSink, found: ScriptCatalog, entries: Mapping[str, logical.Entry]) -> None:
+    """Make one of many sinks, in the place of the one that stays where no script is named."""
+    name = item_name(statement, found.catalog)
+    if name in found.kept and found.catalog.has(name):
+        found.catalog.remove(name)
+        found.kept.discard(name)
+    _make(statement, found, entries)
 
 
 def _facts(
@@ -232,7 +246,7 @@ def _statements(script: Script, masked: Masked, found: ScriptCatalog) -> Iterato
                 setting = plan_setting(statement)
                 settings = {**settings, **dict(setting.values)}
                 found.notices.extend(setting.notices)
-            case _ if isinstance(statement, ast.Create | ast.CommentOn):
+            case _ if isinstance(statement, ast.Create | ast.CreateSinks | ast.CommentOn):
                 yield _Pending(statement, script.path, masked, settings)
             case _:
                 raise SinkqlError(

@@ -19,6 +19,7 @@ from sinkql.extension.registry import Registry
 from sinkql.planner import Planned, plan
 from sinkql.planner.edit.qualify import qualify
 from sinkql.planner.item.present import already_there, built_in, name_span, shown_difference
+from sinkql.planner.item.sinks import expand
 from sinkql.planner.item.source import sampled
 from sinkql.planner.item.statement import item_name, kind_of
 from sinkql.planner.scope import Scope
@@ -69,6 +70,13 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
         except BaseException:
             _undo(facts, catalog)
             raise
+
+
+def create_many(statement: ast.CreateSinks, catalog: Catalog) -> Result:
+    """Create a sink for each table; the session does it as a whole. Sinks that are there as they should be stay."""
+    found = [create(each, catalog) for each in expand(statement, catalog.plans)]
+    notices = tuple(notice for each in found for notice in each.notices)
+    return Result("CREATE SINKS", notices, names=tuple(name for each in found for name in each.names))
 
 
 def _own_facts(statement: ast.Create, registry: Registry) -> dict[str, Any]:
