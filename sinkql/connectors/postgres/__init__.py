@@ -9,13 +9,13 @@
 
 from __future__ import annotations
 
-from sinkql import logical, physical
+from sinkql import logical
+from sinkql.capture import open_reader
 from sinkql.connectors.postgres.connection import PLACE, plan_connection
 from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions, PublicationOptions
 from sinkql.connectors.postgres.plan import ask, plan, plan_table
 from sinkql.extension.keeping import KeepingOptions
 from sinkql.extension.plan import Access, ConnectionKind, Connector, SourceKind
-from sinkql.extension.stream import Context, Reader
 
 
 def _validate(planned: logical.Connection, access: Access) -> None:
@@ -24,16 +24,12 @@ def _validate(planned: logical.Connection, access: Access) -> None:
     Login.planned(planned, access).connect().close()
 
 
-def _open_reader(read: physical.Read, context: Context) -> Reader:
-    raise NotImplementedError
-
-
 connector = Connector(
     "postgres",
     connections=(
         ConnectionKind("POSTGRES", plan_connection, PostgresOptions, CONNECTION_OWNER, PLACE, validate=_validate),
     ),
     sources=(
-        SourceKind("POSTGRES", plan, _open_reader, PublicationOptions, KeepingOptions, sample=ask, table=plan_table),
+        SourceKind("POSTGRES", plan, open_reader, PublicationOptions, KeepingOptions, sample=ask, table=plan_table),
     ),
 )
