@@ -146,7 +146,7 @@ class LedgerWriter(stream.Writer):
             raise self._fenced()
         return kept
 
-    def begin(self, *, bucketing: str, buckets: int) -> stream.WriteTask:
+    def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> stream.WriteTask:
         return LedgerTask(uuid4().hex)
 
     def commit(self, task: stream.WriteTask, results: Sequence[WriteResult], marker: Marker) -> stream.Committed:

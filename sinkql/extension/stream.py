@@ -453,8 +453,12 @@ class Writer(Protocol):
     def refresh(self) -> Marker:
         """Reload the table, bring the index up to date, check for fencing, rollback and changed schema."""
 
-    def begin(self, *, bucketing: str, buckets: int) -> WriteTask:
-        """Return the task of a new attempt on the refreshed table."""
+    def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
+        """Return the task of a new attempt on the refreshed table.
+
+        With `cleared`, the sink's commit takes out all rows that it has written before. Only sinks of rows that
+        overwrite each other get that.
+        """
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
         """Commit one snapshot with these results and the new marker. Raises RedoBatchError; never commits twice.

@@ -83,8 +83,8 @@ class MemoryWriter(Writer):
         assert self._marker is not None
         return self._marker
 
-    def begin(self, *, bucketing: str, buckets: int) -> WriteTask:
-        """Return a task of rows by key, or in any order."""
+    def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
+        """Return a task of rows by key, or in any order; no source of a test is cleared."""
         keyed = self.write.mode == "upsert"
         return Taking(uuid.uuid4().hex, buckets if keyed else None, self.write.key)
 

@@ -20,6 +20,7 @@ COLUMNS = {"k": "integer not null", "x": "bigint", "t": "text", "d": "double pre
 VIEWS = {
     "whole": "SELECT * FROM e",
     "filtered": "SELECT * FROM e WHERE x > 1",
+    "by key or not": "SELECT k, t FROM e WHERE x > 2 OR k > 8",
     "of some keys": "SELECT k, t FROM e WHERE k % 3 <> 0",
     "computed": "SELECT t, k AS n, 12 / x AS q, coalesce(t, 'none') AS u FROM e WHERE x <> 0",
     "twice": "SELECT n, y FROM (SELECT k AS n, x + 1 AS y FROM e WHERE x IS NOT NULL) AS f WHERE y < 4",

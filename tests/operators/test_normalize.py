@@ -27,13 +27,23 @@ def test_after_every_batch_a_view_is_what_its_sql_gives(name: str, buckets: int,
     assert pipeline.expected(VIEWS[name]) == pipeline.got()
 
 
-def test_only_what_is_another_now_is_told_of(tmp_path: Path) -> None:
+def test_only_what_is_another_now_is_told_of_and_kept(tmp_path: Path) -> None:
     read = overwriting("e", "k", k="integer", v="text", a="text[]")
-    pipeline = Pipeline(tmp_path, physical.Normalize(read, "rows", ("k",)))
-    pipeline.batch(e=[((1, "a", ("x",)), 1), ((2, "b", None), 1)])
-    pipeline.offer(e=[((1, "c", ()), 1), ((1, "a", ("x",)), 1), ((2, "b", ()), 1), ((3, None, None), -1)])
-    told, _ = pipeline.attempt()
-    assert sorted(told, key=repr) == [(2, "b", None, -1), (2, "b", [], 1)]
+    pipeline = Pipeline(tmp_path, physical.Normalize(read, "rows", ("k",)), buckets=1)
+    pipeline.batch(e=[((1, "a", ("x",)), 1), ((2, "b", None), 1), ((4, "d", ("x", "y")), 1), ((5, None, (None,)), 1)])
+    pipeline.offer(
+        e=[
+            *[((1, "c", ()), 1), ((1, "a", ("x",)), 1), ((2, "b", ()), 1), ((3, None, None), -1)],
+            *[((4, "d", ("x", "z")), 1), ((5, None, (None,)), 1)],
+        ]
+    )
+    told, name = pipeline.attempt()
+    expected = [(2, "b", None, -1), (2, "b", [], 1), (4, "d", ["x", "y"], -1), (4, "d", ["x", "z"], 1)]
+    assert expected == sorted(told, key=lambda row: (row[0], row[-1]))
+    pipeline.commit(told, name)
+    kept = pipeline.entries()
+    pipeline.batch(e=[((4, "d", ("x", "z")), 1), ((3, None, None), -1)])
+    assert kept == pipeline.entries()
 
 
 def test_it_stands_on_rows_that_overwrite_each_other_alone() -> None:

@@ -188,6 +188,13 @@ CODES = {
             "new table."
         ),
     ),
+    "SQ3416": _code(
+        (
+            "All rows of a source were removed at once, as TRUNCATE does. Its rows have no key, so the sink does not "
+            "know which rows it has to take back."
+        ),
+        "Give the table a primary key, then drop the source and the sink, and create them again.",
+    ),
     "SQ3420": _code(
         "The file with the rows of a table is missing or damaged, or cannot be read or written.",
         "Mend what the detail says, or put the file back from a backup.",

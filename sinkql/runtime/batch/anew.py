@@ -16,6 +16,7 @@ from pathlib import Path
 from sinkql import faults, physical
 from sinkql.errors import EndlessError, GoneError, SinkqlError
 from sinkql.extension.stream import NO_PLAN, JobOffsets, Limit, Marker, Reader, Tally, Writer, WriteResult
+from sinkql.runtime.batch.cleared import cleared_between
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.state import manifest as state
@@ -148,10 +149,13 @@ class Reread:
             name: [] if done.at[name] == end[name] else reader.splits(done.at[name], end[name])
             for name, reader in self.readers.items()
         }
+        cleared = cleared_between(self.job, self.readers, done.at, end)
         task = self.writer.collect(done.parts, buckets=self.engine.buckets)
         arrangements = Arrangements(self.folder, done.manifest, self.marker.epoch, task.commit)
-        outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements))
+        outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements, cleared))
         faults.point("rebuild-read")
+        if cleared and physical.change_of(self.job.write.input) == "upsert":
+            done.results.clear()
         done.take(end, outcome)
 
 

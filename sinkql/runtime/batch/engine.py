@@ -13,12 +13,21 @@ from sinkql.runtime.state.arrangement import Arrangements
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch as an engine gets it: what to read, the state to start from, and the task that writes."""
+    """One batch as an engine gets it: what to read, the state to start from, and the task that writes.
+
+    Of the sources `cleared`, all rows from before are gone.
+    """
 
     task: WriteTask
     splits: Mapping[str, Sequence[Split]]
     readers: Mapping[str, Reader]
     arrangements: Arrangements
+    cleared: frozenset[str] = frozenset()
+
+    def cleared_below(self, operator: physical.Operator) -> bool:
+        """Tell whether a source that an operator stands on is cleared."""
+        reads = (each for each in physical.walk(operator) if isinstance(each, physical.Read))
+        return any(read.source in self.cleared for read in reads)
 
 
 @dataclass(frozen=True, slots=True)

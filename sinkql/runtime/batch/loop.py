@@ -28,6 +28,7 @@ from sinkql.extension.stream import (
 )
 from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.anew import Reread, same
+from sinkql.runtime.batch.cleared import cleared_between
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome
 from sinkql.runtime.batch.failure import room_needed
@@ -225,10 +226,15 @@ class BatchLoop:
         return {name: reader.extended(end[name], targets.get(name)) for name, reader in self.readers.items()}
 
     def _try(self, start: JobOffsets, end: JobOffsets) -> tuple[Committed, Outcome]:
-        task = self.writer.begin(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
+        cleared = cleared_between(self.job, self.readers, start, end)
+        overwritten = physical.change_of(self.job.write.input) == "upsert"
+        task = self.writer.begin(
+            bucketing=self.engine.bucketing, buckets=self.engine.buckets, cleared=overwritten and bool(cleared)
+        )
         manifest = self._load_state()
         arrangements = Arrangements(self.folder, manifest, self.marker.epoch, task.commit)
-        outcome = self.engine.run(self.job, Batch(task, self._splits(start, end), self.readers, arrangements))
+        batch = Batch(task, self._splits(start, end), self.readers, arrangements, cleared)
+        outcome = self.engine.run(self.job, batch)
         faults.point("data-files")
         named = self._save_state(manifest, outcome)
         self._attach(end)

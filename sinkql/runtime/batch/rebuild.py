@@ -50,7 +50,8 @@ def rebuild(
     lost: SinkqlError,
 ) -> state.Manifest:
     """Return the manifest of the state at `marker`; raises `lost`, with why, where a source cannot be read again."""
-    splits = {name: reader.splits(reader.initial(at_end=False), marker.end[name]) for name, reader in readers.items()}
+    begin = {name: reader.initial(at_end=False) for name, reader in readers.items()}
+    splits = {name: reader.splits(begin[name], marker.end[name]) for name, reader in readers.items()}
     manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets)
     task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
     arrangements = Arrangements(folder, manifest, marker.epoch, task.commit)

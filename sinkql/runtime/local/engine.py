@@ -91,7 +91,8 @@ class _Work:
     def stateful(self, operator: physical.Stateful) -> pa.Table:
         meant = stateful(operator)
         # as a task comes to a process of Spark's
-        task = pickle.loads(pickle.dumps(task_of(meant, self.batch.arrangements)))
+        cleared = self.batch.cleared_below(operator.input)
+        task = pickle.loads(pickle.dumps(task_of(meant, self.batch.arrangements, cleared=cleared)))
         grouped = prepared(meant.preparation, self.rows(operator.input))
         buckets = meant.preparation.buckets(self.buckets)
         found = [meant.preparation.output().empty_table()]

@@ -206,7 +206,8 @@ class _Frames:
     def _stateful(self, operator: physical.Stateful) -> DataFrame:
         arrangements, side = self.batch.arrangements, self.side
         meant = stateful(operator)
-        task, preparation, steps = task_of(meant, arrangements), meant.preparation, spark_steps(meant.preparation)
+        task = task_of(meant, arrangements, cleared=self.batch.cleared_below(operator.input))
+        preparation, steps = meant.preparation, spark_steps(meant.preparation)
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         bucket = F.pmod(F.hash(F.col("`$h1`")), F.lit(buckets))  # that of a shuffle by `$h1`
 

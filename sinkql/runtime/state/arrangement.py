@@ -154,6 +154,15 @@ class Values(_Runs):
             taken += len(asked)
         return LookUp(mask, index, pa.concat_tables(parts).combine_chunks() if parts else None)
 
+    def live(self) -> pa.Table | None:
+        """Return the row of each key, sorted; None where there are no runs."""
+        return self._merge_tables([run.table for run in self.runs], bottom=True) if self.runs else None
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.entries.clear()
+        self.runs.clear()
+
     def _merge_tables(self, tables: list[pa.Table], *, bottom: bool) -> pa.Table:
         table = pa.concat_tables(tables[::-1]).combine_chunks()
         kept = newest(unsigned(table.column(0)), ints(table.column(1)))

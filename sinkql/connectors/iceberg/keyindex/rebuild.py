@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -41,24 +41,34 @@ _PART = 1 << 21
 """Keys held in memory at a time, 24 bytes each and as much again to sort them."""
 
 
-def rebuild(table: Table, key: Sequence[KeyColumn], folder: Path, *, sink: str, epoch: int) -> Index:
+def rebuild(
+    table: Table,
+    key: Sequence[KeyColumn],
+    folder: Path,
+    *,
+    sink: str,
+    epoch: int,
+    leaves: Callable[[str], bool] = lambda path: False,
+) -> Index:
     """Read the keys of every live row of the current snapshot into one run, and return the index, not yet saved.
 
-    Raises SQ3551 for two live rows with one key, SQ3506 for equality deletes, SQ3554 for files other than Parquet,
-    Reads in parts of two million keys; a table without rows gives an index without runs.
+    Data files of which `leaves` is true hold nothing any more. Raises SQ3551 for two live rows with one key, SQ3506 for
+    equality deletes, SQ3554 for files other than Parquet. Reads in parts of two million keys; a table without rows
+    gives an index without runs.
     """
     live = live_files(table)
+    data = {path: file for path, file in live.data.items() if not leaves(path)}
     dead: dict[str, Positions] = {}
     positions: dict[str, int] = {}
     targets: dict[str, list[str]] = {}
     for path, file in live.deletes.items():
-        found = read_dead(table.io, path, file)
-        targets[path] = sorted(found.keys() & live.data.keys())
+        found = read_dead(table.io, path, file) if data else {}
+        targets[path] = sorted(found.keys() & data.keys())
         positions[path] = sum(map(len, found.values()))
         for target in targets[path]:
             dead[target] = np.union1d(dead[target], found[target]) if target in dead else found[target]
-    places = {path: place_of(file, table.metadata) for path, file in live.data.items()}
-    layer, idle = _layer_of(live.data, places, dead, targets, positions)
+    places = {path: place_of(file, table.metadata) for path, file in data.items()}
+    layer, idle = _layer_of(data, places, dead, targets, positions)
     commit = uuid4().hex
     index = Index(
         sink,
@@ -66,8 +76,8 @@ def rebuild(table: Table, key: Sequence[KeyColumn], folder: Path, *, sink: str, 
         commit,
         tuple(key),
         layers=(layer,),
-        idle=idle,
-        next_file_id=len(live.data),
+        idle=(*idle, *sorted(live.data.keys() - data.keys())),
+        next_file_id=len(data),
         next_delete_id=len(live.deletes),
     )
     keys = _Keys(table, index.key, index.files)

@@ -80,8 +80,11 @@ class AppendMode:
         if self._replaces and kept.marker.plan == NO_PLAN:
             self._others = all_files(table)
 
-    def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int) -> AppendTask:
+    def begin(
+        self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int, cleared: bool
+    ) -> AppendTask:
         """Return the task; its timestamp is decided here, so that all files of the attempt have the same."""
+        assert not cleared, "rows of an append sink stay"
         timestamp = max(int(time.time() * 1000), kept.timestamp + 1) if self._changelog else None
         return AppendTask(commit, kept.marker.sink, kept.marker.epoch, for_tasks(table), timestamp)
 

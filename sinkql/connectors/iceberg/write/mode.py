@@ -19,8 +19,8 @@ class WriteMode(Protocol):
     def refresh(self, table: Table, kept: Kept) -> None:
         """Bring what is known of the table's rows up to date with a fresh load."""
 
-    def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int) -> WriteTask:
-        """Return the task of a new attempt."""
+    def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int, cleared: bool) -> WriteTask:
+        """Return the task of a new attempt; with `cleared` its commit takes out all rows that the sink has written."""
 
     def stage(self, task: WriteTask, results: Sequence[WriteResult]) -> tuple[FileChange, str | None]:
         """Make durable what the commit will name; return the files to add and to remove, and the index's name."""

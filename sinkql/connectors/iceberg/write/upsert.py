@@ -214,6 +214,7 @@ class UpsertMode:
         self._key = key
         self._change = change
         self._index: Index | None = None
+        self._begun: Index | None = None
         self._staged: Index | None = None
         self._true_at: int | None = None
         self._rewritten: Index | None = None
@@ -244,13 +245,17 @@ class UpsertMode:
         if self._index is not before:
             self._index.save(self._folder)
 
-    def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int) -> WriteTask:
-        """Return the task of an attempt; the index that it probes is saved first."""
+    def begin(self, table: Table, kept: Kept, *, commit: str, bucketing: str, buckets: int, cleared: bool) -> WriteTask:
+        """Return the task of an attempt; the index that it probes is saved first.
+
+        With `cleared` it has none of the sink's rows: their files leave the table with what the task writes.
+        """
         assert self._index is not None, "not refreshed"
-        self._index.save(self._folder)
+        self._begun = self._without_own(table, kept) if cleared else self._index
+        self._begun.save(self._folder)
         return UpsertTask.of(
             table,
-            self._index,
+            self._begun,
             self._folder,
             epoch=kept.marker.epoch,
             commit=commit,
@@ -261,16 +266,24 @@ class UpsertMode:
 
     def stage(self, task: WriteTask, results: Sequence[WriteResult]) -> tuple[FileChange, str | None]:
         """Save the index as it will be, and return the files to add, and those of which nothing is left."""
-        assert self._index is not None, "not refreshed"
+        assert self._begun is not None, "not begun"
         assert isinstance(task, UpsertTask)
         found = [result.data for result in results if isinstance(result.data, UpsertResult)]
         changes: Sequence[IndexChange] = [each.change for each in found]
         entries: Sequence[FileEntry] = [entry for each in found for entry in each.entries]
         twins = f"b{task.buckets}-{task.sink}-{task.epoch}-{task.commit}-deletes"
-        changes, entries = one_each(changes, entries, self._index, task.table, twins)
-        self._staged = self._index.after(changes, epoch=task.epoch, commit=task.commit)
+        changes, entries = one_each(changes, entries, self._begun, task.table, twins)
+        self._staged = self._begun.after(changes, epoch=task.epoch, commit=task.commit)
         name = self._staged.save(self._folder)
         return FileChange(tuple(entries), self._staged.leaving), name
+
+    def _without_own(self, table: Table, kept: Kept) -> Index:
+        """Return the index of the table without the rows that the sink has written."""
+        assert self._index is not None, "not refreshed"
+        sink, epoch = kept.marker.sink, kept.marker.epoch
+        return rebuild(
+            table, self._index.key, self._folder, sink=sink, epoch=epoch, leaves=lambda path: has_rows_of(path, sink)
+        )
 
     def refresh_to_rebuild(self, table: Table, kept: Kept) -> None:
         """Refresh; where rows of others have one key, all rows are taken to be in the way."""

@@ -166,10 +166,11 @@ class IcebergWriter(Writer):
         sink = self._context.sink_id
         return schema_of_claim(table, self._expected, markers.find(table, sink), sink=sink, switch=self._switch)
 
-    def begin(self, *, bucketing: str, buckets: int) -> WriteTask:
+    def begin(self, *, bucketing: str, buckets: int, cleared: bool = False) -> WriteTask:
         """Return the task of a new attempt on the table as it was refreshed."""
         table, kept = self._known
-        return self._mode_of.begin(table, kept, commit=uuid4().hex, bucketing=bucketing, buckets=buckets)
+        mode, commit = self._mode_of, uuid4().hex
+        return mode.begin(table, kept, commit=commit, bucketing=bucketing, buckets=buckets, cleared=cleared)
 
     def commit(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker) -> Committed:
         """Commit one snapshot with the task's files and the new marker; never twice.

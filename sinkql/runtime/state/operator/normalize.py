@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from sinkql import physical
 from sinkql.lowering.preparation import COUNT, Preparation, identity, values_of
-from sinkql.runs import repeats, sort_places
+from sinkql.runs import find, repeats, sort_places
 from sinkql.runtime.state import arithmetic
-from sinkql.runtime.state.arrangement import Ints, Keys
+from sinkql.runtime.state.arrangement import Ints, Keys, Values
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import ints, one_chunk, unsigned
 
@@ -52,10 +52,22 @@ class NormalizeState:
         changed = was != now
         for before, after in zip(old, new, strict=True):
             changed |= was & now & arithmetic.unlike(before, after)
+        gone = self._others(state, last) if bucket.cleared else self.preparation.output().empty_table()
         columns = {"$h1": pa.array(last.keys), "$h2": pa.array(last.hashes), COUNT: pa.array(now.astype(np.int64))}
         run = pa.table(columns | dict(zip(names, new, strict=True)))
-        state.put(run.filter(pa.array(changed)).combine_chunks())
-        return pa.concat_tables([self._changes(old, was & changed, -1), self._changes(new, now & changed, 1)])
+        if bucket.cleared:
+            state.clear()
+        state.put(run.filter(pa.array(now if bucket.cleared else changed)).combine_chunks())
+        return pa.concat_tables([gone, self._changes(old, was & changed, -1), self._changes(new, now & changed, 1)])
+
+    def _others(self, state: Values, last: _Last) -> pa.Table:
+        """Take back all rows but those whose keys come in the batch."""
+        rows = state.live()
+        if rows is None:
+            return self.preparation.output().empty_table()
+        there = find(last.keys, last.hashes, unsigned(rows.column("$h1")), ints(rows.column("$h2"))) >= 0
+        columns = [one_chunk(rows.column(each.name)) for each in self.preparation.values]
+        return self._changes(columns, ~there, -1)
 
     def _changes(self, columns: list[pa.Array], some: NDArray[np.bool_], diff: int) -> pa.Table:
         diffs = pa.array(np.full(len(some), diff, np.int64))

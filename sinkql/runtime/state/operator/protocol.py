@@ -40,11 +40,15 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One bucket's state in one attempt at a task, by arrangement. What `notes` say goes into the manifest."""
+    """One bucket's state in one attempt at a task, by arrangement. What `notes` say goes into the manifest.
+
+    With `cleared`, the rows that the operator's source had before the batch are gone.
+    """
 
     number: int
     values: Mapping[str, Values]
     multisets: Mapping[str, Multiset]
+    cleared: bool = False
     notes: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def entries(self) -> dict[str, list[Entry]]:
@@ -114,6 +118,7 @@ class StatefulTask:
     epoch: int
     commit: str
     runs: LiveRuns
+    cleared: bool = False
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = self._delivered(bucket, batches)
@@ -153,14 +158,14 @@ class StatefulTask:
                 values[each.name] = Values(place, entries, keeps_empty=each.keeps_empty)
             else:
                 multisets[each.name] = Multiset(place, entries)
-        return Bucket(bucket, values, multisets)
+        return Bucket(bucket, values, multisets, self.cleared)
 
 
-def task_of(operator: StatefulOperator, arrangements: Arrangements) -> StatefulTask:
+def task_of(operator: StatefulOperator, arrangements: Arrangements, *, cleared: bool = False) -> StatefulTask:
     """Return the task of an operator for one attempt at a batch."""
     known = arrangements.manifest["arrangements"]
     runs = {each.name: known[each.name] for each in operator.arrangements if each.name in known}
-    return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs)
+    return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs, cleared)
 
 
 def _typed(values: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -1,0 +1,27 @@
+"""Two offsets of a job → the sources of which all rows were removed at once between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import JobOffsets, Reader
+
+
+def cleared_between(
+    job: physical.Job, readers: Mapping[str, Reader], start: JobOffsets, end: JobOffsets
+) -> frozenset[str]:
+    """Return the names that offsets have of these sources; raises SQ3416 for one whose rows the job does not know."""
+    found = frozenset(
+        name for name, reader in readers.items() if start[name] != end[name] and reader.cleared(start[name], end[name])
+    )
+    for read in job.reads():
+        if read.source in found and read.change != "upsert":
+            raise SinkqlError(
+                "SQ3416",
+                f'all rows of source "{read.name}" were removed at once, and sink "{job.sink}" does not know them',
+                detail="They have no key by which it keeps them.",
+                hint="Drop the sink and create it again, into a new table.",
+            )
+    return found

@@ -1,0 +1,178 @@
+"""Streams of rows that overwrite each other, of keys that go and of all that goes at once → tables, by real commits."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Context
+from sinkql.program.compiler import compile_text
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.local.engine import LocalEngine
+from support.overwriting import CLEARED, Line, add, fold, gone, registry, row
+from support.readers import duckdb_folder
+from support.running import loop_of
+
+pytestmark = pytest.mark.long
+
+_SCRIPT = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
+  WAREHOUSE = '{folder}/lake');
+CREATE SOURCE e FROM LOAD GENERATOR COUNTER;
+CREATE MATERIALIZED VIEW v AS {sql};
+CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
+  {clauses} WITH (COMMIT INTERVAL = '1s', MAX ROWS PER COMMIT = 12, {options});
+"""
+_KINDS = {
+    "whole": ("SELECT * FROM e", "KEY (k) MODE UPSERT", "FORMAT VERSION = 2"),
+    "filtered": ("SELECT t, k, x * 2 AS y FROM e WHERE x > 1", "KEY (k) MODE UPSERT", "FORMAT VERSION = 3"),
+    "parts": ("SELECT * FROM e", "KEY (k) MODE UPSERT PARTITION BY (t)", "FORMAT VERSION = 2"),
+    "changelog": ("SELECT k, t FROM e WHERE x <> 2", "MODE APPEND", "FORMAT VERSION = 2"),
+    "grouped": ("SELECT t, count(*) AS c, max(x) AS m FROM e GROUP BY t", "KEY (t) MODE UPSERT", "FORMAT VERSION = 3"),
+    "positive": ("SELECT k, x * x AS x, t FROM e WHERE x > 0", "KEY (k) MODE UPSERT", "FORMAT VERSION = 2"),
+    "other key": ("SELECT k, x FROM e", "KEY (k, x) MODE UPSERT", "FORMAT VERSION = 2"),
+}
+
+
+def open_loop(folder: Path, kind: str, options: str = "") -> BatchLoop:
+    """Return the batches of the sink of one kind, not started."""
+    sql, clauses, own = _KINDS[kind]
+    script = _SCRIPT.format(folder=folder, sql=sql, clauses=clauses, options=own + options)
+    own_registry = registry(folder / "stream")
+    job = compile_text(script, facts={"s": {"sink_id": "sink"}}, registry=own_registry).jobs[0]
+    context = Context(job.sink, job.sink_id, folder / "state", lambda _: "")
+    context.folder.mkdir(exist_ok=True)
+    return loop_of(job, context, own_registry, engine=LocalEngine(2))
+
+
+def catch_up(loop: BatchLoop) -> None:
+    """Commit what there is, in batches as a running sink has them."""
+    while True:
+        start = loop.marker.end
+        targets = {name: reader.target(start[name]) for name, reader in loop.readers.items()}
+        if start == targets:
+            return
+        orders = Orders(start, timedelta(0), loop.job.max_rows_per_commit, targets)
+        loop.process(start, Pacer(loop.readers).offer(start, orders, 0))
+
+
+def check(folder: Path, kind: str, lines: list[Line]) -> None:
+    """Assert that two readers find what DuckDB makes of the rows that are there."""
+    rows = list(fold(lines).values())
+    schema = pa.schema([("k", pa.int32()), ("x", pa.int64()), ("t", pa.string())])
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.register("e", pa.Table.from_pylist([dict(zip("kxt", each, strict=True)) for each in rows], schema))
+        expected = Counter(connection.execute(_KINDS[kind][0]).fetchall())
+    table = folder / "lake" / "n" / "t"
+    if kind == "changelog":
+        found: Counter[tuple[object, ...]] = Counter()
+        for *values, diff in duckdb_folder(table, "k, t, _mz_diff"):
+            found[tuple(values)] += diff
+        assert +expected == +found
+        assert min(found.values(), default=0) >= 0
+        return
+    assert expected == Counter(duckdb_folder(table))
+
+
+def some(rng: random.Random, size: int) -> list[Line]:
+    """Return changes of few keys; now and then all rows go, also twice."""
+    found: list[Line] = []
+    for _ in range(size):
+        chance = rng.random()
+        if chance < 0.06:
+            found += [CLEARED] * rng.choice([1, 1, 2])
+        elif chance < 0.3:
+            found.append(gone(rng.randrange(9)))
+        else:
+            found.append(row(rng.randrange(9), rng.choice([None, 0, 1, 2, 3]), rng.choice("ab")))
+    return found
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_table_is_what_the_sql_gives_of_the_rows_that_are_there(kind: str, tmp_path: Path) -> None:
+    rng = random.Random(kind)
+    lines: list[Line] = []
+    loop = open_loop(tmp_path, kind)
+    loop.start(epoch=1)
+    for number, size in enumerate((3, 0, 30, 9, 1, 25, 14)):
+        new = some(rng, size)
+        add(tmp_path / "stream", new)
+        lines += new
+        if number % 3 == 2:
+            loop = open_loop(tmp_path, kind)
+            loop.start(epoch=1)
+        if number == 5 and loop.job.stateful() and loop.job.write.mode == "upsert":
+            shutil.rmtree(tmp_path / "state" / "state")  # which is made anew of the source
+        catch_up(loop)
+        check(tmp_path, kind, lines)
+    assert CLEARED in lines
+    add(tmp_path / "stream", [CLEARED])
+    catch_up(loop)
+    check(tmp_path, kind, [])
+
+
+@pytest.mark.parametrize("kind", ["whole", "parts"])
+def test_when_all_rows_go_those_of_others_stay(kind: str, tmp_path: Path) -> None:
+    loop = open_loop(tmp_path, kind, ", EXISTING ROWS = KEEP")
+    loop.start(epoch=1)
+    add(tmp_path / "stream", [row(1, 2, "a"), row(2, 3, "b")])
+    catch_up(loop)
+    table = open_table(tmp_path)
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    table.append(pa.Table.from_pylist([{"k": k, "x": 9, "t": "theirs"} for k in (7, 8)], schema))
+    add(tmp_path / "stream", [CLEARED, row(3, 4, "c"), row(7, 5, "d")])
+    catch_up(loop)
+    kept = {each["k"]: each["t"] for each in open_table(tmp_path).scan().to_arrow().to_pylist()}
+    assert kept == {3: "c", 7: "d", 8: "theirs"}
+    assert len(duckdb_folder(tmp_path / "lake" / "n" / "t")) == 3
+
+
+def test_rows_computed_again_are_those_after_all_went(tmp_path: Path) -> None:
+    rng = random.Random("again")
+    loop = open_loop(tmp_path, "whole")
+    loop.start(epoch=1)
+    later = [each for each in some(rng, 60) if each != CLEARED]
+    lines = [*some(rng, 40), CLEARED, *(row(k, 1, "a") for k in range(9)), *later]
+    add(tmp_path / "stream", lines)
+    catch_up(loop)
+    other = open_loop(tmp_path, "positive")
+    other.job = msgspec.structs.replace(other.job, follows=(physical.Earlier(loop.job.plan, again=True),))
+    other.start(epoch=1)
+    assert other.rebuilds()
+    other.rebuild()
+    check(tmp_path, "positive", lines)
+
+
+def test_rows_without_a_key_that_go_at_once_stop_the_sink(tmp_path: Path) -> None:
+    loop = open_loop(tmp_path, "whole")
+    loop.start(epoch=1)
+    add(tmp_path / "stream", [row(1, 2, "a")])
+    catch_up(loop)
+    add(tmp_path / "stream", [CLEARED])
+    (read,) = loop.job.reads()
+    keyless = msgspec.structs.replace(read, change="retract", key=())
+    loop.job = msgspec.structs.replace(loop.job, write=msgspec.structs.replace(loop.job.write, input=keyless))
+    with pytest.raises(SinkqlError) as stopped:
+        catch_up(loop)
+    assert stopped.value.code == "SQ3416"
+    check(tmp_path, "whole", [row(1, 2, "a")])
+
+
+def open_table(folder: Path) -> Table:
+    """Return the table as another program opens it."""
+    catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake")
+    return catalog.load_table("n.t")
