@@ -126,7 +126,8 @@ class SourceKind:
     end where its first rows after some offsets end, as many as are wanted. `named` tells by a source's options whether
     its columns are found by their names, so that it may lose some while sinks go on. `table` plans a table of a source
     that somebody reads, by the options of its own statement, and raises what is wrong with it; None: it is as the
-    source has it.
+    source has it. With `messages` its records are messages: it takes KEY FORMAT, INCLUDE HEADER and VALUE DECODING
+    ERRORS, which are refused for others.
 
     A server that keeps nothing for its readers is captured (`sinkql.extension.capture`): `stream` opens what its
     capture reads it with, `forget` takes away what a dropped source left on it; a new source has a `source_id` among
@@ -143,6 +144,7 @@ class SourceKind:
     first: Callable[[Offsets, int], Offsets] | None = None
     named: Callable[[Mapping[str, Any]], bool] = lambda options: False
     table: PlanTable | None = None
+    messages: bool = False
     stream: OpenStream | None = None
     forget: Forget | None = None
     about: str = ""

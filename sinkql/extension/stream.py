@@ -79,13 +79,16 @@ class UndecodableError(ValueError):
     """A stream that has no records of the format at all; the text says why."""
 
 
-def invalid_row(source: str, position: str, message: str, raw: bytes) -> SinkqlError:
+_CORRECT = "Correct the file, or create the source WITH (ON ERROR = SKIP); the sink then continues."
+
+
+def invalid_row(source: str, position: str, message: str, raw: bytes, *, hint: str = _CORRECT) -> SinkqlError:
     """Return the error for a record that does not decode, where such are not skipped."""
     return SinkqlError(
         "SQ3101",
         f'invalid row of source "{source}" at {position}: {message}',
         detail=f"The row is {raw[:200].decode(errors='replace')}",
-        hint="Correct the file, or create the source WITH (ON ERROR = SKIP); the sink then continues.",
+        hint=hint,
     )
 
 

@@ -1,46 +1,24 @@
-"""Kafka: declared, not supported yet."""
+"""Kafka: connections, and sources of topics.
+
+* `connection`: the statement's options → the plan's, checked.
+* `formats`: FORMAT JSON, CSV, TEXT and BYTES of messages → columns and the decoder's options.
+* `plan`: the statement → columns of key, value and metadata, and the reader's options.
+* `client`: a planned connection → what the client library is told, and what its failures mean.
+* `admin`: what brokers say of a topic.
+* `reader`: offsets → splits → rows; `consume`: a split → messages; `rows`: messages → rows.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from sinkql import ast
+from sinkql import logical, physical
+from sinkql.connectors.kafka.connection import KIND, OWNER, KafkaOptions, plan_connection
 from sinkql.connectors.kafka.formats import FORMATS
-from sinkql.extension.options import SecretOnly, SecretPart
-from sinkql.extension.plan import Connector, Later
-from sinkql.logical import SecretText
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaOptions:
-    """The options of TO KAFKA."""
-
-    broker: str | None = None
-    brokers: tuple[str, ...] = ()
-    aws_privatelink: ast.Name | None = None
-    security_protocol: str | None = None
-    sasl_mechanisms: str | None = None
-    sasl_username: SecretPart | None = None
-    sasl_password: SecretOnly | None = None
-    ssl_certificate: SecretText | None = None
-    ssl_certificate_authority: SecretText | None = None
-    ssl_key: SecretOnly | None = None
-    ssh_tunnel: ast.Name | None = None
-    aws_connection: ast.Name | None = None
-    progress_topic: str | None = None
-    progress_topic_replication_factor: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """The options of FROM KAFKA CONNECTION."""
-
-    topic: str
-    group_id_prefix: str | None = None
-    start_offset: tuple[str, ...] = ()
-    start_timestamp: int | None = None
-    topic_metadata_refresh_interval: timedelta = timedelta(seconds=60)
+from sinkql.connectors.kafka.plan import SourceOptions, TopicOptions, find, plan
+from sinkql.extension.plan import Access, ConnectionKind, Connector, Later, SourceKind
+from sinkql.extension.stream import Context, Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +37,50 @@ class SinkOptions:
     topic_metadata_refresh_interval: timedelta = timedelta(seconds=60)
 
 
+_CONNECTION = """\
+The connection is checked when it is created, unless `WITH (VALIDATE = false)` stands after its options. Certificates
+and keys are texts in PEM, as `SECRET name`."""
+
+_ABOUT = """\
+`FROM KAFKA CONNECTION kafka (TOPIC 'orders')` reads the committed messages of a topic.
+
+`FORMAT JSON`: members of an object by the names of the columns; without columns one column `data` of type `jsonb`.
+`FORMAT CSV WITH n COLUMNS`, or `FORMAT CSV` of declared columns: fields by place. `FORMAT TEXT` and `FORMAT BYTES`: one
+column, `text` or `data`. `KEY FORMAT … VALUE FORMAT …` tells them apart; `INCLUDE KEY` adds the key, `INCLUDE
+PARTITION`, `OFFSET`, `TIMESTAMP`, `HEADERS` and `HEADER 'name' AS column` the rest of a message.
+
+`ENVELOPE NONE`: each message is a row. `ENVELOPE UPSERT`: the row of its key; a message without a value takes the row
+away. The key is the column `key`, or the columns of `PRIMARY KEY (…) NOT ENFORCED`, which are read from the message's
+key. With `(VALUE DECODING ERRORS = INLINE)` a value that does not decode is told in the column `error`.
+
+A batch ends before open transactions. Where the topic is made anew, or deletes messages before they are read, the sink
+stops and says so."""
+
+
+def _validate(connection: logical.Connection, access: Access) -> None:
+    from sinkql.connectors.kafka.admin import admin_of  # the client library, only where it is used
+    from sinkql.connectors.kafka.client import Client
+
+    admin_of(Client.of(connection.name, connection.options, access.secret)).check()
+
+
+def _open_reader(read: physical.Read, context: Context) -> Reader:
+    from sinkql.connectors.kafka.reader import KafkaReader
+
+    return KafkaReader.of(read, context)
+
+
 connector = Connector(
     "kafka",
-    messages=FORMATS,
-    later=(
-        Later("CONNECTION", "KAFKA", KafkaOptions),
-        Later("SOURCE", "KAFKA", SourceOptions),
-        Later("SINK", "KAFKA", SinkOptions),
+    connections=(
+        ConnectionKind(
+            KIND, plan_connection, KafkaOptions, OWNER, ("BROKER", "BROKERS"), validate=_validate, about=_CONNECTION
+        ),
     ),
+    sources=(
+        SourceKind("KAFKA", plan, _open_reader, TopicOptions, SourceOptions, facts=find, messages=True, about=_ABOUT),
+    ),
+    messages=FORMATS,
+    later=(Later("SINK", "KAFKA", SinkOptions),),
+    tasks=("sinkql.connectors.kafka.reader", "sinkql.decode.messages"),
 )

@@ -335,6 +335,30 @@ CODES = {
         "Tables of several schemas have the name.",
         "Write the schema's name before it.",
     ),
+    "SQ2472": _code(
+        "A source from Kafka does not say which connection leads to the brokers.",
+        "Write FROM KAFKA CONNECTION name (TOPIC '…').",
+    ),
+    "SQ2473": _code(
+        "A source from Kafka has START OFFSET and START TIMESTAMP, which both say where it begins.",
+        "Keep one of them.",
+    ),
+    "SQ2474": _code(
+        "The columns of the key of a source from Kafka are named twice, or need no naming.",
+        "Leave out INCLUDE KEY.",
+    ),
+    "SQ2475": _code(
+        "A source from Kafka reads the keys of messages, and does not say what format they have.",
+        "Write KEY FORMAT … VALUE FORMAT ….",
+    ),
+    "SQ2476": _code(
+        "Debezium does not write changes in this format.",
+        "Leave out ENVELOPE DEBEZIUM, or use the format of the messages, as FORMAT JSON.",
+    ),
+    "SQ2477": _code(
+        "The key of the messages has a column that their rows do not have.",
+        "Declare the columns that are the key: PRIMARY KEY (…) NOT ENFORCED.",
+    ),
     "SQ2501": _code(
         "The connection leads to a system of another kind than the statement needs.",
         "Name a connection of the kind in the message.",
@@ -418,6 +442,22 @@ CODES = {
     "SQ2540": _code(
         "The option decides what the connection leads to, so changing it would point existing sinks at another place.",
         "Create another connection, and create the sinks again with it.",
+    ),
+    "SQ2560": _code(
+        "A connection to Kafka names no broker, or has both BROKER and BROKERS.",
+        "Write BROKER 'host:9092', or BROKERS ('a:9092', 'b:9092').",
+    ),
+    "SQ2561": _code(
+        "The address of a broker is not a host and a port.",
+        "Write it as in 'host:9092'.",
+    ),
+    "SQ2562": _code(
+        "A connection to Kafka has options of SASL that do not go with its SECURITY PROTOCOL, or lacks some.",
+        "Give SASL MECHANISMS, SASL USERNAME and SASL PASSWORD, or none of them with SSL and PLAINTEXT.",
+    ),
+    "SQ2563": _code(
+        "A connection to Kafka has a certificate that does not go with its SECURITY PROTOCOL, or half of a pair.",
+        "Give SSL CERTIFICATE and SSL KEY together, and none of them without TLS.",
     ),
     "SQ2541": _code(
         "A schema registry connection has both USER and USERNAME, which are the same option.",

@@ -432,6 +432,49 @@ CODES = {
         "Look at the detail and the log of the registry. A running sink tries again by itself.",
         retryable=True,
     ),
+    "SQ4270": _code(
+        "No broker of Kafka answers.",
+        "Check BROKER in CREATE CONNECTION, and that Kafka runs. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4271": _code(
+        "Kafka does not let the user of a connection in.",
+        "Check SASL USERNAME, SASL PASSWORD and SASL MECHANISMS in CREATE CONNECTION. A running sink tries again by "
+        "itself.",
+        retryable=True,
+    ),
+    "SQ4272": _code(
+        "The certificate of a broker of Kafka is not signed by an authority that this machine trusts, or it rejects "
+        "that of the connection.",
+        "Give the authority's certificate in SSL CERTIFICATE AUTHORITY, or check SSL CERTIFICATE and SSL KEY. A "
+        "running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4273": _code(
+        "A broker of Kafka speaks another protocol at this port than the connection does.",
+        "Check SECURITY PROTOCOL and BROKER in CREATE CONNECTION. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4274": _code(
+        "Kafka has no topic of this name, or hides it from the user of the connection.",
+        "Check TOPIC, or create the topic.",
+    ),
+    "SQ4275": _code(
+        "Kafka does not allow the user of the connection to read the topic.",
+        "Grant the user DESCRIBE and READ on the topic. A running sink tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4276": _code(
+        "A certificate or a key of a connection to Kafka is not one in PEM, or the two do not belong together.",
+        "Give the secrets the whole text of the PEM files: ALTER SECRET name AS file('key.pem'). A running sink tries "
+        "again by itself.",
+        retryable=True,
+    ),
+    "SQ4277": _code(
+        "Kafka answers with an error of its own.",
+        "Look at the detail and the log of the brokers. A running sink tries again by itself.",
+        retryable=True,
+    ),
     "SQ4301": _code(
         "The warehouse folder cannot be written by this user.",
         "Give the user the right to write there. A running sink tries again by itself.",

@@ -103,6 +103,19 @@ CODES = {
         "Allow them s3:ListBucket on the bucket and s3:GetObject on its objects. A running sink tries again by itself.",
         retryable=True,
     ),
+    "SQ3370": _code(
+        "Kafka deleted messages of a topic before they were read.",
+        "Read the topic by another source, and raise its retention.",
+    ),
+    "SQ3371": _code(
+        "The topic of a source was deleted, or made anew under its name: the offsets that were read mean other "
+        "messages now.",
+        "Read the new topic by another source.",
+    ),
+    "SQ3372": _code(
+        "A partition of a topic ends before the messages that were read of it: its brokers have lost some.",
+        "Read the topic by another source, into a new table.",
+    ),
     "SQ3390": _code(
         "A connector gives rows with other columns than its source declares.",
         "This is a mistake in the connector; report it to its author.",

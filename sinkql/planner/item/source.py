@@ -20,7 +20,7 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
     Raises SQ2450 for a kind that nobody offers, SQ2971 for one that is not supported yet.
     """
     kind = _kind(statement, scope)
-    check_source(statement)
+    check_source(statement, messages=kind.messages)
     if statement.cluster is not None:
         scope.use(cluster_name(scope.catalog, statement.cluster, statement.span))
     connection = None
@@ -44,7 +44,7 @@ def sampled(statement: ast.Create, scope: Scope, access: Access | None = None) -
     kind = scope.registry.sources.get(statement.kind)
     if kind is None or kind.sample is None:
         return {}
-    check_source(statement)
+    check_source(statement, messages=kind.messages)
     return kind.sample(statement, scope, access)
 
 

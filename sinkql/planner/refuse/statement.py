@@ -52,14 +52,10 @@ def _not_yet(code: str, what: str, statement: Later | ast.Drop | ast.ShowCreate,
     return SinkqlError(code, f"{what} is not supported yet", statement.span, hint=hint)
 
 
-def check_source(statement: ast.CreateSource) -> None:
-    """Refuse sources and clauses of sources that are for later: SQ2971, SQ2973, SQ2974."""
-    _check_formats(statement.key_format)
-    for include in statement.include:
-        if include.name == "HEADER":
-            raise _source("INCLUDE HEADER", include.span, "Leave it out.")
-    if statement.inline_errors is not None:
-        raise _source("VALUE DECODING ERRORS", statement.inline_errors.span, "Write WITH (ON ERROR = 'SKIP').")
+def check_source(statement: ast.CreateSource, *, messages: bool) -> None:
+    """Refuse clauses of sources that are for later, or for sources of messages where this is none: SQ2973, SQ2974."""
+    if not messages:
+        _check_messages(statement)
     if statement.progress is not None:
         raise _source("EXPOSE PROGRESS", statement.progress.span, "Query mz_internal.mz_sink_statistics.")
     check_history(statement.with_options)
@@ -88,9 +84,14 @@ def check_table_from(statement: ast.CreateTableFrom, *, options: bool) -> None:
             raise SinkqlError("SQ2464", message, span, hint=hint)
 
 
-def _check_formats(key: ast.Format | None) -> None:
-    if key is not None:
-        raise _source("KEY FORMAT", key.span, "Use FORMAT JSON or FORMAT CSV.")
+def _check_messages(statement: ast.CreateSource) -> None:
+    if statement.key_format is not None:
+        raise _source("KEY FORMAT", statement.key_format.span, "Use FORMAT JSON or FORMAT CSV.")
+    for include in statement.include:
+        if include.name == "HEADER":
+            raise _source("INCLUDE HEADER", include.span, "Leave it out.")
+    if statement.inline_errors is not None:
+        raise _source("VALUE DECODING ERRORS", statement.inline_errors.span, "Write WITH (ON ERROR = 'SKIP').")
 
 
 def _source(what: str, span: Span, hint: str) -> SinkqlError:

@@ -1,0 +1,162 @@
+"""CREATE CONNECTION … TO KAFKA → its brokers, and how to come in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sinkql import ast
+from sinkql.errors import SinkqlError, Span
+from sinkql.extension.options import SecretOnly, SecretPart, bind, described, option_span
+from sinkql.extension.plan import Planning
+from sinkql.extension.secret import secret_data
+from sinkql.logical import SecretText
+
+KIND = "KAFKA"
+OWNER = "Kafka connections"
+_BROKER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s,:\[\]/]+):(\d{1,5})")
+_LATER = ("SSH TUNNEL", "AWS PRIVATELINK", "AWS CONNECTION", "PROGRESS TOPIC", "PROGRESS TOPIC REPLICATION FACTOR")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOptions:
+    """The options of TO KAFKA; one of BROKER and BROKERS is given."""
+
+    broker: str | None = described("where a broker is, as `host:9092`; it names the others", default=None)
+    brokers: tuple[str, ...] = described("several of them, as `('a:9092', 'b:9092')`", default=())
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = described(
+        "how brokers are spoken to: `SASL_SSL` if an option of SASL is given, else `SSL`", default=None
+    )
+    sasl_mechanisms: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = described(
+        "how the user shows who it is", default=None
+    )
+    sasl_username: SecretPart | None = described("the user", default=None)
+    sasl_password: SecretOnly | None = described("of the user", default=None)
+    ssl_certificate_authority: SecretText | None = described(
+        "the certificate in PEM of the authority that signed the brokers', where this machine does not trust it",
+        default=None,
+    )
+    ssl_certificate: SecretText | None = described(
+        "with `SSL KEY`: a certificate that shows who asks, in PEM", default=None
+    )
+    ssl_key: SecretOnly | None = described("the key of `SSL CERTIFICATE`, in PEM", default=None)
+    ssh_tunnel: ast.Name | None = described("not supported yet", default=None)
+    aws_privatelink: ast.Name | None = described("not supported yet", default=None)
+    aws_connection: ast.Name | None = described("not supported yet", default=None)
+    progress_topic: str | None = described("not supported yet", default=None)
+    progress_topic_replication_factor: int | None = described("not supported yet", default=None)
+
+
+def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+    """Return `brokers`, `protocol`, and what else is given; raises SQ2101 to SQ2106, SQ2560 to SQ2563 and SQ2988."""
+    _check_later(statement)
+    brokers = tuple(_brokers(statement))
+    options = bind(
+        statement.options,
+        KafkaOptions,
+        owner=OWNER,
+        span=statement.kind_span,
+        secret=planning.secret,
+        ignore=("BROKER", "BROKERS"),
+    )
+    sasl = any((options.sasl_mechanisms, options.sasl_username, options.sasl_password))
+    protocol = options.security_protocol or ("SASL_SSL" if sasl else "SSL")
+    _check_sasl(statement, options, protocol, sasl=sasl)
+    _check_ssl(statement, options, protocol)
+    secrets = {
+        "sasl_username": options.sasl_username,
+        "sasl_password": options.sasl_password,
+        "ssl_certificate_authority": options.ssl_certificate_authority,
+        "ssl_certificate": options.ssl_certificate,
+        "ssl_key": options.ssl_key,
+    }
+    planned: dict[str, Any] = {"brokers": list(brokers), "protocol": protocol}
+    if options.sasl_mechanisms is not None:
+        planned["sasl_mechanism"] = options.sasl_mechanisms
+    return planned | {name: secret_data(text) for name, text in secrets.items() if text is not None}
+
+
+def _check_later(statement: ast.CreateConnection) -> None:
+    for option in statement.options:
+        if option.name in _LATER:
+            message = f"{option.name} of Kafka connections is not supported yet"
+            raise SinkqlError("SQ2988", message, option.span, hint=f"Leave out {option.name}.")
+        items = option.value.items if isinstance(option.value, ast.Sequence) else (option.value,)
+        for item in items:
+            if option.name in ("BROKER", "BROKERS") and isinstance(item, ast.Phrase):
+                words = (item.then or item).words
+                raise SinkqlError(
+                    "SQ2988",
+                    f"{words} of a broker is not supported yet" if words else f"{option.name} takes no options yet",
+                    item.span,
+                    hint="Write the address alone, as BROKER 'host:9092'.",
+                )
+
+
+def _brokers(statement: ast.CreateConnection) -> Iterator[str]:
+    """Yield the brokers of the one of BROKER and BROKERS that is given."""
+    given = [option for option in statement.options if option.name in ("BROKER", "BROKERS")]
+    if not given:
+        hint = "Add BROKER 'host:9092'."
+        raise SinkqlError("SQ2560", f"{OWNER} require the option BROKER", statement.kind_span, hint=hint)
+    if len(given) > 1:
+        raise SinkqlError(
+            "SQ2560", "brokers are given twice", given[1].span, hint="Write all in BROKERS ('a:9092', 'b:9092')."
+        )
+    (option,) = given
+    items = option.value.items if isinstance(option.value, ast.Sequence) else (option.value,)
+    if not items or (option.name == "BROKER" and isinstance(option.value, ast.Sequence)):
+        hint = "Write BROKER 'host:9092', or BROKERS ('a:9092', 'b:9092')."
+        raise SinkqlError("SQ2561", f"{option.name} names no broker", option.span, hint=hint)
+    for item in items:
+        text = item.value if isinstance(item, ast.Text) else ""
+        found = _BROKER.fullmatch(text)
+        if found is None or not 0 < int(found[2]) < 1 << 16:
+            raise SinkqlError(
+                "SQ2561",
+                f'invalid broker "{text}"' if text else f"{option.name} takes the address of a broker",
+                item.span if item is not None else option.span,
+                hint="Write the host and the port, as in 'host:9092'.",
+            )
+        yield text
+
+
+def _check_sasl(statement: ast.CreateConnection, options: KafkaOptions, protocol: str, *, sasl: bool) -> None:
+    def at(name: str) -> Span:
+        return option_span(statement.options, name, statement.kind_span)
+
+    given = {
+        "SASL MECHANISMS": options.sasl_mechanisms,
+        "SASL USERNAME": options.sasl_username,
+        "SASL PASSWORD": options.sasl_password,
+    }
+    if not protocol.startswith("SASL"):
+        for name in (name for name, value in given.items() if value is not None):
+            hint = f"Write SECURITY PROTOCOL = 'SASL_{protocol}', or leave out {name}."
+            raise SinkqlError("SQ2562", f"{name} is not for SECURITY PROTOCOL {protocol}", at(name), hint=hint)
+        return
+    examples = {"SASL MECHANISMS": "'PLAIN'", "SASL USERNAME": "'…'", "SASL PASSWORD": "SECRET name"}
+    for name in (name for name, value in given.items() if value is None):
+        message = f"SECURITY PROTOCOL {protocol} requires the option {name}"
+        raise SinkqlError("SQ2562", message, at("SECURITY PROTOCOL"), hint=f"Add {name} = {examples[name]}.")
+
+
+def _check_ssl(statement: ast.CreateConnection, options: KafkaOptions, protocol: str) -> None:
+    def at(name: str) -> Span:
+        return option_span(statement.options, name, statement.kind_span)
+
+    given = {
+        "SSL CERTIFICATE AUTHORITY": options.ssl_certificate_authority,
+        "SSL CERTIFICATE": options.ssl_certificate,
+        "SSL KEY": options.ssl_key,
+    }
+    if not protocol.endswith("SSL"):
+        for name in (name for name, value in given.items() if value is not None):
+            wanted = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
+            hint = f"Write SECURITY PROTOCOL = '{wanted}', or leave out {name}."
+            raise SinkqlError("SQ2563", f"{name} is not for SECURITY PROTOCOL {protocol}", at(name), hint=hint)
+    if (options.ssl_key is None) != (options.ssl_certificate is None):
+        there, other = ("SSL KEY", "SSL CERTIFICATE") if options.ssl_key is not None else ("SSL CERTIFICATE", "SSL KEY")
+        raise SinkqlError("SQ2563", f"{there} requires {other}", at(there), hint=f"Add {other} = SECRET name.")

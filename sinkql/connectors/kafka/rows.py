@@ -1,0 +1,240 @@
+"""Messages → Arrow rows: key, value and metadata in the columns of the source, and the messages that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sinkql import physical
+from sinkql.extension.stream import ChangeDecoder, Context, DecodedMessages, MessageDecoder, WideError
+from sinkql.extension.types import arrow_type
+
+_MOST_BYTES = 16 << 20
+_DIFF = pa.field("$diff", pa.int64())
+Failed = tuple[Any, str]
+"""A message, and why it has no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Decode messages of a source; picklable.
+
+    `key` and `value` have the names of their columns; `changes` decodes values in the place of `value` where these tell
+    how rows change. `error` is the column that has why a value failed, where such values are no failures.
+    """
+
+    columns: tuple[physical.Column, ...]
+    upsert: bool
+    key: tuple[MessageDecoder, tuple[str, ...]] | None
+    value: tuple[MessageDecoder, tuple[str, ...]] | None
+    changes: ChangeDecoder | None
+    metadata: tuple[Mapping[str, Any], ...]
+    error: str | None
+
+    @classmethod
+    def of(cls, read: physical.Read, context: Context) -> Rows:
+        """Return what decodes the messages of a planned source."""
+        options = read.options
+        known = {column.name: column for column in read.columns}
+        changes = options["envelope"] == "debezium"
+        value = options["value"]
+        names = tuple(value["columns"])
+        decoding = context.messages[value["format"]]
+        decoder = change_decoder = None
+        if changes:
+            assert decoding.changes is not None
+            key_names = tuple(options["key"]["columns"]) if "key" in options else ()
+            change_decoder = decoding.changes(value, [known[each] for each in names], key_names, context)
+        else:
+            decoder = (decoding.open(value, [known[each] for each in names], context), names)
+        return cls(
+            read.columns,
+            read.change == "upsert",
+            _key(options, known, context),
+            decoder,
+            change_decoder,
+            tuple(options["metadata"]),
+            options.get("error"),
+        )
+
+    def decoded(self, messages: Sequence[Any]) -> Iterator[tuple[pa.RecordBatch, list[Failed]]]:
+        """Yield the rows of messages in order, in parts where there is much in them, and those that failed."""
+        if len(messages) > 1 and sum(map(len, messages)) > _MOST_BYTES:
+            yield from self._halves(messages)
+            return
+        try:
+            found = self._at_once(messages)
+        except WideError:
+            yield from self._halves(messages)
+            return
+        yield found
+
+    def _halves(self, messages: Sequence[Any]) -> Iterator[tuple[pa.RecordBatch, list[Failed]]]:
+        middle = len(messages) // 2
+        yield from self.decoded(messages[:middle])
+        yield from self.decoded(messages[middle:])
+
+    def _at_once(self, messages: Sequence[Any]) -> tuple[pa.RecordBatch, list[Failed]]:
+        failures: dict[int, str] = {}
+        arrays: dict[str, pa.Array] = {}
+        keys = self._keys(messages, failures)
+        if self.changes is not None:
+            places, diffs = self._changed(messages, keys, arrays, failures)
+        else:
+            places, diffs = None, None
+            self._valued(messages, arrays, failures)
+            if keys is not None:
+                arrays |= dict(zip(keys.schema.names, keys.columns, strict=True))
+            if self.upsert:
+                diffs = _alive(messages)
+        for each in self.metadata:
+            found = _metadata(each, messages, failures)
+            arrays[each["column"]] = found if places is None else found.take(pa.array(places))
+        rows = [arrays[column.name] for column in self.columns]
+        fields = [pa.field(column.name, array.type) for column, array in zip(self.columns, rows, strict=True)]
+        if self.upsert:
+            rows, fields = [*rows, diffs], [*fields, _DIFF]
+        batch = pa.RecordBatch.from_arrays(rows, schema=pa.schema(fields))
+        failed = [(messages[place], failures[place]) for place in sorted(failures)]
+        if failures:
+            of_rows = np.arange(len(messages)) if places is None else places
+            batch = batch.filter(pa.array(~np.isin(of_rows, list(failures))))
+        return batch, failed
+
+    def _keys(self, messages: Sequence[Any], failures: dict[int, str]) -> pa.RecordBatch | None:
+        """Return the columns of the key; a message without one has NULLs, and fails where rows have keys."""
+        if self.key is None:
+            return None
+        decoder, names = self.key
+        raw = [message.key() for message in messages]
+        found = _some(decoder, raw, failures, prefix="key: ")
+        if self.upsert and None in raw:
+            for place, each in enumerate(raw):
+                if each is None:
+                    failures.setdefault(place, "the message has no key")
+        return found.rename_columns(list(names))
+
+    def _valued(self, messages: Sequence[Any], arrays: dict[str, pa.Array], failures: dict[int, str]) -> None:
+        """Add the columns of the value, NULLs where there is none."""
+        assert self.value is not None
+        decoder, names = self.value
+        raw = [message.value() for message in messages]
+        own: dict[int, str] = {}
+        found = _some(decoder, raw, own)
+        arrays |= dict(zip(names, found.columns, strict=True))
+        if not self.upsert and None in raw:
+            required = [each.name for each in self.columns if each.name in names and not each.nullable]
+            if required:
+                empty = f'null value in column "{required[0]}", which is NOT NULL: the message has no value'
+                own |= {place: empty for place, each in enumerate(raw) if each is None}
+        if self.error is None:
+            failures |= {place: why for place, why in own.items() if place not in failures}
+            return
+        type_ = arrow_type(next(column.type for column in self.columns if column.name == self.error))
+        described = [{"description": own[place]} if place in own else None for place in range(len(raw))]
+        arrays[self.error] = pa.array(described, type_)
+        if own:
+            right = np.ones(len(raw), bool)
+            right[list(own)] = False
+            for name in names:
+                arrays[name] = _where(arrays[name], right)
+
+    def _changed(
+        self,
+        messages: Sequence[Any],
+        keys: pa.RecordBatch | None,
+        arrays: dict[str, pa.Array],
+        failures: dict[int, str],
+    ) -> tuple[np.ndarray, pa.Array]:
+        """Add the columns of rows that change; return the message of each, and how it changes."""
+        assert self.changes is not None
+        raw = [message.value() for message in messages]
+        if failures:
+            raw = [None if place in failures else each for place, each in enumerate(raw)]
+        found = self.changes.decode(keys, raw)
+        failures |= found.failures
+        assert found.places is not None
+        arrays |= dict(zip(found.batch.schema.names, found.batch.columns, strict=True))
+        return found.places, arrays.pop("$diff")
+
+
+def _key(
+    options: Mapping[str, Any], known: Mapping[str, physical.Column], context: Context
+) -> tuple[MessageDecoder, tuple[str, ...]] | None:
+    if "key" not in options:
+        return None
+    key = options["key"]
+    names = tuple(key["columns"])
+    return context.messages[key["format"]].open(key, [known[each] for each in names], context), names
+
+
+def _some(
+    decoder: MessageDecoder, raw: Sequence[bytes | None], failures: dict[int, str], *, prefix: str = ""
+) -> pa.RecordBatch:
+    """Decode those that are there; the others have NULLs."""
+    there = [each for each in raw if each is not None]
+    found: DecodedMessages = decoder.decode(there)
+    batch = found.batch
+    places: Sequence[int] | np.ndarray
+    if len(there) == len(raw):
+        places = range(len(raw))
+    else:
+        places = np.fromiter((place for place, each in enumerate(raw) if each is not None), np.int64, len(there))
+        taken = np.zeros(len(raw), np.int64)
+        taken[places] = np.arange(len(there))
+        missing = np.ones(len(raw), bool)
+        missing[places] = False
+        batch = batch.take(pa.array(taken, mask=missing))
+    for place, why in found.failures.items():
+        failures.setdefault(int(places[place]), prefix + why)
+    return batch
+
+
+def _alive(messages: Sequence[Any]) -> pa.Array:
+    """Return 1 for messages with a value, -1 for tombstones."""
+    return pa.array(np.fromiter((-1 if each.value() is None else 1 for each in messages), np.int64, len(messages)))
+
+
+def _where(array: pa.Array, right: np.ndarray) -> pa.Array:
+    return array.take(pa.array(np.arange(len(array)), mask=~right))
+
+
+def _metadata(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
+    count = len(messages)
+    match wanted["kind"]:
+        case "partition":
+            return pa.array(np.fromiter((each.partition() for each in messages), np.int32, count))
+        case "offset":
+            return pa.array(np.fromiter((each.offset() for each in messages), np.int64, count))
+        case "timestamp":
+            times = [each.timestamp() for each in messages]
+            return pa.array([at * 1000 if kind else None for kind, at in times], pa.timestamp("us"))
+        case "headers":
+            type_ = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+            return pa.array([_headers(each) for each in messages], type_)
+        case _:
+            return _header(wanted, messages, failures)
+
+
+def _headers(message: Any) -> list[tuple[str, bytes | None]]:
+    return message.headers() or []
+
+
+def _header(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
+    """Return the last header of a name; as text, unless it is wanted as it is."""
+    name = wanted["header"]
+    found = [next((value for key, value in reversed(_headers(each)) if key == name), None) for each in messages]
+    if wanted["binary"]:
+        return pa.array(found, pa.binary())
+    texts: list[str | None] = []
+    for place, value in enumerate(found):
+        try:
+            texts.append(None if value is None else value.decode())
+        except UnicodeDecodeError:
+            failures.setdefault(place, f'header "{name}": it is not UTF-8')
+            texts.append(None)
+    return pa.array(texts, pa.string())

@@ -1,0 +1,249 @@
+"""A real Kafka broker on free ports of this machine: without a password, with one, with TLS, and with both."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from support.authority import authority
+from support.patience import PATIENCE_S, Deadline
+from support.postgres import free_ports
+
+_JARS = Path(__file__).parents[2] / ".kafka" / "libs"
+_JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+USER, PASSWORD = "ann", "open sesame"
+"""Who may come in by SASL, with any mechanism."""
+
+
+@dataclass
+class Kafka:
+    """Hold a broker that may be stopped, killed and started again: it keeps its ports and its topics.
+
+    `trusted` is the certificate of the authority that signed its own, `identity` has its key and its certificate.
+    """
+
+    folder: Path
+    trusted: Path
+    identity: Path
+    ports: Sequence[int] = field(default_factory=lambda: free_ports(5))
+    _process: subprocess.Popen[bytes] | None = None
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    _admin: Any = None
+
+    @property
+    def address(self) -> str:
+        """Where it answers in plain text, without a password."""
+        return f"127.0.0.1:{self.ports[0]}"
+
+    @property
+    def sasl_address(self) -> str:
+        """Where it answers in plain text, and asks for a user."""
+        return f"127.0.0.1:{self.ports[2]}"
+
+    @property
+    def ssl_address(self) -> str:
+        """Where it answers by TLS; a client may show a certificate."""
+        return f"127.0.0.1:{self.ports[3]}"
+
+    @property
+    def sasl_ssl_address(self) -> str:
+        """Where it answers by TLS, and asks for a user."""
+        return f"127.0.0.1:{self.ports[4]}"
+
+    @property
+    def log(self) -> Path:
+        """What the broker says."""
+        return self.folder / "log"
+
+    def initialize(self) -> None:
+        """Make the folder of a new broker."""
+        (self.folder / "server.properties").write_text(
+            "".join(f"{name}={value}\n" for name, value in self._settings().items())
+        )
+        format_ = [*_JAVA, _QUIET, "-cp", f"{_JARS}/*", "kafka.tools.StorageTool", "format"]
+        cluster = ["-t", "AAAAAAAAQACAAAAAAAAAAQ", "-c", "server.properties"]
+        done = subprocess.run([*format_, *cluster], check=False, capture_output=True, text=True, cwd=self.folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self) -> None:
+        """Start the broker, and wait until it answers."""
+        command = [*_JAVA, _QUIET, "-cp", f"{_JARS}/*", "kafka.Kafka", "server.properties"]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
+        self._process = process
+        deadline = Deadline()
+        while True:
+            assert process.poll() is None, self.log.read_text()[-4000:]
+            deadline.check("an answer of Kafka")
+            with suppress(KafkaException):
+                if self.admin.list_topics(timeout=1).brokers:
+                    return
+
+    def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End the broker: SIGTERM is a shutdown, SIGKILL a crash."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(PATIENCE_S)
+            self._process = None
+
+    def restart(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End the broker and start it again."""
+        self.stop(how)
+        self.start()
+
+    @property
+    def admin(self) -> Any:
+        """A client that may do all."""
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.address, "logger": _Silent(), "log_level": 0})
+        return self._admin
+
+    def topic(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
+        """Make a topic, and return its name."""
+        named = name or f"t{next(self._numbers)}"
+        dotted = {label.replace("_", "."): value for label, value in config.items()}
+        new = NewTopic(named, partitions, 1, config=dotted)
+        self.admin.create_topics([new])[named].result()
+        self._settled(named, partitions)
+        return named
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        self.admin.delete_topics([topic])[topic].result()
+        deadline = Deadline()
+        while topic in self.admin.list_topics(timeout=PATIENCE_S).topics:
+            deadline.check("the end of a topic")
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions."""
+        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
+        self._settled(topic, partitions)
+
+    def forget(self, topic: str, before: int, partition: int = 0) -> None:
+        """Delete the records of a partition before an offset, as retention does."""
+        place = TopicPartition(topic, partition, before)
+        self.admin.delete_records([place])[place].result()
+
+    def ends(self, topic: str, *, committed: bool = True) -> dict[int, int]:
+        """Return the ends of a topic's partitions: the last stable offsets, or the high watermarks."""
+        partitions = self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        asked = {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions}
+        found = self.admin.list_offsets(asked, isolation_level=level)
+        return {place.partition: future.result().offset for place, future in found.items()}
+
+    def producer(self, **config: Any) -> Any:
+        """Return a producer; with `transactional_id` its transactions are begun already."""
+        dotted = {label.replace("_", "."): value for label, value in config.items()}
+        made = Producer({"bootstrap.servers": self.address, "linger.ms": 1, "logger": _Silent(), **dotted})
+        if "transactional_id" in config:
+            made.init_transactions(PATIENCE_S)
+        return made
+
+    def send(self, topic: str, *values: bytes | str | None, partition: int = 0, **more: Any) -> None:
+        """Append messages to a partition, and wait until the broker has them."""
+        producer = self.producer()
+        for value in values:
+            producer.produce(topic, value, partition=partition, **more)
+        assert producer.flush(PATIENCE_S) == 0
+
+    def add_scram_user(self, user: str, password: str) -> None:
+        """Let a user in by SCRAM, with either hash."""
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            info = ScramCredentialInfo(mechanism, 4096)
+            change = UserScramCredentialUpsertion(user, info, password.encode())
+            self.admin.alter_user_scram_credentials([change])[user].result()
+
+    def _settled(self, topic: str, partitions: int) -> None:
+        deadline = Deadline()
+        while True:
+            found = self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+            if len(found) == partitions and all(each.leader >= 0 for each in found.values()):
+                return
+            deadline.check("the leaders of a topic")
+
+    def _settings(self) -> Mapping[str, str]:
+        plain, controller, sasl, ssl, sasl_ssl = self.ports
+        names = {"PLAINTEXT": plain, "SASL_PLAINTEXT": sasl, "SSL": ssl, "SASL_SSL": sasl_ssl}
+        listeners = [f"{name}://127.0.0.1:{port}" for name, port in names.items()]
+        module = "org.apache.kafka.common.security"
+        login = f'{module}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        scram = f"{module}.scram.ScramLoginModule required;"
+        users = {
+            f"listener.name.{name}.{mechanism.lower()}.sasl.jaas.config": login if mechanism == "PLAIN" else scram
+            for name in ("sasl_plaintext", "sasl_ssl")
+            for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+        }
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller}"]),
+            "advertised.listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT," + ",".join(f"{name}:{name}" for name in names),
+            "log.dirs": str(self.folder / "data"),
+            "log.cleaner.backoff.ms": "100",
+            "log.retention.check.interval.ms": "1000",
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            **users,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.identity),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.trusted),
+            "ssl.client.auth": "requested",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+
+
+class _Silent:
+    """Take what the client library would write to the standard error while a broker is not there."""
+
+    def log(self, *args: object) -> None:
+        """Say nothing."""
+
+    debug = info = warning = error = critical = log
+
+
+@contextmanager
+def kafka() -> Iterator[Kafka]:
+    """Run a new broker until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="kafka-") as folder:
+        server = Kafka(Path(folder), *authority(Path(folder)))
+        server.initialize()
+        server.start()
+        server.add_scram_user(USER, PASSWORD)
+        try:
+            yield server
+        finally:
+            server.stop()
