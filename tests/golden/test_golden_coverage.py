@@ -9,8 +9,6 @@ from golden.test_golden import FILES
 
 # codes that no text alone brings about, and the test that asserts each
 ELSEWHERE = {
-    "SQ2470": "tests/kafka/test_messages.py",
-    "SQ2471": "tests/kafka/test_messages.py",
     "SQ1010": "a script that is not UTF-8: tests/endtoend/test_mistakes.py",
     "SQ1029": "a statement of a million words: tests/language/test_hostile_input.py",
     "SQ2209": "an expression too deep to be told: tests/planner/test_identity.py",
@@ -18,6 +16,7 @@ ELSEWHERE = {
     "SQ2348": "a branch that is published: tests/session/test_publish.py",
     "SQ2415": "files to sample: tests/files/test_infer.py",
     "SQ2434": "a script that is compiled: tests/session/test_program.py",
+    "SQ2477": "the key of Debezium's messages: tests/kafka/test_plan.py",
     "SQ2635": "a script that is planned: tests/deploy/test_plan_and_apply.py",
     "SQ2467": "tables of a server: tests/postgres/test_source.py",
     "SQ2641": "more rows than a query reads: tests/session/test_query.py",

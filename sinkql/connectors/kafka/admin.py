@@ -19,7 +19,7 @@ from sinkql.errors import SinkqlError
 
 T = TypeVar("T")
 _PATIENCE_S = 15.0
-_STEP_S = 1.0
+_STEP_S = 0.25
 _TRANSIENT = ("_NOENT", "_TIMED_OUT", "_TRANSPORT", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION")
 
 
@@ -118,7 +118,8 @@ class Admin:
 
     def _check_down(self, until: float) -> None:
         """Raise SQ427x where all brokers are known to be down, or the time is over."""
-        self._kafka.poll(0.05)
+        while self._kafka.poll(0.05):
+            pass
         if self.troubles.of("_ALL_BROKERS_DOWN") is not None:
             found = self.client.trouble(self.troubles)
             if found is not None:

@@ -76,8 +76,7 @@ class Client:
             )
         if (text := told.of("_SSL")) is not None:
             return self._untrusted(text)
-        text = told.of("_TRANSPORT") or told.of("_RESOLVE")
-        if text is not None and "SSL handshake" in text:
+        if (text := told.of("_TRANSPORT", containing="SSL handshake")) is not None:
             plain = self.protocol.replace("SSL", "PLAINTEXT")
             return self._error(
                 "SQ4273",
@@ -85,6 +84,7 @@ class Client:
                 f"Write SECURITY PROTOCOL = '{plain}', or give the port where they speak TLS.",
                 told=text,
             )
+        text = told.of("_TRANSPORT") or told.of("_RESOLVE")
         if text is None and told.of("_ALL_BROKERS_DOWN") is not None:
             other = "'SASL_SSL'" if self.protocol.startswith("SASL") else "'SSL', or 'SASL_PLAINTEXT' with a user,"
             return self._error(
@@ -149,6 +149,7 @@ class Troubles:
         """Take an error, as the library gives it."""
         self.last.append((error.name(), error.str()))
 
-    def of(self, *names: str) -> str | None:
+    def of(self, *names: str, containing: str = "") -> str | None:
         """Return the text of the last error of one of these names; None where there was none."""
-        return next((text for name, text in reversed(self.last) if name in names), None)
+        found = (text for name, text in reversed(self.last) if name in names and containing in text)
+        return next(found, None)

@@ -82,7 +82,9 @@ def _check_later(statement: ast.CreateConnection) -> None:
     for option in statement.options:
         if option.name in _LATER:
             message = f"{option.name} of Kafka connections is not supported yet"
-            raise SinkqlError("SQ2988", message, option.span, hint=f"Leave out {option.name}.")
+            network = option.name in ("SSH TUNNEL", "AWS PRIVATELINK")
+            hint = "Write BROKER 'host:9092' with an address that this machine reaches." if network else None
+            raise SinkqlError("SQ2988", message, option.span, hint=hint or f"Leave out {option.name}.")
         items = option.value.items if isinstance(option.value, ast.Sequence) else (option.value,)
         for item in items:
             if option.name in ("BROKER", "BROKERS") and isinstance(item, ast.Phrase):
@@ -109,7 +111,8 @@ def _brokers(statement: ast.CreateConnection) -> Iterator[str]:
     items = option.value.items if isinstance(option.value, ast.Sequence) else (option.value,)
     if not items or (option.name == "BROKER" and isinstance(option.value, ast.Sequence)):
         hint = "Write BROKER 'host:9092', or BROKERS ('a:9092', 'b:9092')."
-        raise SinkqlError("SQ2561", f"{option.name} names no broker", option.span, hint=hint)
+        message = f"{option.name} takes {'one address' if option.name == 'BROKER' else 'at least one address'}"
+        raise SinkqlError("SQ2561", message, option.span, hint=hint)
     for item in items:
         text = item.value if isinstance(item, ast.Text) else ""
         found = _BROKER.fullmatch(text)

@@ -74,7 +74,7 @@ def _plan_csv(messages: Messages, planning: Planning) -> FormatPlan:
                 "SQ2470",
                 f"FORMAT CSV has {format_.column_count} columns, and {len(messages.columns)} are declared",
                 format_.span,
-                hint=f"Write FORMAT CSV WITH {len(messages.columns)} COLUMNS.",
+                hint="Write FORMAT CSV alone: the declared columns tell how many there are.",
             )
         return FormatPlan(options)
     check_names(format_.names)

@@ -88,7 +88,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
         "topic": options.topic,
         "envelope": envelope,
         "value": value.data(),
-        "metadata": [data for _, data in included],
+        "include": {column.name: data for column, data in included},
         "on_error": source_options.on_error.lower(),
         "tuning": {
             "refresh_s": options.topic_metadata_refresh_interval.total_seconds(),
@@ -373,9 +373,9 @@ def _included(statement: ast.CreateSource) -> list[tuple[logical.Column, dict[st
         if include.name == "KEY":
             continue
         name = include.alias.value if include.alias is not None else include.name.lower()
-        data: dict[str, Any] = {"kind": include.name.lower(), "column": name}
+        data: dict[str, Any] = {"part": include.name.lower()}
         if include.name == "HEADER":
-            data |= {"header": include.header, "binary": include.binary}
+            data |= {"name": include.header, "binary": include.binary}
             type_ = logical.Type("bytea" if include.binary else "text")
         else:
             type_ = _METADATA[include.name]

@@ -23,8 +23,9 @@ Failed = tuple[Any, str]
 class Rows:
     """Decode messages of a source; picklable.
 
-    `key` and `value` have the names of their columns; `changes` decodes values in the place of `value` where these tell
-    how rows change. `error` is the column that has why a value failed, where such values are no failures.
+    `key` and `value` have the names of their columns, `metadata` what is in the others; `changes` decodes values in the
+    place of `value` where these tell how rows change. `error` is the column that has why a value failed, where such
+    values are no failures.
     """
 
     columns: tuple[physical.Column, ...]
@@ -32,7 +33,7 @@ class Rows:
     key: tuple[MessageDecoder, tuple[str, ...]] | None
     value: tuple[MessageDecoder, tuple[str, ...]] | None
     changes: ChangeDecoder | None
-    metadata: tuple[Mapping[str, Any], ...]
+    metadata: tuple[tuple[str, Mapping[str, Any]], ...]
     error: str | None
 
     @classmethod
@@ -57,7 +58,7 @@ class Rows:
             _key(options, known, context),
             decoder,
             change_decoder,
-            tuple(options["metadata"]),
+            tuple(options["include"].items()),
             options.get("error"),
         )
 
@@ -91,9 +92,9 @@ class Rows:
                 arrays |= dict(zip(keys.schema.names, keys.columns, strict=True))
             if self.upsert:
                 diffs = _alive(messages)
-        for each in self.metadata:
-            found = _metadata(each, messages, failures)
-            arrays[each["column"]] = found if places is None else found.take(pa.array(places))
+        for name, part in self.metadata:
+            found = _metadata(part, messages, failures)
+            arrays[name] = found if places is None else found.take(pa.array(places))
         rows = [arrays[column.name] for column in self.columns]
         fields = [pa.field(column.name, array.type) for column, array in zip(self.columns, rows, strict=True)]
         if self.upsert:
@@ -205,7 +206,7 @@ def _where(array: pa.Array, right: np.ndarray) -> pa.Array:
 
 def _metadata(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
     count = len(messages)
-    match wanted["kind"]:
+    match wanted["part"]:
         case "partition":
             return pa.array(np.fromiter((each.partition() for each in messages), np.int32, count))
         case "offset":
@@ -226,7 +227,7 @@ def _headers(message: Any) -> list[tuple[str, bytes | None]]:
 
 def _header(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
     """Return the last header of a name; as text, unless it is wanted as it is."""
-    name = wanted["header"]
+    name = wanted["name"]
     found = [next((value for key, value in reversed(_headers(each)) if key == name), None) for each in messages]
     if wanted["binary"]:
         return pa.array(found, pa.binary())
