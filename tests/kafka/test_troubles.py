@@ -49,8 +49,7 @@ def test_open_and_aborted_transactions_are_not_read(broker: Kafka, pipeline: Pip
 
 
 def test_what_compaction_left_is_read(broker: Kafka, pipeline: Pipeline) -> None:
-    config = {"segment_ms": "100", "min_cleanable_dirty_ratio": "0.001", "delete_retention_ms": "100"}
-    topic = broker.topic(cleanup_policy="compact", **config)
+    topic = broker.topic(cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.001")
     producer = broker.producer()
     for turn in range(4):
         for key in range(5):
