@@ -93,6 +93,20 @@ def redefining(changes: Definitions, now: logical.CatalogReader, *, check: Check
     return redefine
 
 
+def extending(
+    changes: Definitions, added: Iterable[ast.Create], now: logical.CatalogReader, *, check: Check | None = None
+) -> Operation[None]:
+    """Do what `redefining` does, and add items whose statements have full names and which have no facts."""
+    redefine, new = redefining(changes, now, check=check), tuple(added)
+
+    def extend(catalog: Catalog, connection: Connection) -> None:
+        redefine(catalog, connection)
+        for each in new:
+            _insert(catalog, connection, each, {}, None)
+
+    return extend
+
+
 def removing(full_names: Iterable[str]) -> Operation[None]:
     """Delete items, in an order in which none is used by a later one; a conflict where others use them by then."""
     names = tuple(full_names)

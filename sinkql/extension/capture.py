@@ -93,10 +93,13 @@ def source_options(source_id: str | None, name: str, options: Mapping[str, Any],
 def table_options(source: Mapping[str, Any], table: CapturedTable) -> dict[str, Any]:
     """Return what the options of a `logical.SourceTable` are, by those of its source (`source_options`).
 
-    The columns are those of the table's shape, whose change is UPSERT with the key, RETRACT without one.
+    The columns are those of the table's shape, whose change is UPSERT with the key, RETRACT without one. Of the
+    table's own options, too, a value that decides no rows may stand under "tuning".
     """
-    own = {"id": table.id, "name": list(table.name), "key": list(table.key), "options": dict(table.options)}
-    return {**source, "table": own, **({"holes": True} if table.holes else {})}
+    options = {key: value for key, value in table.options.items() if key != "tuning"}
+    own = {"id": table.id, "name": list(table.name), "key": list(table.key), "options": options}
+    tuning = {**source["tuning"], "table": dict(table.options.get("tuning", {}))}
+    return {**source, "tuning": tuning, "table": own, **({"holes": True} if table.holes else {})}
 
 
 def captured_source(
@@ -113,7 +116,8 @@ def captured_table(read: physical.Read) -> CapturedTable:
     """Return the table that a job reads."""
     own = read.options["table"]
     holes = bool(read.options.get("holes"))
-    return CapturedTable(own["id"], tuple(own["name"]), read.columns, tuple(own["key"]), holes, own["options"])
+    options = {**own["options"], "tuning": read.options["tuning"].get("table", {})}
+    return CapturedTable(own["id"], tuple(own["name"]), read.columns, tuple(own["key"]), holes, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from sinkql.session.item import naming
 from sinkql.session.item.alter import alter, validate
 from sinkql.session.item.create import create, create_many
 from sinkql.session.item.drop import drop
+from sinkql.session.item.reference import alter_references
 from sinkql.session.result import Result
 from sinkql.session.row import modify as change
 from sinkql.session.row.query import select
@@ -40,6 +41,8 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
             return naming.give(statement, workspace.catalog)
         case ast.CommentOn():
             return naming.comment(statement, workspace.catalog)
+        case ast.Alter(action=ast.AddReferences() | ast.DropReferences() | ast.RefreshReferences() as action):
+            return alter_references(statement, action, workspace.catalog)
         case ast.Alter():
             return alter(statement, workspace.catalog)
         case ast.ValidateConnection():

@@ -199,3 +199,37 @@ def test_a_server_that_sends_no_changes_is_refused(code: str, place: int, value:
         check_server(*row)
     assert caught.value.code == code
     assert check_server(*_GOOD) == _GOOD[0]
+
+
+def test_tables_come_and_go(session: Session, postgres: Postgres, database: str) -> None:
+    session.execute(_source("every", "FOR TABLES (public.users)"))
+    session.execute("ALTER SOURCE s ADD TABLE odd AS strange, public.by_index; ALTER SOURCE s DROP TABLE users;")
+    (result,) = session.execute("SHOW SUBSOURCES ON s;")
+    assert [row[0] for row in result.rows] == ["by_index", "strange"]
+    (result,) = session.execute("SHOW CREATE SOURCE s;")
+    assert (
+        "FOR TABLES (public.odd AS materialize.public.strange, public.by_index AS materialize.public.by_index)"
+        in (result.rows[0][1])
+    )
+    for text, code in (
+        ("ALTER SOURCE s ADD TABLE keyless", "SQ2809"),
+        ("ALTER SOURCE s ADD TABLE nosuch", "SQ2461"),
+        ("CREATE TABLE other (a bigint); ALTER SOURCE s DROP TABLE other", "SQ2468"),
+        ("ALTER SOURCE s DROP TABLE users", "SQ2001"),
+    ):
+        with pytest.raises(SinkqlError) as caught:
+            session.execute(f"{text};")
+        assert caught.value.code == code, str(caught.value)
+
+
+def test_new_columns_and_tables_are_taken_in(session: Session, postgres: Postgres, database: str) -> None:
+    postgres.execute(
+        "CREATE TABLE grows (id integer PRIMARY KEY); CREATE PUBLICATION growing FOR TABLE grows", database
+    )
+    session.execute(_source("growing", "FOR ALL TABLES"))
+    postgres.execute("ALTER TABLE grows ADD COLUMN name text; CREATE TABLE more (id integer PRIMARY KEY)", database)
+    postgres.execute("ALTER PUBLICATION growing ADD TABLE more", database)
+    session.execute("ALTER SOURCE s REFRESH REFERENCES;")
+    assert [name for name, *_ in _columns(session, "grows")] == ["id", "name"]
+    assert [name for name, *_ in _columns(session, "more")] == ["id"]
+    postgres.execute("DROP PUBLICATION growing; DROP TABLE grows, more", database)

@@ -10,7 +10,7 @@ import msgspec
 from sinkql import ast, logical, physical
 from sinkql.connectors.postgres.options import SOURCE_OWNER, TABLE_OWNER, PublicationOptions, TableOptions
 from sinkql.connectors.postgres.publication import Found, Problem, found_of, quoted
-from sinkql.connectors.postgres.types import ServerTable, json_lists, server_table
+from sinkql.connectors.postgres.types import ServerTable, json_lists, table_json
 from sinkql.errors import Notice, SinkqlError, Span, UnaskedError, nearest
 from sinkql.extension.capture import CapturedTable, source_options, table_options
 from sinkql.extension.keeping import KeepingOptions, keeping
@@ -78,7 +78,7 @@ def plan_table(
         problem = msgspec.convert(table.options["problem"], Problem)
         raise SinkqlError(problem.code, problem.message, span, hint=problem.hint)
     chosen = _Chosen.of(statement.with_options, table.name)
-    server = chosen.of_table(server_table(table.options["server"]))
+    server = chosen.of_table(msgspec.convert(table.options["server"], ServerTable))
     chosen.check()
     for each in server.columns:
         if each.sql_type is None:
@@ -98,8 +98,8 @@ def _captured(table: ServerTable) -> CapturedTable:
     columns = tuple(
         physical.Column(each.name, str(each.sql_type), each.nullable) for each in table.columns if each.sql_type
     )
-    options = json_lists(msgspec.to_builtins(msgspec.structs.replace(table, unique=())))
-    return CapturedTable(f"t{table.oid}", (table.schema, table.name), columns, table.key, _holes(table), options)
+    name = (table.schema, table.name)
+    return CapturedTable(f"t{table.oid}", name, columns, table.key, _holes(table), table_json(table))
 
 
 def _holes(table: ServerTable) -> bool:

@@ -76,9 +76,15 @@ class ServerTable(msgspec.Struct, frozen=True, omit_defaults=True):
     partitioned: bool = False
 
 
+def table_json(table: ServerTable) -> dict[str, Any]:
+    """Return what `server_table` reads. Which rows it has, its id alone decides: the rest is under "tuning"."""
+    known = json_lists(msgspec.to_builtins(msgspec.structs.replace(table, unique=())))
+    return {"oid": known.pop("oid"), "tuning": known}
+
+
 def server_table(options: Mapping[str, Any]) -> ServerTable:
     """Read the options of a captured table: the columns are those that are taken, in their order."""
-    return msgspec.convert(options, ServerTable)
+    return msgspec.convert({**options.get("tuning", {}), "oid": options["oid"]}, ServerTable)
 
 
 def json_lists(value: Any) -> Any:

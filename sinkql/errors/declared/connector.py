@@ -331,6 +331,10 @@ CODES = {
         "The source has no tables in a schema that FOR SCHEMAS names.",
         "Name a schema of the hint, or write FOR ALL TABLES.",
     ),
+    "SQ2468": _code(
+        "ALTER SOURCE … DROP TABLE names something else than a table of the source.",
+        "Name a table that SHOW SUBSOURCES lists for the source.",
+    ),
     "SQ2467": _code(
         "Tables of several schemas have the name.",
         "Write the schema's name before it.",

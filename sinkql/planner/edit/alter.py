@@ -126,6 +126,12 @@ def _after(
                 refusal=lambda name, span: _fixed(entry, name, span, anew=name in kind.anew),
             )  # fmt: skip
             return replace(respan(present, action.span), with_options=options)
+        case ast.CreateSource(), ast.SetOptions() | ast.ResetOptions() if _captured(present, registry):
+            source = registry.sources[present.kind]
+            assert source.with_options is not None
+            owner = f"sources from {present.kind}"
+            options = changed_options(present.with_options, action, known=labels(source.with_options), owner=owner)
+            return replace(respan(present, action.span), with_options=options)
         case ast.CreateSink(), ast.SetFrom():
             return _from(present, action, entry, Scope(catalog, registry))
         case ast.CreateSink() | ast.CreateSource(), ast.SetCluster():
@@ -138,6 +144,12 @@ def _after(
             return _added(present, action)
         case _:
             raise unsupported_alter(statement)
+
+
+def _captured(present: ast.CreateSource, registry: Registry) -> bool:
+    """Tell whether a source is read once for all its sinks: its options say how that is done, and not which rows."""
+    kind = registry.sources[present.kind]
+    return kind.stream is not None and kind.with_options is not None
 
 
 def _there(statement: ast.Alter, entry: logical.Entry) -> Notice | None:
