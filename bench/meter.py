@@ -61,6 +61,11 @@ def tree_cpu(pid: int) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
+def tree_memory(pid: int) -> float:
+    """Return the proportional set sizes of a live process and all below it, in MB."""
+    return sum(_pss_mb(each) for each in _tree(pid))
+
+
 def _children_cpu() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
