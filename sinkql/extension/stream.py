@@ -261,7 +261,8 @@ class Reader(Protocol):
     def verify(self, offsets: Offsets) -> None:
         """Raise a SinkqlError with a way out where the source is not the one that was read up to `offsets`.
 
-        Called before the sink's table is claimed, and at the beginning of each batch for both of its ends.
+        Called before the sink's table is claimed, at the beginning of each batch for both of its ends, and before its
+        commit for its end.
         """
         return
 

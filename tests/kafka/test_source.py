@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from kafka.pipeline import Pipeline
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Limit
 from support.kafka import Kafka
+from support.readers import sorted_rows
+from support.running import MemoryControl
 
 pytestmark = pytest.mark.server
 
@@ -21,3 +27,145 @@ def test_messages_become_rows(broker: Kafka, pipeline: Pipeline) -> None:
     broker.send(topic, '{"id": 4}')
     pipeline.drain("s")
     assert pipeline.rows("s") == [(1, "a"), (2, None), (3, "c"), (4, None)]
+
+
+def test_the_parts_of_a_message_become_columns(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic(2)
+    broker.send(topic, "a", partition=1, key="k", timestamp=1_700_000_000_123, headers=[("x", b"1"), ("x", b"\xff")])
+    broker.send(topic, "b", timestamp=1000, headers=[("y", "ü".encode()), ("x", None)])
+    include = "PARTITION, OFFSET, TIMESTAMP, HEADERS, HEADER 'x' AS x BYTES, HEADER 'y' AS y"
+    pipeline.source("s", "", topic, f"KEY FORMAT TEXT VALUE FORMAT TEXT INCLUDE KEY AS k, {include}")
+    pipeline.sink("s")
+    pipeline.drain("s")
+    moment = datetime(2023, 11, 14, 22, 13, 20, 123000)
+    headers = [{"key": "y", "value": "ü".encode()}, {"key": "x", "value": None}]
+    assert pipeline.rows("s") == sorted_rows(
+        [
+            ("k", "a", 1, 0, moment, [{"key": "x", "value": b"1"}, {"key": "x", "value": b"\xff"}], b"\xff", None),
+            (None, "b", 0, 0, datetime(1970, 1, 1, 0, 0, 1), headers, None, "ü"),
+        ]
+    )
+
+
+def test_a_header_that_is_no_text_fails_its_message_alone(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send(topic, "a", headers=[("y", b"\xff")])
+    broker.send(topic, "b", headers=[("y", b"ok")])
+    pipeline.source("s", "", topic, "FORMAT TEXT INCLUDE HEADER 'y' AS y WITH (ON ERROR = SKIP)")
+    pipeline.sink("s")
+    pipeline.drain("s")
+    assert pipeline.rows("s") == [("b", "ok")]
+
+
+def test_messages_without_a_value_are_rows_of_nulls(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send(topic, '{"id": 1}', None, '{"id": 2}', key="k")
+    pipeline.source("s", "(id bigint)", topic, "KEY FORMAT TEXT VALUE FORMAT JSON INCLUDE KEY")
+    pipeline.sink("s")
+    pipeline.drain("s")
+    assert pipeline.rows("s") == [("k", None), ("k", 1), ("k", 2)]
+    pipeline.source("strict", "(id bigint NOT NULL)", topic, "FORMAT JSON WITH (ON ERROR = SKIP)")
+    pipeline.sink("strict")
+    pipeline.drain("strict")
+    assert pipeline.rows("strict") == [(1,), (2,)]
+
+
+def test_the_last_value_of_a_key_is_its_row(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    for key, value in (
+        ("1", '{"name": "a"}'),
+        ("2", '{"name": "b"}'),
+        ("1", '{"name": "c"}'),
+        ("3", "{}"),
+        ("2", None),
+    ):
+        broker.send(topic, value, key=key)
+    columns = "(id bigint, name text, PRIMARY KEY (id) NOT ENFORCED)"
+    pipeline.source("s", columns, topic, "KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT")
+    pipeline.sink("s", "KEY (id) MODE UPSERT")
+    pipeline.drain("s")
+    assert pipeline.rows("s") == [(1, "c"), (3, None)]
+    broker.send(topic, None, key="1")
+    broker.send(topic, None, key="9")
+    broker.send(topic, '{"name": "d"}', key="2")
+    pipeline.drain("s")
+    assert pipeline.rows("s") == [(2, "d"), (3, None)]
+
+
+def test_keys_of_json_and_their_own_column(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    for key, value in (('{"b": 1, "a": "x"}', "p"), ('{"a": "x", "b": 2}', "q"), ('{"a":"x","b":1}', "r")):
+        broker.send(topic, value, key=key)
+    columns = "(v text, a text, b bigint, PRIMARY KEY (b, a) NOT ENFORCED)"
+    pipeline.source("s", columns, topic, "KEY FORMAT JSON VALUE FORMAT TEXT ENVELOPE UPSERT")
+    pipeline.sink("s", "KEY (b, a) MODE UPSERT")
+    pipeline.drain("s")
+    assert pipeline.rows("s") == [("q", "x", 2), ("r", "x", 1)]
+    pipeline.source("own", "", topic, "KEY FORMAT JSON VALUE FORMAT TEXT ENVELOPE UPSERT")
+    pipeline.sink("own", "KEY (key) MODE UPSERT")
+    pipeline.drain("own")
+    assert pipeline.rows("own") == [('{"a": "x", "b": 1}', "r"), ('{"a": "x", "b": 2}', "q")]
+
+
+def test_a_value_that_does_not_decode_is_told_in_its_row(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    for key, value in (("a", "1"), ("b", "x"), ("c", None), ("a", "y"), ("d", "2")):
+        broker.send(topic, value, key=key)
+    upsert = "KEY FORMAT TEXT VALUE FORMAT TEXT ENVELOPE UPSERT (VALUE DECODING ERRORS = INLINE)"
+    pipeline.source("s", "(key text, n bigint, PRIMARY KEY (key) NOT ENFORCED)", topic, upsert)
+    pipeline.sink("s", "KEY (key) MODE UPSERT")
+    pipeline.drain("s")
+    assert pipeline.rows("s", "key, n, error.description") == [
+        ("a", None, '"y" is not a bigint'),
+        ("b", None, '"x" is not a bigint'),
+        ("d", 2, None),
+    ]
+
+
+def test_a_message_that_does_not_decode_stops_the_sink_at_its_place(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send(topic, *(str(each) for each in range(500)), "x", "7")
+    pipeline.source("s", "(n bigint)", topic, "FORMAT TEXT")
+    pipeline.sink("s")
+    with pytest.raises(SinkqlError, match=f"SQ3101.*\n?.*at {topic}/0/500"):
+        pipeline.drain("s")
+    pipeline.source("skipping", "(n bigint)", topic, "FORMAT TEXT WITH (ON ERROR = SKIP)")
+    pipeline.sink("skipping")
+    control = pipeline.drain("skipping").control
+    assert pipeline.rows("skipping", "count(*), sum(n)") == [(501, sum(range(500)) + 7)]
+    assert isinstance(control, MemoryControl)
+    assert sum(each["failed"] for each in control.commits) == 1
+
+
+def test_a_key_that_is_missing_or_wrong_is_a_message_that_fails(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    for key, value in ((None, "a"), ("x", "b"), ("1", "c"), ("x", None)):
+        broker.send(topic, value, key=key)
+    columns = "(id bigint, v text, PRIMARY KEY (id) NOT ENFORCED)"
+    upsert = "KEY FORMAT TEXT VALUE FORMAT TEXT ENVELOPE UPSERT"
+    pipeline.source("s", columns, topic, f"{upsert} WITH (ON ERROR = SKIP)")
+    pipeline.sink("s", "KEY (id) MODE UPSERT")
+    control = pipeline.drain("s").control
+    assert pipeline.rows("s") == [(1, "c")]
+    assert isinstance(control, MemoryControl)
+    assert sum(each["failed"] for each in control.commits) == 3
+
+
+def test_a_batch_takes_of_all_partitions_alike(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic(3)
+    for partition, count in enumerate((1, 10, 100)):
+        broker.send(topic, *["x"] * count, partition=partition)
+    pipeline.source("s", "", topic, "FORMAT TEXT")
+    pipeline.sink("s")
+    (reader,) = pipeline.loop("s").readers.values()
+    start = reader.initial(at_end=False)
+    ends = [reader.latest(start, Limit(rows))["partitions"] for rows in (1, 3, 30, 1000)]
+    assert ends == [
+        {"0": 0, "1": 0, "2": 1},
+        {"0": 1, "1": 1, "2": 1},
+        {"0": 1, "1": 10, "2": 19},
+        {"0": 1, "1": 10, "2": 100},
+    ]
+    until = reader.target(start)
+    broker.send(topic, "y")
+    assert reader.latest(start, Limit(1000), until) == until

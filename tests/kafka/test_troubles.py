@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError
 
@@ -11,6 +15,7 @@ from sinkql.connectors.kafka.client import Client, Troubles
 from sinkql.errors import SinkqlError
 from support.kafka import Kafka
 from support.patience import PATIENCE_S
+from support.running import drain
 
 pytestmark = pytest.mark.server
 
@@ -98,6 +103,40 @@ def test_a_topic_made_anew_stops_the_sink(broker: Kafka, pipeline: Pipeline) -> 
     with pytest.raises(SinkqlError, match="SQ3371"):
         pipeline.drain("s")
     assert pipeline.rows("s") == [(each,) for each in range(5)]
+
+
+@dataclass(frozen=True)
+class _Meanwhile:
+    """Run batches as an engine does, and do something before they are committed."""
+
+    engine: Any
+    deed: Callable[[], None]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+    def run(self, *arguments: Any) -> Any:
+        found = self.engine.run(*arguments)
+        self.deed()
+        return found
+
+
+def test_what_is_read_while_a_topic_is_made_anew_is_not_committed(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send(topic, *_texts(*range(5)))
+    _numbers(pipeline, topic)
+
+    def remake() -> None:
+        broker.delete(topic)
+        broker.topic(name=topic)
+        broker.send(topic, *_texts(*range(100, 110)))
+
+    loop = pipeline.loop("s")
+    loop.engine = _Meanwhile(loop.engine, remake)
+    loop.start(epoch=1, once=True)
+    with pytest.raises(SinkqlError, match="SQ3371"):
+        drain(loop)
+    assert pipeline.rows("s") == []
 
 
 def test_partitions_that_are_added_are_read_from_their_beginning(broker: Kafka, pipeline: Pipeline) -> None:

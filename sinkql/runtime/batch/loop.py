@@ -236,6 +236,7 @@ class BatchLoop:
         batch = Batch(task, self._splits(start, end), self.readers, arrangements, cleared)
         outcome = self.engine.run(self.job, batch)
         faults.point("data-files")
+        self._verify(end)  # of the one that was there before and is still there, all that was read is
         named = self._save_state(manifest, outcome)
         self._attach(end)
         marker = replace(self.marker, commit=task.commit, start=start, end=end, plan=self.job.plan, state=named)
