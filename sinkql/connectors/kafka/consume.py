@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ from sinkql.connectors.kafka.client import Client, Troubles
 from sinkql.errors import SinkqlError
 
 _KEPT = 32
-_MOST_MESSAGES = 16_384
+_MOST_MESSAGES = 8192
 _STEP_S = 0.05
 _STILL_S = 10.0
 _PATIENCE_S = 60.0
@@ -31,8 +32,8 @@ _SETTINGS = {
     "enable.partition.eof": True,
     "fetch.wait.max.ms": 50,
     "fetch.error.backoff.ms": 50,
-    "queued.min.messages": 50_000,
-    "queued.max.messages.kbytes": 32_768,
+    "queued.min.messages": 30_000,
+    "queued.max.messages.kbytes": 16_384,
     "topic.metadata.refresh.interval.ms": 60_000,
     "check.crcs": True,
 }
@@ -106,7 +107,8 @@ def messages(client: Client, wanted: Range) -> Iterator[list[Any]]:
 def _fetched(client: Client, wanted: Range, consumer: Any, troubles: Troubles) -> Iterator[list[Any]]:
     at, moved_at = wanted.begin, time.monotonic()
     while at < wanted.end:
-        found = consumer.consume(min(_MOST_MESSAGES, wanted.end - at), _STEP_S)
+        with _uncollected():
+            found = consumer.consume(min(_MOST_MESSAGES, wanted.end - at), _STEP_S)
         taken, before = [], at
         for message in found:
             error = message.error()
@@ -125,6 +127,18 @@ def _fetched(client: Client, wanted: Range, consumer: Any, troubles: Troubles) -
             _check(client, wanted, at)
             if time.monotonic() - moved_at > _PATIENCE_S:
                 raise client.trouble(troubles) or client.unreachable()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Have no garbage looked for: that would take as long as the messages themselves, each of which may hold others."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _check(client: Client, wanted: Range, at: int) -> None:
