@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import CapturedTable
@@ -44,7 +44,7 @@ class Pace:
 class Doing:
     """What a capture is doing, for the catalog."""
 
-    status: str
+    status: Literal["running", "snapshotting", "stalled"]
     error: SinkqlError | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 

@@ -24,6 +24,7 @@ from sinkql.errors import SinkqlError, from_data
 from sinkql.extension.capture import Position
 
 _LOOK_SECONDS = 0.02
+_VALID_SECONDS = 5.0
 
 
 class At(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,14 +67,17 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     epoch: int
+    at: float
     log: str = ""
     entry: int = -1
     joinable: dict[str, int] = {}
     error: dict[str, Any] | None = None
 
     def failure(self) -> SinkqlError | None:
-        """Return the error."""
-        return None if self.error is None else from_data(self.error)
+        """Return the error, as long as the capture repeats it: one that has ended says nothing any more."""
+        if self.error is None or not -_VALID_SECONDS < time.time() - self.at < _VALID_SECONDS:
+            return None
+        return from_data(self.error)
 
 
 class Damaged(msgspec.Struct, frozen=True):

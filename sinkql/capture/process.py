@@ -105,12 +105,18 @@ class Capture:
         """Tell of an error, and wait before the next try, longer each time."""
         self._failures += 1
         wait = min(self.pace.longest_wait, self.pace.first_wait * 2 ** min(self._failures - 1, 10))
-        if self._failures >= _PATIENT_TRIES or not error.retryable:
-            mark.tell(self.folder.folder, mark.Word(self._epoch or 0, error=as_data(error)))
+        told = self._failures >= _PATIENT_TRIES or not error.retryable
+        if told:
             with suppress(SinkqlError):
                 self.host.tell(Doing("stalled", error))
         until = time.monotonic() + wait
-        while (left := until - time.monotonic()) > 0 and not self.stopping.wait(min(left, self.pace.look_seconds)):
+        while not self.stopping.is_set():
+            if told:
+                mark.tell(self.folder.folder, mark.Word(self._epoch or 0, time.time(), error=as_data(error)))
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self.stopping.wait(min(left, self.pace.look_seconds))
             with suppress(SinkqlError):
                 if not self.host.renew():
                     self._epoch = None

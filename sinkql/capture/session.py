@@ -320,7 +320,8 @@ class Session:
     def _say(self) -> None:
         """Say how far the log is, and where sinks may join."""
         self._joinable = self._joins()
-        mark.tell(self.folder, mark.Word(self.log.epoch, self.log.id, self.log.entries[-1].entry, self._joinable))
+        last = self.log.entries[-1].entry
+        mark.tell(self.folder, mark.Word(self.log.epoch, time.time(), self.log.id, last, self._joinable))
 
     # --- what may be forgotten ---------------------------------------------------------------------------------------
 

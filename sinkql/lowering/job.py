@@ -83,6 +83,11 @@ def lower_view(view: logical.View, catalog: logical.CatalogReader) -> tuple[phys
     return lowering.operator(view), lowering.texts
 
 
+def lower_connection(name: str, catalog: logical.CatalogReader) -> physical.Connection:
+    """Return a connection, with those that it goes through."""
+    return _Lowering(catalog).connection(name)
+
+
 def _key(shape: logical.Shape) -> tuple[str, ...]:
     """Return the key by which rows are overwritten, in the order of the columns."""
     if shape.change is not logical.Change.UPSERT:

@@ -48,16 +48,17 @@ class Transaction:
             self.rollback()
             notice = Notice("SQ2653", "the transaction was rolled back because a statement failed", statement.span)
             return Result("ROLLBACK", (notice,))
+        left: list[Notice] = []
         if self.draft.operations:
             try:
-                with stopped_for_commit(self.draft, self._catalog, wait_seconds=wait_seconds):
+                with stopped_for_commit(self.draft, self._catalog, wait_seconds=wait_seconds) as left:
                     self._apply()
             except BaseException:
                 self.rollback()
                 raise
         for name, value in self.draft.variables.items():
             self._catalog.set_variable(name, value)
-        return Result("COMMIT")
+        return Result("COMMIT", tuple(left))
 
     def rollback(self) -> None:
         """Forget the draft, and what it made outside of the catalog."""

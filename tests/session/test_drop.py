@@ -139,7 +139,7 @@ def _killed_drop_of(session: Session, name: str) -> None:
     assert entry is not None
     tables = [entry.facts["table_id"]]
     session.catalog.journal.begin(
-        "drop", {"names": [name], "ids": [entry.id], "sinks": {}, "tables": tables, "wishes": {}}
+        "drop", {"names": [name], "ids": [entry.id], "sinks": {}, "tables": tables, "captured": [], "wishes": {}}
     )
     _disown(session)
 

@@ -20,7 +20,7 @@ _FOOTPRINT = ("files_before", "files_after", "bytes_before", "bytes_after")
 _MINE = "sink_id = ? AND owner = ?"
 
 Desired = Literal["running", "stopped", "dropped"]
-Status = Literal["starting", "running", "paused", "stalled", "fenced", "stopped", "failed", "dropped"]
+Status = Literal["starting", "running", "snapshotting", "paused", "stalled", "fenced", "stopped", "failed", "dropped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,19 @@ class Control:
         epoch = int(connection.scalar("SELECT epoch FROM leases WHERE sink_id = ?", sink_id) or 0) + 1
         connection.put("leases", "sink_id", {"sink_id": sink_id, "epoch": epoch, **values})
         return epoch
+
+    def lease(self, source_id: str, *, owner: str) -> int | None:
+        """Lease a source to who captures it; return the lease's epoch, None while another live owner holds it."""
+        with self._database.write() as connection:
+            holder = _holder(connection, source_id)
+            if holder is not None and holder.owner != owner and holder.live(self._clock()):
+                return None
+            return self._lease(connection, source_id, owner)
+
+    def offsets(self) -> dict[str, str]:
+        """Return how far sinks were at their last commits, as JSON, by their ids."""
+        with self._database.read() as connection:
+            return {row.sink_id: row.offsets for row in connection.all("SELECT sink_id, offsets FROM progress")}
 
     def claim_for_drop(self, sink_id: str, *, owner: str) -> bool:
         """Lease a sink to the one who drops it; tell whether nobody else holds it."""

@@ -29,6 +29,11 @@ _READ_BY = """WITH RECURSIVE read_by(source_id, item_id) AS (
   UNION
   SELECT r.source_id, d.item_id FROM read_by AS r JOIN dependencies AS d ON d.referenced_id = r.item_id
 )"""
+# What its capture says, as long as it has the lease.
+_CAPTURES = (
+    "SELECT s.* FROM statuses AS s JOIN leases AS l ON l.sink_id = s.sink_id"
+    " WHERE l.owner IS NOT NULL AND l.expires >= (julianday('now') - 2440587.5) * 86400.0"
+)
 _WORST = (
     "CASE k.status WHEN 'failed' THEN 1 WHEN 'fenced' THEN 2 WHEN 'stalled' THEN 3 WHEN 'starting' THEN 4"
     " WHEN 'paused' THEN 5 WHEN 'running' THEN 6 WHEN 'stopped' THEN 7 ELSE 8 END"
@@ -128,13 +133,16 @@ details jsonb
 """,
         f"""FROM (
   {_READ_BY}
-  SELECT o.id, o.name, json_extract(o.details, '$.type') AS type, k.error, k.details,
-    coalesce(k.last_status_change_at, o.created_at) AS last_status_change_at,
-    CASE WHEN k.id IS NULL THEN 'created' ELSE k.status END AS status,
+  SELECT o.id, o.name, json_extract(o.details, '$.type') AS type, coalesce(c.error, k.error) AS error,
+    coalesce(c.details, k.details) AS details,
+    coalesce(c.changed_at, k.last_status_change_at, o.created_at) AS last_status_change_at,
+    CASE WHEN c.status IN ('stalled', 'snapshotting') THEN c.status WHEN k.id IS NULL THEN 'created'
+      ELSE k.status END AS status,
     row_number() OVER (PARTITION BY o.id ORDER BY {_WORST}, k.id) AS place
   FROM items AS o
   LEFT JOIN read_by AS r ON r.source_id = o.id
   LEFT JOIN mz_sink_statuses AS k ON k.id = r.item_id
+  LEFT JOIN ({_CAPTURES}) AS c ON c.sink_id = json_extract(o.facts, '$.source_id')
   WHERE o.kind = 'SOURCE'
 ) AS i
 WHERE i.place = 1""",

@@ -518,4 +518,11 @@ CODES = {
         "SESSION TOKEN has to be replaced.",
         retryable=True,
     ),
+    "SQ4309": _code(
+        (
+            "A source was dropped, and what its server keeps for it, such as a replication slot, could not be deleted: "
+            "the server does not answer, or does not let the user of the connection do that."
+        ),
+        "Delete it on the server; until then a replication slot holds the server's log.",
+    ),
 }

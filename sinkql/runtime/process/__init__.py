@@ -1,6 +1,7 @@
 """Processes: who runs which sinks.
 
 * `supervisor`: a roster → outcomes; signals; a child for each further cluster, or for each at all.
-* `child`: a cluster → a forked process that runs it.
+* `captures`: the sources that are to be captured → a process each; `desk`: who says which they are.
+* `child`: a cluster → a forked process that runs it. `forked`: what such processes have in common.
 * `application`: a cluster's sinks → a Spark session, a thread a sink, leases renewed.
 """

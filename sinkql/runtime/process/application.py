@@ -19,6 +19,7 @@ from sinkql.extension.registry import Registry
 from sinkql.extension.stream import Context
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.progress import Progress, SparkStarted, SparkStarting
+from sinkql.runtime.process.desk import Desk
 from sinkql.runtime.sink.host import Host, SinkOutcome
 from sinkql.runtime.sink.roster import Roster, Work
 from sinkql.runtime.sink.runner import SinkRunner
@@ -43,7 +44,8 @@ class Workload:
 
     With `once` a sink ends when what was there at its start is committed; with `takeover` it takes the lease of another
     process; with `stay` sinks that come later are run too, and those that are to run again. Without either a sink that
-    failed runs again once users ask for it, or something of it changes, as long as others run here.
+    failed runs again once users ask for it, or something of it changes, as long as others run here. `desk` tells which
+    sources are to be captured for them.
     """
 
     roster: Roster
@@ -54,6 +56,7 @@ class Workload:
     once: bool
     takeover: bool
     stay: bool = False
+    desk: Desk | None = None
 
 
 def run_here(name: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:

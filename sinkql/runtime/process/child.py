@@ -5,11 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
@@ -17,10 +15,9 @@ from multiprocessing.context import ForkProcess
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.progress import Event, SinkStarting, SinkStopped
 from sinkql.runtime.process.application import Workload, run_here
+from sinkql.runtime.process.forked import settle, signals_kept
 from sinkql.runtime.sink.host import SinkOutcome
 from sinkql.runtime.sink.roster import Work
-
-_LOOK_SECONDS = 1.0
 
 Told = Event | list[SinkOutcome]
 """What a child says: an event, its outcomes at the end."""
@@ -53,7 +50,7 @@ class Child:
         cluster = works[0].job.cluster
         # Whoever has a reading end keeps a child that speaks from noticing that its parent is gone.
         parents = (reader, *(child.reader for child in elder))
-        with _signals_kept() as before:
+        with signals_kept() as before:
             arguments = (cluster, workload, _Voice(writer), parents, os.getpid(), before)
             process = context.Process(target=_run, args=arguments, daemon=False)
             process.start()
@@ -137,16 +134,6 @@ def settings(work: Work) -> object:
     return work.job.master, work.job.conf
 
 
-@contextmanager
-def _signals_kept() -> Iterator[set[signal.Signals]]:
-    """Keep signals from a block, which forks a process that has handlers of its own; yield what was kept before."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-    try:
-        yield {signal.Signals(number) for number in before}
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _run(
     cluster: str,
     workload: Workload,
@@ -155,27 +142,7 @@ def _run(
     parent: int,
     kept: set[signal.Signals],
 ) -> None:
-    stopping = threading.Event()
-
-    def handle(number: int, frame: object) -> None:
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, handle)
-    # The terminal's Ctrl-C and hang-up reach the parent alone, which passes them on: twice would mean at once.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, kept)
-    os.setpgrp()
+    stopping = settle(parent, kept)
     for reader in parents:
         reader.close()
-    # What the parent draws on its terminal is not this process's.
-    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-    threading.Thread(target=_follow, args=(parent, stopping), daemon=True).start()
     voice.say(run_here(cluster, replace(workload, progress=voice.say), stopping))
-
-
-def _follow(parent: int, stopping: threading.Event) -> None:
-    """Stop when the parent is gone."""
-    while os.getppid() == parent:
-        time.sleep(_LOOK_SECONDS)
-    stopping.set()

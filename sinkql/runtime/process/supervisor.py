@@ -15,6 +15,7 @@ from types import FrameType
 from sinkql.errors import SinkqlError
 from sinkql.runtime.batch.progress import Event, Progress, SinkElsewhere, SinkStopped
 from sinkql.runtime.process.application import Workload, run_here
+from sinkql.runtime.process.captures import captured
 from sinkql.runtime.process.child import Child, settings
 from sinkql.runtime.sink.host import SinkOutcome
 from sinkql.runtime.sink.roster import Work
@@ -36,7 +37,7 @@ def run(workload: Workload) -> list[SinkOutcome]:
     works = workload.roster.now()
     first, *others = _by_cluster(works).items()
     stopping, children = Stopping(), list[Child]()
-    with _signals(stopping, children):
+    with _signals(stopping, children), captured(workload.desk):
         try:
             for _, each in others:
                 if not stopping.is_set():
@@ -67,7 +68,7 @@ def up(workload: Workload) -> list[SinkOutcome]:
     check_java()
     fleet = _Fleet(replace(workload, stay=not workload.once, progress=_telling(workload.progress)))
     stopping = Stopping()
-    with _signals(stopping, fleet.children):
+    with _signals(stopping, fleet.children), captured(workload.desk) as captures:
         fleet.look()
         while fleet.children or not (stopping.is_set() or workload.once):
             time.sleep(_LOOK_SECONDS)
@@ -75,6 +76,7 @@ def up(workload: Workload) -> list[SinkOutcome]:
             if stopping.is_set():
                 fleet.stop()
             elif not workload.once:
+                captures.look()
                 fleet.look()
     return [replace(outcome, signal=stopping.number) for outcome in fleet.outcomes.values()]
 

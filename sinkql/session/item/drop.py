@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from sinkql.catalog.draft import Draft
 from sinkql.catalog.file.control import Holder
 from sinkql.catalog.file.journal import Intent
 from sinkql.catalog.operation import removing
-from sinkql.errors import SinkqlError
+from sinkql.errors import Notice, SinkqlError
 from sinkql.planner import plan_drop
 from sinkql.planner.edit.drop import Dropping
 from sinkql.planner.name import short_name
+from sinkql.session.item.captured import captured_sources, forget_captured
 from sinkql.session.result import Result
 from sinkql.table.file import remove as remove_table
 from sinkql.table.file import table_path
@@ -35,7 +36,8 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
     catalog.refresh()
     dropping = _plan(statement, catalog)
     sinks, tables = sink_ids(dropping.names, catalog), _table_ids(dropping.names, catalog)
-    if isinstance(catalog, Draft) or not (sinks or tables):
+    captured = captured_sources(dropping.names, catalog)
+    if isinstance(catalog, Draft) or not (sinks or tables or captured):
         dropping = _remove(statement, dropping, catalog)
         if isinstance(catalog, Draft):
             # made in the same transaction: nobody else knows them
@@ -44,33 +46,36 @@ def drop(statement: ast.Drop, catalog: Catalog, *, wait_seconds: float = WAIT_SE
     entries = catalog.entries()
     ids = [entries[name].id for name in dropping.names]
     wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
-    content = {"ids": ids, "sinks": sinks, "tables": tables, "wishes": wishes}
-    with _stopped(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds):
+    content = {"ids": ids, "sinks": sinks, "tables": tables, "captured": captured, "wishes": wishes}
+    with _stopped(INTENT, content, sinks, tables, catalog, wait_seconds=wait_seconds) as left:
         dropping = _remove(statement, dropping, catalog)
-    return _done(statement, dropping)
+    return _done(statement, dropping, left)
 
 
-def _done(statement: ast.Drop, dropping: Dropping) -> Result:
+def _done(statement: ast.Drop, dropping: Dropping, left: Sequence[Notice] = ()) -> Result:
     tag = f"DROP {statement.kind}"
-    return Result(tag, dropping.notices, names=dropping.names, skipped=not dropping.names)
+    return Result(tag, (*dropping.notices, *left), names=dropping.names, skipped=not dropping.names)
 
 
 @contextmanager
-def stopped_for_commit(draft: Draft, catalog: Catalog, *, wait_seconds: float) -> Iterator[None]:
-    """Stop the sinks that a transaction drops while it is committed; then delete the files of sinks and tables."""
+def stopped_for_commit(draft: Draft, catalog: Catalog, *, wait_seconds: float) -> Iterator[list[Notice]]:
+    """Stop the sinks that a transaction drops while it is committed; then delete what `_stopped` does."""
     before = (*draft.before.names("SINK"), *draft.before.names("TABLE"))
     names = tuple(name for name in before if catalog.stored(name) is not None)
     kept_sinks = set(sink_ids(tuple(draft.entries()), draft).values())
     kept_tables = set(_table_ids(tuple(draft.entries()), draft))
     sinks = {name: id_ for name, id_ in sink_ids(names, catalog).items() if id_ not in kept_sinks}
     tables = [id_ for id_ in _table_ids(names, catalog) if id_ not in kept_tables]
-    if not sinks and not tables:
-        yield
+    gone = tuple(name for name in draft.before.names("SOURCE") if catalog.stored(name) is not None)
+    kept_sources = {each["source_id"] for each in captured_sources(tuple(draft.entries()), draft)}
+    captured = [each for each in captured_sources(gone, catalog) if each["source_id"] not in kept_sources]
+    if not sinks and not tables and not captured:
+        yield []
         return
     wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
-    content = {"sinks": sinks, "tables": tables, "wishes": wishes}
-    with _stopped(COMMIT, content, sinks, tables, catalog, wait_seconds=wait_seconds):
-        yield
+    content = {"sinks": sinks, "tables": tables, "captured": captured, "wishes": wishes}
+    with _stopped(COMMIT, content, sinks, tables, catalog, wait_seconds=wait_seconds) as left:
+        yield left
 
 
 def forget_tables(draft: Draft) -> None:
@@ -98,14 +103,19 @@ def _stopped(
     catalog: Catalog,
     *,
     wait_seconds: float,
-) -> Iterator[None]:
-    """Stop sinks, then delete their files and those of tables; after a failure restore their desired states."""
+) -> Iterator[list[Notice]]:
+    """Stop sinks, then delete their files, those of tables, and what is kept for sources, here and on their servers.
+
+    After a failure restore the sinks' desired states. What is yielded tells, after the block, what could not be
+    deleted.
+    """
+    left: list[Notice] = []
     wishes = {sink_id: catalog.control.desired(sink_id) for sink_id in sinks.values()}
     owner = f"drop-{uuid.uuid4()}"
     number = catalog.journal.begin(intent, content)
     try:
         _stop(sinks, catalog, owner=owner, wait_seconds=wait_seconds)
-        yield
+        yield left
     except BaseException:
         # Nothing is gone yet: whoever interrupts a DROP that waits wants the sinks back as they were.
         for sink_id, wish in wishes.items():
@@ -114,6 +124,7 @@ def _stopped(
         catalog.journal.done(number)
         raise
     _clean(sinks, tables, catalog)
+    left += forget_captured(content["captured"], catalog)
     catalog.journal.done(number)
 
 
@@ -135,6 +146,8 @@ def _finish_commit(intent: Intent, catalog: Catalog) -> None:
         catalog.control.set_desired(sink_id, intent.content["wishes"][sink_id])
     gone = {name: sink_id for name, sink_id in sinks.items() if sink_id not in present}
     _clean(gone, [each for each in intent.content["tables"] if each not in tables], catalog)
+    sources = {each["source_id"] for each in captured_sources(names, catalog)}
+    forget_captured([each for each in intent.content["captured"] if each["source_id"] not in sources], catalog)
     catalog.journal.done(intent.number)
 
 
@@ -157,6 +170,7 @@ def _finish(intent: Intent, catalog: Catalog) -> None:
             catalog.journal.done(intent.number)
             return
     _clean(sinks, intent.content["tables"], catalog)
+    forget_captured(intent.content["captured"], catalog)
     catalog.journal.done(intent.number)
 
 

@@ -42,6 +42,14 @@ class CatalogRoster:
             self._refresh()
             return [replace(work, asked_at=wanted[id_]) for id_, work in self._known.items() if id_ in wanted]
 
+    def all(self) -> Sequence[Work]:
+        """Return the work of all sinks of the catalog, and of those that are given, whether or not they are to run."""
+        with self._lock:
+            self._refresh()
+            known = dict(self._known)
+        given = {id_: Work(job) for id_, job in (self._given or {}).items()}
+        return list({**given, **known}.values())
+
     def work(self, sink_id: str) -> Work | None:
         """Return a sink's work as it is now."""
         given = self._given

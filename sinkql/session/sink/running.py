@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.system.view import select_views
+from sinkql.session.item.access import CatalogAccess
 from sinkql.session.sink.roster import CatalogRoster
 from sinkql.session.workspace import Workspace
 
@@ -59,13 +60,17 @@ def _wanted(
 ) -> Workload:
     from sinkql.runtime.batch.progress import silent  # as above
     from sinkql.runtime.process.application import Workload
+    from sinkql.session.sink.desk import CatalogDesk
 
     control = workspace.catalog.control
     for job in jobs or ():
         control.resume(job.sink_id)
     roster = CatalogRoster(workspace.catalog, jobs)
     registry = workspace.catalog.registry
-    return Workload(roster, workspace.context, registry, control, progress or silent, once=once, takeover=takeover)
+    desk = CatalogDesk(workspace.catalog, roster, CatalogAccess(workspace.catalog).secret)
+    return Workload(
+        roster, workspace.context, registry, control, progress or silent, once=once, takeover=takeover, desk=desk
+    )
 
 
 def _exit_code(outcomes: Sequence[SinkOutcome]) -> int:

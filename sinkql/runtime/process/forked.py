@@ -1,0 +1,49 @@
+"""A process that is forked: signals are kept from it until it has handlers of its own, and it ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LOOK_SECONDS = 1.0
+
+
+@contextmanager
+def signals_kept() -> Iterator[set[signal.Signals]]:
+    """Keep signals from a block, which forks a process that has handlers of its own; yield what was kept before."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    try:
+        yield {signal.Signals(number) for number in before}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def settle(parent: int, kept: set[signal.Signals]) -> threading.Event:
+    """Make a forked process one of its own; return what is set once it is to stop: by SIGTERM, or its parent's end."""
+    stopping = threading.Event()
+
+    def handle(number: int, frame: object) -> None:
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    # The terminal's Ctrl-C and hang-up reach the parent alone, which passes them on: twice would mean at once.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, kept)
+    os.setpgrp()
+    # What the parent draws on its terminal is not this process's.
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    threading.Thread(target=_follow, args=(parent, stopping), daemon=True).start()
+    return stopping
+
+
+def _follow(parent: int, stopping: threading.Event) -> None:
+    """Stop when the parent is gone."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_SECONDS)
+    stopping.set()

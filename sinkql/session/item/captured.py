@@ -1,0 +1,73 @@
+"""Sources of a catalog that captures read → what is kept for them, here and on their servers, is taken away."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from sinkql import logical, physical
+from sinkql.capture.log import source_folder
+from sinkql.catalog.catalog import Catalog
+from sinkql.errors import Notice, SinkqlError
+from sinkql.extension.capture import captured_source
+from sinkql.lowering.job import lower_connection
+from sinkql.planner.name import short_name
+from sinkql.session.item.access import CatalogAccess
+
+_WAIT_SECONDS = 30.0
+_POLL_SECONDS = 0.1
+
+
+def captured_sources(names: Sequence[str], catalog: Catalog) -> list[dict[str, Any]]:
+    """Return what must be known of the captured sources among `names` once they are gone, as JSON-able data.
+
+    One that cannot be planned any more is told by its id alone.
+    """
+    reader = catalog.reader()
+    known = frozenset(reader.names("SOURCE"))
+    found = []
+    for name in names:
+        facts = reader.facts(name) if name in known else {}
+        if "source_id" not in facts:
+            continue
+        data: dict[str, Any] = {"source_id": facts["source_id"], "name": short_name(name, reader)}
+        try:
+            item = catalog.plans.item(name)
+        except SinkqlError:
+            item = None
+        if isinstance(item, logical.Source):
+            connection = lower_connection(item.connection, catalog.plans) if item.connection else None
+            data |= {"kind": item.kind, "options": dict(item.options), "connection": msgspec.to_builtins(connection)}
+        found.append(data)
+    return found
+
+
+def forget_captured(captured: Sequence[Mapping[str, Any]], catalog: Catalog) -> list[Notice]:
+    """Delete the logs of dropped sources, and what their servers keep for them; return what could not be."""
+    left = []
+    for each in captured:
+        try:
+            _forget(each, catalog)
+        except SinkqlError as error:
+            message = f'what the server keeps for source "{each["name"]}" is still there: {error.message}'
+            left.append(Notice("SQ4309", message, hint="Delete it on the server, such as its replication slot."))
+        shutil.rmtree(source_folder(catalog.database.path.parent, each["source_id"]), ignore_errors=True)
+    return left
+
+
+def _forget(data: Mapping[str, Any], catalog: Catalog) -> None:
+    control, owner = catalog.control, f"drop-{uuid.uuid4()}"
+    until = time.monotonic() + _WAIT_SECONDS
+    while not control.claim_for_drop(data["source_id"], owner=owner) and time.monotonic() < until:
+        time.sleep(_POLL_SECONDS)  # its capture ends with the last of its sinks
+    kind = catalog.registry.sources.get(data.get("kind", ""))
+    if kind is None or kind.forget is None:
+        return
+    connection = msgspec.convert(data["connection"], physical.Connection | None)
+    source, _ = captured_source(kind.name, data["options"], connection)
+    kind.forget(source, CatalogAccess(catalog).secret)

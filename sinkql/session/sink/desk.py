@@ -1,0 +1,132 @@
+"""The catalog, as it is now → the sources that are to be captured, and what their captures are told."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from sinkql import physical
+from sinkql.capture.host import Client, Doing
+from sinkql.capture.log import LogFolder, source_folder
+from sinkql.catalog.catalog import Catalog
+from sinkql.errors import LeaseLostError, SinkqlError
+from sinkql.extension.capture import CapturedSource, Reveal, Stream, captured_source, captured_table
+from sinkql.extension.stream import Offsets
+from sinkql.runtime.process.desk import Capturing
+from sinkql.session.sink.roster import CatalogRoster
+
+_TELL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogDesk:
+    """Say which sources the sinks of a roster read that are to be captured; a `Desk`."""
+
+    catalog: Catalog
+    roster: CatalogRoster
+    secret: Reveal
+
+    def captures(self) -> Sequence[Capturing]:
+        """Return the sources that sinks read which are to run, each once."""
+        found: dict[str, Capturing] = {}
+        for work in self.roster.now():
+            for read in self._reads(work.job):
+                source, keeping = captured_source(read.connector, read.options, read.connection)
+                if source.id:
+                    found.setdefault(source.id, Capturing(source, keeping))
+        return list(found.values())
+
+    def _reads(self, job: physical.Job) -> list[physical.Read]:
+        kinds = self.catalog.registry.sources
+        return [each for each in job.reads() if each.connector in kinds and kinds[each.connector].stream is not None]
+
+    def folder(self, source: CapturedSource) -> LogFolder:
+        """Return the folder of what is kept of a source."""
+        return LogFolder(source_folder(self.catalog.database.path.parent, source.id))
+
+    def host(self, source: CapturedSource) -> CatalogHost:
+        """Return what a capture of it is told by, and tells."""
+        return CatalogHost(self, source)
+
+    def opening(self, source: CapturedSource) -> Callable[[], Stream]:
+        """Return what connects to its server."""
+        stream = self.catalog.registry.sources[source.kind].stream
+        assert stream is not None, source.kind
+        return partial(stream, source, self.secret)
+
+    def clients(self, source_id: str) -> list[Client]:
+        """Return all sinks of the catalog that read a source."""
+        offsets = self.catalog.control.offsets()
+        found = []
+        for work in self.roster.all():
+            for read in self._reads(work.job):
+                if read.options["source_id"] == source_id:
+                    known: dict[str, Offsets] = json.loads(offsets.get(work.job.sink_id, "{}"))
+                    found.append(Client(work.job.sink_id, captured_table(read), known.get(read.source)))
+        return found
+
+
+@dataclass(slots=True)
+class CatalogHost:
+    """What a capture is told by the catalog, and tells it; a `Host` of `sinkql.capture.host`."""
+
+    desk: CatalogDesk
+    source: CapturedSource
+    owner: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _renewed_at: float = 0.0
+    _told: Doing | None = None
+    _told_at: float = 0.0
+
+    def clients(self) -> Sequence[Client]:
+        """Return all sinks of the catalog that read the source, running or not."""
+        return self.desk.clients(self.source.id)
+
+    def secret(self, name: str) -> str:
+        """Return a secret's value."""
+        return self.desk.secret(name)
+
+    def acquire(self) -> int | None:
+        """Lease the source; return the lease's epoch, None while another process that lives has it."""
+        self._renewed_at = time.monotonic()
+        return self.desk.catalog.control.lease(self.source.id, owner=self.owner)
+
+    def renew(self) -> bool:
+        """Prolong the lease now and then; tell whether it still is this process's."""
+        control = self.desk.catalog.control
+        if time.monotonic() < self._renewed_at + control.lease_seconds / 3:
+            return True
+        try:
+            control.renew(self.source.id, owner=self.owner)
+        except LeaseLostError:
+            return False
+        self._renewed_at = time.monotonic()
+        return True
+
+    def release(self) -> None:
+        """Give the lease back."""
+        control = self.desk.catalog.control
+        with suppress(SinkqlError):
+            control.status(self.source.id, "stopped", owner=self.owner)
+        control.release(self.source.id, owner=self.owner)
+
+    def tell(self, doing: Doing) -> None:
+        """Take note of what the capture is doing: at once where that is something else."""
+        before, now = self._told, time.monotonic()
+        same = before is not None and (before.status, before.error) == (doing.status, doing.error)
+        if same and now < self._told_at + _TELL_SECONDS:
+            return
+        self._told, self._told_at = doing, now
+        error = doing.error
+        self.desk.catalog.control.status(
+            self.source.id,
+            doing.status,
+            owner=self.owner,
+            error=f"{error.code}: {error.message}" if error is not None else None,
+            hint=error.hint if error is not None else None,
+            details=doing.details or None,
+        )

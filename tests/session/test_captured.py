@@ -1,0 +1,131 @@
+"""A catalog with sources that are captured: which ones are, what captures are told, what goes with a dropped source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from capture.server import COLUMNS, FakeStream, Server, table
+from sinkql import ast, logical
+from sinkql.capture import open_reader
+from sinkql.capture.host import Doing
+from sinkql.errors import SinkqlError
+from sinkql.extension.capture import CapturedSource, Keeping, Reveal, source_options, table_options
+from sinkql.extension.plan import Planning, SourceKind, SourcePlan
+from sinkql.extension.registry import Registry, discover
+from sinkql.extension.types import parse_type
+from sinkql.runtime.process.captures import captured
+from sinkql.session.session import Session
+from sinkql.session.sink.desk import CatalogDesk
+from sinkql.session.sink.roster import CatalogRoster
+from support.patience import Deadline
+
+_SQL = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
+  WAREHOUSE = '{folder}/lake');
+CREATE SOURCE s FROM FAKE FOR ALL TABLES;
+CREATE SINK a FROM t INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'a') KEY (id) MODE UPSERT
+  WITH (COMMIT INTERVAL = '1s');
+CREATE SINK b FROM t INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'b') KEY (id) MODE UPSERT
+  WITH (COMMIT INTERVAL = '1s');
+"""
+
+
+def _plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    source = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), {}, Keeping())
+    columns = tuple(logical.Column(each.name, parse_type(each.type), each.nullable) for each in COLUMNS)
+    shape = logical.Shape(columns, (frozenset({"id"}),), logical.Change.UPSERT)
+    tables = (logical.SourceTable(("public", "t"), table_options(source, table("t")), shape),)
+    return SourcePlan(source, logical.Shape(()), tables)
+
+
+@pytest.fixture
+def forgotten() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def session(tmp_path: Path, forgotten: list[str]) -> Iterator[Session]:
+    server = Server.make(tmp_path / "server.db")
+    server.commit([("t", 1, "one")])
+
+    def stream(source: CapturedSource, secret: Reveal) -> FakeStream:
+        return FakeStream(server)
+
+    def forget(source: CapturedSource, secret: Reveal) -> None:
+        if forgotten:
+            raise SinkqlError("SQ4011", "no answer")
+        forgotten.append(source.name)
+
+    registry: Registry = discover()
+    registry.sources["FAKE"] = SourceKind("FAKE", _plan, open_reader, stream=stream, forget=forget)
+    with Session(tmp_path / "catalog.db", registry=registry) as opened:
+        opened.execute(_SQL.format(folder=tmp_path))
+        yield opened
+
+
+def _desk(session: Session) -> CatalogDesk:
+    return CatalogDesk(session.catalog, CatalogRoster(session.catalog, every_seconds=0.0), session.access.secret)
+
+
+def test_source_is_captured_for_all_its_sinks_while_one_is_to_run(session: Session) -> None:
+    desk = _desk(session)
+    session.stop("a")
+    (capturing,) = desk.captures()
+    host = desk.host(capturing.source)
+    assert [each.table.id for each in host.clients()] == ["t", "t"]
+    session.stop("b")
+    assert not desk.captures()
+    assert len(host.clients()) == 2
+
+
+def test_lease_is_one_captures_alone_and_its_status_is_the_sources(session: Session) -> None:
+    desk = _desk(session)
+    source = desk.captures()[0].source
+    first, second = desk.host(source), desk.host(source)
+    assert (first.acquire(), second.acquire()) == (1, None)
+    first.tell(Doing("stalled", SinkqlError("SQ3431", "no answer"), {"log_bytes": 5}))
+    query = "SELECT status, error FROM mz_internal.mz_source_statuses WHERE name = 's'"
+    assert list(session.execute(query)[0].rows) == [("stalled", "SQ3431: no answer")]
+    first.release()
+    assert list(session.execute(query)[0].rows) == [("created", None)]
+    assert second.acquire() == 2
+
+
+def test_capture_is_a_process_that_comes_again_and_ends_with_the_last_sink(session: Session) -> None:
+    desk = _desk(session)
+    source = desk.captures()[0].source
+    control = session.catalog.control
+    log = desk.folder(source)
+    with captured(desk):
+        deadline = Deadline()
+        pids = set()
+        for _ in range(2):
+            while (holder := control.holder(source.id)) is None or holder.process.pid in pids or not log.numbers():
+                deadline.check("a capture")
+            pids.add(holder.process.pid)
+            os.kill(holder.process.pid, 9)
+        session.stop("a", "b")
+        while control.holder(source.id) is not None:
+            deadline.check("its end")
+    assert os.getpid() not in pids
+
+
+def test_dropped_source_leaves_nothing(session: Session, forgotten: list[str]) -> None:
+    desk = _desk(session)
+    source = desk.captures()[0].source
+    log = desk.folder(source)
+    log.folder.mkdir(parents=True)
+    session.execute("DROP SOURCE s CASCADE;")
+    assert forgotten == ["materialize.public.s"]
+    assert not log.folder.exists()
+
+
+def test_what_a_server_keeps_of_a_dropped_source_is_told(session: Session, forgotten: list[str]) -> None:
+    forgotten.append("before")
+    (done,) = session.execute("BEGIN; DROP SINK a; DROP SOURCE s CASCADE; COMMIT;")[-1:]
+    assert [each.code for each in done.notices] == ["SQ4309"]
+    assert not session.sinks()
