@@ -147,11 +147,21 @@ def uuids(block: Block, starts: Offsets, valid: Mask | None) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), count, [bitmap(valid), offsets, pa.py_buffer(found)])
 
 
-def decimals(values: NDArray[np.int64], valid: Mask | None, type_: pa.DataType) -> pa.Array:
-    """Return decimals of whole numbers, in each of which the last digit is the last one of the type's scale."""
+def decimals(
+    values: NDArray[np.int64],
+    valid: Mask | None,
+    type_: pa.DataType,
+    wide: tuple[NDArray[np.int64] | Mask, NDArray[np.uint64]] | None = None,
+) -> pa.Array:
+    """Return decimals of whole numbers, in each of which the last digit is the last one of the type's scale.
+
+    `wide` has places of values that do not fit into eight bytes, and their `wide_words`.
+    """
     words = np.empty((len(values), 2), np.int64)
     words[:, 0] = values
     words[:, 1] = values >> 63
+    if wide is not None:
+        words[wide[0]] = wide[1].view(np.int64)
     return pa.Array.from_buffers(type_, len(values), [bitmap(valid), pa.py_buffer(words)])
 
 
@@ -159,10 +169,8 @@ LIMB = 10**12
 """What a limb of a wide number is less than."""
 
 
-def wide_decimals(
-    limbs: Sequence[NDArray[np.int64]], negative: Mask, valid: Mask | None, type_: pa.DataType
-) -> pa.Array:
-    """Return decimals of whole numbers with up to 38 digits, given as four limbs, the lowest one first, and a sign."""
+def wide_words(limbs: Sequence[NDArray[np.int64]], negative: Mask) -> NDArray[np.uint64]:
+    """Return whole numbers of up to 38 digits, given as four limbs, the lowest one first, and a sign, as two words."""
     low = np.zeros(len(negative), np.uint64)
     high = np.zeros(len(negative), np.uint64)
     for limb in reversed(limbs):
@@ -176,7 +184,7 @@ def wide_decimals(
     words = np.empty((len(negative), 2), np.uint64)
     words[:, 0] = np.where(negative, ~low + np.uint64(1), low)
     words[:, 1] = np.where(negative, ~high + (low == 0), high)
-    return pa.Array.from_buffers(type_, len(negative), [bitmap(valid), pa.py_buffer(words)])
+    return words
 
 
 _HALF = np.uint64(32)

@@ -62,7 +62,9 @@ def test_uuids(values: list[uuid.UUID]) -> None:
 def test_wide_decimals(values: list[int], scale: int) -> None:
     limbs = [np.array([abs(each) // LIMB**place % LIMB for each in values], np.int64) for place in range(4)]
     negative = np.array([each < 0 for each in values], bool)
-    found = columnar.wide_decimals(limbs, negative, None, pa.decimal128(38, scale))
+    words = columnar.wide_words(limbs, negative)
+    numbers = np.zeros(len(values), np.int64)
+    found = columnar.decimals(numbers, None, pa.decimal128(38, scale), (np.arange(len(values)), words))
     found.validate(full=True)
     assert found.to_pylist() == [Decimal(f"{each}E-{scale}") for each in values]
 

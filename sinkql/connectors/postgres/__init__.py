@@ -5,6 +5,10 @@
 * `types`, `publication`: tables, columns and types as the server has them; what is known of a publication.
 * `facts`, `typecatalog`: the server is asked → what planning must know.
 * `plan`: a statement and the facts → what each table reads.
+* `stream`, `slot`: a source's slot → the changes of its tables; positions in the server's log, and snapshots.
+* `message`, `relation`, `rows`, `tuples`: what is received, a block at a time → rows, a table and a column at a time.
+* `column`, `value`: values of a type → an Arrow column; one value exactly, and why it does not fit.
+* `chunk`, `copy`: parts of a table as one transaction sees them.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from sinkql.capture import open_reader
 from sinkql.connectors.postgres.connection import PLACE, plan_connection
 from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions, PublicationOptions
 from sinkql.connectors.postgres.plan import ask, plan, plan_table
+from sinkql.extension.capture import CapturedSource, Reveal, Stream
 from sinkql.extension.keeping import KeepingOptions
 from sinkql.extension.plan import Access, ConnectionKind, Connector, SourceKind
 
@@ -24,12 +29,38 @@ def _validate(planned: logical.Connection, access: Access) -> None:
     Login.planned(planned, access).connect().close()
 
 
+def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
+    from sinkql.connectors.postgres.connect import Login, failure
+    from sinkql.connectors.postgres.stream import PostgresStream
+
+    assert source.connection is not None
+    return PostgresStream(Login.of(source.connection, secret), source, failure)
+
+
+def _forget(source: CapturedSource, secret: Reveal) -> None:
+    from sinkql.connectors.postgres.connect import Login, failure
+    from sinkql.connectors.postgres.stream import forget
+
+    assert source.connection is not None
+    forget(Login.of(source.connection, secret), source, failure)
+
+
 connector = Connector(
     "postgres",
     connections=(
         ConnectionKind("POSTGRES", plan_connection, PostgresOptions, CONNECTION_OWNER, PLACE, validate=_validate),
     ),
     sources=(
-        SourceKind("POSTGRES", plan, open_reader, PublicationOptions, KeepingOptions, sample=ask, table=plan_table),
+        SourceKind(
+            "POSTGRES",
+            plan,
+            open_reader,
+            PublicationOptions,
+            KeepingOptions,
+            sample=ask,
+            table=plan_table,
+            stream=_open_stream,
+            forget=_forget,
+        ),
     ),
 )

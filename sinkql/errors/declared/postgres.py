@@ -7,6 +7,7 @@ from functools import partial
 from sinkql.errors.code import Code, Family
 
 _meaning = partial(Code, Family.MEANING)
+_run = partial(Code, Family.RUN)
 _environment = partial(Code, Family.ENVIRONMENT)
 
 CODES = {
@@ -158,5 +159,61 @@ CODES = {
         "The connection to Postgres fails for another reason.",
         "Look at the detail. A running source tries again by itself.",
         retryable=True,
+    ),
+    "SQ3701": _run(
+        "The replication slot of a source is not on its server: it was dropped, or the server was put back.",
+        "Run ALTER SOURCE name SKIP: its tables are read again, and compared with the sinks' tables.",
+    ),
+    "SQ3702": _run(
+        "The server has removed changes that the source has not read, because max_slot_wal_keep_size was too small.",
+        "Run ALTER SOURCE name SKIP: its tables are read again, and compared with the sinks' tables.",
+    ),
+    "SQ3703": _run(
+        "The connection of a source leads to another server than the one that was read.",
+        "Correct the connection. If the tables have moved to a new server, run ALTER SOURCE name SKIP.",
+    ),
+    "SQ3704": _run(
+        "The publication of a source was dropped.",
+        "Create it again on the server; then run ALTER SOURCE name SKIP, since changes in between were not sent.",
+    ),
+    "SQ3705": _run(
+        "The server of a source no longer has wal_level = logical.",
+        "Run ALTER SYSTEM SET wal_level = 'logical' on the server, and restart it.",
+    ),
+    "SQ3706": _run(
+        "A program that is not SinkQL reads the replication slot of a source.",
+        "End that program. The source tries again by itself.",
+        retryable=True,
+    ),
+    "SQ3707": _run(
+        "A source needs a replication slot, and the server has none left.",
+        "Raise max_replication_slots, or drop a slot that nobody reads. The source tries again by itself.",
+        retryable=True,
+    ),
+    "SQ3708": _run(
+        "A source waits for transactions of its server that have not ended, or that a standby has not confirmed.",
+        "Wait for them, or end them. The source tries again by itself.",
+        retryable=True,
+    ),
+    "SQ3709": _run(
+        "A standby has become the server of a source, and lacks changes that were read from the earlier server.",
+        "Run ALTER SOURCE name SKIP: its tables are read again, and compared with the sinks' tables.",
+    ),
+    "SQ3710": _run(
+        "The user of a connection may not read a table of a source.",
+        "Grant the right on the server. Then start the sink again.",
+    ),
+    "SQ3711": _run(
+        "A table of a source, or a column of it, was dropped or renamed on the server.",
+        "Put it back, or drop the sinks that read it.",
+    ),
+    "SQ3712": _run(
+        "Another transaction holds a lock on a table of a source, such as that of TRUNCATE or ALTER TABLE.",
+        "Wait for its end. The source tries again by itself.",
+        retryable=True,
+    ),
+    "SQ3713": _run(
+        "A server sends what SinkQL does not understand.",
+        "Report it, with the version of the server.",
     ),
 }

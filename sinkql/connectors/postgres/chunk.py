@@ -1,0 +1,314 @@
+"""Parts of a table as one transaction of the server sees them, and values that its stream does not send."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+
+from sinkql.capture.columnar import Offsets
+from sinkql.connectors.postgres.copy import Copied, copied_rows, copy_out
+from sinkql.connectors.postgres.slot import Connection, look, read_place
+from sinkql.connectors.postgres.types import ServerColumn, ServerTable, server_table
+from sinkql.errors import SinkqlError
+from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Snapshot, TableRows
+from sinkql.extension.rows import python_values
+
+_FIRST_ROWS = 5_000
+_MOST_ROWS = 500_000
+_PAGE = 8192
+_EMPTY: Key = ()
+_PATIENCE_S = 30
+_BREATH_S = 0.01
+END = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text"
+"""The end of the server's log, in SQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is asked of a table: its columns, and where its rows are."""
+
+    table: CapturedTable
+    server: ServerTable
+
+    @classmethod
+    def of(cls, table: CapturedTable) -> Query:
+        return cls(table, server_table(table.options))
+
+    @property
+    def columns(self) -> tuple[ServerColumn, ...]:
+        return self.server.columns
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The places of the key's columns."""
+        places = {each.name: place for place, each in enumerate(self.columns)}
+        return tuple(places[name] for name in self.table.key)
+
+    @property
+    def called(self) -> str:
+        return f"{self.server.schema}.{self.server.name}"
+
+    @property
+    def name(self) -> sql.Composed:
+        return sql.SQL("{}.{}").format(sql.Identifier(self.server.schema), sql.Identifier(self.server.name))
+
+    def rows(self, where: Sequence[sql.Composable], after: str = "") -> sql.Composed:
+        """Return the query of all columns."""
+        listed = sql.SQL(", ").join(
+            sql.SQL("t.{}::text" if each.as_text else "t.{}").format(sql.Identifier(each.name)) for each in self.columns
+        )
+        conditions = [*where, *([sql.SQL(f"({self.server.filter})")] if self.server.filter else [])]
+        wanted = sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("")
+        only = sql.SQL("" if self.server.partitioned else "ONLY ")
+        return sql.SQL("SELECT {} FROM {}{} AS t{}{}").format(listed, only, self.name, wanted, sql.SQL(after))
+
+    def key_names(self) -> sql.Composed:
+        return sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(self.columns[each].name)) for each in self.key)
+
+
+class Connect:
+    """Open connections for parts of tables, and say why one fails."""
+
+    def __init__(self, connect: Callable[[], Connection], failed: Callable[[psycopg.Error], SinkqlError]) -> None:
+        self.connect = connect
+        self.failed = failed
+
+
+@dataclass
+class PostgresChunkRead:
+    """A transaction in which parts of a table are read (`sinkql.extension.capture.ChunkRead`).
+
+    `widths` keeps how many bytes the rows of a table had, to know how many to ask for.
+    """
+
+    query: Query
+    source: str
+    opener: Connect
+    position: Callable[[int], Position]
+    widths: dict[str, float]
+    snapshot: Snapshot = field(init=False)
+    _connection: Connection | None = field(init=False, default=None)
+    _now: int = field(init=False, default=0)
+
+    def __enter__(self) -> PostgresChunkRead:
+        """Begin the transaction, with the table locked against being emptied or rewritten."""
+        with self._failures():
+            connection = self._connection = self.opener.connect()
+            connection.execute(_SETTINGS)
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(self.query.name))
+            self.snapshot = look(connection)
+            row = connection.execute("SELECT (extract(epoch FROM now()) * 1000000)::int8").fetchone()
+            assert row is not None
+            self._now = row[0]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End it."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def read(self, after: Key | None, size: int) -> Chunk:
+        """Return the rows after a key, about `size` bytes; of a table without a key those of pages after a page."""
+        with self._failures():
+            rows, last = self._keyed(after, size) if self.query.key else self._pages(after, size)
+            place = self._one(f"SELECT {END}")
+        return Chunk([rows], last, self.position(read_place(place)))
+
+    def completed(self, rows: TableRows, wanted: Offsets) -> tuple[TableRows, Position | None]:
+        """Return rows with the values that those at some places have by their keys, in place of their holes."""
+        query, batch = self.query, rows.rows
+        with self._failures():
+            keys = [python_values(batch.column(each).take(pa.array(wanted))) for each in query.key]
+            asked = list(zip(*keys, strict=True))
+            text = query.rows([_one_of(query, asked)]).as_string(self._open)
+            copied = copy_out(self._open, text, query.columns)
+            there = copied_rows(query.table, query.columns, query.key, copied, at=self._now).rows
+            end = read_place(self._one(f"SELECT {END}"))
+        known = zip(*(python_values(there.column(each)) for each in query.key), strict=True)
+        numbers = {each: number for number, each in enumerate(known)}
+        which = np.full(len(batch), -1, np.int64)
+        which[wanted] = [numbers.get(each, -1) for each in asked]
+        return replace(rows, rows=_filled(query, batch, there, which)), (
+            self.position(end) if (which[wanted] < 0).any() else None
+        )
+
+    def _keyed(self, after: Key | None, size: int) -> tuple[TableRows, Key | None]:
+        query, connection = self.query, self._open
+        wanted = self._wanted(size)
+        where = []
+        if after is not None:
+            values = sql.SQL(", ").join(map(sql.Literal, after))
+            where = [sql.SQL("({}) > ({})").format(query.key_names(), values)]
+        ordered = query.rows(where) + sql.SQL(" ORDER BY {} LIMIT {}").format(query.key_names(), sql.Literal(wanted))
+        copied = copy_out(connection, ordered.as_string(connection), query.columns)
+        rows = copied_rows(query.table, query.columns, query.key, copied, at=self._now)
+        if copied.count:
+            self.widths[query.table.id] = copied.block.size / copied.count
+        return rows, self._last(copied) if copied.count == wanted else None
+
+    def _wanted(self, size: int) -> int:
+        width = self.widths.get(self.query.table.id)
+        return _FIRST_ROWS if width is None else max(1, min(int(size / width), _MOST_ROWS))
+
+    def _last(self, copied: Copied) -> Key:
+        """Return the key of the last row, as the server writes its values."""
+        query, connection = self.query, self._open
+        values = [copied.value(each, copied.count - 1) for each in query.key]
+        types = [25 if query.columns[each].as_text else query.columns[each].type.bare.oid for each in query.key]
+        listed = ", ".join(f"(${number + 1})::text" for number in range(len(values)))
+        result = connection.pgconn.exec_params(f"SELECT {listed}".encode(), values, types, [1] * len(values), 0)
+        if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+            raise psycopg.errors.error_from_result(result)
+        return tuple((result.get_value(0, number) or b"").decode() for number in range(len(values)))
+
+    def _pages(self, after: Key | None, size: int) -> tuple[TableRows, Key | None]:
+        """Return the rows of some pages of a table or of its partitions, in the order of their numbers."""
+        query, connection = self.query, self._open
+        leaves = self._leaves()
+        leaf, page = (leaves[0][0], 0) if after is None else (int(after[0]), int(after[1]))
+        pages = dict(leaves)[leaf]
+        until = min(page + max(size // _PAGE, 1), pages)
+        last = until >= pages
+        where: list[sql.Composable] = [sql.SQL("t.tableoid = {}").format(sql.Literal(leaf))]
+        where.append(sql.SQL("t.ctid >= {}").format(sql.Literal(f"({page},0)")))
+        if not last:
+            where.append(sql.SQL("t.ctid < {}").format(sql.Literal(f"({until},0)")))
+        text = query.rows(where).as_string(connection)
+        rows = copied_rows(query.table, query.columns, (), copy_out(connection, text, query.columns), at=self._now)
+        if not last:
+            return rows, (leaf, until)
+        following = [each for each, _ in leaves if each > leaf]
+        return rows, (following[0], 0) if following else None
+
+    def _leaves(self) -> list[tuple[int, int]]:
+        """Return the tables that have the rows, and how many pages each has, by their numbers."""
+        oid = self.query.server.oid
+        found = self._open.execute(
+            "SELECT relid::oid::int8, pg_relation_size(relid) / current_setting('block_size')::int "
+            "FROM pg_partition_tree(%s::oid::regclass) WHERE isleaf ORDER BY 1",
+            [oid],
+        ).fetchall()
+        if found:
+            return [(leaf, pages) for leaf, pages in found]
+        (pages,) = self._open.execute(
+            "SELECT pg_relation_size(%s::oid) / current_setting('block_size')::int", [oid]
+        ).fetchone() or (0,)
+        return [(oid, pages)]
+
+    @property
+    def _open(self) -> Connection:
+        assert self._connection is not None, "the read has not begun"
+        return self._connection
+
+    def _one(self, query: str) -> Any:
+        row = self._open.execute(query).fetchone()
+        assert row is not None
+        return row[0]
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise table_failure(error, self.query, self.source) or self.opener.failed(error) from error
+
+
+_SETTINGS = (
+    "SET statement_timeout = 0; SET lock_timeout = '60s'; SET idle_in_transaction_session_timeout = 0; "
+    "SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC'; SET extra_float_digits = 3; "
+    "SET bytea_output = 'hex'; SET row_security = off"
+)
+
+
+def table_failure(error: psycopg.Error, query: Query, source: str) -> SinkqlError | None:
+    """Return what is wrong with a table, None where it is something else."""
+    match error:
+        case psycopg.errors.InsufficientPrivilege():
+            return SinkqlError(
+                "SQ3710",
+                f'the user of source "{source}" may not read table "{query.called}"',
+                detail=str(error).splitlines()[0],
+                hint=f"Run GRANT SELECT ON {query.called} TO the user on the server, and GRANT USAGE ON SCHEMA "
+                f"{query.server.schema}; with row-level security ALTER ROLE … BYPASSRLS.",
+            )
+        case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn() | psycopg.errors.InvalidSchemaName():
+            return SinkqlError(
+                "SQ3711",
+                f'table "{query.called}" of source "{source}" is not on the server as it was',
+                detail=str(error).splitlines()[0],
+                hint="Put back what was dropped or renamed, or drop the sinks that read it.",
+            )
+        case psycopg.errors.LockNotAvailable():
+            return SinkqlError(
+                "SQ3712",
+                f'table "{query.called}" of source "{source}" is locked',
+                hint="Wait for the TRUNCATE or ALTER TABLE that holds it; it is tried again.",
+            )
+        case _:
+            return None
+
+
+def _one_of(query: Query, keys: Sequence[tuple[Any, ...]]) -> sql.Composable:
+    """Return what is true of rows with one of some keys."""
+    names = [sql.SQL("t.{}").format(sql.Identifier(query.columns[each].name)) for each in query.key]
+    each_key = (
+        sql.SQL(" AND ").join(
+            sql.SQL("{} = {}").format(name, sql.Literal(value)) for name, value in zip(names, key, strict=True)
+        )
+        for key in keys
+    )
+    return sql.SQL("({})").format(sql.SQL(" OR ").join(each_key))
+
+
+def _filled(query: Query, batch: pa.RecordBatch, there: pa.RecordBatch, which: Offsets) -> pa.RecordBatch:
+    """Return rows of which some are filled: `which` says by what row of `there`, -1 for none."""
+    found = which >= 0
+    taken = pa.array(which, mask=~found)
+    holes = [b"\0" if each is None else each for each in batch.column("$hole").to_pylist()]
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    for number, column in enumerate(query.table.columns):
+        bits = [len(each) > number >> 3 and each[number >> 3] >> (number & 7) & 1 for each in holes]
+        mask = np.array(bits, bool) & found
+        if mask.any():
+            values = there.column(column.name).take(taken)
+            columns[column.name] = pc.if_else(pa.array(mask), values, batch.column(column.name))
+    columns["$hole"] = pc.if_else(pa.array(found), pa.scalar(None, pa.binary()), batch.column("$hole"))
+    return pa.record_batch(columns)
+
+
+# --- values that the stream does not send -----------------------------------------------------------------------------
+
+
+def complete(
+    read: Callable[[], PostgresChunkRead], rows: TableRows, ids: Sequence[Any]
+) -> tuple[TableRows, Position | None]:
+    """Fill the holes of rows that have another key than before from the server, by the key that they have now."""
+    batch = rows.rows
+    wanted = np.flatnonzero(
+        pc.and_(pc.is_valid(batch.column("$hole")), pc.is_valid(batch.column("$from"))).to_numpy(zero_copy_only=False)
+    )
+    if not len(wanted):
+        return rows, None
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        with read() as found:
+            if found.snapshot.unseen(ids) is None:
+                return found.completed(rows, wanted)
+        if time.monotonic() > until:
+            raise SinkqlError(
+                "SQ3708",
+                "the server shows none of its changes yet, though they have committed",
+                hint="A synchronous standby does not answer: start it, or change synchronous_standby_names; it is "
+                "tried again.",
+            )
+        time.sleep(_BREATH_S)

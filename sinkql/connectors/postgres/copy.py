@@ -1,0 +1,136 @@
+"""Rows of COPY … (FORMAT binary), as the server sends them → rows of a table as a capture has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+
+from sinkql.capture.columnar import Block, Mask, Offsets, either
+from sinkql.connectors.postgres.column import Places, decode, read
+from sinkql.connectors.postgres.rows import AT
+from sinkql.connectors.postgres.tuples import GarbledError
+from sinkql.connectors.postgres.types import ServerColumn
+from sinkql.connectors.postgres.value import UnfitError
+from sinkql.extension.capture import CapturedTable, TableRows
+from sinkql.extension.stream import RowError
+from sinkql.extension.types import arrow_type
+
+_SIGNATURE = b"PGCOPY\n\xff\r\n\0"
+_HEADER = len(_SIGNATURE) + 8
+_TRAILER = b"\xff\xff"
+_SHOWN = 200
+Message = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Rows in a block, and where each column's values stand."""
+
+    block: Block
+    columns: tuple[Places, ...]
+    count: int
+
+    def value(self, column: int, row: int) -> bytes | None:
+        """Return one value as the server sent it."""
+        places = self.columns[column]
+        if places.valid is not None and not places.valid[row]:
+            return None
+        return self.block.slice(int(places.starts[row]), int(places.lengths[row]))
+
+
+def copy_out(connection: psycopg.Connection[tuple[object, ...]], query: str, columns: Sequence[ServerColumn]) -> Copied:
+    """Return the rows of a query, whose columns are those of `columns`; raises psycopg.Error."""
+    link = connection.pgconn
+    result = link.exec_(f"COPY ({query}) TO STDOUT (FORMAT binary)".encode())
+    if result.status != psycopg.pq.ExecStatus.COPY_OUT:
+        raise psycopg.errors.error_from_result(result)
+    parts = []
+    get = link.get_copy_data
+    size, data = get(0)
+    while size > 0:
+        parts.append(data)
+        size, data = get(0)
+    result = link.get_result()  # type: ignore[assignment]  # there is one, since the copy has ended
+    while (more := link.get_result()) is not None:
+        more.clear()
+    if size != -1 or result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+        raise psycopg.errors.error_from_result(result)
+    return read_copy(parts, columns)
+
+
+def read_copy(parts: Sequence[Message], columns: Sequence[ServerColumn]) -> Copied:
+    """Return the rows of a whole copy, each part of which is a row; raises GarbledError.
+
+    The first part begins with the header, the last one is the end.
+    """
+    if not parts or parts[0][: len(_SIGNATURE)] != _SIGNATURE or bytes(parts[-1][-2:]) != _TRAILER:
+        raise GarbledError("a copy does not begin and end as one does")
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+    ends = np.cumsum(lengths)
+    block = Block(b"".join(parts))
+    starts = ends - lengths
+    starts[0] += _HEADER
+    kept = ends - starts > 2
+    return _walked(block, starts[kept], ends[kept], len(columns))
+
+
+def _walked(block: Block, starts: Offsets, ends: Offsets, count: int) -> Copied:
+    if (block.i2[starts] != count).any():
+        raise GarbledError("a row of a copy has not as many columns as were asked for")
+    at = starts + 2
+    columns = []
+    for _ in range(count):
+        lengths = block.i4[at].astype(np.int64)
+        sent: Mask | None = lengths >= 0
+        if sent is not None and sent.all():
+            sent = None
+        else:
+            lengths = np.maximum(lengths, 0)
+        columns.append(Places(block, at + 4, lengths, sent))
+        at = at + 4 + lengths
+    if (at != ends).any():
+        raise GarbledError("a row of a copy does not end where its message does")
+    return Copied(block, tuple(columns), len(starts))
+
+
+def copied_rows(
+    table: CapturedTable, columns: Sequence[ServerColumn], key: Sequence[int], copied: Copied, *, at: int
+) -> TableRows:
+    """Return rows that are there (`$diff` 1), as of a time in microseconds since 1970."""
+    bad: Mask | None = None
+    arrays = []
+    for column, places in zip(columns, copied.columns, strict=True):
+        array, wrong = decode(column, places, binary=True)
+        arrays.append(array)
+        bad = either(bad, wrong)
+    errors = [] if bad is None else [_error(columns, key, copied, each) for each in np.flatnonzero(bad).tolist()]
+    if bad is not None:
+        arrays = [each.filter(pa.array(~bad)) for each in arrays]
+    count = copied.count - len(errors)
+    rows = dict(zip((each.name for each in table.columns), arrays, strict=True))
+    rows["$diff"] = pa.array(np.ones(count, np.int64))
+    rows["$at"] = pa.array(np.full(count, at, np.int64)).view(AT)
+    if table.holes:
+        named = {each.name: each for each in table.columns}
+        struct = pa.struct([(name, arrow_type(named[name].type)) for name in table.key])
+        rows |= {"$hole": pa.nulls(count, pa.binary()), "$from": pa.nulls(count, struct)}
+    return TableRows(pa.record_batch(rows), errors)
+
+
+def _error(columns: Sequence[ServerColumn], key: Sequence[int], copied: Copied, row: int) -> RowError:
+    why, shown = "", dict[str, object]()
+    for number, column in enumerate(columns):
+        raw = copied.value(number, row)
+        try:
+            shown[column.name] = None if raw is None else read(column, raw, binary=True)
+        except UnfitError as error:
+            why = why or f'column "{column.name}": {error}'
+            shown[column.name] = "\\x" + (raw or b"")[:_SHOWN].hex()
+    values = ", ".join(f"{columns[each].name} = {shown[columns[each].name]}" for each in key)
+    position = f"the first snapshot, {values or f'row {row + 1}'}"
+    return RowError(position, "SQ3101", why, json.dumps({"new": shown}, default=str).encode())

@@ -1,0 +1,298 @@
+"""The changes of one table in a block, all at once → its rows with `$diff`, and the changes that do not decode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sinkql.capture import columnar
+from sinkql.capture.columnar import Block, Mask, Offsets
+from sinkql.connectors.postgres.column import decode, read
+from sinkql.connectors.postgres.relation import Relation
+from sinkql.connectors.postgres.tuples import UNCHANGED, WIDTHS, Cells, GarbledError, is_binary, walk
+from sinkql.connectors.postgres.value import UnfitError
+from sinkql.extension.capture import TableRows
+from sinkql.extension.stream import RowError
+from sinkql.extension.types import arrow_type
+
+INSERT, UPDATE, DELETE = b"IUD"
+_KEY, _OLD = b"KO"
+_SHOWN = 200
+AT = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Messages of one table: where they begin and end in the block, their kinds, and when each was committed."""
+
+    block: Block
+    starts: Offsets
+    ends: Offsets
+    kinds: NDArray[np.uint8]
+    at: NDArray[np.int64]
+    named: Callable[[int], str]
+    """The position of a message, by its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuples:
+    """Tuples of some of the messages, by their numbers, and their columns, in the order of the table's own."""
+
+    messages: Offsets
+    cells: list[Cells]
+
+
+def table_rows(relation: Relation, changes: Changes) -> TableRows:
+    """Return the rows of changes; raises GarbledError."""
+    new, old, keyed = _tuples(relation, changes)
+    _fill_unchanged(relation, changes, new, old, keyed)
+    reader = _Reader(relation, changes, new, old)
+    return reader.keyed() if relation.key else reader.keyless()
+
+
+def _tuples(relation: Relation, changes: Changes) -> tuple[_Tuples, _Tuples, Mask]:
+    """Return the new and the old tuples of messages, and which of the old ones have the key alone."""
+    block, starts = changes.block, changes.starts
+    sub = block.bytes[starts + 5]
+    has_old = (sub == _KEY) | (sub == _OLD)
+    has_new = changes.kinds != DELETE
+    widths = [WIDTHS.get(each.oid, 0) for each in relation.sent.columns]
+    before, after = np.flatnonzero(has_old), np.flatnonzero(has_new)
+    places = starts + 6
+    ends = places
+    old_cells: list[Cells] = []
+    if len(before):
+        old_cells, found = walk(block, places[before], widths)
+        places[before] = found + 1
+        ends = np.where(has_old, places - 1, 0)
+    new_cells: list[Cells] = []
+    if len(after):
+        new_cells, found = walk(block, places[after], widths)
+        ends[after] = found
+    if (ends != changes.ends).any():
+        raise GarbledError("a change does not end where its message does")
+    keyed = sub[before] == _KEY
+    return _Tuples(after, _own(relation, new_cells)), _Tuples(before, _own(relation, old_cells)), keyed
+
+
+def _own(relation: Relation, cells: list[Cells]) -> list[Cells]:
+    return [cells[place] for place in relation.places] if cells else []
+
+
+def _fill_unchanged(relation: Relation, changes: Changes, new: _Tuples, old: _Tuples, keyed: Mask) -> None:
+    """Take values that did not change, and were not sent again, from the old tuple where it has them."""
+    if not new.cells or not old.cells:
+        return
+    before = np.full(len(changes.starts), -1, np.int64)
+    before[old.messages] = np.arange(len(old.messages))
+    whose = before[new.messages]
+    for number, cells in enumerate(new.cells):
+        if not (cells.kinds == UNCHANGED).any():
+            continue
+        known = whose >= 0
+        if not relation.sent.columns[relation.places[number]].in_key:
+            known &= ~keyed[whose]
+        where = np.flatnonzero((cells.kinds == UNCHANGED) & known)
+        if len(where):
+            cells.kinds, cells.starts = cells.kinds.copy(), cells.starts.copy()
+            cells.lengths = cells.lengths.copy()
+            cells.fill(where, old.cells[number], whose[where])
+
+
+class _Reader:
+    """Decode the tuples of one table's changes, and put them in order."""
+
+    def __init__(self, relation: Relation, changes: Changes, new: _Tuples, old: _Tuples) -> None:
+        self._relation = relation
+        self._changes = changes
+        self._new = new
+        self._old = old
+        self._types = [arrow_type(each.type) for each in relation.table.columns]
+        self._bad = np.zeros(len(changes.starts), bool)
+
+    def keyed(self) -> TableRows:
+        """Return rows that are overwritten by their key."""
+        new, old, key = self._new, self._old, self._relation.key
+        arrays = self._decoded(new, range(len(self._types)))
+        before = self._decoded(old, key)
+        self._check_holes()
+        kinds, count = self._changes.kinds, len(self._changes.starts)
+        gone = np.zeros(count, bool)  # the old key has no row any more
+        gone[old.messages] = True
+        moved = np.flatnonzero(gone & (kinds == UPDATE))
+        if len(moved):
+            gone[moved] = self._other_key(moved, arrays, before)
+        came = (kinds != DELETE) & ~self._bad
+        gone &= ~self._bad
+        places, diffs, messages = _ordered(gone, came, _numbers(old, count), _numbers(new, count) + len(old.messages))
+        columns = []
+        for number, type_ in enumerate(self._types):
+            parts = [before[number]] if number in key else [pa.nulls(len(old.messages), type_)]
+            columns.append(_taken([*parts, arrays[number]], places, len(old.messages), len(new.messages)))
+        more = self._holes(messages, diffs, gone, before) if self._relation.table.holes else {}
+        return self._rows(columns, diffs, messages, more)
+
+    def keyless(self) -> TableRows:
+        """Return rows that come and go."""
+        new, old, count = self._new, self._old, len(self._changes.starts)
+        lacks = self._changes.kinds != INSERT
+        lacks[old.messages] = False
+        self._bad |= lacks
+        everything = range(len(self._types))
+        arrays, before = self._decoded(new, everything), self._decoded(old, everything)
+        self._check_holes()
+        gone, came = np.zeros(count, bool), self._changes.kinds != DELETE
+        gone[old.messages] = True
+        gone, came = gone & ~self._bad, came & ~self._bad
+        places, diffs, messages = _ordered(gone, came, _numbers(old, count), _numbers(new, count) + len(old.messages))
+        columns = [
+            _taken([before[number], arrays[number]], places, len(old.messages), len(new.messages))
+            for number in everything
+        ]
+        return self._rows(columns, diffs, messages, {})
+
+    def _decoded(self, tuples: _Tuples, wanted: Sequence[int]) -> dict[int, pa.Array]:
+        """Return columns by their numbers, and tell of what does not fit."""
+        found = {}
+        for number in wanted:
+            if not tuples.cells:
+                found[number] = pa.nulls(0, self._types[number])
+                continue
+            cells = tuples.cells[number]
+            column = self._relation.columns[number]
+            array, bad = decode(column, cells.places(self._changes.block), binary=is_binary(cells))
+            found[number] = array
+            if bad is not None:
+                self._bad[tuples.messages[bad]] = True
+        return found
+
+    def _check_holes(self) -> None:
+        """Tell of values that were not sent where they must be: those of keys, and of tables that never miss any."""
+        for number, cells in enumerate(self._new.cells):
+            if number in self._relation.key or not self._relation.table.holes:
+                missing = cells.kinds == UNCHANGED
+                if missing.any():
+                    self._bad[self._new.messages[missing]] = True
+
+    def _other_key(self, moved: Offsets, arrays: dict[int, pa.Array], before: dict[int, pa.Array]) -> Mask:
+        """Return which of the messages change their row's key."""
+        count = len(self._changes.starts)
+        olds = pa.array(_numbers(self._old, count)[moved])
+        news = pa.array(_numbers(self._new, count)[moved])
+        same = [pc.equal(before[each].take(olds), arrays[each].take(news)) for each in self._relation.key]
+        return ~np.asarray(pc.fill_null(reduce(pc.and_, same), False).to_numpy(zero_copy_only=False))
+
+    def _holes(
+        self,
+        messages: Offsets,
+        diffs: NDArray[np.int64],
+        gone: Mask,
+        before: dict[int, pa.Array],
+    ) -> dict[str, pa.Array]:
+        """Return `$hole` and `$from`."""
+        table, count = self._relation.table, len(self._changes.starts)
+        struct = pa.struct([(table.columns[each].name, self._types[each]) for each in self._relation.key])
+        came = diffs > 0
+        holes: Mask | None = None
+        for number, cells in enumerate(self._new.cells):
+            missing = cells.kinds == UNCHANGED
+            if missing.any():
+                if holes is None:
+                    holes = np.zeros((count, len(self._types)), bool)
+                holes[self._new.messages, number] = missing
+        if holes is None:
+            return {"$hole": pa.nulls(len(messages), pa.binary()), "$from": pa.nulls(len(messages), struct)}
+        rows = holes[messages] & came[:, None]
+        moved = came & gone[messages] & rows.any(axis=1)
+        olds = pa.array(_numbers(self._old, count)[messages], mask=~moved)
+        parts = [before[each].take(olds) for each in self._relation.key]
+        origin = pa.StructArray.from_arrays(parts, fields=list(struct), mask=pa.array(~moved))
+        return {"$hole": _bits(rows), "$from": origin}
+
+    def _rows(
+        self, columns: list[pa.Array], diffs: NDArray[np.int64], messages: Offsets, more: dict[str, pa.Array]
+    ) -> TableRows:
+        names = [each.name for each in self._relation.table.columns]
+        at = pa.array(self._changes.at[messages], pa.int64()).view(AT)
+        given = {**dict(zip(names, columns, strict=True)), "$diff": pa.array(diffs), "$at": at, **more}
+        return TableRows(pa.record_batch(given), self._errors())
+
+    # --- what does not decode -----------------------------------------------------------------------------------------
+
+    def _errors(self) -> list[RowError]:
+        if not self._bad.any():
+            return []
+        count = len(self._changes.starts)
+        new, old = _numbers(self._new, count), _numbers(self._old, count)
+        return [self._error(each, int(new[each]), int(old[each])) for each in np.flatnonzero(self._bad).tolist()]
+
+    def _error(self, message: int, new: int, old: int) -> RowError:
+        """Return what is wrong with a change, and what can be read of it as JSON."""
+        why, shown = "", dict[str, object]()
+        for tuples, number, what in ((self._old, old, "old"), (self._new, new, "new")):
+            if number < 0 or not tuples.cells:
+                continue
+            values: dict[str, object] = {}
+            for place, cells in enumerate(tuples.cells):
+                name = self._relation.columns[place].name
+                if cells.sent is not None and not cells.sent[number]:
+                    if cells.kinds[number] == UNCHANGED:
+                        must = place in self._relation.key or not self._relation.table.holes
+                        why = why or (self._not_sent(name) if must else "")
+                        continue
+                    values[name] = None
+                    continue
+                raw = self._changes.block.slice(int(cells.starts[number]), int(cells.lengths[number]))
+                try:
+                    values[name] = read(self._relation.columns[place], raw, binary=is_binary(cells))
+                except UnfitError as error:
+                    why = why or f'column "{name}": {error}'
+                    values[name] = "\\x" + raw[:_SHOWN].hex()
+            shown[what] = values
+        if not why:
+            why = "the server did not send the row that was changed: run ALTER TABLE … REPLICA IDENTITY FULL there"
+        return RowError(self._changes.named(message), "SQ3101", why, json.dumps(shown, default=str).encode())
+
+    def _not_sent(self, name: str) -> str:
+        return (
+            f'column "{name}": the server does not send a long value that did not change: '
+            "run ALTER TABLE … REPLICA IDENTITY FULL there"
+        )
+
+
+def _numbers(tuples: _Tuples, count: int) -> Offsets:
+    """Return the number of each message's tuple, -1 where it has none."""
+    found = np.full(count, -1, np.int64)
+    found[tuples.messages] = np.arange(len(tuples.messages))
+    return found
+
+
+def _ordered(gone: Mask, came: Mask, old: Offsets, new: Offsets) -> tuple[Offsets, NDArray[np.int64], Offsets]:
+    """Return where rows come from, their diffs, and their messages: what goes stands before what comes."""
+    messages = np.repeat(np.arange(len(gone)), gone.astype(np.int64) + came)
+    first = np.ones(len(messages), bool)
+    first[1:] = messages[1:] != messages[:-1]
+    leaves = first & gone[messages]
+    return np.where(leaves, old[messages], new[messages]), np.where(leaves, -1, 1).astype(np.int64), messages
+
+
+def _taken(parts: list[pa.Array], places: Offsets, old: int, new: int) -> pa.Array:
+    """Return values of two arrays, one after the other, at places; the second as it is where that are just its own."""
+    if len(places) == new and not (places != np.arange(old, old + new)).any():
+        return parts[1]
+    return pa.concat_arrays(parts).take(pa.array(places))
+
+
+def _bits(rows: NDArray[np.bool_]) -> pa.Array:
+    """Return a bit a column from the lowest of the first byte on, NULL for rows that have none."""
+    packed = np.packbits(rows, axis=1, bitorder="little")
+    offsets = pa.py_buffer(np.arange(0, packed.size + 1, packed.shape[1], dtype=np.int32))
+    some = columnar.bitmap(np.asarray(rows.any(axis=1)))
+    return pa.Array.from_buffers(pa.binary(), len(rows), [some, offsets, pa.py_buffer(np.ascontiguousarray(packed))])

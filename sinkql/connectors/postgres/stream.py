@@ -1,0 +1,375 @@
+"""A source's slot on a server → the changes of its tables (`sinkql.extension.capture.Stream`)."""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import psycopg
+from psycopg import sql
+
+from sinkql.connectors.postgres.chunk import END, Connect, PostgresChunkRead, Query, complete
+from sinkql.connectors.postgres.column import binary_as_text
+from sinkql.connectors.postgres.message import HEADER, Messages
+from sinkql.connectors.postgres.slot import (
+    Connection,
+    Timelines,
+    application_name,
+    drop_slot,
+    find_slot,
+    free_slot,
+    look,
+    make_slot,
+    read_history,
+    read_place,
+    shown,
+    slot_name,
+)
+from sinkql.connectors.postgres.tuples import GarbledError
+from sinkql.connectors.postgres.types import server_table
+from sinkql.errors import SinkqlError
+from sinkql.extension.capture import CapturedSource, CapturedTable, Event, Moved, Position, Snapshot, TableRows
+
+_BLOCK = 8 << 20
+_FEEDBACK_S = 1.0
+_QUESTION_S = 0.2
+_DATA, _KEEPALIVE = b"wk"
+_COMMIT = ord("C")
+_BINARY_VERSION = 140000
+_MOST_RETAINED = 10 << 30
+_SETTINGS = (
+    "SET DateStyle = 'ISO'", "SET IntervalStyle = 'postgres'", "SET TimeZone = 'UTC'", "SET extra_float_digits = 3",
+    "SET bytea_output = 'hex'", "SET statement_timeout = 0", "SET idle_session_timeout = 0",
+)  # fmt: skip
+"""How values are written where they are sent as text."""
+
+
+class Server(Protocol):
+    """Where a source's database is."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Return the options of its connection."""
+
+    def connect(self, *, replication: bool = False, application: str = ...) -> Connection:
+        """Open a connection; raises SinkqlError."""
+
+
+Failed = Callable[[psycopg.Error, Mapping[str, Any]], SinkqlError]
+
+
+class PostgresStream:
+    """Read one source's slot, and parts of its tables."""
+
+    def __init__(self, server: Server, source: CapturedSource, failed: Failed) -> None:
+        self._server = server
+        self._source = source
+        self._failed = failed
+        self._slot = slot_name(source.id)
+        self._application = application_name(source.id)
+        self._asking: Connection | None = None
+        self._receiving: Connection | None = None
+        self._timelines: Timelines | None = None
+        self._messages: Messages | None = None
+        self._stops: tuple[Position, ...] = ()
+        self._parts: list[bytes | memoryview] = []
+        self._size = self._whole = 0
+        self._moved = self._to = self._confirmed = 0
+        self._told_at = 0.0
+        self._widths: dict[str, float] = {}
+
+    # --- the server ---------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check that the server still is the one that was read, and has what is needed."""
+        with self._failures():
+            self._known()
+            level = self._ask("SELECT current_setting('wal_level')")
+            if level != "logical":
+                raise SinkqlError(
+                    "SQ3705",
+                    f"the server's wal_level is {level}, so it does not send the changes of tables",
+                    hint="Run ALTER SYSTEM SET wal_level = 'logical' on the server, and restart it.",
+                )
+            publication = self._source.options["publication"]
+            if not self._ask("SELECT count(*) FROM pg_publication WHERE pubname = %s", publication):
+                raise SinkqlError(
+                    "SQ3704",
+                    f'publication "{publication}" of source "{self._source.name}" is not in the database any more',
+                    hint=f'Run CREATE PUBLICATION "{publication}" FOR TABLE … on the server. What changed in between '
+                    f"is not sent: so run ALTER SOURCE {self._source.name} SKIP then.",
+                )
+
+    def _known(self) -> Timelines:
+        """Return the server's timelines; raises SQ3703 for another server."""
+        if self._timelines is not None:
+            return self._timelines
+        with self._server.connect(replication=True, application=self._application) as link:
+            row = link.execute("IDENTIFY_SYSTEM").fetchone()
+            assert row is not None
+            system, timeline = row[0], int(row[1])
+            expected = self._source.options.get("tuning", {}).get("system")
+            if expected not in (None, system):
+                raise SinkqlError(
+                    "SQ3703",
+                    f'the server of source "{self._source.name}" is not the one that was read: '
+                    f"its system identifier is {system}, and was {expected}",
+                    hint="Correct HOST and PORT of the connection, or put the server back. If it is a new server with "
+                    f"the same tables, run ALTER SOURCE {self._source.name} SKIP.",
+                )
+            earlier: tuple[tuple[int, int], ...] = ()
+            if timeline > 1:
+                history = link.execute(f"TIMELINE_HISTORY {timeline}").fetchone()
+                assert history is not None
+                content = history[1]
+                earlier = read_history(content if isinstance(content, str) else bytes(content).decode())
+        self._timelines = Timelines(timeline, earlier)
+        return self._timelines
+
+    def create(self) -> Position:
+        """Have the server keep changes for this source from now on, unless it does, and return from where on."""
+        with self._failures():
+            slot = make_slot(self._ordinary(), self._slot, self._source.name)
+            return self._known().position(slot.confirmed)
+
+    def end(self) -> Position:
+        """Return the server's present end: what has committed by now is received up to there."""
+        with self._failures():
+            place = read_place(self._ask(f"SELECT {END}"))
+        self.flush()
+        return self._known().position(place)
+
+    def look(self) -> Snapshot:
+        """Return what a snapshot sees now."""
+        with self._failures():
+            return look(self._ordinary())
+
+    def flush(self) -> None:
+        """Have the server's log reach the last `high`, also where nobody writes.
+
+        A transaction that has a number and changes nothing: it waits for no standby.
+        """
+        with self._failures():
+            if not self._ask("SELECT pg_is_in_recovery()"):
+                self._ask("SELECT pg_current_xact_id()::text")
+
+    def retained(self) -> int:
+        """Return how many bytes the server keeps for this reader."""
+        with self._failures():
+            return int(
+                self._ask(
+                    f"SELECT coalesce((SELECT pg_wal_lsn_diff(({END})::pg_lsn, restart_lsn) FROM pg_replication_slots "
+                    "WHERE slot_name = %s), 0)::int8",
+                    self._slot,
+                )
+            )
+
+    def most_retained(self) -> int:
+        """Return how many bytes it may keep before that harms the server."""
+        with self._failures():
+            setting = "SELECT setting::int8 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'"
+            megabytes = int(self._ask(setting) or -1)
+        return _MOST_RETAINED if megabytes < 0 else min(_MOST_RETAINED, (megabytes << 20) // 2)
+
+    def chunk(self, table: CapturedTable) -> PostgresChunkRead:
+        """Return a read of a table, that has not begun; it goes through a connection of its own."""
+        opener = Connect(lambda: self._server.connect(application=self._application), self._failure)
+        return PostgresChunkRead(Query.of(table), self._source.name, opener, self._known().position, self._widths)
+
+    def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
+        """Fill the holes of rows whose key changed from the server, by the new key."""
+        return complete(lambda: self.chunk(table), rows, ids)
+
+    def close(self) -> None:
+        """Leave the server."""
+        for each in (self._asking, self._receiving):
+            if each is not None:
+                each.close()
+        self._asking = self._receiving = None
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
+        """Start to receive what comes after a position."""
+        with self._failures():
+            timelines = self._known()
+            place = timelines.place(after)
+            if place is None:
+                raise self._lost_at_failover(after)
+            self._free_slot(place)
+            self._messages = Messages(tables, timelines.position, after)
+            self._stops, self._to = tuple(stops), place
+            self._start(place, binary=all(map(self._takes_binary, tables)))
+
+    def _takes_binary(self, table: CapturedTable) -> bool:
+        """Tell whether each column that is read as text is text in its binary form."""
+        return all(not each.as_text or binary_as_text(each.type) for each in server_table(table.options).columns)
+
+    def _free_slot(self, place: int) -> None:
+        """Check that the slot is there with what comes after a place, and that no other process reads it."""
+        name, connection = self._source.name, self._ordinary()
+        slot = find_slot(connection, self._slot)
+        skip = f"Run ALTER SOURCE {name} SKIP: its tables are read again, and compared with the sinks' tables."
+        if slot is None:
+            raise SinkqlError(
+                "SQ3701",
+                f'the replication slot "{self._slot}" of source "{name}" is not on the server any more',
+                hint=skip,
+            )
+        if slot.lost is not None:
+            raise SinkqlError(
+                "SQ3702",
+                f'source "{name}" has lost changes: {slot.lost}',
+                hint=f"{skip} Raise max_slot_wal_keep_size on the server.",
+            )
+        if slot.confirmed > place:
+            raise SinkqlError(
+                "SQ3702",
+                f'source "{name}" has lost changes: the server has none before {shown(slot.confirmed)}, '
+                f"and {shown(place)} is wanted",
+                hint=skip,
+            )
+        free_slot(connection, slot, self._application, name)
+
+    def _lost_at_failover(self, after: Position) -> SinkqlError:
+        return SinkqlError(
+            "SQ3709",
+            f'the server of source "{self._source.name}" was replaced by a standby that lacks changes up to '
+            f"{shown(int(after[8:], 16))}, which were read already",
+            hint=f"Run ALTER SOURCE {self._source.name} SKIP: its tables are read again, and compared with the sinks' "
+            "tables.",
+        )
+
+    def _start(self, place: int, *, binary: bool) -> None:
+        link = self._receiving = self._server.connect(replication=True, application=self._application)
+        for setting in _SETTINGS:
+            if "idle_session" not in setting or link.info.server_version >= _BINARY_VERSION:
+                link.execute(setting)
+        options = ["proto_version '1'", "publication_names {}"]
+        if binary and link.info.server_version >= _BINARY_VERSION:
+            options.append("binary 'true'")
+        names = sql.Literal('"' + self._source.options["publication"].replace('"', '""') + '"')
+        command = sql.SQL(f"START_REPLICATION SLOT {self._slot} LOGICAL {shown(place)} ({', '.join(options)})")
+        result = link.pgconn.exec_(command.format(names).as_bytes(link))
+        if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
+            raise psycopg.errors.error_from_result(result)
+
+    def receive(self, seconds: float) -> Sequence[Event]:
+        """Wait up to so long, and return what came: up to about 8 MB, whole transactions where they are shorter."""
+        assert self._receiving is not None, "it has not begun"
+        assert self._messages is not None
+        with self._failures():
+            self._receive(self._receiving, time.monotonic() + seconds)
+        count = self._whole or (len(self._parts) if self._size >= _BLOCK else 0)
+        events: list[Event] = []
+        if count:
+            taken, self._parts = self._parts[:count], self._parts[count:]
+            self._size, self._whole = sum(map(len, self._parts)), 0
+            try:
+                events += self._messages.decode(taken, self._stops)
+            except GarbledError as error:
+                raise SinkqlError(
+                    "SQ3713",
+                    f'what the server of source "{self._source.name}" sends is not understood: {error}',
+                    hint="Report it, with the version of the server.",
+                ) from error
+            self._to = max(self._to, self._messages.place)
+        if self._moved > self._to and not self._parts and not self._messages.within:
+            self._to = self._moved
+            events.append(Moved(self._known().position(self._moved)))
+        return events
+
+    def _receive(self, connection: Connection, until: float) -> None:
+        link, parts = connection.pgconn, self._parts
+        get, poll = link.get_copy_data, select.poll()
+        poll.register(link.socket, select.POLLIN)
+        size, whole, most = self._size, self._whole, _BLOCK
+        while size < most:
+            length, data = get(1)
+            if length > 0:
+                if data[0] == _DATA:
+                    parts.append(data)
+                    size += length
+                    if data[HEADER] == _COMMIT:
+                        whole = len(parts)
+                elif data[0] == _KEEPALIVE:
+                    self._keepalive(data, idle=len(parts) == whole)
+                continue
+            if length < 0:
+                self._broken(link)
+            self._size, self._whole = size, whole
+            left = max(until - time.monotonic(), 0)
+            self._tell(ask=not parts)
+            if not poll.poll(min(left, _QUESTION_S) * 1000) and not left:
+                break
+            link.consume_input()
+        self._size, self._whole = size, whole
+
+    def _keepalive(self, data: bytes | memoryview, *, idle: bool) -> None:
+        place, _, wanted = struct.unpack_from(">qqB", data, 1)
+        if idle:
+            self._moved = max(self._moved, place)
+        if wanted:
+            self._tell(ask=False, now=True)
+
+    def _broken(self, link: Any) -> None:
+        result = link.get_result()
+        if result is not None and result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result)
+        raise psycopg.OperationalError("the server closed the connection unexpectedly")
+
+    def confirm(self, position: Position) -> None:
+        """Let the server forget what is up to a position."""
+        place = self._known().place(position)
+        if place is not None and place > self._confirmed:
+            self._confirmed = place
+            if self._receiving is not None:
+                with self._failures():
+                    self._tell(ask=False, now=True)
+
+    def _tell(self, *, ask: bool, now: bool = False) -> None:
+        """Tell the server what is confirmed, but not all the time; with `ask` it answers with how far it is."""
+        at = time.monotonic()
+        due = self._told_at + (_QUESTION_S if ask else _FEEDBACK_S)
+        if self._receiving is None or (not now and at < due):
+            return
+        self._told_at = at
+        place = self._confirmed
+        link = self._receiving.pgconn
+        link.put_copy_data(struct.pack(">cqqqqB", b"r", place, place, place, 0, ask))
+        link.flush()
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def _ordinary(self) -> Connection:
+        if self._asking is None:
+            self._asking = self._server.connect(application=self._application)
+        return self._asking
+
+    def _ask(self, query: str, *values: object) -> Any:
+        row = self._ordinary().execute(query, values or None).fetchone()
+        assert row is not None
+        return row[0]
+
+    def _failure(self, error: psycopg.Error) -> SinkqlError:
+        return self._failed(error, self._server.options)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._failure(error) from error
+
+
+def forget(server: Server, source: CapturedSource, failed: Failed) -> None:
+    """Drop a source's slot."""
+    try:
+        with server.connect(application=application_name(source.id)) as connection:
+            drop_slot(connection, source.id, source.name)
+    except psycopg.Error as error:
+        raise failed(error, server.options) from error

@@ -1,0 +1,351 @@
+"""One value as Postgres sends it, in binary or as text → the value that an Arrow array of its type is made of.
+
+The exact decoder, a value at a time: the one of columns (`column`) gives the same for all that it takes on.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+from sinkql.connectors.postgres.types import NUMERIC_OID, ServerType, sql_type
+from sinkql.extension.jsonb import jsonb
+from sinkql.logical.array import Items, levels, read_array
+from sinkql.logical.composite import read_record
+from sinkql.logical.expression import Interval
+from sinkql.logical.interval import read_interval, show_interval
+from sinkql.logical.moment import BeyondError, read_date, read_instant, read_time, read_timestamp
+from sinkql.logical.range import EMPTY, SUBTYPES, Bound, make_range, read_range
+from sinkql.logical.type import Type
+
+EPOCH_DAY = 10957
+"""Days from 1970 to 2000, where Postgres begins to count."""
+EPOCH_US = EPOCH_DAY * 86_400_000_000
+DAY_US = 86_400_000_000
+FIRST_DAY, LAST_DAY = date.min.toordinal() - 719163, date.max.toordinal() - 719163
+"""The days since 1970 that are in the years 1 to 9999."""
+MOST_DIGITS = 38
+
+
+class UnfitError(ValueError):
+    """A value that the type has no room for, or that is not of the type; the text says why."""
+
+
+def read_binary(type_: ServerType, raw: bytes) -> Any:
+    """Return the value of what the type's send function gave; raises UnfitError."""
+    bare = type_.bare
+    try:
+        match bare.kind:
+            case "enum":
+                return raw.decode()
+            case "array":
+                return _array(bare, raw)
+            case "composite":
+                return _composite(bare, raw)
+            case _ if bare.oid == NUMERIC_OID:
+                return _numeric(bare, raw)
+            case _:
+                return _BINARY[bare.oid](raw)
+    except UnicodeDecodeError as error:
+        raise UnfitError("it is not UTF-8") from error
+    except UnfitError:
+        raise
+    except (ValueError, struct.error, IndexError, KeyError) as error:
+        raise UnfitError(f"it is no {bare.name} that is understood") from error
+
+
+def read_text(type_: ServerType, text: str) -> Any:
+    """Return the value of what the type's output function gave, in a session of ISO dates in UTC; raises UnfitError."""
+    bare = type_.bare
+    found = sql_type(bare)
+    assert found is not None
+    try:
+        return _read_text(bare, found, text)
+    except UnfitError:
+        raise
+    except BeyondError as error:
+        raise UnfitError(_YEARS) from error
+    except ValueError as error:
+        raise UnfitError(_unfit(found, text)) from error
+
+
+def _unfit(type_: Type, text: str) -> str:
+    if type_.name == "time":
+        return _WITHIN_A_DAY
+    return _FINITE if type_.name == "interval" else f'"{text[:_SHOWN]}" is no {type_.called}'
+
+
+_SHOWN = 100
+_YEARS = "only the years 1 to 9999 are supported, and no infinity"
+_WITHIN_A_DAY = "a time of day must be less than 24 hours"
+_FINITE = "an interval must be finite"
+
+# --- binary -----------------------------------------------------------------------------------------------------------
+
+
+def _unpacked(form: str) -> Callable[[bytes], Any]:
+    def read(raw: bytes) -> Any:
+        (found,) = struct.unpack(form, raw)
+        return found
+
+    return read
+
+
+def _day(raw: bytes) -> int:
+    (day,) = struct.unpack(">i", raw)
+    if not FIRST_DAY <= day + EPOCH_DAY <= LAST_DAY:
+        raise UnfitError(_YEARS)
+    return int(day) + EPOCH_DAY
+
+
+def _timestamp(raw: bytes) -> int:
+    (micros,) = struct.unpack(">q", raw)
+    if not FIRST_DAY * DAY_US <= micros + EPOCH_US < (LAST_DAY + 1) * DAY_US:
+        raise UnfitError(_YEARS)
+    return int(micros) + EPOCH_US
+
+
+def _time(raw: bytes) -> int:
+    (micros,) = struct.unpack(">q", raw)
+    if micros >= DAY_US:
+        raise UnfitError(_WITHIN_A_DAY)
+    return int(micros)
+
+
+def _interval(raw: bytes) -> str:
+    micros, days, months = struct.unpack(">qii", raw)
+    if (micros, days, months) in _INFINITE_INTERVALS:
+        raise UnfitError(_FINITE)
+    return show_interval(Interval(months, days, micros))
+
+
+_INFINITE_INTERVALS = ((-(2**63), -(2**31), -(2**31)), (2**63 - 1, 2**31 - 1, 2**31 - 1))
+
+
+def _jsonb(raw: bytes) -> str:
+    if raw[0] != 1:
+        raise ValueError
+    return raw[1:].decode()
+
+
+def _json(raw: bytes) -> str:
+    return read_json(raw.decode())
+
+
+def read_json(text: str) -> str:
+    """Return a json as the jsonb that it is here; raises UnfitError."""
+    try:
+        return jsonb(text)
+    except ValueError as error:
+        raise UnfitError(f"it is no jsonb: {error}") from error
+
+
+def _decimal(raw: bytes) -> Decimal:
+    count, weight, sign, _ = struct.unpack_from(">hhHH", raw)
+    if sign not in (0, 0x4000):
+        raise UnfitError("a numeric must be finite, and not NaN")
+    digits = struct.unpack_from(f">{count}h", raw, 8)
+    whole = int("".join(f"{digit:04}" for digit in digits) or "0")
+    return Decimal(f"{'-' if sign else ''}{whole}E{4 * (weight + 1 - count)}")
+
+
+def _numeric(type_: ServerType, raw: bytes) -> Decimal:
+    return fitted(_decimal(raw), type_)
+
+
+def fitted(value: Decimal, type_: ServerType) -> Decimal:
+    """Return a number with the digits that the type has here; raises UnfitError where it has more."""
+    scale = (sql_type(type_) or Type("numeric", MOST_DIGITS, 0)).scale or 0
+    if not value.is_finite():
+        raise UnfitError("a numeric must be finite, and not NaN")
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits)).lstrip("0")
+    shift = exponent + scale
+    if shift < 0:
+        text, cut = text[:shift], text[shift:]
+        if cut.strip("0"):
+            raise UnfitError(f"it has more than {scale} digits behind the point")
+    elif text:
+        text += "0" * min(shift, 2 * MOST_DIGITS)
+    if len(text) > MOST_DIGITS:
+        raise UnfitError(f"it has more than {MOST_DIGITS - scale} digits before the point")
+    return Decimal(f"{'-' if sign and text else ''}{text or 0}E-{scale}")
+
+
+def _range(name: str, read: Callable[[bytes], Any]) -> Callable[[bytes], str]:
+    def found(raw: bytes) -> str:
+        flags = raw[0]
+        if flags & _EMPTY:
+            return EMPTY
+        at, given = 1, dict[int, Bound]()
+        for infinite in (_NO_LOWER, _NO_UPPER):
+            if not flags & infinite:
+                (length,) = struct.unpack_from(">i", raw, at)
+                given[infinite] = bound(name, read(raw[at + 4 : at + 4 + length]))
+                at += 4 + length
+        signs = ("[" if flags & _LOWER_IN else "(") + ("]" if flags & _UPPER_IN else ")")
+        return make_range(given.get(_NO_LOWER), given.get(_NO_UPPER), signs, name)
+
+    return found
+
+
+_EMPTY, _LOWER_IN, _UPPER_IN, _NO_LOWER, _NO_UPPER = 1, 2, 4, 8, 16
+
+
+def bound(range_: str, value: Any) -> Bound:
+    """Return a value of an Arrow array as the bound of a range."""
+    match SUBTYPES[range_].name:
+        case "date":
+            return date.fromordinal(value + 719163)
+        case "timestamp":
+            return datetime(1970, 1, 1) + timedelta(microseconds=value)  # it has no time zone
+        case "timestamptz":
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
+        case _:
+            return value  # type: ignore[no-any-return]  # a whole number, or a decimal
+
+
+def _array(type_: ServerType, raw: bytes) -> list[Any]:
+    assert type_.element is not None
+    dimensions, _, element = struct.unpack_from(">iiI", raw)
+    if not dimensions:
+        return []
+    wanted = levels(sql_type(type_) or Type("text"))
+    if dimensions != wanted:
+        raise UnfitError(_dimensions(dimensions, wanted))
+    sizes = struct.unpack_from(f">{2 * dimensions}i", raw, 12)
+    if any(each != 1 for each in sizes[1::2]):
+        raise UnfitError(_SUBSCRIPTS)
+    if element != type_.element.oid:
+        raise ValueError
+    at = 12 + 8 * dimensions
+    values: list[Any] = []
+    while at < len(raw):
+        (length,) = struct.unpack_from(">i", raw, at)
+        values.append(None if length < 0 else read_binary(type_.element, raw[at + 4 : at + 4 + length]))
+        at += 4 + max(length, 0)
+    for size in reversed(sizes[2::2]):
+        parts = iter(values)
+        values = [list(islice(parts, size)) for _ in range(len(values) // size)]
+    return values
+
+
+_SUBSCRIPTS = "the subscripts of its array do not begin with 1"
+
+
+def _dimensions(has: int, wanted: int) -> str:
+    return f"its array has {has} dimension{'' if has == 1 else 's'}, and not {wanted} as its column declares"
+
+
+def _composite(type_: ServerType, raw: bytes) -> dict[str, Any]:
+    (count,) = struct.unpack_from(">i", raw)
+    if count != len(type_.fields):
+        raise UnfitError(f"its type {type_.name} was altered")
+    at, found = 4, dict[str, Any]()
+    for name, field in type_.fields:
+        oid, length = struct.unpack_from(">Ii", raw, at)
+        if oid != field.oid:
+            raise UnfitError(f"its type {type_.name} was altered")
+        found[name] = None if length < 0 else read_binary(field, raw[at + 8 : at + 8 + length])
+        at += 8 + max(length, 0)
+    return found
+
+
+_BINARY: Mapping[int, Callable[[bytes], Any]] = MappingProxyType(
+    {
+        16: lambda raw: raw != b"\0", 17: bytes, 19: bytes.decode, 20: _unpacked(">q"), 21: _unpacked(">h"),
+        23: _unpacked(">i"), 25: bytes.decode, 26: _unpacked(">I"), 114: _json, 700: _unpacked(">f"),
+        701: _unpacked(">d"), 1042: bytes.decode, 1043: bytes.decode, 1082: _day, 1083: _time, 1114: _timestamp,
+        1184: _timestamp, 1186: _interval, 2950: lambda raw: str(uuid.UUID(bytes=raw)), 3802: _jsonb,
+        3904: _range("int4range", _unpacked(">i")), 3906: _range("numrange", _decimal),
+        3908: _range("tsrange", _timestamp), 3910: _range("tstzrange", _timestamp), 3912: _range("daterange", _day),
+        3926: _range("int8range", _unpacked(">q")),
+    }
+)  # fmt: skip
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def _read_text(type_: ServerType, found: Type, text: str) -> Any:
+    match type_.kind:
+        case "enum":
+            return text
+        case "array":
+            return _array_text(type_, found, text)
+        case "composite":
+            texts = read_record(text, len(type_.fields))
+            return {
+                name: None if each is None else read_text(field, each)
+                for (name, field), each in zip(type_.fields, texts, strict=True)
+            }
+        case _ if type_.oid == NUMERIC_OID:
+            return fitted(Decimal(text), type_)
+        case _ if found.name in SUBTYPES:
+            return read_range(text, found.name, _BOUNDS[SUBTYPES[found.name].name])
+        case _:
+            return _TEXT[found.name](text)
+
+
+def _array_text(type_: ServerType, found: Type, text: str) -> list[Any]:
+    wanted = levels(found)
+    if text.startswith("["):
+        raise UnfitError(_SUBSCRIPTS)
+    items = read_array(text)
+    has, first = 0, items
+    while isinstance(first, list) and first:
+        has, first = has + 1, first[0]  # type: ignore[assignment]  # a list within, or an element
+    if has not in (0, wanted):
+        raise UnfitError(_dimensions(has, wanted))
+    assert type_.element is not None
+    return _elements(type_.element, items)
+
+
+def _elements(type_: ServerType, items: Items) -> list[Any]:
+    return [
+        _elements(type_, each) if isinstance(each, list) else None if each is None else read_text(type_, each)
+        for each in items
+    ]
+
+
+def _days(text: str) -> int:
+    return read_date(text).toordinal() - 719163
+
+
+def _micros(text: str) -> int:
+    return (read_timestamp(text) - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # it has no time zone
+
+
+def _instant(text: str) -> int:
+    return (read_instant(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _clock(text: str) -> int:
+    found = read_time(text)
+    return ((found.hour * 60 + found.minute) * 60 + found.second) * 1_000_000 + found.microsecond
+
+
+def _truth(text: str) -> bool:
+    return {"t": True, "f": False}[text]
+
+
+_TEXT: Mapping[str, Callable[[str], Any]] = MappingProxyType(
+    {
+        "boolean": _truth, "smallint": int, "integer": int, "bigint": int, "uint4": int, "real": float,
+        "double precision": float, "date": _days, "time": _clock, "timestamp": _micros, "timestamptz": _instant,
+        "text": str, "uuid": str, "jsonb": read_json, "interval": lambda text: show_interval(read_interval(text)),
+        "bytea": lambda text: bytes.fromhex(text.removeprefix("\\x")),
+    }
+)  # fmt: skip
+_BOUNDS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
+    {
+        "integer": int, "bigint": int, "numeric": Decimal, "date": read_date, "timestamp": read_timestamp,
+        "timestamptz": read_instant,
+    }
+)  # fmt: skip
