@@ -14,37 +14,8 @@ from sinkql.extension.stream import JobOffsets, Limit, Offsets
 from sinkql.runtime.batch import conductor
 from sinkql.runtime.batch.conductor import Conductor, Seat
 from sinkql.runtime.batch.pacing import Orders, Pacer
+from support.lane import ThreadLane
 from support.patience import PATIENCE_S, joined
-
-
-class _Lane:
-    """A lane in a thread, as Spark's are in threads of Java."""
-
-    def __init__(self, round_: Callable[[], None]) -> None:
-        self.calls, self.worn, self.stopped = 0, False, False
-        self.broken: Exception | None = None
-        self._called = threading.Semaphore(0)
-        self._round = round_
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while self._called.acquire() and not self.stopped:
-            self._round()
-
-    def call(self) -> None:
-        if self.broken is not None:
-            raise OSError("no room for a tick")
-        self.calls += 1
-        self._called.release()
-
-    def failure(self) -> Exception | None:
-        return self.broken
-
-    def stop(self) -> None:
-        self.stopped = True
-        self._called.release()
-        joined(self._thread)
 
 
 @dataclass
@@ -102,10 +73,10 @@ class _Sink:
 
 @contextmanager
 def _conductor(
-    lanes: list[_Lane], *, most: int = 1, round_seconds: float = PATIENCE_S, tend_seconds: float = PATIENCE_S
+    lanes: list[ThreadLane], *, most: int = 1, round_seconds: float = PATIENCE_S, tend_seconds: float = PATIENCE_S
 ) -> Iterator[Conductor]:
-    def open_lane(round_: Callable[[], None]) -> _Lane:
-        lanes.append(_Lane(round_))
+    def open_lane(round_: Callable[[], None]) -> ThreadLane:
+        lanes.append(ThreadLane(round_))
         return lanes[-1]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -118,7 +89,7 @@ def _conductor(
 
 
 def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many() -> None:
-    lanes: list[_Lane] = []
+    lanes: list[ThreadLane] = []
     sinks = [_Sink() for _ in range(20)]
     with _conductor(lanes) as found:
         for sink in sinks:
@@ -132,7 +103,7 @@ def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many()
 
 
 def test_a_round_that_is_over_is_followed_by_another() -> None:
-    lanes: list[_Lane] = []
+    lanes: list[ThreadLane] = []
     sink = _Sink()
     with _conductor(lanes, round_seconds=0.02) as found:
         found.enrol(sink.seat())
@@ -141,7 +112,7 @@ def test_a_round_that_is_over_is_followed_by_another() -> None:
 
 
 def test_no_lane_is_called_where_nothing_is_new() -> None:
-    lanes: list[_Lane] = []
+    lanes: list[ThreadLane] = []
     sink, other = _Sink(size=0), _Sink(size=1)
     with _conductor(lanes, round_seconds=0.01) as found:
         found.enrol(sink.seat())
@@ -155,7 +126,7 @@ def test_no_lane_is_called_where_nothing_is_new() -> None:
 
 
 def test_a_source_that_does_not_answer_delays_no_other_sink_and_is_left() -> None:
-    lanes: list[_Lane] = []
+    lanes: list[ThreadLane] = []
     hung, fine = _Sink(gate=threading.Event()), _Sink()
     assert hung.gate is not None
     with _conductor(lanes) as found:
@@ -164,6 +135,7 @@ def test_a_source_that_does_not_answer_delays_no_other_sink_and_is_left() -> Non
         assert hung.looked.wait(PATIENCE_S)
         found.enrol(fine.seat())
         fine.has(5)
+        assert seat.error is None
         found.leave(seat)
         hung.gate.set()
         fine.has(len(fine.batches) + 5)
@@ -187,7 +159,7 @@ def test_a_sink_that_fails_for_ever_holds_no_lane_and_tries_the_same_batch_again
 
 
 def test_a_slow_sink_holds_one_lane_and_no_more_are_opened_than_may_be() -> None:
-    lanes: list[_Lane] = []
+    lanes: list[ThreadLane] = []
     opened = threading.Event()
     slow, others = _Sink(slow=opened), [_Sink() for _ in range(4)]
     with _conductor(lanes, most=2) as found:
@@ -247,7 +219,7 @@ def test_another_interval_holds_at_once() -> None:
 
 
 def test_sinks_hear_of_a_lane_that_failed_and_may_come_back() -> None:
-    lanes: list[_Lane] = []
+    lanes: list[ThreadLane] = []
     sink = _Sink(size=1)
     with _conductor(lanes, tend_seconds=0.01, round_seconds=0.01) as found:
         seat = sink.seat()
@@ -264,7 +236,7 @@ def test_sinks_hear_of_a_lane_that_failed_and_may_come_back() -> None:
 
 
 def test_a_lane_without_room_for_a_call_has_failed() -> None:
-    lanes: list[_Lane] = []
+    lanes: list[ThreadLane] = []
     sink = _Sink(gate=threading.Event())
     assert sink.gate is not None
     with _conductor(lanes) as found:
@@ -277,7 +249,7 @@ def test_a_lane_without_room_for_a_call_has_failed() -> None:
 
 
 def test_a_worn_lane_makes_place_for_another() -> None:
-    lanes: list[_Lane] = []
+    lanes: list[ThreadLane] = []
     sink = _Sink(size=1)
     with _conductor(lanes, tend_seconds=0.01, round_seconds=0.01) as found:
         found.enrol(sink.seat())

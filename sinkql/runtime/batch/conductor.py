@@ -58,13 +58,17 @@ Open = Callable[[Callable[[], None]], Lane]
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """A sink that runs: how it is paced, and where it is. `error` is set, and `wake` told, when it cannot go on."""
+    """A sink that runs: how it is paced, and where it is. `error` is set, and `wake` told, when it cannot go on.
+
+    It `stalls` from a batch that failed until that one is committed.
+    """
 
     pacer: Pacer
     orders: Orders
     process: Process
     wake: threading.Event
     error: Exception | None = field(default=None, init=False)
+    stalls: bool = field(default=False, init=False)
     _at: JobOffsets = field(init=False)
     _end: JobOffsets | None = field(default=None, init=False)
     _state: Literal["waiting", "looking", "ready", "running", "gone"] = field(default="gone", init=False)
@@ -72,11 +76,6 @@ class Seat:
 
     def __post_init__(self) -> None:
         self._at = self.orders.begin
-
-    @property
-    def stalls(self) -> bool:
-        """Tell whether it waits to try a batch again."""
-        return self._end is not None and self._state == "waiting"
 
 
 @dataclass(slots=True, eq=False)
@@ -328,6 +327,7 @@ class Conductor:
                 self._fail(seat, error)
             return
         with self._changed:
+            seat.stalls = again is not None
             if seat not in self._seats:
                 seat._state = "gone"
                 self._changed.notify_all()

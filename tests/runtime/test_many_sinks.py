@@ -1,0 +1,175 @@
+"""Sinks that share one lane, without Spark: each goes its own way, and what holds one back holds no other."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
+from sinkql.runtime.batch import conductor
+from sinkql.runtime.batch.conductor import Conductor
+from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkStalled, SinkStarted, SinkStopped
+from sinkql.runtime.local.engine import LocalEngine
+from sinkql.runtime.sink import runner
+from sinkql.runtime.sink.host import Host, SinkOutcome
+from support.lane import ThreadLane
+from support.patience import PATIENCE_S, joined
+from support.running import FixedRoster, MemoryControl, contexts, counter, job, rows
+
+
+@dataclass
+class _Engine(LocalEngine):
+    """An engine that fails for the sinks of some tables."""
+
+    buckets: int = 2
+    failing: set[str] = field(default_factory=set)
+
+    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+        if job.write.options["table"] in self.failing:
+            raise SinkqlError("SQ3304", "the source does not answer")
+        return super().run(job, batch)
+
+
+@dataclass
+class _Sinks:
+    """Sinks that run beside each other; `events` are what they told, and how many of a kind."""
+
+    folder: Path
+    jobs: list[physical.Job]
+    engine: _Engine = field(default_factory=_Engine)
+    control: MemoryControl = field(default_factory=MemoryControl)
+    counts: Counter[tuple[str, type[Event]]] = field(default_factory=Counter)
+    outcomes: list[SinkOutcome] = field(default_factory=list)
+    lanes: list[ThreadLane] = field(default_factory=list)
+    told: threading.Condition = field(default_factory=threading.Condition)
+
+    def tell(self, event: Event) -> None:
+        with self.told:
+            self.counts[getattr(event, "sink", "").rpartition(".")[2], type(event)] += 1
+            self.told.notify_all()
+
+    def waits(self, table: str, kind: type[Event], times: int = 1) -> None:
+        """Wait until a sink has told so many more of these."""
+        with self.told:
+            wanted = self.counts[table, kind] + times
+            assert self.told.wait_for(lambda: self.counts[table, kind] >= wanted, PATIENCE_S)
+
+    def lane(self, round_: Callable[[], None]) -> ThreadLane:
+        self.lanes.append(ThreadLane(round_))
+        return self.lanes[-1]
+
+
+@contextmanager
+def _running(sinks: _Sinks) -> Iterator[None]:
+    """Run the sinks until they end; those that run yet at the block's end are stopped."""
+    roster = FixedRoster(sinks.jobs)
+    stopping = threading.Event()
+    host = Host(
+        object, 2, discover(), sinks.control, sinks.tell, roster,
+        lambda each: contexts(sinks.folder, each), sinks.folder, once=False, stopping=stopping,
+    )  # fmt: skip
+    host.conductor = Conductor(sinks.lane, 1)
+    runs = [runner.SinkRunner(host, work) for work in roster.now()]
+    threads = [threading.Thread(target=lambda run=run: sinks.outcomes.append(run.run()), daemon=True) for run in runs]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for run, thread in zip(runs, threads, strict=True):
+            run.wake.set()
+            joined(thread)
+        host.conductor.close()
+
+
+@pytest.fixture
+def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Sinks:
+    """Return two sinks of numbers, a commit every few milliseconds."""
+    found = _Sinks(tmp_path, [job(counter(name), tmp_path, table=name, interval_ms=20) for name in "ab"])
+    monkeypatch.setattr(runner, "SparkEngine", lambda session, *, buckets: found.engine)
+    monkeypatch.setattr(runner, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(conductor, "_TEND_SECONDS", 0.01)
+    return found
+
+
+def _whole(folder: Path, table: str) -> int:
+    """Return how many numbers are in a table, which has each of them once."""
+    found = rows(folder, table)
+    assert [(n,) for n in range(1, len(found) + 1)] == found
+    return len(found)
+
+
+def test_a_sink_that_fails_for_ever_delays_no_other_and_goes_on_once_it_can(sinks: _Sinks) -> None:
+    sinks.engine.failing.add("a")
+    with _running(sinks):
+        sinks.waits("a", SinkStalled, 3)
+        sinks.waits("b", SinkCommitted, 3)
+        sinks.waits("a", SinkStalled)
+        assert sinks.counts["a", SinkCommitted] == 0
+        sinks.engine.failing.clear()
+        sinks.waits("a", SinkCommitted, 2)
+    assert (sinks.counts["a", SinkStarted], sinks.counts["b", SinkStarted]) == (1, 1)
+    assert len(sinks.lanes) == 1
+    assert min(_whole(sinks.folder, table) for table in "ab") > 0
+    assert [outcome.ending for outcome in sinks.outcomes] == ["stopped", "stopped"]
+
+
+def test_a_sink_that_stalls_is_not_compacted_meanwhile(sinks: _Sinks) -> None:
+    sinks.engine.failing.add("a")
+    with _running(sinks):
+        sinks.waits("a", SinkStalled)
+        sinks.control.asking["id-a"] = 1
+        sinks.waits("a", SinkStalled, 3)
+        assert sinks.control.begun == []
+        sinks.engine.failing.clear()
+        assert sinks.control.optimized_once.wait(PATIENCE_S)
+    assert sinks.control.begun[0] == 1
+
+
+def test_a_sink_that_stops_leaves_the_others_running(sinks: _Sinks) -> None:
+    with _running(sinks):
+        sinks.waits("a", SinkCommitted)
+        sinks.control.wanted["id-a"] = "stopped"
+        sinks.waits("a", SinkStopped)
+        committed = sinks.counts["a", SinkCommitted]
+        sinks.waits("b", SinkCommitted, 3)
+        assert sinks.counts["a", SinkCommitted] == committed
+    assert min(_whole(sinks.folder, table) for table in "ab") > 0
+
+
+def test_another_interval_and_another_limit_hold_without_a_new_start(sinks: _Sinks) -> None:
+    sinks.jobs[0] = msgspec.structs.replace(sinks.jobs[0], commit_interval=timedelta(hours=1))
+    with _running(sinks):
+        sinks.waits("b", SinkCommitted, 3)
+        assert sinks.counts["a", SinkCommitted] == 0
+        sinks.jobs[0] = msgspec.structs.replace(
+            sinks.jobs[0], commit_interval=timedelta(milliseconds=5), max_rows_per_commit=1
+        )
+        sinks.waits("a", SinkCommitted, 3)
+    assert sinks.counts["a", SinkStarted] == 1
+    assert max(commit["rows"] for commit in sinks.control.commits if commit["sink"] == "id-a") == 1
+
+
+def test_sinks_go_on_in_another_lane_where_one_ended(sinks: _Sinks) -> None:
+    with _running(sinks):
+        for table in "ab":
+            sinks.waits(table, SinkCommitted)
+        sinks.lanes[0].broken = RuntimeError("Java ended")
+        for table in "ab":
+            sinks.waits(table, SinkCommitted, 10)
+    assert len(sinks.lanes) == 2
+    assert sum(sinks.counts[table, SinkStarted] for table in "ab") > 2, "one at least ran no batch then"
+    assert min(_whole(sinks.folder, table) for table in "ab") > 0

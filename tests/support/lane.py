@@ -1,0 +1,41 @@
+"""A conductor's lane in a thread, as Spark's are in threads of Java."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from support.patience import joined
+
+
+class ThreadLane:
+    """Run a round a call; `broken` is why it does not, if a test says so."""
+
+    def __init__(self, round_: Callable[[], None]) -> None:
+        self.calls, self.worn, self.stopped = 0, False, False
+        self.broken: Exception | None = None
+        self._called = threading.Semaphore(0)
+        self._round = round_
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while self._called.acquire() and not self.stopped:
+            self._round()
+
+    def call(self) -> None:
+        """Begin a round; raises OSError where it is broken."""
+        if self.broken is not None:
+            raise OSError("no room for a tick")
+        self.calls += 1
+        self._called.release()
+
+    def failure(self) -> Exception | None:
+        """Return why it runs no rounds."""
+        return self.broken
+
+    def stop(self) -> None:
+        """Wait for the round that runs, and run no other."""
+        self.stopped = True
+        self._called.release()
+        joined(self._thread)
