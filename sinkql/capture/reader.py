@@ -18,7 +18,7 @@ import msgspec
 from sinkql import physical
 from sinkql.capture import mark
 from sinkql.capture.log import DataFile, Entry, Generation, LogFolder, Part, source_folder
-from sinkql.errors import SinkqlError
+from sinkql.errors import GoneError, SinkqlError
 from sinkql.extension.capture import CapturedTable, Keeping, Position, captured_source, captured_table
 from sinkql.extension.stream import Context, Limit, Offsets, Reader, Split, Tally, invalid_row
 from sinkql.extension.types import arrow_type
@@ -331,7 +331,12 @@ class LogReader(Reader):
     def _parts(self, start: Offsets, end: Offsets) -> Iterator[Part]:
         begun, stop = self._found(_place(start)), _place(end)
         if begun is None:
-            return
+            raise GoneError(
+                "SQ3434",
+                f'the log of "{self.name}" no longer has what the sink has read',
+                detail=f"up to position {stop.to}",
+                hint="Drop the sink and create it again, into a new table.",
+            )
         if begun.log != stop.log:
             raise self._again("the log began again")
         place = begun
@@ -344,8 +349,13 @@ class LogReader(Reader):
             raise self._again("the log began again")
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return groups of data files, a quarter of a million rows each, in order; one where rows come and go."""
-        files = [file for part in self._parts(start, end) for file in part.files]
+        """Return groups of data files, a quarter of a million rows each, in order; one where rows come and go.
+
+        What was there before the table was emptied is in none of them.
+        """
+        parts = list(self._parts(start, end))
+        emptied = max((number for number, part in enumerate(parts) if part.emptied), default=0)
+        files = [file for part in parts[emptied:] for file in part.files]
         groups: list[list[DataFile]] = []
         rows = size = 0
         for file in files:

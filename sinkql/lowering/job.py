@@ -128,7 +128,9 @@ class _Lowering:
     def item(self, name: str) -> physical.Operator:
         item = self.catalog.item(name)
         assert isinstance(item, logical.Source | logical.View)
-        return self.operator(item)
+        body = self.operator(item)
+        # what the server left out of a row is known before anything is computed of it
+        return self.retracting(body) if isinstance(body, physical.Read) and body.holes else body
 
     def operator(self, item: logical.Source | logical.View) -> physical.Operator:
         if isinstance(item, logical.Source):
@@ -141,6 +143,7 @@ class _Lowering:
                 columns=_columns(item.shape.columns),
                 change=item.shape.change.value,
                 key=_key(item.shape),
+                holes=bool(item.options.get("holes")),
                 connection=self.connection(item.connection) if item.connection else None,
                 renamed=item.name if item.name != known_as else None,
             )

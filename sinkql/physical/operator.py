@@ -240,6 +240,18 @@ def key_of(operator: Operator) -> tuple[str, ...]:
             return ()
 
 
+def hole_columns(read: Read) -> tuple[Column, ...]:
+    """Return the columns that say what a server left out of a row, between `$diff` and `$seq`; none for most sources.
+
+    `$hole` is a bit a column, `$from0`, `$from1` and so on are the key that the row had, by the columns of `Read.key`.
+    """
+    if not read.holes:
+        return ()
+    types = {column.name: column.type for column in read.columns}
+    before = (Column(f"$from{place}", types[name]) for place, name in enumerate(read.key))
+    return (Column("$hole", "bytea"), *before)
+
+
 def forgets(map_: Map) -> bool:
     """Tell whether a Map over an upsert relation filters by the key alone: what it leaves out had no row before."""
     if map_.where is None or change_of(map_) != "upsert":

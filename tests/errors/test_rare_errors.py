@@ -188,7 +188,8 @@ def test_source_with_other_columns_than_it_declares_is_refused(tmp_path: Path) -
     reader: Any = _Reader()
     split: Any = object()
     columns = (physical.Column("id", "bigint", False),)
-    read = task.ReadTask("orders", reader, (split,), columns, diff=False, sequence=False, first=0, side=tmp_path)
+    what = physical.Read("orders", "odd", {}, columns)
+    read = task.ReadTask(what, reader, (split,), diff=False, sequence=False, first=0, side=tmp_path)
     assert _code(lambda: list(read.rows([0], "a"))) == "SQ3390"
 
 

@@ -17,7 +17,7 @@ from operators.pipeline import Pipeline, call, columns, source
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.runtime.state import manifest as state
-from sinkql.runtime.state.arrangement import Arrangements
+from sinkql.runtime.state.arrangement import Arrangements, Below
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import StatefulTask, task_of
 from sinkql.runtime.state.report import collect
@@ -37,7 +37,7 @@ def arrangements(folder: Path, manifest: state.Manifest | None = None) -> Arrang
 
 
 def aggregate_task(aggregate: physical.Aggregate, held: Arrangements) -> StatefulTask:
-    return task_of(stateful(aggregate), held)
+    return task_of(stateful(aggregate), held, Below())
 
 
 def delivered(task: StatefulTask, rows: list[tuple[str, int, int]], **extra: int) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,8 @@
 """A source whose rows overwrite each other by key, read from a file of lines, and a registry that has it.
 
 `CREATE SOURCE … FROM LOAD GENERATOR COUNTER` is such a source there, of one file. A line is a
-row, a key that is gone, or says that all rows are.
+row, a key that is gone, or says that all rows are. A row may lack values, which are those of the row from before, and
+that may have had another key.
 """
 
 from __future__ import annotations
@@ -24,11 +25,19 @@ from sinkql.logical.type import parse_type
 COLUMNS = {"k": "integer not null", "x": "bigint", "t": "text not null"}
 CLEARED = {"$": "cleared"}
 Line = Mapping[str, Any]
+HIGH = "high"
+"""The file beside a stream that says before which line a first snapshot goes on."""
 
 
 def row(k: int, x: int | None, t: str) -> Line:
     """Return the line of a row."""
     return {"k": k, "x": x, "t": t}
+
+
+def lacking(line: Line, *holes: str, had: int | None = None) -> Line:
+    """Return the line of a row without some values, whose key was another one before where `had` says which."""
+    found = {name: value for name, value in line.items() if name not in holes}
+    return {**found, "holes": list(holes), **({"from": had} if had is not None else {})}
 
 
 def gone(k: int) -> Line:
@@ -52,16 +61,22 @@ def fold(lines: Iterable[Line]) -> dict[int, tuple[int, int | None, str]]:
             case "gone":
                 found.pop(each["k"], None)
             case _:
-                found[each["k"]] = (each["k"], each["x"], each["t"])
+                _, x, t = found.get(each.get("from", each["k"]), (0, None, ""))
+                found.pop(each.get("from", each["k"]), None)
+                found[each["k"]] = (each["k"], each.get("x", x), each.get("t", t))
     return found
 
 
 @dataclass(frozen=True)
 class LineReader(Reader):
-    """Read a stream's file. Offsets: `line`, how many lines were read. What clears all begins a batch."""
+    """Read a stream's file. Offsets: `line`, how many lines were read.
+
+    What clears all begins a batch, and so do rows in a row that lack values and had other keys.
+    """
 
     path: Path
     declared: tuple[physical.Column, ...]
+    holes: bool
 
     def initial(self, *, at_end: bool) -> Offsets:
         return {"line": len(self._lines()) if at_end else 0}
@@ -72,11 +87,15 @@ class LineReader(Reader):
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         end = min((until or self.target(start))["line"], start["line"] + limit.rows)
         lines = self._lines()
-        stops = (at for at in range(start["line"] + 1, end) if lines[at] == CLEARED)
+        stops = (at for at in range(start["line"] + 1, end) if _begins(lines[at - 1], lines[at]))
         return {"line": next(stops, end)}
 
     def cleared(self, start: Offsets, end: Offsets) -> bool:
         return CLEARED in self._lines()[start["line"] : end["line"]]
+
+    def snapshotting(self, start: Offsets) -> bool:
+        high = self.path.with_name(HIGH)
+        return high.exists() and start["line"] < int(high.read_text())
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         lines = self._lines()
@@ -84,20 +103,38 @@ class LineReader(Reader):
         return [{"from": at, "to": min(at + 5, end["line"])} for at in range(begin, end["line"], 5)]
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        lines = self._lines()[split["from"] : split["to"]]
+        lines = []
+        for each in self._lines()[split["from"] : split["to"]]:
+            lines += [gone(each["from"]), each] if "from" in each else [each]
         tally.rows += len(lines)
         arrays = [
             pa.array([each.get(column.name) for each in lines], arrow_type(column.type)) for column in self.declared
         ]
         arrays.append(pa.array([-1 if "$" in each else 1 for each in lines], pa.int64()))
-        yield pa.record_batch(arrays, names=[*(column.name for column in self.declared), "$diff"])
+        names = [*(column.name for column in self.declared), "$diff"]
+        if self.holes:
+            names += ["$hole", "$from"]
+            arrays.append(pa.array([self._bits(each) for each in lines], pa.binary()))
+            had = [{"k": each["from"]} if "from" in each else None for each in lines]
+            arrays.append(pa.array(had, pa.struct([("k", pa.int32())])))
+        yield pa.record_batch(arrays, names=names)
+
+    def _bits(self, line: Line) -> bytes | None:
+        if "holes" not in line:
+            return None
+        columns = [column.name for column in self.declared]
+        return bytes([sum(1 << columns.index(name) for name in line["holes"])])
 
     def _lines(self) -> list[Line]:
         return [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
 
 
-def registry(path: Path) -> Registry:
-    """Return a registry that has the source of a file."""
+def _begins(before: Line, line: Line) -> bool:
+    return line == CLEARED or ("from" in line and "from" not in before)
+
+
+def registry(path: Path, *, holes: bool = False) -> Registry:
+    """Return a registry that has the source of a file, whose rows may lack values with `holes`."""
     found = discover()
     counter = found.sources["LOAD GENERATOR COUNTER"]
     columns = tuple(
@@ -107,11 +144,11 @@ def registry(path: Path) -> Registry:
     shape = logical.Shape(columns, (frozenset({"k"}),), logical.Change.UPSERT)
 
     def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
-        return SourcePlan({}, shape)
+        return SourcePlan({"holes": True} if holes else {}, shape)
 
     def reader(read: physical.Read, context: Context) -> Reader:
         assert (read.change, read.key) == ("upsert", ("k",))
-        return LineReader(path, read.columns)
+        return LineReader(path, read.columns, read.holes)
 
     kind = replace(counter, plan=plan, reader=reader)
     return replace(found, sources=found.sources | {counter.name: kind})

@@ -20,10 +20,11 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Context
 from sinkql.program.compiler import compile_text
+from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.local.engine import LocalEngine
-from support.overwriting import CLEARED, Line, add, fold, gone, registry, row
+from support.overwriting import CLEARED, HIGH, Line, add, fold, gone, lacking, registry, row
 from support.readers import duckdb_folder
 from support.running import loop_of
 
@@ -35,7 +36,7 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:/
 CREATE SOURCE e FROM LOAD GENERATOR COUNTER;
 CREATE MATERIALIZED VIEW v AS {sql};
 CREATE SINK s FROM v INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
-  {clauses} WITH (COMMIT INTERVAL = '1s', MAX ROWS PER COMMIT = 12, {options});
+  {clauses} WITH (COMMIT INTERVAL = '1s', {options});
 """
 _KINDS = {
     "whole": ("SELECT * FROM e", "KEY (k) MODE UPSERT", "FORMAT VERSION = 2"),
@@ -48,15 +49,19 @@ _KINDS = {
 }
 
 
-def open_loop(folder: Path, kind: str, options: str = "") -> BatchLoop:
+def open_loop(
+    folder: Path, kind: str, *, options: str = "", rows: int = 12, holes: bool = False, engine: Engine | None = None
+) -> BatchLoop:
     """Return the batches of the sink of one kind, not started."""
     sql, clauses, own = _KINDS[kind]
-    script = _SCRIPT.format(folder=folder, sql=sql, clauses=clauses, options=own + options)
-    own_registry = registry(folder / "stream")
+    script = _SCRIPT.format(
+        folder=folder, sql=sql, clauses=clauses, options=f"MAX ROWS PER COMMIT = {rows}, {own}{options}"
+    )
+    own_registry = registry(folder / "stream", holes=holes)
     job = compile_text(script, facts={"s": {"sink_id": "sink"}}, registry=own_registry).jobs[0]
     context = Context(job.sink, job.sink_id, folder / "state", lambda _: "")
     context.folder.mkdir(exist_ok=True)
-    return loop_of(job, context, own_registry, engine=LocalEngine(2))
+    return loop_of(job, context, own_registry, engine=engine or LocalEngine(2))
 
 
 def catch_up(loop: BatchLoop) -> None:
@@ -125,9 +130,79 @@ def test_table_is_what_the_sql_gives_of_the_rows_that_are_there(kind: str, tmp_p
     check(tmp_path, kind, [])
 
 
+def lacking_some(rng: random.Random, lines: list[Line], size: int) -> list[Line]:
+    """Return changes of which some lack values, and some are of other keys than they were."""
+    found: list[Line] = []
+    for _ in range(size):
+        there = list(fold([*lines, *found]))
+        free = [k for k in range(9) if k not in there]
+        new = row(rng.randrange(9), rng.choice([None, 0, 1, 2, 3]), rng.choice("ab") * rng.randrange(1, 4))
+        holes = rng.sample(["x", "t"], rng.randrange(1, 3))
+        if there and rng.random() < 0.4:
+            found.append(lacking({**new, "k": rng.choice(there)}, *holes))
+        elif there and free and rng.random() < 0.5:
+            moves = zip(rng.sample(free, len(free)), rng.sample(there, len(there)), strict=False)
+            found += [gone(99), *(lacking({**new, "k": k}, *holes, had=had) for k, had in moves)]
+        else:
+            found += some(rng, 1) if rng.random() < 0.5 else [new]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["whole", "filtered", "changelog", "grouped"])
+def test_values_that_the_server_left_out_are_those_from_before(kind: str, tmp_path: Path) -> None:
+    rng = random.Random(kind)
+    lines: list[Line] = []
+    loop = open_loop(tmp_path, kind, holes=True)
+    assert loop.job.write.change == "retract"
+    loop.start(epoch=1)
+    for size in (4, 20, 0, 30, 1, 25):
+        new = lacking_some(rng, lines, size)
+        add(tmp_path / "stream", new)
+        lines += new
+        catch_up(loop)
+        check(tmp_path, kind, lines)
+    assert sum("from" in each for each in lines) > 5
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        [lacking(row(3, 8, ""), "t")],
+        [row(3, 1, "b"), gone(3), lacking(row(3, 8, ""), "t")],
+        [CLEARED, lacking(row(1, 8, ""), "t")],
+        [lacking(row(4, 8, ""), "t", had=3)],
+    ],
+    ids=["never there", "gone", "all gone", "other key never there"],
+)
+def test_a_row_that_nothing_completes_stops_the_sink_unless_a_snapshot_goes_on(
+    last: list[Line], tmp_path: Path
+) -> None:
+    loop = open_loop(tmp_path, "whole", holes=True)
+    loop.start(epoch=1)
+    early = [
+        row(1, 0, "a"),
+        lacking(row(2, 5, ""), "t"),
+        lacking(row(3, 5, ""), "t"),
+        lacking(row(4, 0, ""), "t", had=9),
+    ]
+    add(tmp_path / "stream", early)
+    (tmp_path / HIGH).write_text("6")
+    catch_up(loop)
+    check(tmp_path, "whole", early[:1])
+    later = [row(2, 5, "chunk"), gone(3), lacking(row(2, 6, ""), "t"), lacking(row(1, 7, ""), "t")]
+    add(tmp_path / "stream", later)
+    catch_up(loop)
+    check(tmp_path, "whole", [early[0], *later])
+    add(tmp_path / "stream", last)
+    with pytest.raises(SinkqlError) as stopped:
+        catch_up(loop)
+    assert (stopped.value.code, stopped.value.detail) == ("SQ3417", f"the key is k = {last[-1]['k']}")
+    check(tmp_path, "whole", [early[0], *later])
+
+
 @pytest.mark.parametrize("kind", ["whole", "parts"])
 def test_when_all_rows_go_those_of_others_stay(kind: str, tmp_path: Path) -> None:
-    loop = open_loop(tmp_path, kind, ", EXISTING ROWS = KEEP")
+    loop = open_loop(tmp_path, kind, options=", EXISTING ROWS = KEEP")
     loop.start(epoch=1)
     add(tmp_path / "stream", [row(1, 2, "a"), row(2, 3, "b")])
     catch_up(loop)

@@ -208,6 +208,13 @@ CODES = {
         ),
         "Give the table a primary key, then drop the source and the sink, and create them again.",
     ),
+    "SQ3417": _code(
+        (
+            "A server leaves values out of changes that did not change them, as Postgres does with long ones, and the "
+            "sink does not have the row from before. Its state was lost, or the source was not read from its beginning."
+        ),
+        "Drop the sink and create it again, into a new table. With REPLICA IDENTITY FULL, Postgres sends all values.",
+    ),
     "SQ3420": _code(
         "The file with the rows of a table is missing or damaged, or cannot be read or written.",
         "Mend what the detail says, or put the file back from a backup.",

@@ -16,9 +16,9 @@ from pathlib import Path
 from sinkql import faults, physical
 from sinkql.errors import EndlessError, GoneError, SinkqlError
 from sinkql.extension.stream import NO_PLAN, JobOffsets, Limit, Marker, Reader, Tally, Writer, WriteResult
-from sinkql.runtime.batch.cleared import cleared_between
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome
 from sinkql.runtime.batch.pacing import Orders, Pacer
+from sinkql.runtime.batch.special import cleared_between, snapshotting_after
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 
@@ -150,9 +150,10 @@ class Reread:
             for name, reader in self.readers.items()
         }
         cleared = cleared_between(self.job, self.readers, done.at, end)
+        snapshotting = snapshotting_after(self.readers, done.at)
         task = self.writer.collect(done.parts, buckets=self.engine.buckets)
         arrangements = Arrangements(self.folder, done.manifest, self.marker.epoch, task.commit)
-        outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements, cleared))
+        outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements, cleared, snapshotting))
         faults.point("rebuild-read")
         if cleared and physical.change_of(self.job.write.input) == "upsert":
             done.results.clear()

@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 from sinkql import physical
 from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
-from sinkql.runtime.state.arrangement import Arrangements
+from sinkql.runtime.state.arrangement import Arrangements, Below
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One batch as an engine gets it: what to read, the state to start from, and the task that writes.
 
-    Of the sources `cleared`, all rows from before are gone.
+    Of the sources `cleared`, all rows from before are gone; of those in `snapshotting`, some are still to come.
     """
 
     task: WriteTask
@@ -23,11 +23,12 @@ class Batch:
     readers: Mapping[str, Reader]
     arrangements: Arrangements
     cleared: frozenset[str] = frozenset()
+    snapshotting: frozenset[str] = frozenset()
 
-    def cleared_below(self, operator: physical.Operator) -> bool:
-        """Tell whether a source that an operator stands on is cleared."""
-        reads = (each for each in physical.walk(operator) if isinstance(each, physical.Read))
-        return any(read.source in self.cleared for read in reads)
+    def below(self, operator: physical.Operator) -> Below:
+        """Return what is special of the sources that an operator stands on."""
+        reads = {each.source for each in physical.walk(operator) if isinstance(each, physical.Read)}
+        return Below(cleared=bool(reads & self.cleared), snapshotting=bool(reads & self.snapshotting))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,12 @@ from sinkql.extension.stream import (
 )
 from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.anew import Reread, same
-from sinkql.runtime.batch.cleared import cleared_between
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome
 from sinkql.runtime.batch.failure import room_needed
 from sinkql.runtime.batch.progress import Progress, Rereading, SinkCommitted, SinkCompacted, SinkRebuilding, silent
 from sinkql.runtime.batch.rebuild import rebuild, rebuildable
+from sinkql.runtime.batch.special import cleared_between, snapshotting_after
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.runtime.state.operator.pick import CONFLICTS
@@ -233,7 +233,8 @@ class BatchLoop:
         )
         manifest = self._load_state()
         arrangements = Arrangements(self.folder, manifest, self.marker.epoch, task.commit)
-        batch = Batch(task, self._splits(start, end), self.readers, arrangements, cleared)
+        snapshotting = snapshotting_after(self.readers, start)
+        batch = Batch(task, self._splits(start, end), self.readers, arrangements, cleared, snapshotting)
         outcome = self.engine.run(self.job, batch)
         faults.point("data-files")
         self._verify(end)  # of the one that was there before and is still there, all that was read is

@@ -19,6 +19,7 @@ from sinkql.extension.types import arrow_type
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.local.expression import mapped
 from sinkql.runtime.local.preparation import hash_of, prepared
+from sinkql.runtime.state.hole import flattened
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
 from sinkql.runtime.state.report import collect
@@ -78,7 +79,7 @@ class _Work:
         schema = _schema(read)
         tables = [schema.empty_table()]
         for number, split in enumerate(splits, first):
-            tables += _split_rows(self.batch.readers[read.source], split, tally, schema, number)
+            tables += _split_rows(read, self.batch.readers[read.source], split, tally, schema, number)
         return pa.concat_tables(tables)
 
     def union(self, union: physical.Union) -> pa.Table:
@@ -91,8 +92,8 @@ class _Work:
     def stateful(self, operator: physical.Stateful) -> pa.Table:
         meant = stateful(operator)
         # as a task comes to a process of Spark's
-        cleared = self.batch.cleared_below(operator.input)
-        task = pickle.loads(pickle.dumps(task_of(meant, self.batch.arrangements, cleared=cleared)))
+        below = self.batch.below(operator.input)
+        task = pickle.loads(pickle.dumps(task_of(meant, self.batch.arrangements, below)))
         grouped = prepared(meant.preparation, self.rows(operator.input))
         buckets = meant.preparation.buckets(self.buckets)
         found = [meant.preparation.output().empty_table()]
@@ -116,10 +117,12 @@ class _Work:
         return [task(bucket, uuid.uuid4().hex, iter(part.to_batches())) for bucket, part in parts]
 
 
-def _split_rows(reader: Reader, split: Split, tally: Tally, schema: pa.Schema, number: int) -> Iterator[pa.Table]:
+def _split_rows(
+    read: physical.Read, reader: Reader, split: Split, tally: Tally, schema: pa.Schema, number: int
+) -> Iterator[pa.Table]:
     row = number << _SEQ_BITS
     for batch in reader.read(split, tally):
-        table = pa.Table.from_batches([batch])
+        table = pa.Table.from_batches([flattened(read, batch)])
         if physical.SEQ in schema.names:
             table = table.append_column("$seq", pa.array(np.arange(row, row + len(table), dtype=np.int64)))
         row += len(table)
@@ -128,7 +131,10 @@ def _split_rows(reader: Reader, split: Split, tally: Tally, schema: pa.Schema, n
 
 def _schema(operator: physical.Operator) -> pa.Schema:
     fields = [(column.name, arrow_type(column.type)) for column in physical.columns_of(operator)]
-    return pa.schema([*fields, *((name, pa.int64()) for name in physical.internal_of(operator))])
+    fields += [(name, pa.int64()) for name in physical.internal_of(operator)]
+    if isinstance(operator, physical.Read) and operator.holes:
+        fields[-1:-1] = [(column.name, arrow_type(column.type)) for column in physical.hole_columns(operator)]
+    return pa.schema(fields)
 
 
 def _with_diff(table: pa.Table) -> pa.Table:

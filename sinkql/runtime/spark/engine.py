@@ -164,7 +164,9 @@ class _Frames:
             return batches_into_spark(task.rows(numbers, attempt_name()))
 
         spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
-        return spread.mapInArrow(rows, _struct(read.columns, diff=task.diff, sequence=sequence))
+        return spread.mapInArrow(
+            rows, _struct(read.columns, diff=task.diff, sequence=sequence, holes=physical.hole_columns(read))
+        )
 
     def _map(self, operator: physical.Map, *, sequence: bool) -> DataFrame:
         rows = self.frame(operator.input, sequence=sequence)
@@ -206,7 +208,7 @@ class _Frames:
     def _stateful(self, operator: physical.Stateful) -> DataFrame:
         arrangements, side = self.batch.arrangements, self.side
         meant = stateful(operator)
-        task = task_of(meant, arrangements, cleared=self.batch.cleared_below(operator.input))
+        task = task_of(meant, arrangements, self.batch.below(operator.input))
         preparation, steps = meant.preparation, spark_steps(meant.preparation)
         buckets = self.stateful[meant.name] = preparation.buckets(arrangements.manifest["buckets"])
         bucket = F.pmod(F.hash(F.col("`$h1`")), F.lit(buckets))  # that of a shuffle by `$h1`
@@ -233,10 +235,9 @@ class _Frames:
                 break
             first += len(parts)
         return ReadTask(
-            read.source,
+            read,
             self.batch.readers[read.source],
             tuple(splits[read.source]),
-            read.columns,
             diff=read.change != "append",
             sequence=sequence,
             first=first,
@@ -281,7 +282,15 @@ def attempt_name() -> str:
     return f"t{context.taskAttemptId()}"
 
 
-def _struct(columns: Sequence[physical.Column], *, diff: bool, sequence: bool) -> StructType:
-    fields = [f"{quoted(column.name)} {spark_type(parse_type(column.type))}" for column in columns]
-    fields += [f"{quoted(name)} BIGINT" for name, wanted in ((DIFF, diff), (SEQ, sequence)) if wanted]
+def _struct(
+    columns: Sequence[physical.Column], *, diff: bool, sequence: bool, holes: Sequence[physical.Column] = ()
+) -> StructType:
+    fields = [_field(column) for column in columns]
+    fields += [f"{quoted(DIFF)} BIGINT"] if diff else []
+    fields += [_field(column) for column in holes]
+    fields += [f"{quoted(SEQ)} BIGINT"] if sequence else []
     return StructType.fromDDL(", ".join(fields))
+
+
+def _field(column: physical.Column) -> str:
+    return f"{quoted(column.name)} {spark_type(parse_type(column.type))}"

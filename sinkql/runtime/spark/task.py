@@ -18,6 +18,7 @@ from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
 from sinkql.extension.types import arrow_type
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
+from sinkql.runtime.state.hole import flattened
 
 _SEQ_BITS = 40
 
@@ -31,10 +32,9 @@ class ReadTask:
     tally in `side`.
     """
 
-    source: str
+    what: physical.Read
     reader: Reader
     splits: tuple[Split, ...]
-    columns: tuple[physical.Column, ...]
     diff: bool
     sequence: bool
     first: int
@@ -47,13 +47,14 @@ class ReadTask:
             for number in numbers:
                 tally = Tally()
                 yield from self._split(number, schema, tally)
-                leave_tally(self.side, self.source, number, attempt, tally)
+                leave_tally(self.side, self.what.source, number, attempt, tally)
 
     def schema(self) -> pa.Schema:
         """Return the schema of the rows."""
-        fields = [(column.name, arrow_type(column.type)) for column in self.columns]
+        fields = [(column.name, arrow_type(column.type)) for column in self.what.columns]
         if self.diff:
             fields.append((DIFF, pa.int64()))
+        fields += [(column.name, arrow_type(column.type)) for column in physical.hole_columns(self.what)]
         if self.sequence:
             fields.append((SEQ, pa.int64()))
         return pa.schema(fields)
@@ -63,7 +64,7 @@ class ReadTask:
         for batch in self.reader.read(self.splits[number], tally):
             if batch.num_rows == 0:
                 continue
-            arrays = batch.columns
+            arrays = flattened(self.what, batch).columns
             if self.sequence:
                 arrays = [*arrays, pa.array(np.arange(at, at + batch.num_rows, dtype=np.int64))]
                 at += batch.num_rows
@@ -71,7 +72,7 @@ class ReadTask:
             if [array.type for array in arrays] != schema.types:
                 raise SinkqlError(
                     "SQ3390",
-                    f'source "{self.source}" returned columns that it does not declare',
+                    f'source "{self.what.source}" returned columns that it does not declare',
                     detail=f"declared {schema.types}, found {batch.schema.types}",
                 )
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -48,6 +48,17 @@ class Arrangements:
 
 
 @dataclass(frozen=True, slots=True)
+class Below:
+    """What is special of the sources of an operator in a batch.
+
+    `cleared`: the rows from before are gone. `snapshotting`: some rows are still to come, as `Reader` says.
+    """
+
+    cleared: bool = False
+    snapshotting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where one task attempt keeps one bucket of one arrangement, and how its new files begin."""
 

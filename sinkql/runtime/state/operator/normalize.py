@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from sinkql import physical
-from sinkql.lowering.preparation import COUNT, Preparation, identity, values_of
+from sinkql.errors import SinkqlError
+from sinkql.lowering.preparation import COUNT, Hash, Preparation, Value, identity, values_of
 from sinkql.runs import find, repeats, sort_places
 from sinkql.runtime.state import arithmetic
-from sinkql.runtime.state.arrangement import Ints, Keys, Values
+from sinkql.runtime.state.arrangement import Ints, Keys, LookUp, Values
+from sinkql.runtime.state.hole import Filling, UnknownError, chains_of
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
 from sinkql.runtime.state.run import ints, one_chunk, unsigned
 
@@ -27,38 +29,85 @@ class NormalizeState:
 
     name: str
     preparation: Preparation
+    key: tuple[str, ...]
+    source: str
+    holes: bool
 
     @classmethod
     def of(cls, normalize: physical.Normalize) -> NormalizeState:
         """Return the operator; raises ValueError for an input that it cannot stand on."""
-        return cls(normalize.arrangement, _prepare(normalize))
+        read = next(each for each in physical.walk(normalize) if isinstance(each, physical.Read))
+        return cls(normalize.arrangement, _prepare(normalize), normalize.key, read.name, read.holes)
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
         """Return the arrangement of rows."""
         return (Arrangement(self.name, "values"),)
 
+    @property
+    def columns(self) -> list[str]:
+        """Return the names that the columns have in tasks and in the state."""
+        return [f"$k{place}" for place in range(len(self.preparation.columns))]
+
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
-        """Put the last row of each key in the place of the one from before."""
-        last = _last(rows)
-        state = bucket.values[self.name]
-        found = state.find(last.keys, last.hashes)
-        came = rows.take(pa.array(last.row))
-        names = [each.name for each in self.preparation.values]
-        new = [one_chunk(came.column(name)) for name in names]
-        old = [found.column(name, column.type) for name, column in zip(names, new, strict=True)]
-        was = ints(found.column(COUNT, pa.int64()).fill_null(0)) > 0
-        now = ints(came.column(physical.DIFF)) > 0
+        """Put the last row of each key in the place of the one from before; SQ3417 for a row that nothing completes."""
+        state, cleared = bucket.values[self.name], bucket.below.cleared
+        last = self._last(rows, bucket)
+        found = last.found
+        old = [found.column(name, column.type) for name, column in zip(self.columns, last.columns, strict=True)]
+        was, now = _there(found), last.alive
         changed = was != now
-        for before, after in zip(old, new, strict=True):
+        for before, after in zip(old, last.columns, strict=True):
             changed |= was & now & arithmetic.unlike(before, after)
-        gone = self._others(state, last) if bucket.cleared else self.preparation.output().empty_table()
+        gone = self._others(state, last) if cleared else self.preparation.output().empty_table()
         columns = {"$h1": pa.array(last.keys), "$h2": pa.array(last.hashes), COUNT: pa.array(now.astype(np.int64))}
-        run = pa.table(columns | dict(zip(names, new, strict=True)))
-        if bucket.cleared:
+        run = pa.table(columns | dict(zip(self.columns, last.columns, strict=True)))
+        if cleared:
             state.clear()
-        state.put(run.filter(pa.array(now if bucket.cleared else changed)).combine_chunks())
-        return pa.concat_tables([gone, self._changes(old, was & changed, -1), self._changes(new, now & changed, 1)])
+        state.put(run.filter(pa.array(now if cleared else changed)).combine_chunks())
+        changes = (self._changes(old, was & changed, -1), self._changes(last.columns, now & changed, 1))
+        return pa.concat_tables([gone, *changes])
+
+    def _last(self, rows: pa.Table, bucket: Bucket) -> _Last:
+        """Return the last change of each key, its row whole."""
+        keys, hashes = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
+        order = sort_places(keys, hashes, ints(rows.column(physical.SEQ)))
+        while True:
+            again = repeats(keys[order], hashes[order])
+            places = np.flatnonzero(np.append(~again[1:], np.ones(min(1, len(again)), np.bool_)))
+            chosen = order[places]
+            found = bucket.values[self.name].find(keys[chosen], hashes[chosen])
+            try:
+                columns = self._whole(rows, bucket, order, places, found)
+            except UnknownError as unknown:
+                if not bucket.below.snapshotting:
+                    raise self._unknown(rows, order, unknown) from unknown
+                # its row comes whole with the snapshot, or a later change says what became of it
+                order = np.delete(order, unknown.places)
+                continue
+            return _Last(keys[chosen], hashes[chosen], ints(rows.column(physical.DIFF))[chosen] > 0, columns, found)
+
+    def _whole(self, rows: pa.Table, bucket: Bucket, order: Ints, places: Ints, found: LookUp) -> list[pa.Array]:
+        if not self.holes:
+            taken = rows.take(pa.array(order[places]))
+            return [one_chunk(taken.column(name)) for name in self.columns]
+        chains = chains_of(rows, order)
+        cleared = bucket.below.cleared
+        others = (list) if cleared else (lambda: bucket.others(self.name))
+        return Filling(rows, self.columns, chains, others).fill(places, found, _there(found) & (not cleared))
+
+    def _unknown(self, rows: pa.Table, order: Ints, unknown: UnknownError) -> SinkqlError:
+        columns, row = self.preparation.columns, int(order[unknown.places[0]])
+        by_column = dict(zip((each.name for each in columns), self.columns, strict=True))
+        key = ", ".join(f"{name} = {rows.column(by_column[name])[row].as_py()!r}" for name in self.key)
+        return SinkqlError(
+            "SQ3417",
+            f'a change of source "{self.source}" has no value in column "{columns[unknown.column].name}", and its row '
+            "is not known",
+            detail=f"the key is {key}",
+            hint="Drop the sink and create it again, into a new table. With REPLICA IDENTITY FULL the server sends all "
+            "values.",
+        )
 
     def _others(self, state: Values, last: _Last) -> pa.Table:
         """Take back all rows but those whose keys come in the batch."""
@@ -66,8 +115,7 @@ class NormalizeState:
         if rows is None:
             return self.preparation.output().empty_table()
         there = find(last.keys, last.hashes, unsigned(rows.column("$h1")), ints(rows.column("$h2"))) >= 0
-        columns = [one_chunk(rows.column(each.name)) for each in self.preparation.values]
-        return self._changes(columns, ~there, -1)
+        return self._changes([one_chunk(rows.column(name)) for name in self.columns], ~there, -1)
 
     def _changes(self, columns: list[pa.Array], some: NDArray[np.bool_], diff: int) -> pa.Table:
         diffs = pa.array(np.full(len(some), diff, np.int64))
@@ -76,31 +124,40 @@ class NormalizeState:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The keys of a batch, sorted by hash, and where the last row of each stands."""
+    """The last change of each key of a batch, sorted by hash: whether it is a row, and what the state has of it."""
 
     keys: Keys
     hashes: Ints
-    row: Ints
+    alive: NDArray[np.bool_]
+    columns: list[pa.Array]
+    found: LookUp
 
 
-def _last(rows: pa.Table) -> _Last:
-    keys, hashes = unsigned(rows.column("$h1")), ints(rows.column("$h2"))
-    order = sort_places(keys, hashes, ints(rows.column(physical.SEQ)))
-    again = repeats(keys[order], hashes[order])
-    chosen = order[np.append(~again[1:], np.ones(min(1, len(again)), np.bool_))]
-    return _Last(keys[chosen], hashes[chosen], chosen)
+def _there(found: LookUp) -> NDArray[np.bool_]:
+    return ints(found.column(COUNT, pa.int64()).fill_null(0)) > 0
 
 
 def _prepare(normalize: physical.Normalize) -> Preparation:
-    """Return what goes in: `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key)."""
-    if physical.change_of(normalize.input) != "upsert":
+    """Return what goes in: `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key).
+
+    Of rows with holes also `$hole`, `$o<i>` (the key that they had), `$f1`, `$f2` (its hashes).
+    """
+    below = normalize.input
+    if physical.change_of(below) != "upsert":
         raise ValueError(f'normalize "{normalize.arrangement}" does not stand on an upsert relation')
     values = values_of("k", normalize.columns)
     by_column = {each.column: each for each in values}
+    hashes: tuple[Hash, ...] = identity(tuple(by_column[name] for name in normalize.key))
+    if isinstance(below, physical.Read) and below.holes:
+        hole, *before = physical.hole_columns(below)
+        had = values_of("o", before)
+        values = (*values, Value("$hole", hole.name, hole.type), *had)
+        first, second = identity(had)
+        hashes = (*hashes, replace(first, name="$f1"), replace(second, name="$f2"))
     return Preparation(
-        hashes=identity(tuple(by_column[name] for name in normalize.key)),
+        hashes=hashes,
         values=values,
-        group=("$h1", "$h2", *(each.name for each in values)),
+        group=(*(each.name for each in hashes), *(each.name for each in values)),
         measures=(),
         append=False,
         columns=normalize.columns,

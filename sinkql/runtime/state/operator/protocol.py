@@ -7,7 +7,7 @@ all kinds: delivery, opening and merging runs, reports, manifests, sweeping, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.preparation import Preparation
-from sinkql.runtime.state.arrangement import Arrangements, Multiset, Place, Values, bucket_folder
+from sinkql.runtime.state.arrangement import Arrangements, Below, Multiset, Place, Values, bucket_folder
 from sinkql.runtime.state.report import LiveRuns, write_report
 from sinkql.runtime.state.run import Entry
 
@@ -42,13 +42,14 @@ class Arrangement:
 class Bucket:
     """One bucket's state in one attempt at a task, by arrangement. What `notes` say goes into the manifest.
 
-    With `cleared`, the rows that the operator's source had before the batch are gone.
+    `below` tells of the operator's sources; `others` opens what all buckets have of an arrangement from before.
     """
 
     number: int
     values: Mapping[str, Values]
     multisets: Mapping[str, Multiset]
-    cleared: bool = False
+    below: Below
+    others: Callable[[str], Sequence[Values]]
     notes: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def entries(self) -> dict[str, list[Entry]]:
@@ -118,7 +119,7 @@ class StatefulTask:
     epoch: int
     commit: str
     runs: LiveRuns
-    cleared: bool = False
+    below: Below = Below()
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = self._delivered(bucket, batches)
@@ -158,14 +159,21 @@ class StatefulTask:
                 values[each.name] = Values(place, entries, keeps_empty=each.keeps_empty)
             else:
                 multisets[each.name] = Multiset(place, entries)
-        return Bucket(bucket, values, multisets, self.cleared)
+        return Bucket(bucket, values, multisets, self.below, self._others)
+
+    def _others(self, name: str) -> list[Values]:
+        found = []
+        for bucket, entries in self.runs.get(name, {}).items():
+            place = Place(bucket_folder(self.folder, name, int(bucket)), int(bucket), "")
+            found.append(Values(place, list(entries)))
+        return found
 
 
-def task_of(operator: StatefulOperator, arrangements: Arrangements, *, cleared: bool = False) -> StatefulTask:
+def task_of(operator: StatefulOperator, arrangements: Arrangements, below: Below) -> StatefulTask:
     """Return the task of an operator for one attempt at a batch."""
     known = arrangements.manifest["arrangements"]
     runs = {each.name: known[each.name] for each in operator.arrangements if each.name in known}
-    return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs, cleared)
+    return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs, below)
 
 
 def _typed(values: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Two offsets of a job → the sources of which all rows were removed at once between them."""
+"""Two offsets of a job → what is special of its sources between them."""
 
 from __future__ import annotations
 
@@ -25,3 +25,8 @@ def cleared_between(
                 hint="Drop the sink and create it again, into a new table.",
             )
     return found
+
+
+def snapshotting_after(readers: Mapping[str, Reader], start: JobOffsets) -> frozenset[str]:
+    """Return the names of the sources whose first snapshot goes on after `start`."""
+    return frozenset(name for name, reader in readers.items() if reader.snapshotting(start[name]))

@@ -1,0 +1,45 @@
+"""The same streams through Spark: rows that lack values, keys that go and all that goes at once, by real commits."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sinkql.runtime.spark.engine import SparkEngine
+from support import overwriting
+from support.overwriting import CLEARED, Line, add, row
+from upsert.test_overwritten import catch_up, check, lacking_some, open_loop, some
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def engine(spark: SparkSession) -> SparkEngine:
+    """Return an engine; its workers do not see this folder, so what stands in it travels by value."""
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    register_pickle_by_value(overwriting)
+    return SparkEngine(lambda: spark, buckets=2)
+
+
+@pytest.mark.parametrize(("kind", "holes"), [("filtered", False), ("grouped", True)])
+def test_in_spark_too_the_table_is_what_the_sql_gives(
+    kind: str, holes: bool, tmp_path: Path, engine: SparkEngine
+) -> None:
+    rng = random.Random(f"spark{kind}")
+    loop = open_loop(tmp_path, kind, rows=40, holes=holes, engine=engine)
+    loop.start(epoch=1)
+    lines: list[Line] = []
+    for size in (12, 25):
+        new = lacking_some(rng, lines, size) if holes else some(rng, size)
+        new += [CLEARED, row(1, 2, "a")] if CLEARED not in new else []
+        add(tmp_path / "stream", new)
+        lines += new
+        catch_up(loop)
+        check(tmp_path, kind, lines)
