@@ -16,6 +16,7 @@ from sinkql.catalog.row import (
     insert_item,
     insert_secret,
     next_number,
+    replace_secret,
     secret_row,
     update_items,
     update_secret,
@@ -64,6 +65,18 @@ def rotating(full_name: str, given: Given) -> Operation[None]:
         catalog.forget_plan(row.id)
 
     return rotate
+
+
+def rekeying(full_name: str, changes: Definitions, given: Given, now: logical.CatalogReader) -> Operation[None]:
+    """Do what `redefining` does, and give an item that keeps keys of its own others."""
+    redefine = redefining(changes, now)
+
+    def rekey(catalog: Catalog, connection: Connection) -> None:
+        redefine(catalog, connection)
+        row = secret_row(connection, full_name)
+        replace_secret(connection, row.id, catalog.cipher.seal(row.id, given, version=row.version + 1))
+
+    return rekey
 
 
 def redefining(changes: Definitions, now: logical.CatalogReader, *, check: Check | None = None) -> Operation[None]:

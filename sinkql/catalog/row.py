@@ -258,7 +258,12 @@ def update_secret(connection: Connection, row: Row, sealed: Sealed, value: ast.S
     statement = replace(statement, value=value)
     texts = {"create_sql": to_sql(statement), "redacted_sql": to_sql(statement, redacted=LANGUAGE)}
     connection.update("items", texts, "id = ?", row.id)
-    connection.update("secrets", _columns(sealed), "item_id = ?", row.id)
+    replace_secret(connection, row.id, sealed)
+
+
+def replace_secret(connection: Connection, item_id: str, sealed: Sealed) -> None:
+    """Write what is stored of a secret's new value."""
+    connection.update("secrets", _columns(sealed), "item_id = ?", item_id)
 
 
 def _columns(sealed: Sealed) -> dict[str, object]:

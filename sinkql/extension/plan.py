@@ -88,6 +88,14 @@ class SinkPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Keys:
+    """Keys of a connection's own: facts that everybody may know, and what is kept as a secret's value."""
+
+    facts: Mapping[str, Any]
+    kept: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionKind:
     """One type of CREATE CONNECTION: `TO name (options)`.
 
@@ -97,7 +105,9 @@ class ConnectionKind:
 
     `validate` reaches out and raises SinkqlError (SQ4…) where the system does not answer; None: never validated.
     Without `validates_unasked` that is done only for WITH (VALIDATE). `store` makes an object store of the options,
-    for connections that are one. `about` is a paragraph for the page of options, as it is for sources and sinks.
+    for connections that are one. `keys` makes the keys that a new connection has of its own, or others in the place of
+    those that it kept; they are kept as a secret's value is, under the connection's own name. `about` is a paragraph
+    for the page of options, as it is for sources and sinks.
     """
 
     name: str
@@ -108,6 +118,7 @@ class ConnectionKind:
     validate: Callable[[logical.Connection, Access], None] | None = None
     validates_unasked: bool = True
     store: OpenStore | None = None
+    keys: Callable[[str | None], Keys] | None = None
     about: str = ""
 
 

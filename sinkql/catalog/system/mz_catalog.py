@@ -109,7 +109,7 @@ owner_id text {OWNER}
     ),
     relation(
         "mz_catalog.mz_ssh_tunnel_connections",
-        "id text\npublic_key_1 text -\npublic_key_2 text -",
+        f"id text\npublic_key_1 text {_detail('public_keys[0]')}\npublic_key_2 text {_detail('public_keys[1]')}",
         _of_type("CONNECTION", "ssh-tunnel"),
     ),
     relation(

@@ -19,7 +19,8 @@ def details(item: logical.Item, statement: ast.Create, facts: logical.Facts, fin
         case logical.Database() | logical.Schema() | logical.Secret():
             return {}
         case logical.Connection():
-            return {"type": item.kind.lower().replace(" ", "-"), "options": _plain_options(item, find_id)}
+            keys = {"public_keys": facts["public_keys"]} if "public_keys" in facts else {}
+            return {"type": item.kind.lower().replace(" ", "-"), "options": _plain_options(item, find_id), **keys}
         case logical.Cluster():
             return {"size": item.master if item.master.startswith("local") else None, "master": item.master}
         case logical.Source():

@@ -17,6 +17,7 @@ from sinkql import logical, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
+from sinkql.extension.tunnel import Tunnel
 
 _TIMEOUT_S = 10
 _FILES = {
@@ -27,6 +28,17 @@ _FILES = {
 APPLICATION = "sinkql"
 
 
+class _Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection, and the tunnel that it goes through, which is closed with it."""
+
+    tunnel: Tunnel | None = None
+
+    def close(self) -> None:
+        super().close()
+        if self.tunnel is not None:
+            self.tunnel.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Login:
     """Where a database is, and who connects; secrets are asked for whenever a connection is opened."""
@@ -34,16 +46,21 @@ class Login:
     name: str
     options: Mapping[str, Any]
     secret: Callable[[str], str] = field(repr=False)
+    tunnel: Mapping[str, Any] | None = None
 
     @classmethod
     def planned(cls, connection: logical.Connection, access: Access) -> Login:
         """Return that of a planned connection."""
-        return cls(connection.name, connection.options, access.secret)
+        through = connection.options.get("ssh_tunnel")
+        tunnel = access.connection(through["connection"]).options if through is not None else None
+        return cls(connection.name, connection.options, access.secret, tunnel)
 
     @classmethod
     def of(cls, connection: physical.Connection, secret: Callable[[str], str]) -> Login:
         """Return that of a connection as a job carries it."""
-        return cls(connection.name, connection.options, secret)
+        through = connection.options.get("ssh_tunnel")
+        tunnel = connection.through[through["connection"]].options if through is not None else None
+        return cls(connection.name, connection.options, secret, tunnel)
 
     def connect(
         self, *, replication: bool = False, application: str = APPLICATION
@@ -68,10 +85,18 @@ class Login:
                 given["password"] = reveal(options["password"], self.secret)
             if replication:
                 given["replication"] = "database"
+            tunnel = None
+            if self.tunnel is not None:
+                tunnel = Tunnel(self.tunnel, self.secret, options["host"], options["port"])
+                given |= {"hostaddr": "127.0.0.1", "port": tunnel.port}
             try:
-                return psycopg.connect(**given, autocommit=True)
+                found = _Connection.connect(**given, autocommit=True)
             except psycopg.Error as error:
+                if tunnel is not None:
+                    tunnel.close()
                 raise failure(error, options, user=given["user"]) from None  # its text may have the user's name
+            found.tunnel = tunnel
+            return found
 
 
 @contextmanager

@@ -1,19 +1,97 @@
-"""SSH tunnels: declared, not supported yet."""
+"""SSH tunnels: connections to servers that others are reached through. `sinkql.extension.tunnel` opens them."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sinkql.extension.plan import Connector, Later
+from sinkql import ast, logical
+from sinkql.errors import SinkqlError
+from sinkql.extension.options import bind, described, option_span
+from sinkql.extension.plan import Access, ConnectionKind, Connector, Keys, Planning
+
+OWNER = "SSH tunnels"
+_ABOUT = """\
+Two pairs of keys are made with the connection; the private ones are kept as secrets are. Put one of the public ones,
+which `SELECT public_key_1, public_key_2 FROM mz_ssh_tunnel_connections` shows, into the user's `authorized_keys` on the
+server. `ALTER CONNECTION name ROTATE KEYS` puts the second pair in the place of the first, and makes another second
+one: put that on the server before the first is taken away. It needs `pip install 'sinkql[ssh]'`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TunnelOptions:
     """The options of TO SSH TUNNEL."""
 
-    host: str
-    user: str
-    port: int = 22
+    host: str = described("the SSH server's name or address")
+    user: str = described("who logs in there")
+    port: int = described("the SSH server's port", default=22)
+    host_key: str | None = described(
+        "the server's public key, such as `ssh-ed25519 AAAA…`; left out, any server is taken", default=None
+    )
 
 
-connector = Connector("ssh", later=(Later("CONNECTION", "SSH TUNNEL", TunnelOptions),))
+def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+    """Return where the server is, and the name of what the private keys are kept under: the connection itself."""
+    options = bind(statement.options, TunnelOptions, owner=OWNER, span=statement.kind_span, secret=planning.secret)
+    if options.host_key is not None and len(options.host_key.split()) < _PARTS:
+        raise SinkqlError(
+            "SQ2554",
+            "HOST KEY is a line of a type and a key",
+            option_span(statement.options, "HOST KEY", statement.kind_span),
+            hint="Write HOST KEY = 'ssh-ed25519 AAAA…', as ssh-keyscan shows it without the host.",
+        )
+    own = planning.catalog.locate(statement.name)
+    keyed = {} if options.host_key is None else {"host_key": options.host_key}
+    return {
+        "host": options.host,
+        "port": options.port,
+        "user": options.user,
+        "keys": {"secret_text": [{"secret": own}]},
+        **keyed,
+    }
+
+
+_PARTS = 2
+
+
+def make_keys(kept: str | None) -> Keys:
+    """Make two pairs of keys, or of those that are `kept` the second and a new one."""
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    def made() -> str:
+        private = Ed25519PrivateKey.generate()
+        return private.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()).decode()
+
+    def public(text: str) -> str:
+        key = form.load_ssh_private_key(text.encode(), None).public_key()
+        return f"{key.public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH).decode()} sinkql"
+
+    privates = [made() if kept is None else json.loads(kept)[1], made()]
+    return Keys({"public_keys": [public(each) for each in privates]}, json.dumps(privates))
+
+
+def _validate(planned: logical.Connection, access: Access) -> None:
+    """Log in, and leave; raises SQ442…."""
+    from sinkql.extension.tunnel import Tunnel
+
+    Tunnel(planned.options, access.secret, None, 0).close()
+
+
+connector = Connector(
+    "ssh",
+    connections=(
+        ConnectionKind(
+            "SSH TUNNEL",
+            plan,
+            TunnelOptions,
+            OWNER,
+            validate=_validate,
+            validates_unasked=False,
+            keys=make_keys,
+            about=_ABOUT,
+        ),
+    ),
+)

@@ -96,6 +96,10 @@ CODES = {
         "The connection has a certificate or a key, and SSL MODE disable, which uses none.",
         "Add SSL MODE = verify_full, verify_ca or require.",
     ),
+    "SQ2554": _meaning(
+        "HOST KEY of an SSH tunnel is the server's public key: its type and the key.",
+        "Copy it from ssh-keyscan, or from the server's ssh_host_ed25519_key.pub.",
+    ),
     "SQ4401": _environment(
         "The host of a Postgres connection is not known to this machine.",
         "Correct HOST.",
@@ -215,5 +219,27 @@ CODES = {
     "SQ3713": _run(
         "A server sends what SinkQL does not understand.",
         "Report it, with the version of the server.",
+    "SQ4420": _environment(
+        "The SSH server of a tunnel does not answer.",
+        "Correct HOST and PORT of the tunnel. A running source tries again by itself.",
+        retryable=True,
+    ),
+    "SQ4421": _environment(
+        "The SSH server of a tunnel takes none of its keys for the user.",
+        "Put a public key of the tunnel into the user's authorized_keys on the server.",
+        retryable=True,
+    ),
+    "SQ4422": _environment(
+        "The SSH server of a tunnel does not reach what is connected to.",
+        "Correct HOST and PORT of the connection: they are looked up from the SSH server.",
+        retryable=True,
+    ),
+    "SQ4423": _environment(
+        "The SSH server's key is not the one that HOST KEY says: it may be another server.",
+        "Ask who runs the server, and correct HOST KEY.",
+    ),
+    "SQ4424": _environment(
+        "SSH tunnels need asyncssh, which an extra of SinkQL installs.",
+        "Run pip install 'sinkql[ssh]'.",
     ),
 }

@@ -79,7 +79,9 @@ def changed_connection(
     options = present.options
     for action in change.actions:
         if isinstance(action, ast.RotateKeys):
-            raise no_keys(action)
+            if kind.keys is None:
+                raise no_keys(action)
+            continue
         options = changed_options(
             options, action, known=labels(kind.options), owner=kind.owner, refused=kind.fixed, refusal=_elsewhere
         )

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sinkql import ast, logical
-from sinkql.catalog.catalog import Catalog, ChangedError
+from sinkql.catalog.catalog import Catalog, ChangedError, Operation
 from sinkql.catalog.memory import MemoryCatalog
-from sinkql.catalog.operation import redefining, rotating
+from sinkql.catalog.operation import redefining, rekeying, rotating
 from sinkql.catalog.replan import redefine
 from sinkql.catalog.secret.value import given
 from sinkql.errors import SinkqlError, Span
@@ -18,7 +18,7 @@ from sinkql.planner.edit.alter import Altering, plan_alter
 from sinkql.planner.item.connection import validation
 from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
-from sinkql.session.item.create import validate_connection
+from sinkql.session.item.create import kept_keys, validate_connection
 from sinkql.session.item.earlier_plan import as_found, facts_of_follower, followers, must_start_over, transition
 from sinkql.session.result import Result
 
@@ -59,9 +59,28 @@ def _store(statement: ast.Alter, altering: Altering, catalog: Catalog) -> None:
             found = as_found([altering.name], catalog.plans, after)
             catalog.change(redefining({**altering.changes, **following}, catalog.reader(), check=found))
             return
+        if _rotates(statement):
+            catalog.change(_rotation(altering, catalog))
+            return
         _ask_outside(statement, altering, after, catalog)
         check = as_found([altering.name], catalog.plans, after) if altering.follows else None
     catalog.change(redefining(altering.changes, catalog.reader(), check=check))
+
+
+def _rotates(statement: ast.Alter) -> bool:
+    action = statement.action
+    return isinstance(action, ast.ChangeConnection) and any(isinstance(each, ast.RotateKeys) for each in action.actions)
+
+
+def _rotation(altering: Altering, catalog: Catalog) -> Operation[None]:
+    """Give a connection another second pair of keys; the one that was second is the first."""
+    assert isinstance(altering.statement, ast.CreateConnection)
+    make = catalog.registry.connections[altering.statement.kind].keys
+    assert make is not None
+    keys = make(catalog.secret(altering.name).reveal())
+    facts = {**(altering.facts or {}), **keys.facts}
+    changes = {altering.name: (altering.statement, facts)}
+    return rekeying(altering.name, changes, kept_keys(keys), catalog.reader())
 
 
 def _facts_after(statement: ast.Alter, altering: Altering, after: MemoryCatalog, catalog: Catalog) -> logical.Facts:

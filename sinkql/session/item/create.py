@@ -12,9 +12,10 @@ from sinkql.catalog.catalog import Catalog, ChangedError
 from sinkql.catalog.operation import adding, redefining
 from sinkql.catalog.replan import Definitions, redefine
 from sinkql.catalog.row import Stored
-from sinkql.catalog.secret.value import SecretValue, given
+from sinkql.catalog.secret.value import Given, SecretValue, given
 from sinkql.errors import Notice, SinkqlError
 from sinkql.extension.options import option_span
+from sinkql.extension.plan import Keys
 from sinkql.extension.registry import Registry
 from sinkql.planner import Planned, plan
 from sinkql.planner.edit.qualify import qualify
@@ -38,7 +39,8 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
 
     It is planned once, and again only if the outside tells something, or if another process changed the catalog.
     """
-    facts, asked = _own_facts(statement, catalog.registry), False
+    keys = _new_keys(statement, catalog.registry)
+    facts, asked = {**_own_facts(statement, catalog.registry), **(keys.facts if keys is not None else {})}, False
     while True:
         name = item_name(statement, catalog.plans)
         entry = catalog.reader().entry(name)
@@ -63,6 +65,8 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
                     facts = {**facts, **found}
                     planned = plan(statement, facts, catalog.plans, catalog.registry)
             secret = given(statement.value) if isinstance(statement, ast.CreateSecret) else None
+            if keys is not None:
+                secret = kept_keys(keys)
             catalog.change(adding(qualify(statement, catalog.plans), facts, secret, planned))
             return _made(statement, planned)
         except ChangedError:
@@ -90,6 +94,19 @@ def _own_facts(statement: ast.Create, registry: Registry) -> dict[str, Any]:
             return {"table_id": str(uuid.uuid4())}
         case _:
             return {}
+
+
+def _new_keys(statement: ast.Create, registry: Registry) -> Keys | None:
+    """Return the keys of its own that a new connection gets."""
+    if not isinstance(statement, ast.CreateConnection):
+        return None
+    kind = registry.connections.get(statement.kind)
+    return kind.keys(None) if kind is not None and kind.keys is not None else None
+
+
+def kept_keys(keys: Keys) -> Given:
+    """Return what is kept of keys as a secret's value."""
+    return Given("literal", SecretValue(keys.kept))
 
 
 def _undo(facts: Mapping[str, Any], catalog: Catalog) -> None:
@@ -123,6 +140,8 @@ def purify(statement: ast.Create, planned: Planned, catalog: Catalog) -> dict[st
     """Find out what planning must know of the outside, check that it can be reached, and create a table's file."""
     access = CatalogAccess(catalog)
     match statement, planned.item:
+        case ast.CreateConnection(), logical.Connection() if catalog.registry.connections[statement.kind].keys:
+            return {}  # nobody knows its keys yet
         case ast.CreateConnection(), logical.Connection() as connection:
             validate_connection(statement, connection, catalog.plans, catalog.registry, access)
             return {}

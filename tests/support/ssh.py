@@ -1,0 +1,72 @@
+"""A real SSH server on a free port of this machine, which lets keys in and forwards ports."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import asyncssh
+
+from support.patience import PATIENCE_S
+
+
+@dataclass
+class SshServer:
+    """Hold the server's port and public key, and the public keys that it lets in."""
+
+    port: int = 0
+    host_key: str = ""
+    authorized: set[str] = field(default_factory=set)
+    forwarded: list[tuple[str, int]] = field(default_factory=list)
+
+    def authorize(self, line: str) -> None:
+        """Let whoever has the private key of a line of authorized_keys in, and nobody else."""
+        self.authorized = {asyncssh.import_public_key(line).get_fingerprint()}
+
+
+class _Session(asyncssh.SSHServer):
+    def __init__(self, of: SshServer) -> None:
+        self._of = of
+
+    def begin_auth(self, username: str) -> bool:
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        return username == "tunnel" and key.get_fingerprint() in self._of.authorized
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+        self._of.forwarded.append((dest_host, dest_port))
+        return True
+
+
+@contextmanager
+def ssh_server() -> Iterator[SshServer]:
+    """Run a server until the block ends."""
+    loop, found = asyncio.new_event_loop(), SshServer()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    found.host_key = key.export_public_key().decode().strip()
+
+    async def listen() -> asyncssh.SSHAcceptor:
+        return await asyncssh.create_server(lambda: _Session(found), "127.0.0.1", 0, server_host_keys=[key])
+
+    async def close(server: asyncssh.SSHAcceptor) -> None:
+        server.close()
+        await server.wait_closed()
+
+    server = asyncio.run_coroutine_threadsafe(listen(), loop).result(PATIENCE_S)
+    found.port = server.get_port()
+    try:
+        yield found
+    finally:
+        asyncio.run_coroutine_threadsafe(close(server), loop).result(PATIENCE_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(PATIENCE_S)
+        loop.close()
