@@ -13,6 +13,7 @@ from golden.casefile import read
 from golden.planning import with_odd_types
 from golden.test_golden import FILES
 from sinkql.errors import SinkqlError
+from sinkql.extension.plan import SourceKind
 from sinkql.extension.registry import Registry, discover
 from sinkql.parser import parse
 from sinkql.program.lint import lint
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.long
 
 _EXECUTED = ("exec", "plan", "session")
 _NO_ANSWER = "SQ4223"
-_OF_ROWS = (_NO_ANSWER, "SQ2405", "SQ2420", "SQ2421", "SQ2422", "SQ3201", "SQ3522")
+_OF_ROWS = (_NO_ANSWER, "SQ2801", "SQ2405", "SQ2420", "SQ2421", "SQ2422", "SQ3201", "SQ3522")
 """What only the rows tell, or reading them, or a table, or another system: lint says nothing."""
 
 
@@ -54,8 +55,19 @@ def _without_outside(registry: Registry) -> Registry:
         for name, kind in registry.connections.items()
     }
     sinks = {name: replace(kind, facts=None) for name, kind in registry.sinks.items()}
-    sources = {name: replace(kind, facts=_answered(kind.facts)) for name, kind in registry.sources.items()}
+    sources = {
+        name: replace(kind, facts=_answered(kind.facts), sample=_unasked(kind))
+        for name, kind in registry.sources.items()
+    }
     return replace(registry, connections=connections, sinks=sinks, sources=sources)
+
+
+def _unasked(kind: SourceKind) -> Callable[..., Any] | None:
+    """Return what samples a source, where no server says which tables it has."""
+    sample = kind.sample
+    if sample is None or kind.table is None:
+        return sample
+    return lambda statement, planning, access: sample(statement, planning, None)
 
 
 def _answered(facts: Callable[..., Any] | None) -> Callable[..., Any] | None:

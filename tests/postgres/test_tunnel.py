@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,3 +104,11 @@ def test_private_keys_are_kept_as_secrets_are(session: Session, ssh: SshServer, 
     session.execute("ALTER CONNECTION t RENAME TO u; DROP CONNECTION u;")
     with sqlite3.connect(tmp_path / "catalog.db") as file:
         assert file.execute("SELECT count(*) FROM secrets").fetchone() == (0,)
+
+
+def test_the_extra_is_named_where_it_is_missing(
+    session: Session, ssh: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.execute(_tunnel(ssh))
+    monkeypatch.setitem(sys.modules, "asyncssh", None)
+    assert _refused(session, "VALIDATE CONNECTION t;") == "SQ4424"

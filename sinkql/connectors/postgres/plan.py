@@ -23,11 +23,10 @@ _LISTED = 5
 
 def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
     """Return what the server says of the publication, where it may be asked."""
-    _check_clauses(statement)
-    options, name = _bound(statement), _connection(statement)
-    connection = planning.connection(name, "POSTGRES")
+    options, name, _ = _checked(statement, planning)
     if access is None:
         return {}
+    connection = planning.connection(name, "POSTGRES")
     from sinkql.connectors.postgres.connect import Login  # psycopg, only where a server is asked
     from sinkql.connectors.postgres.facts import find
 
@@ -44,10 +43,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
 
     Raises SQ2801 without the facts.
     """
-    _check_clauses(statement)
-    options = _bound(statement)
-    planning.connection(_connection(statement), "POSTGRES")
-    given = bind(statement.with_options, KeepingOptions, owner=SOURCE_OWNER, span=statement.kind_span)
+    options, _, given = _checked(statement, planning)
     kept = keeping(given, statement.with_options, statement.kind_span, usual="server")
     found = found_of(facts)
     if found is None:
@@ -210,10 +206,18 @@ def _references(option: ast.Option) -> Iterator[_Reference]:
 # --- the statement ----------------------------------------------------------------------------------------------------
 
 
-def _bound(statement: ast.CreateSource) -> PublicationOptions:
-    return bind(
+def _checked(statement: ast.CreateSource, planning: Planning) -> tuple[PublicationOptions, ast.Name, KeepingOptions]:
+    """Return a statement's options and connection; raises what is wrong with it, whatever the server has."""
+    _check_clauses(statement)
+    options = bind(
         statement.options, PublicationOptions, owner=SOURCE_OWNER, span=statement.kind_span, ignore=(_TEXT, _EXCLUDE)
     )
+    name = _connection(statement)
+    planning.connection(name, "POSTGRES")
+    _Chosen.of(statement.options)
+    given = bind(statement.with_options, KeepingOptions, owner=SOURCE_OWNER, span=statement.kind_span)
+    keeping(given, statement.with_options, statement.kind_span, usual="server")
+    return options, name, given
 
 
 def _connection(statement: ast.CreateSource) -> ast.Name:
@@ -228,7 +232,7 @@ def _check_clauses(statement: ast.CreateSource) -> None:
     parts: tuple[tuple[str, Span | None], ...] = (
         ("columns", statement.columns[0].name.span if statement.columns else None),
         ("PRIMARY KEY", statement.primary_key[0].span if statement.primary_key else None),
-        ("FORMAT", statement.format.span if statement.format is not None else None),
+        *((f"FORMAT {each.name}", each.span) for each in (statement.format,) if each is not None),
         ("INCLUDE", statement.include[0].span if statement.include else None),
         (f"ENVELOPE {statement.envelope}", statement.kind_span if statement.envelope not in (None, "NONE") else None),
     )
