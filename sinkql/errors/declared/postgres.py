@@ -219,6 +219,7 @@ CODES = {
     "SQ3713": _run(
         "A server sends what SinkQL does not understand.",
         "Report it, with the version of the server.",
+    ),
     "SQ4420": _environment(
         "The SSH server of a tunnel does not answer.",
         "Correct HOST and PORT of the tunnel. A running source tries again by itself.",
