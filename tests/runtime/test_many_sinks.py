@@ -52,6 +52,7 @@ class _Sinks:
     counts: Counter[tuple[str, type[Event]]] = field(default_factory=Counter)
     outcomes: list[SinkOutcome] = field(default_factory=list)
     lanes: list[ThreadLane] = field(default_factory=list)
+    runs: list[runner.SinkRunner] = field(default_factory=list)
     told: threading.Condition = field(default_factory=threading.Condition)
 
     def tell(self, event: Event) -> None:
@@ -80,7 +81,7 @@ def _running(sinks: _Sinks) -> Iterator[None]:
         lambda each: contexts(sinks.folder, each), sinks.folder, once=False, stopping=stopping,
     )  # fmt: skip
     host.conductor = Conductor(sinks.lane, 1)
-    runs = [runner.SinkRunner(host, work) for work in roster.now()]
+    runs = sinks.runs = [runner.SinkRunner(host, work) for work in roster.now()]
     threads = [threading.Thread(target=lambda run=run: sinks.outcomes.append(run.run()), daemon=True) for run in runs]
     for thread in threads:
         thread.start()
@@ -137,6 +138,17 @@ def test_a_sink_that_stalls_is_not_compacted_meanwhile(sinks: _Sinks) -> None:
         sinks.engine.failing.clear()
         assert sinks.control.optimized_once.wait(PATIENCE_S)
     assert sinks.control.begun[0] == 1
+
+
+def test_a_sink_whose_table_is_being_compacted_waits_in_no_lane(sinks: _Sinks) -> None:
+    with _running(sinks):
+        sinks.waits("a", SinkCommitted)
+        with sinks.runs[0]._batch:  # as OPTIMIZE holds it
+            committed = sinks.counts["a", SinkCommitted]
+            sinks.waits("b", SinkCommitted, 5)
+            assert sinks.counts["a", SinkCommitted] == committed
+        sinks.waits("a", SinkCommitted, 2)
+    assert min(_whole(sinks.folder, table) for table in "ab") > 0
 
 
 def test_a_sink_that_stops_leaves_the_others_running(sinks: _Sinks) -> None:

@@ -112,7 +112,6 @@ def test_a_spark_that_died_is_started_again(tmp_path: Path, monkeypatch: pytest.
     spark.begin()
     assert (spark._starting, spark.death(gone)) == (first, None)
     first._jvm._process.kill()
-    first._jvm._process.wait()
     assert (_told(spark, gone), _told(spark, session)) == (("SQ4004", "signal 9"), None)
     spark.begin()
     assert spark._starting is not first

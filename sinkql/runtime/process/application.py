@@ -35,6 +35,7 @@ _LINGER_SECONDS = 30.0
 _MOST_OF_NAME = 100  # a cluster's name may be longer than that of a file
 _PATIENCE_SECONDS = 1.0
 """How long what runs no batch may take to stop: a table's catalog, or a file system, may not answer for minutes."""
+_DYING_SECONDS = 0.5
 _T = TypeVar("_T")
 
 
@@ -105,7 +106,11 @@ class _Spark:
                 self._progress(SparkStarting(self.cluster))
 
     def death(self, session: SparkSession) -> SinkqlError | None:
-        """Return the error of a session's Spark if it died, also where another one was begun since."""
+        """Return the error of a session's Spark if it died, also where another one was begun since.
+
+        One that answers no more may be about to end: its connections go first.
+        """
+        self._starting.wait(_DYING_SECONDS)
         with self._beginning:
             code = self._starting.death()
             if code is not None and self._starting.result() is session:

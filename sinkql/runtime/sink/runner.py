@@ -45,6 +45,8 @@ _LONGEST_WAIT = 60.0
 _TRIES_FIRST = 2
 _TRIES_UNFORESEEN = 3
 _FOR_EVER = 1 << 30
+_TURN_SECONDS = 0.02
+"""How long a batch waits, in no lane, before it asks again whether OPTIMIZE has done a part of its work."""
 _YOUNG_SECONDS = 30.0
 """A first batch that began so long ago has hardly more behind it than the start of Spark's processes."""
 
@@ -342,6 +344,8 @@ class SinkRunner:
 
         def process(start: JobOffsets, end: JobOffsets, more: bool) -> float | None:  # the conductor gives it
             nonlocal first
+            if self._batch.locked():
+                return _TURN_SECONDS
             with self._in_batch():
                 if first:
                     first = False

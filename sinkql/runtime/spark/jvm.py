@@ -49,6 +49,12 @@ class Jvm:
         """Return the exit code, or the negative signal, with which it ended; None where it has not."""
         return self._process.poll() if self._process is not None else None
 
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, but not for longer."""
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+
     def start(self, home: Path, properties: Path, output: IO[str], *, master: str) -> JavaGateway:
         """Start it by the script of Spark's `home`, with a file of settings, and return the way to it.
 

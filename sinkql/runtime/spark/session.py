@@ -126,6 +126,10 @@ class Starting:
         up = self._session.done() and self._session.exception() is None
         return self._jvm.ended_with if up and not self._jvm.killed else None
 
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of Java, but not for longer."""
+        self._jvm.wait(seconds)
+
     def result(self, timeout: float | None = None) -> SparkSession:
         """Wait for it; raises SQ4001 to SQ4003, CancelledError, and TimeoutError where it is not up in time."""
         return self._session.result(timeout)
