@@ -5,5 +5,8 @@
 * `csv_records`, `csv_rows`: CSV → records → texts of columns; records that fail apart.
 * `json_lines`: lines of JSON → rows; lines that fail apart.
 * `messages`: messages of JSON, CSV, text or bytes → a row each.
+* `arrow_values`: columns with types of their own, as files and Avro have them → an Arrow array of each declared column.
+* `avro_schema`, `avro_depth`: schemas of Avro → the Arrow types of their values; what is nested too deeply.
+* `change`, `debezium`: messages that say how rows change → rows with `$diff`; those of Debezium in JSON.
 * `convert`, `value`: texts of a column → an Arrow array; one text → a value.
 """

@@ -215,14 +215,14 @@ def _decoded_as(name: str) -> Any:
 def _nested(raw: bytes | None, row: int, type_: Type, failures: Failures) -> Sequence[Any] | None:
     """Return the value of an array or an object, whose members are read as those of a row of their types."""
     try:
-        found: Sequence[Any] | None = _member(raw, type_)
+        found: Sequence[Any] | None = member(raw, type_)
         return found
-    except _MemberError as error:
+    except MemberError as error:
         failures[row] = str(error)
         return None
 
 
-class _MemberError(Exception):
+class MemberError(Exception):
     """Raised for a member that does not fit the type of elements."""
 
 
@@ -230,14 +230,15 @@ def _items(raw: bytes, type_: Type) -> list[Any]:
     element = type_.element
     assert element is not None
     if raw[:1] != b"[":
-        raise _MemberError(f"expected {type_}, got {_KINDS.get(raw[:1], 'number')}")
+        raise MemberError(f"expected {type_}, got {_KINDS.get(raw[:1], 'number')}")
     try:
-        return squared([_member(each, element) for each in _raws(_MEMBERS.decode(raw))], type_)
+        return squared([member(each, element) for each in _raws(_MEMBERS.decode(raw))], type_)
     except UnevenError:
-        raise _MemberError(UNEVEN) from None
+        raise MemberError(UNEVEN) from None
 
 
-def _member(raw: bytes | None, type_: Type) -> Any:
+def member(raw: bytes | None, type_: Type) -> Any:
+    """Return a value of a type from its JSON; raises MemberError."""
     if raw is None:
         return None
     if type_.name in ("map", "record"):
@@ -249,27 +250,27 @@ def _member(raw: bytes | None, type_: Type) -> Any:
         text = msgspec.json.decode(raw)
     wanted_kinds = {"boolean": ("bool",), "numeric": ("number", "str"), "jsonb": (kind,)}
     if kind not in wanted_kinds.get(type_.name, ("number",) if type_.name in _NUMBERS else ("str",)):
-        raise _MemberError(f"expected {type_}, got {kind}")
+        raise MemberError(f"expected {type_}, got {kind}")
     try:
         return value_of(text, str(type_))
     except ValueError:
-        raise _MemberError(wanted(str(type_), text, quoted=kind == "str")) from None
+        raise MemberError(wanted(str(type_), text, quoted=kind == "str")) from None
 
 
 def _object(raw: bytes, type_: Type) -> tuple[Any, ...]:
     """Return an object's members as a map, of those with one name the last, or as the fields of a record."""
     if raw[:1] != b"{":
-        raise _MemberError(f"expected {type_}, got {_KINDS.get(raw[:1], 'number')}")
+        raise MemberError(f"expected {type_}, got {_KINDS.get(raw[:1], 'number')}")
     members = _OBJECT.decode(raw)
     held = dict(zip(members, _raws(list(members.values())), strict=True))
     if type_.name == "map":
         if any("\0" in key for key in held):
-            raise _MemberError("it has a key with the character U+0000")
-        return entries((key, _member(each, type_.value)) for key, each in held.items())
+            raise MemberError("it has a key with the character U+0000")
+        return entries((key, member(each, type_.value)) for key, each in held.items())
     try:
-        return record_of([_member(held.get(each.name), each.type) for each in type_.fields], type_)
+        return record_of([member(held.get(each.name), each.type) for each in type_.fields], type_)
     except ValueError as error:
-        raise _MemberError(str(error)) from None
+        raise MemberError(str(error)) from None
 
 
 _MEMBERS = msgspec.json.Decoder(list[msgspec.Raw])

@@ -183,8 +183,8 @@ class ChangeDecoder(Protocol):
 class MessageDecoding:
     """How a format of messages is decoded: `open` takes the planned options, the columns and the job's context.
 
-    `changes` opens what decodes ENVELOPE DEBEZIUM, and takes all columns of the rows, those of their key, too; None
-    where the format has no such envelope.
+    `changes` opens what decodes ENVELOPE DEBEZIUM, and takes all columns of the rows, and the names of those that are
+    the key; None where the format has no such envelope.
     """
 
     open: Callable[[Mapping[str, Any], Sequence[physical.Column], Context], MessageDecoder]

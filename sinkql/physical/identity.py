@@ -13,7 +13,7 @@ A table that a sink has written remembers the hash; a sink with another one does
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -49,6 +49,15 @@ def meaning_of(operator: Operator, names: Sequence[str]) -> str:
     return hashlib.sha256(msgspec.json.encode(_operator(chosen(operator, names)), order="sorted")).hexdigest()
 
 
+def deciding(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a reader's options without those that decide no rows, also in options of its parts."""
+    return {
+        name: deciding(value) if isinstance(value, dict) else value
+        for name, value in options.items()
+        if name != "tuning"
+    }
+
+
 def _write(write: Write) -> list[Any]:
     below = needed(write.input, [each.name for each in write.columns])
     places = _places(below)
@@ -61,7 +70,7 @@ def _operator(operator: Operator) -> list[Any]:
     match operator:
         case Read():
             columns = [[each.name, each.type, each.nullable] for each in operator.columns]
-            options = {name: value for name, value in operator.options.items() if name != "tuning"}
+            options = deciding(operator.options)
             changes = [operator.change, list(operator.key)] if operator.change == "upsert" else operator.change
             return ["read", operator.source, operator.connector, options, columns, changes]
         case Map():

@@ -9,6 +9,8 @@ from golden.test_golden import FILES
 
 # codes that no text alone brings about, and the test that asserts each
 ELSEWHERE = {
+    "SQ2482": "what a registry does not have: tests/kafka/test_formats.py",
+    "SQ2483": "what a registry has instead: tests/kafka/test_formats.py",
     "SQ1010": "a script that is not UTF-8: tests/endtoend/test_mistakes.py",
     "SQ1029": "a statement of a million words: tests/language/test_hostile_input.py",
     "SQ2209": "an expression too deep to be told: tests/planner/test_identity.py",

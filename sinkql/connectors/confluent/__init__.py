@@ -2,30 +2,28 @@
 
 * `connection`: the statement's options → the plan's, checked.
 * `registry`: a planned connection → schemas, by id and by subject.
+* `schema`: FORMAT … USING → the text of a schema, of the statement or the registry.
+* `avro_plan`, `avro_columns`: a schema of Avro → columns, and the decoder's options.
+* `avro`, `avro_change`: messages of Avro → rows, and rows that change, by the schemas that they were written with.
+* `avro_fit`: a writer's and a reader's schema → columns of records.
+* `avro_node`, `avro_walk`: a writer's schema, and messages all at once → arrays, and which messages are wrong.
+* `protobuf_plan`, `protobuf_schema`: a schema of Protobuf → columns, and the decoder's options.
+* `protobuf`: messages of Protobuf → rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sinkql import logical
+from sinkql import logical, physical
+from sinkql.connectors.confluent.avro_plan import plan as plan_avro
 from sinkql.connectors.confluent.connection import KIND, OWNER, RegistryOptions, plan
-from sinkql.extension.plan import Access, ConnectionKind, Connector, Later
-
-
-@dataclass(frozen=True, slots=True)
-class AvroOptions:
-    """The options of FORMAT AVRO USING: of the registry's connection, and of a schema in the statement."""
-
-    null_defaults: bool = False
-    avro_key_fullname: str | None = None
-    avro_value_fullname: str | None = None
-    compatibility_level: str | None = None
-    key_compatibility_level: str | None = None
-    value_compatibility_level: str | None = None
-    schema_name: str | None = None
-    confluent_wire_format: bool = True
-
+from sinkql.connectors.confluent.protobuf_plan import plan as plan_protobuf
+from sinkql.connectors.confluent.schema import ask
+from sinkql.extension.plan import Access, ConnectionKind, Connector, Later, MessageFormat
+from sinkql.extension.stream import ChangeDecoder, Context, MessageDecoder, MessageDecoding
 
 _ABOUT = """\
 The connection is checked when it is created, unless `WITH (VALIDATE = false)` stands after its options. Certificates
@@ -38,11 +36,48 @@ def _validate(connection: logical.Connection, access: Access) -> None:
     Registry(connection.name, connection.options, access.secret).check()
 
 
+def _open_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
+    from sinkql.connectors.confluent.avro import AvroMessages, Writers  # pyarrow and fastavro, only where a job runs
+
+    return AvroMessages(tuple(columns), Writers.of(options, context))
+
+
+def _open_changes(
+    options: Mapping[str, Any], columns: Sequence[physical.Column], key: Sequence[str], context: Context
+) -> ChangeDecoder:
+    from sinkql.connectors.confluent.avro import Writers
+    from sinkql.connectors.confluent.avro_change import AvroChanges
+
+    return AvroChanges(tuple(columns), tuple(key), Writers.of(options, context))
+
+
+def _open_protobuf(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
+    from sinkql.connectors.confluent.protobuf import ProtobufMessages
+
+    return ProtobufMessages.of(options, columns, context)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaOptions:
+    """The options of FORMAT … USING: those of schemas that sinks make, and of one in the statement."""
+
+    null_defaults: bool = False
+    avro_key_fullname: str | None = None
+    avro_value_fullname: str | None = None
+    compatibility_level: str | None = None
+    key_compatibility_level: str | None = None
+    value_compatibility_level: str | None = None
+    schema_name: str | None = None
+    confluent_wire_format: bool = True
+
+
 connector = Connector(
     "confluent",
     connections=(ConnectionKind(KIND, plan, RegistryOptions, OWNER, ("URL",), validate=_validate, about=_ABOUT),),
-    later=(
-        Later("FORMAT", "AVRO", AvroOptions),
-        Later("FORMAT", "PROTOBUF", AvroOptions),
+    messages=(
+        MessageFormat("AVRO", plan_avro, MessageDecoding(_open_avro, _open_changes), ask, keyed=True),
+        MessageFormat("PROTOBUF", plan_protobuf, MessageDecoding(_open_protobuf), ask, keyed=True),
     ),
+    later=(Later("FORMAT", "AVRO", SchemaOptions), Later("FORMAT", "PROTOBUF", SchemaOptions)),
+    tasks=("sinkql.connectors.confluent.avro", "sinkql.connectors.confluent.avro_change"),
 )

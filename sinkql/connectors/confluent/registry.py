@@ -6,6 +6,7 @@ import ssl
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -14,7 +15,10 @@ import msgspec
 
 from sinkql.errors import SinkqlError
 from sinkql.extension.secret import reveal
+from sinkql.extension.stream import Context
 
+Access = tuple[str, tuple[tuple[str, str], ...]]
+"""The name of a connection to a registry, and its options with the values of secrets."""
 _T = TypeVar("_T")
 _PATIENCE_S = 10.0
 _TRIES = 3
@@ -183,6 +187,25 @@ class Registry:
 
     def _fails(self, detail: str) -> SinkqlError:
         return SinkqlError("SQ4265", f'the schema registry of connection "{self._name}" fails', detail=detail)
+
+
+def access_of(options: Mapping[str, Any], context: Context) -> Access | None:
+    """Return what opens the registry of a format's planned options; None where it has none."""
+    registry = options.get("tuning", {}).get("registry")
+    if registry is None:
+        return None
+    given = {
+        name: value if name == "url" else reveal(value, context.secret) for name, value in registry["options"].items()
+    }
+    return registry["name"], tuple(sorted(given.items()))
+
+
+@lru_cache(maxsize=16)
+def opened(registry: Access, process: int) -> Registry:
+    """Return the client of a registry; a process, of this id, has one."""
+    name, options = registry
+    texts = {key: text if key == "url" else {"secret_text": [text]} for key, text in options}
+    return Registry(name, texts, str)
 
 
 def _tls(given: Mapping[str, str]) -> ssl.SSLContext:

@@ -10,9 +10,8 @@
 * `scan`: files that a query names → rows.
 * `compression`: a compressed file → its bytes.
 * `json_array`: a file that is one array → its members; lines of JSON, and CSV, are read by `sinkql.decode`.
-* `stored`, `arrow_values`: files with columns in types of their own → an Arrow array of each declared column.
-* `avro`, `avro_schema`, `avro_depth`: the blocks and the schema of Avro files, which Arrow does not read, and what is
-  nested too deeply in them.
+* `stored`: files with columns in types of their own → an Arrow array of each declared column.
+* `avro`: the blocks of Avro files, which Arrow does not read.
 """
 
 from __future__ import annotations

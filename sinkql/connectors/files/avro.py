@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import fastavro
 import pyarrow as pa
 
-from sinkql.connectors.files.avro_depth import check, nodes
-from sinkql.connectors.files.avro_schema import columns_of, read_schema
+from sinkql.decode.avro_depth import check, nodes
+from sinkql.decode.avro_schema import columns_of, read_schema
 from sinkql.extension.stream import UndecodableError
 
 _MAGIC = b"Obj\x01"

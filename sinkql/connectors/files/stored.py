@@ -17,8 +17,8 @@ import pyarrow.orc as po
 import pyarrow.parquet as pq
 
 from sinkql import physical
-from sinkql.connectors.files.arrow_values import column_of, inferred, readable
 from sinkql.connectors.files.avro import AvroFile
+from sinkql.decode.arrow_values import column_of, inferred, readable
 from sinkql.decode.convert import Failures
 from sinkql.decode.json_lines import without
 from sinkql.extension.stream import Decoded, Failure, UndecodableError

@@ -16,7 +16,7 @@ from datetime import timedelta
 from sinkql import logical, physical
 from sinkql.connectors.kafka.connection import KIND, OWNER, KafkaOptions, plan_connection
 from sinkql.connectors.kafka.formats import FORMATS
-from sinkql.connectors.kafka.plan import SourceOptions, TopicOptions, find, plan
+from sinkql.connectors.kafka.plan import SourceOptions, TopicOptions, ask_formats, find, plan
 from sinkql.extension.plan import Access, ConnectionKind, Connector, Later, SourceKind
 from sinkql.extension.stream import Context, Reader
 
@@ -49,9 +49,21 @@ _ABOUT = """\
 column, `text` or `data`. `KEY FORMAT … VALUE FORMAT …` tells them apart; `INCLUDE KEY` adds the key, `INCLUDE
 PARTITION`, `OFFSET`, `TIMESTAMP`, `HEADERS` and `HEADER 'name' AS column` the rest of a message.
 
+`FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION registry` and `FORMAT PROTOBUF USING …`: columns by the fields
+of the topic's newest schema when the source is created, or of that of `VALUE STRATEGY ID n` or `INLINE '…'`; a list of
+columns takes some of them. Each message of Avro is read by the schema that it was written with: fields go by name or
+alias, a missing one is its default. Records, arrays and maps are records, lists and maps; unions of several types, and
+what is in itself, are `jsonb`. `FORMAT AVRO USING SCHEMA '…'` and `FORMAT PROTOBUF MESSAGE 'name' USING SCHEMA '…'`
+need no registry. PROTOBUF needs `pip install 'sinkql[protobuf]'`.
+
 `ENVELOPE NONE`: each message is a row. `ENVELOPE UPSERT`: the row of its key; a message without a value takes the row
 away. The key is the column `key`, or the columns of `PRIMARY KEY (…) NOT ENFORCED`, which are read from the message's
 key. With `(VALUE DECODING ERRORS = INLINE)` a value that does not decode is told in the column `error`.
+
+`ENVELOPE DEBEZIUM`, of JSON and Avro: the row of `after`, by its key; a deletion takes the row away. With JSON, declare
+the columns and `PRIMARY KEY (…) NOT ENFORCED`. Where messages have a schema part, it says what values are; without one
+numbers are days for a `date`, and microseconds for a `time`, `timestamp`, `timestamptz` and `interval`, and a `bytea`
+is in base64. A message that a table was emptied is an invalid row.
 
 A batch ends before open transactions. Where the topic is made anew, or deletes messages before they are read, the sink
 stops and says so."""
@@ -78,9 +90,19 @@ connector = Connector(
         ),
     ),
     sources=(
-        SourceKind("KAFKA", plan, _open_reader, TopicOptions, SourceOptions, facts=find, messages=True, about=_ABOUT),
+        SourceKind(
+            "KAFKA",
+            plan,
+            _open_reader,
+            TopicOptions,
+            SourceOptions,
+            facts=find,
+            sample=ask_formats,
+            messages=True,
+            about=_ABOUT,
+        ),
     ),
     messages=FORMATS,
     later=(Later("SINK", "KAFKA", SinkOptions),),
-    tasks=("sinkql.connectors.kafka.reader", "sinkql.decode.messages"),
+    tasks=("sinkql.connectors.kafka.reader", "sinkql.decode.messages", "sinkql.decode.debezium"),
 )

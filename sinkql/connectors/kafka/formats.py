@@ -10,7 +10,7 @@ from sinkql.decode.columns import check_names
 from sinkql.decode.csv_form import CsvOptions, csv_form
 from sinkql.errors import SinkqlError
 from sinkql.extension.plan import FormatPlan, MessageFormat, Messages, Planning
-from sinkql.extension.stream import Context, MessageDecoder, MessageDecoding
+from sinkql.extension.stream import ChangeDecoder, Context, MessageDecoder, MessageDecoding
 
 
 def _plan_json(messages: Messages, planning: Planning) -> FormatPlan:
@@ -24,6 +24,14 @@ def _plan_json(messages: Messages, planning: Planning) -> FormatPlan:
         )
     if messages.columns:
         return FormatPlan({"whole": False})
+    if messages.part == "value" and messages.statement.envelope == "DEBEZIUM":
+        raise SinkqlError(
+            "SQ2413",
+            "ENVELOPE DEBEZIUM of JSON requires a list of columns",
+            messages.format.span,
+            hint="Declare the columns of the table: CREATE SOURCE s (id bigint, name text, PRIMARY KEY (id) NOT "
+            "ENFORCED) FROM KAFKA ….",
+        )
     return FormatPlan({"whole": True}, (_column(messages, "data", "jsonb"),))
 
 
@@ -101,6 +109,14 @@ def _open_json(options: Mapping[str, Any], columns: Sequence[physical.Column], c
     return JsonMessages(tuple(columns), options["whole"])
 
 
+def _open_json_changes(
+    options: Mapping[str, Any], columns: Sequence[physical.Column], key: Sequence[str], context: Context
+) -> ChangeDecoder:
+    from sinkql.decode.debezium import JsonChanges
+
+    return JsonChanges(tuple(columns), tuple(key))
+
+
 def _open_csv(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
     from sinkql.decode.messages import CsvMessages
 
@@ -120,7 +136,7 @@ def _open_bytes(options: Mapping[str, Any], columns: Sequence[physical.Column], 
 
 
 FORMATS = (
-    MessageFormat("JSON", _plan_json, MessageDecoding(_open_json)),
+    MessageFormat("JSON", _plan_json, MessageDecoding(_open_json, _open_json_changes)),
     MessageFormat("CSV", _plan_csv, MessageDecoding(_open_csv), options=CsvOptions),
     MessageFormat("TEXT", _plan_text, MessageDecoding(_open_text)),
     MessageFormat("BYTES", _plan_bytes, MessageDecoding(_open_bytes)),

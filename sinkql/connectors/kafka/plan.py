@@ -108,7 +108,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
 
 
 def find(statement: ast.CreateSource, planning: Planning, access: Access) -> logical.Facts:
-    """Look for the topic, and where START TIMESTAMP is; let the formats ask for what they need."""
+    """Look for the topic, and where START TIMESTAMP is."""
     from sinkql.connectors.kafka.admin import admin_of, gone  # the client library, only where it is used
     from sinkql.connectors.kafka.client import Client
 
@@ -134,10 +134,17 @@ def find(statement: ast.CreateSource, planning: Planning, access: Access) -> log
                 option_span(statement.options, "TOPIC", statement.kind_span) if of_topic else statement.connection.span
             )
         raise
+    return found
+
+
+def ask_formats(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
+    """Let the formats ask for what they must know before anything is planned: schemas in a registry."""
+    options = _options(statement, planning)
+    _check_key(statement, _envelope(statement))
+    found: dict[str, Any] = {}
     for part, format_, kind in _formats(statement, planning):
-        if kind.facts is not None:
-            asked = Messages(part, options.topic, statement, format_, ())
-            found[part] = kind.facts(asked, planning, access)
+        if kind.facts is not None and access is not None:
+            found[part] = kind.facts(Messages(part, options.topic, statement, format_, ()), planning, access)
     return found
 
 

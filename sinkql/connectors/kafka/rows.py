@@ -48,8 +48,7 @@ class Rows:
         decoder = change_decoder = None
         if changes:
             assert decoding.changes is not None
-            key_names = tuple(options["key"]["columns"]) if "key" in options else ()
-            change_decoder = decoding.changes(value, [known[each] for each in names], key_names, context)
+            change_decoder = decoding.changes(value, [known[each] for each in names], read.key, context)
         else:
             decoder = (decoding.open(value, [known[each] for each in names], context), names)
         return cls(

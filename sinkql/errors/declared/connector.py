@@ -363,6 +363,30 @@ CODES = {
         "The key of the messages has a column that their rows do not have.",
         "Declare the columns that are the key: PRIMARY KEY (…) NOT ENFORCED.",
     ),
+    "SQ2480": _code(
+        "Messages of Avro and Protobuf do not say what is in them: their schema does.",
+        "Add USING CONFLUENT SCHEMA REGISTRY CONNECTION name, or the schema itself.",
+    ),
+    "SQ2481": _code(
+        "The columns of a source are in a schema registry, and a script that is only compiled does not ask it.",
+        "Create the source with sinkql exec, or write the schema in the statement.",
+    ),
+    "SQ2482": _code(
+        "A schema registry has no schema for the keys or the values of the topic, or none of the given id.",
+        "Register one, correct the name of the topic, or name a schema by its id.",
+    ),
+    "SQ2483": _code(
+        "The schema of the topic's messages is one of another format.",
+        "Write the format that the hint names.",
+    ),
+    "SQ2484": _code(
+        "The option says how a sink makes schemas, and a source makes none.",
+        "Leave out the option.",
+    ),
+    "SQ2485": _code(
+        "A schema is not one of its format, or has what no table can have.",
+        "Correct the schema, or name another one.",
+    ),
     "SQ2501": _code(
         "The connection leads to a system of another kind than the statement needs.",
         "Name a connection of the kind in the message.",

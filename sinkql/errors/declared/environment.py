@@ -475,6 +475,10 @@ CODES = {
         "Look at the detail and the log of the brokers. A running sink tries again by itself.",
         retryable=True,
     ),
+    "SQ4266": _code(
+        "FORMAT PROTOBUF needs protobuf and grpcio-tools, which an extra of SinkQL installs.",
+        "Run pip install 'sinkql[protobuf]'.",
+    ),
     "SQ4301": _code(
         "The warehouse folder cannot be written by this user.",
         "Give the user the right to write there. A running sink tries again by itself.",

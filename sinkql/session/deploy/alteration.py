@@ -13,6 +13,7 @@ from sinkql.extension.registry import Registry
 from sinkql.lowering.job import lower_relation
 from sinkql.physical import Column, Read
 from sinkql.physical.evolution import widens
+from sinkql.physical.identity import deciding
 from sinkql.planner.item.table import unique_keys
 
 
@@ -88,7 +89,7 @@ def _read(name: str, catalog: MemoryCatalog) -> Read:
     return Read(
         found.source,
         found.connector,
-        {option: value for option, value in found.options.items() if option != "tuning"},
+        deciding(found.options),
         found.columns,
         found.change,
         found.connection,

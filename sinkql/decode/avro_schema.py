@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sinkql.connectors.files.arrow_values import json_text
+from sinkql.decode.arrow_values import json_text
 
 Schema = Any  # as JSON has it: a name, a list of branches, or an object
 
@@ -67,6 +67,11 @@ def columns_of(schema: Schema) -> dict[str, Column]:
         raise ValueError(f"its values are not records: their type is {kind}")
     names = {each["name"]: each for each in _named(schema)}
     return {field["name"]: _column(field["type"], names, place) for place, field in enumerate(schema["fields"])}
+
+
+def column_of_schema(schema: Schema, names: Mapping[str, Any]) -> Column:
+    """Return the column of values of a schema, of which fastavro has made one with `names`."""
+    return _column(schema, names, 0)
 
 
 def read_schema(columns: Mapping[str, Column]) -> Schema:

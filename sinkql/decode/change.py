@@ -1,0 +1,88 @@
+"""Messages that say what a row is now, or that it is gone → rows with `$diff`, for every format of such messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sinkql import physical
+from sinkql.extension.stream import DecodedMessages
+from sinkql.extension.types import arrow_type
+
+Places = np.ndarray
+
+ALIVE, GONE, EMPTIED, OTHER = ("c", "r", "u"), "d", "t", "m"
+"""What Debezium calls changes: made, read in a snapshot, and updated; deleted; a table emptied; a message."""
+NO_ROW = "it has no row after the change"
+NO_KEY = "it says that a row is gone, and not which one: its field before is null"
+NO_TRUNCATE = (
+    "it says that the table was emptied, which no row can say; leave such messages out where they are made "
+    "(skipped.operations = t), or create the source WITH (ON ERROR = SKIP)"
+)
+
+
+def unknown(op: str | None) -> str:
+    """Return why a message with another kind of change fails."""
+    return "it is not one of Debezium: it has no field op" if op is None else f'it has the change "{op[:20]}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Columns of some messages, by the places of these."""
+
+    places: Places
+    arrays: Sequence[pa.Array]
+
+
+def together(parts: Sequence[Part], count: int, columns: Sequence[physical.Column]) -> pa.RecordBatch:
+    """Return the rows of parts in their places; where no part has one, it is all NULL."""
+    names = [each.name for each in columns]
+    if len(parts) == 1 and len(parts[0].places) == count:
+        return pa.record_batch(list(parts[0].arrays), names=names)
+    order = np.full(count, -1)
+    placed = np.concatenate([part.places for part in parts]) if parts else np.zeros(0, np.int64)
+    order[placed] = np.arange(len(placed))
+    taken = pa.array(np.maximum(order, 0), mask=order < 0)
+    arrays = []
+    for place, column in enumerate(columns):
+        chunks = [part.arrays[place] for part in parts] or [pa.nulls(0, arrow_type(column.type))]
+        arrays.append(pa.concat_arrays(chunks).take(taken))
+    return pa.record_batch(arrays, names=names)
+
+
+def changes(
+    columns: Sequence[physical.Column],
+    key: Sequence[str],
+    alive: Sequence[Part],
+    gone: Sequence[Part],
+    failures: Mapping[int, str],
+) -> DecodedMessages:
+    """Return rows in the order of their messages, without those that failed.
+
+    The parts of `alive` have all columns, those of `gone` the ones of the key alone, in its order.
+    """
+    places = np.concatenate([np.zeros(0, np.int64), *(part.places for part in (*alive, *gone))])
+    diffs = np.ones(len(places), np.int64)
+    diffs[sum(len(part.places) for part in alive) :] = -1
+    order: Places | None = np.argsort(places, kind="stable")
+    if failures:
+        assert order is not None
+        order = order[~np.isin(places[order], list(failures))]
+    elif len(alive) == 1 and not gone:
+        order = None
+    arrays = []
+    for place, column in enumerate(columns):
+        chunks = [part.arrays[place] for part in alive]
+        held = list(key).index(column.name) if column.name in key else None
+        chunks += [
+            pa.nulls(len(part.places), arrow_type(column.type)) if held is None else part.arrays[held] for part in gone
+        ]
+        array = pa.concat_arrays(chunks) if chunks else pa.nulls(0, arrow_type(column.type))
+        arrays.append(array if order is None else array.take(pa.array(order)))
+    if order is not None:
+        places, diffs = places[order], diffs[order]
+    names = [*(column.name for column in columns), "$diff"]
+    return DecodedMessages(pa.record_batch([*arrays, pa.array(diffs)], names=names), failures, places)

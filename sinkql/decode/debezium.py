@@ -1,0 +1,401 @@
+"""Debezium's messages in JSON, with their schema or without → rows that change, of declared columns.
+
+With its schema a message says what its values are. Without one, the declared types tell: numbers are days for a date,
+and microseconds for times, timestamps and intervals; a bytea is in base64, and JSON a text.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from functools import cached_property
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinkql import physical
+from sinkql.decode.arrow_values import column_of
+from sinkql.decode.change import (
+    ALIVE,
+    EMPTIED,
+    GONE,
+    NO_KEY,
+    NO_ROW,
+    NO_TRUNCATE,
+    OTHER,
+    Part,
+    changes,
+    unknown,
+)  # fmt: skip
+from sinkql.decode.convert import Failures, from_text
+from sinkql.decode.json_lines import MemberError, member
+from sinkql.extension.stream import DecodedMessages
+from sinkql.extension.types import arrow_type, parse_type
+from sinkql.logical import Interval
+from sinkql.logical.interval import show_interval
+from sinkql.logical.type import RANGES
+
+_TEMPORAL = ("date", "time", "timestamp", "timestamptz", "interval")
+_UNITS = {"Timestamp": "ms", "MicroTimestamp": "us", "NanoTimestamp": "ns", "Time": "ms", "MicroTime": "us",
+          "NanoTime": "ns", "MicroDuration": "us", "NanoDuration": "ns"}  # fmt: skip
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_PLACEHOLDER = "__debezium_unavailable_value"
+_ISO = re.compile(
+    r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d{1,6})?)S)?)?"
+)
+_WIDE = Context(prec=400)
+_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What the schema of a message says of a field: the unit of its numbers, and the scale of its decimals."""
+
+    unit: str = "us"
+    scale: int | None = None
+
+
+_USUAL = Encoding()
+
+
+@dataclass(frozen=True)
+class JsonChanges:
+    """Decode changes; `key` names columns, which are those of `before` where the messages' own keys are not read."""
+
+    columns: tuple[physical.Column, ...]
+    key: tuple[str, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JsonChanges, (self.columns, self.key)
+
+    @cached_property
+    def _row(self) -> type:
+        """Return the type of rows, with fields of the columns' numbers."""
+        fields = [(f"f{place}", _decoded_as(each.type), None) for place, each in enumerate(self.columns)]
+        renamed = {f"f{place}": each.name for place, each in enumerate(self.columns)}
+        return msgspec.defstruct("Row", fields, rename=renamed, gc=False)
+
+    @cached_property
+    def _decode(self) -> Callable[[bytes], Any]:
+        change: list[Any] = [
+            ("op", str | None, None), ("after", self._row | None, None), ("before", msgspec.Raw, msgspec.Raw(b"null")),
+        ]  # fmt: skip
+        inner = msgspec.defstruct("Change", change, gc=False)
+        whole = [
+            *change,
+            ("payload", inner | None | msgspec.UnsetType, msgspec.UNSET),
+            ("schema", msgspec.Raw, msgspec.Raw(b"null")),
+        ]
+        return msgspec.json.Decoder(msgspec.defstruct("Message", whole, gc=False)).decode
+
+    @cached_property
+    def _decode_row(self) -> Callable[[Any], Any]:
+        return msgspec.json.Decoder(self._row | None).decode
+
+    @cached_property
+    def _schemas(self) -> dict[bytes, Mapping[str, Encoding]]:
+        return {}
+
+    def decode(self, keys: pa.RecordBatch | None, values: Sequence[bytes | None]) -> DecodedMessages:
+        """Return the rows that messages tell, with `$diff`; raises WideError."""
+        failures: Failures = {}
+        alive: dict[int, tuple[Mapping[str, Encoding], list[int], list[Any]]] = {}
+        gone: dict[int, tuple[Mapping[str, Encoding], list[int], list[Any]]] = {}
+        for place, value in enumerate(values):
+            if value is None:
+                continue
+            try:
+                found = self._change(value)
+                if found is None:
+                    continue
+                encodings, row, there = found
+            except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+                failures[place] = self._reason(error)
+                continue
+            _, places, rows = (alive if there else gone).setdefault(id(encodings), (encodings, [], []))
+            places.append(place)
+            rows.append(row)
+        everything = [(column, place) for place, column in enumerate(self.columns)]
+        living = [self._part(*each, everything, failures) for each in alive.values()]
+        dead = [self._dead(*each, keys, failures) for each in gone.values()]
+        return changes(self.columns, self.key, living, dead, failures)
+
+    def _change(self, value: bytes) -> tuple[Mapping[str, Encoding], Any, bool] | None:
+        """Return a row, how it is written, and whether it is there; None for a message of no row. Raises ValueError."""
+        found = self._decode(value)
+        encodings = _NONE
+        if found.payload is not msgspec.UNSET:
+            if found.payload is None:
+                return None
+            encodings = self._encodings(found.schema)
+            found = found.payload
+        op = found.op
+        if op in ALIVE:
+            if found.after is None:
+                raise ValueError(NO_ROW)
+            return encodings, found.after, True
+        if op == GONE:
+            return encodings, found.before, False
+        if op == OTHER:
+            return None
+        raise ValueError(NO_TRUNCATE if op == EMPTIED else unknown(op))
+
+    def _encodings(self, schema: msgspec.Raw) -> Mapping[str, Encoding]:
+        """Return what a schema says of the fields of rows; messages of one table have the same, byte by byte."""
+        text = bytes(schema)
+        known = self._schemas.get(text)
+        if known is None:
+            if len(self._schemas) >= _KEPT:
+                self._schemas.clear()
+            known = self._schemas[text] = _read_schema(text)
+        return known
+
+    def _dead(
+        self,
+        encodings: Mapping[str, Encoding],
+        places: list[int],
+        rows: list[Any],
+        keys: pa.RecordBatch | None,
+        failures: Failures,
+    ) -> Part:
+        """Return the keys of rows that are gone."""
+        at = np.array(places, np.int64)
+        if keys is not None:
+            return Part(at, [keys.column(name).take(pa.array(at)) for name in self.key])
+        held = []
+        for place, raw in zip(places, rows, strict=True):
+            try:
+                row = self._decode_row(raw)
+                if row is None:
+                    raise ValueError(NO_KEY)
+            except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+                failures[place] = self._reason(error)
+                row = self._row()
+            held.append(row)
+        known = {column.name: (column, place) for place, column in enumerate(self.columns)}
+        return self._part(encodings, places, held, [known[name] for name in self.key], failures)
+
+    def _part(
+        self,
+        encodings: Mapping[str, Encoding],
+        places: list[int],
+        rows: list[Any],
+        columns: Sequence[tuple[physical.Column, int]],
+        failures: Failures,
+    ) -> Part:
+        arrays = []
+        for column, number in columns:
+            own: Failures = {}
+            values = list(map(attrgetter(f"f{number}"), rows))
+            array = _array(values, column, encodings.get(column.name, _USUAL), own)
+            for row, message in own.items():
+                failures.setdefault(places[row], f'column "{column.name}": {message}')
+            if not column.nullable and array.null_count:
+                for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+                    failures.setdefault(places[row], f'null value in column "{column.name}", which is NOT NULL')
+            arrays.append(array)
+        return Part(np.array(places, np.int64), arrays)
+
+    def _reason(self, error: Exception) -> str:
+        """Return why a message fails, with the names and types of columns."""
+        if isinstance(error, RecursionError):
+            return "it is nested too deeply"
+        if isinstance(error, UnicodeDecodeError):
+            return f"invalid UTF-8: 0x{error.object[error.start]:02x}"
+        if not isinstance(error, msgspec.MsgspecError):
+            return str(error)
+        message, _, path = str(error).partition(" - at `$")
+        name = path.rstrip("`").rpartition(".")[2]
+        column = next((each for each in self.columns if each.name == name), None)
+        if column is None or "got " not in message:
+            return f"it is not a message of Debezium: {message[0].lower()}{message[1:]}"
+        return f'column "{name}": expected {column.type}, got {message.rpartition("got ")[2].strip("`")}'
+
+
+_NONE: Mapping[str, Encoding] = {}
+
+
+def _read_schema(text: bytes) -> Mapping[str, Encoding]:
+    """Return the encodings of the fields of `after`; none where the schema is not one of Debezium's."""
+    try:
+        fields = msgspec.json.decode(text)["fields"]
+        rows = next(each for each in fields if each.get("field") == "after")["fields"]
+        return {each["field"]: _encoding(each) for each in rows}
+    except (KeyError, TypeError, AttributeError, StopIteration):
+        return {}
+
+
+def _encoding(field: Mapping[str, Any]) -> Encoding:
+    name = field.get("name") or ""
+    unit = _UNITS.get(name.rpartition(".")[2], "us")
+    scale = int(field.get("parameters", {}).get("scale", 0)) if name == _DECIMAL else None
+    return Encoding(unit, scale)
+
+
+def _decoded_as(type_: str) -> Any:
+    """Return what a member is decoded as; numbers that must be exact by their text."""
+    name = parse_type(type_).name
+    if name == "boolean":
+        return bool | None
+    if name in RANGES:
+        return int | None
+    if name == "double precision":
+        return float | str | None
+    if name in _TEMPORAL:
+        return int | str | None
+    return str | None if name in ("text", "uuid", "bytea") else msgspec.Raw
+
+
+def _array(values: list[Any], column: physical.Column, encoding: Encoding, failures: Failures) -> pa.Array:
+    """Return the values as an array of the column's type; one that does not fit is NULL, and noted."""
+    type_ = parse_type(column.type)
+    match type_.name:
+        case "boolean":
+            return pa.array(values, pa.bool_())
+        case name if name in RANGES:
+            return _whole(values, column.type, failures)
+        case "double precision":
+            if not any(isinstance(each, str) for each in values):
+                return pa.array(values, pa.float64())
+            return from_text(
+                pa.array([None if each is None else str(each) for each in values], pa.string()), column.type, failures
+            )
+        case name if name in _TEMPORAL:
+            return _moments(values, column.type, encoding, failures)
+        case "bytea":
+            return pa.array([_each(_base64, each, row, failures) for row, each in enumerate(values)], pa.binary())
+        case "text" | "uuid":
+            return _texts(values, column.type, failures)
+    raws = [None if each is None or bytes(each) == b"null" else bytes(each) for each in values]
+    if type_.name == "jsonb":
+        return _texts([_json(each) for each in raws], "jsonb", failures)
+    if type_.name in ("array", "list", "map", "record"):
+        found = [_each(lambda raw: member(raw, type_), each, row, failures) for row, each in enumerate(raws)]
+        return pa.array(found, arrow_type(column.type))
+    if type_.name == "numeric":
+        texts = [_each(lambda raw: _digits(raw, encoding.scale), each, row, failures) for row, each in enumerate(raws)]
+        return from_text(pa.array(texts, pa.string()), column.type, failures)
+    return _texts([_json(each) for each in raws], column.type, failures)
+
+
+def _whole(values: list[Any], type_: str, failures: Failures) -> pa.Array:
+    try:
+        return column_of(pa.array(values, pa.int64()), type_, failures)
+    except (pa.ArrowInvalid, OverflowError):
+        return _texts([None if each is None else str(each) for each in values], type_, failures)
+
+
+def _texts(values: Sequence[str | None], type_: str, failures: Failures) -> pa.Array:
+    for row, value in enumerate(values if _PLACEHOLDER in values else ()):
+        if value == _PLACEHOLDER:
+            failures[row] = "its value was not sent; the table needs REPLICA IDENTITY FULL"
+    own: Failures = {}
+    found = from_text(pa.array(values, pa.string()), type_, own)
+    for row, why in own.items():
+        failures.setdefault(row, why)
+    return found
+
+
+def _moments(values: list[Any], type_: str, encoding: Encoding, failures: Failures) -> pa.Array:
+    """Return dates and times, of numbers and of texts."""
+    if not any(isinstance(each, str) for each in values):
+        return _counted(values, type_, encoding, failures)
+    numbers = _counted([None if isinstance(each, str) else each for each in values], type_, encoding, failures)
+    texts = [each if isinstance(each, str) else None for each in values]
+    if type_ == "interval":
+        texts = [_each(_iso, each, row, failures) for row, each in enumerate(texts)]
+    return pc.coalesce(numbers, _texts(texts, type_, failures))
+
+
+def _counted(values: list[Any], type_: str, encoding: Encoding, failures: Failures) -> pa.Array:
+    """Return dates and times of numbers, which count days or what the encoding says."""
+    units = {"date": pa.date32(), "timestamp": pa.timestamp(encoding.unit),
+             "timestamptz": pa.timestamp(encoding.unit, "UTC"),
+             "time": pa.time32("ms") if encoding.unit == "ms" else pa.time64(encoding.unit)}  # fmt: skip
+    if type_ == "interval":
+        return pa.array([_each(lambda each: _duration(each, encoding.unit), each, row, failures)
+                         for row, each in enumerate(values)], pa.string())  # fmt: skip
+    unit = units[type_]
+    try:
+        counted = pa.array(values, pa.int32() if unit.bit_width == 32 else pa.int64())
+    except (pa.ArrowInvalid, OverflowError):
+        most = 2 ** (unit.bit_width - 1)
+        far = [row for row, each in enumerate(values) if each is not None and not -most <= each < most]
+        failures.update({row: f"{values[row]} does not fit" for row in far})
+        kept = [None if row in far else each for row, each in enumerate(values)]
+        counted = pa.array(kept, pa.int32() if unit.bit_width == 32 else pa.int64())
+    own: Failures = {}
+    found = column_of(counted.view(unit), type_, own)
+    failures.update(own)
+    return found
+
+
+def _each(convert: Callable[[Any], Any], value: Any, row: int, failures: Failures) -> Any:
+    """Return a value converted, None where it is not there or does not fit."""
+    if value is None:
+        return None
+    try:
+        return convert(value)
+    except (ValueError, MemberError, msgspec.MsgspecError) as error:
+        failures.setdefault(row, str(error))
+        return None
+
+
+def _base64(text: str) -> bytes:
+    if text == _PLACEHOLDER:
+        raise ValueError("its value was not sent; the table needs REPLICA IDENTITY FULL")
+    try:
+        return b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("it is not in base64") from None
+
+
+def _json(raw: bytes | None) -> str | None:
+    """Return JSON, which may be in a text."""
+    if raw is None:
+        return None
+    return str(msgspec.json.decode(raw)) if raw[:1] == b'"' else raw.decode()
+
+
+def _digits(raw: bytes, scale: int | None) -> str:
+    """Return a decimal's text: of a number, a text, whole numbers in base64, or these with their scale beside them."""
+    if raw[:1] == b"{":
+        found = msgspec.json.decode(raw, type=_Scaled)
+        return _unscaled(found.value, found.scale)
+    text = _json(raw)
+    assert text is not None
+    return text if scale is None or raw[:1] != b'"' else _unscaled(text, scale)
+
+
+class _Scaled(msgspec.Struct):
+    scale: int
+    value: str
+
+
+def _unscaled(text: str, scale: int) -> str:
+    number = int.from_bytes(_base64(text), "big", signed=True)
+    return format(Decimal(number).scaleb(-scale, _WIDE), "f")
+
+
+def _duration(count: int, unit: str) -> str:
+    if unit == "ns" and count % 1000:
+        raise ValueError(f"{count} nanoseconds are no whole microseconds")
+    return show_interval(Interval(micros=count // 1000 if unit == "ns" else count))
+
+
+def _iso(text: str) -> str:
+    """Return an interval as Postgres writes it, of one as ISO 8601 does."""
+    found = _ISO.fullmatch(text)
+    if found is None or text == "P":
+        return text
+    years, months, days, hours, minutes = (int(each or 0) for each in found.groups()[:5])
+    micros = int(Decimal(found[6] or 0).scaleb(6)) + (hours * 3600 + minutes * 60) * 1_000_000
+    return show_interval(Interval(years * 12 + months, days, micros))

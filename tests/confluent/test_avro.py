@@ -1,0 +1,254 @@
+"""Avro messages, read all at once, are what fastavro reads of each: generated schemas and values, and with damage."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sinkql import physical
+from sinkql.connectors.confluent.avro import AvroMessages, Writers
+from sinkql.connectors.confluent.avro_columns import columns_of
+from sinkql.connectors.confluent.avro_fit import parse
+from sinkql.decode import avro_schema
+from sinkql.decode.arrow_values import column_of
+from sinkql.extension.types import arrow_type
+
+Schema = Any
+_HEAD = b"\0\0\0\0\1"
+_STRICTER = ("more than 32 bits", "neither true nor false", "more than 64 bits", "goes on behind", "negative length",
+             "no symbol", "no type of its union")  # fmt: skip
+"""What fastavro takes, and does not say."""
+
+
+def columns(schema: Schema) -> tuple[physical.Column, ...]:
+    """Return the columns of a schema as jobs have them."""
+    found = columns_of(parse(json.dumps(schema)))
+    return tuple(physical.Column(each.name, str(each.type), each.nullable) for each in found)
+
+
+def decoder(schema: Schema, declared: tuple[physical.Column, ...] | None = None) -> AvroMessages:
+    """Return the decoder of messages of one schema."""
+    writers = Writers((json.dumps(schema),), wire=True, name="data", registry=None)
+    return AvroMessages(columns(schema) if declared is None else declared, writers)
+
+
+def plain(schema: Schema) -> Schema:
+    """Return a schema without logical types, as values of numbers and bytes are written by."""
+    if isinstance(schema, dict):
+        return {key: plain(each) for key, each in schema.items() if key != "logicalType"}
+    return [plain(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def written(schema: Schema, rows: list[dict[str, Any]]) -> list[bytes]:
+    """Return messages of rows."""
+    parsed, found = fastavro.parse_schema(plain(schema)), []
+    for row in rows:
+        stream = BytesIO()
+        fastavro.schemaless_writer(stream, parsed, row)
+        found.append(_HEAD + stream.getvalue())
+    return found
+
+
+def by_fastavro(schema: Schema, message: bytes) -> dict[str, Any] | str:
+    """Return a message's row, a column at a time, as files of Avro have it; or why there is none."""
+    held = avro_schema.columns_of(fastavro.parse_schema(json.loads(json.dumps(schema))))
+    read = fastavro.parse_schema(avro_schema.read_schema(held))
+    stream = BytesIO(message[len(_HEAD) :])
+    try:
+        row: Any = fastavro.schemaless_reader(stream, read, None)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    if stream.read():
+        return "it goes on behind its end"
+    found = {}
+    for column in columns(schema):
+        failures: dict[int, str] = {}
+        array = column_of(held[column.name].array([row[column.name]]), column.type, failures)
+        if failures:
+            return failures[0]
+        found[column.name] = array
+    return found
+
+
+_SCALARS = st.sampled_from([
+    "boolean", "int", "long", "float", "double", "string", "bytes",
+    {"type": "int", "logicalType": "date"}, {"type": "int", "logicalType": "time-millis"},
+    {"type": "long", "logicalType": "time-micros"}, {"type": "long", "logicalType": "timestamp-millis"},
+    {"type": "long", "logicalType": "timestamp-micros"}, {"type": "long", "logicalType": "local-timestamp-micros"},
+    {"type": "long", "logicalType": "local-timestamp-millis"}, {"type": "long", "logicalType": "timestamp-nanos"},
+    {"type": "string", "logicalType": "uuid"}, {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 9},
+    {"type": "bytes", "logicalType": "decimal", "precision": 5}, {"type": "long", "logicalType": "unheard-of"},
+    {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2},
+])  # fmt: skip
+
+
+@st.composite
+def _type(draw: st.DrawFn, depth: int = 2) -> Schema:
+    """Draw a type; names are made unique afterwards."""
+    kinds = ["scalar", "scalar", "optional", "enum", "fixed", "uuid", "decimal"]
+    kind = draw(st.sampled_from([*kinds, "record", "array", "map", "union"] if depth else kinds))
+    match kind:
+        case "optional":
+            inner = draw(_type(depth - 1) if depth else _SCALARS)
+            inner = "long" if isinstance(inner, list) else inner
+            return draw(st.permutations(["null", inner]))
+        case "enum":
+            return {"type": "enum", "name": "", "symbols": ["A", "B", "C"]}
+        case "fixed":
+            return {"type": "fixed", "name": "", "size": draw(st.sampled_from([1, 5]))}
+        case "uuid":
+            return {"type": "fixed", "name": "", "size": 16, "logicalType": "uuid"}
+        case "decimal":
+            size = draw(st.sampled_from([4, 16]))
+            return {"type": "fixed", "name": "", "size": size, "logicalType": "decimal", "precision": 7, "scale": 2}
+        case "record":
+            inner = draw(st.lists(_type(depth - 1), min_size=1, max_size=3))
+            fields = [{"name": f"g{place}", "type": each} for place, each in enumerate(inner)]
+            return {"type": "record", "name": "", "fields": fields}
+        case "array":
+            return {"type": "array", "items": draw(_type(depth - 1))}
+        case "map":
+            return {"type": "map", "values": draw(_type(depth - 1))}
+        case "union":
+            return ["null", "long", "string"]
+    return draw(_SCALARS)
+
+
+def named(schema: Schema, numbers: list[int]) -> Schema:
+    """Return a schema in which each name is another one."""
+    if isinstance(schema, list):
+        return [named(each, numbers) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: named(each, numbers) if key != "symbols" else each for key, each in schema.items()}
+    if found.get("name") == "":
+        numbers.append(0)
+        found["name"] = f"n{len(numbers)}"
+    return found
+
+
+def value(draw: st.DrawFn, schema: Schema) -> Any:
+    """Draw a value, most of them of dates that there are."""
+    if isinstance(schema, list):
+        return value(draw, draw(st.sampled_from(schema)))
+    kind, logical = (schema, None) if isinstance(schema, str) else (schema["type"], schema.get("logicalType"))
+    match kind:
+        case "null":
+            return None
+        case "boolean":
+            return draw(st.booleans())
+        case "int" | "long":
+            if logical is None or draw(st.integers(0, 9)) == 0:
+                most = 2 ** (31 if kind == "int" else 63)
+                return draw(st.integers(-most, most - 1))
+            return draw(st.integers(0, 80_000 if kind == "int" else 80_000_000_000))
+        case "float" | "double":
+            return draw(st.floats(width=32, allow_nan=False))
+        case "string":
+            if logical == "uuid" and draw(st.integers(0, 5)):
+                return str(draw(st.uuids()))
+            return draw(st.text(max_size=5))
+        case "bytes":
+            return draw(st.binary(max_size=16 if logical and draw(st.booleans()) else 3))
+        case "fixed":
+            return draw(st.binary(min_size=schema["size"], max_size=schema["size"]))
+        case "enum":
+            return draw(st.sampled_from(schema["symbols"]))
+        case "array":
+            return [value(draw, schema["items"]) for _ in range(draw(st.integers(0, 2)))]
+        case "map":
+            return {draw(st.sampled_from("abc")): value(draw, schema["values"]) for _ in range(draw(st.integers(0, 2)))}
+    return {each["name"]: value(draw, each["type"]) for each in schema["fields"]}
+
+
+@st.composite
+def topics(draw: st.DrawFn) -> tuple[Schema, list[bytes]]:
+    """Draw a schema, and messages of it."""
+    types = draw(st.lists(_type(), min_size=1, max_size=4))
+    fields = [{"name": f"f{place}", "type": each} for place, each in enumerate(types)]
+    schema = named({"type": "record", "name": "row", "fields": fields}, [])
+    rows = [value(draw, schema) for _ in range(draw(st.integers(1, 5)))]
+    return schema, written(schema, rows)
+
+
+@st.composite
+def damage(draw: st.DrawFn) -> tuple[Schema, list[bytes]]:
+    """Draw messages some of which are cut off, go on, or have other bytes."""
+    schema, messages = draw(topics())
+    place = draw(st.integers(0, len(messages) - 1))
+    broken = bytearray(messages[place])
+    if len(broken) > len(_HEAD):
+        at = draw(st.integers(len(_HEAD), len(broken) - 1))
+        match draw(st.sampled_from(["cut", "more", "other"])):
+            case "cut":
+                del broken[at:]
+            case "more":
+                broken += draw(st.binary(min_size=1, max_size=3))
+            case _:
+                broken[at] = draw(st.integers(0, 255))
+    messages[place] = bytes(broken)
+    return schema, messages
+
+
+def compare(schema: Schema, messages: list[bytes]) -> None:
+    """Hold the rows of messages against fastavro's, one by one."""
+    found = decoder(schema).decode(messages)
+    assert found.batch.num_rows == len(messages)
+    for place, message in enumerate(messages):
+        expected = by_fastavro(schema, message)
+        why = found.failures.get(place)
+        if isinstance(expected, str) or why is not None:
+            assert why is not None, (schema, message, expected)
+            assert isinstance(expected, str) or any(each in why for each in _STRICTER), (schema, message, why)
+            continue
+        for name, array in expected.items():
+            own = found.batch.column(name).slice(place, 1)
+            assert own.equals(array), (schema, message, name, own, array)
+            assert own.type == array.type
+
+
+@settings(max_examples=150, deadline=None)
+@given(topics())
+def test_messages_are_what_fastavro_reads(topic: tuple[Schema, list[bytes]]) -> None:
+    compare(*topic)
+
+
+@settings(max_examples=150, deadline=None)
+@given(damage())
+def test_a_damaged_message_fails_alone(topic: tuple[Schema, list[bytes]]) -> None:
+    compare(*topic)
+
+
+def test_columns_have_the_types_of_arrow() -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
+    found = decoder(schema).decode(written(schema, [{"a": 7}]))
+    assert found.batch.schema == pa.schema([("a", arrow_type("integer"))])
+    assert decoder(schema).decode([]).batch.num_rows == 0
+
+
+def test_decimals_have_all_digits() -> None:
+    most = 10**38 - 1
+    numbers = [most, -most, 2**64, -(2**64), 2**63, -(2**63) - 1, 0, -1, 255, 256, -256, 2**119, -(2**120)]
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": decimal}]}
+    rows = [{"a": each.to_bytes(each.bit_length() // 8 + 1, "big", signed=True)} for each in numbers]
+    found = decoder(schema).decode(written(schema, rows))
+    assert not found.failures
+    assert [int(str(each).replace(".", "")) for each in found.batch.column(0).to_pylist()] == numbers
+
+
+def test_durations_are_intervals() -> None:
+    duration = {"type": "fixed", "name": "d", "size": 12, "logicalType": "duration"}
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", duration]}]}
+    parts = [(0, 0, 0), (14, 3, 61_500), (2**32 - 1, 0, 0)]
+    rows = [{"a": b"".join(each.to_bytes(4, "little") for each in part)} for part in parts]
+    found = decoder(schema).decode(written(schema, [*rows, {"a": None}]))
+    assert [each.type for each in columns(schema)] == ["interval"]
+    assert list(found.failures) == [2]
+    assert found.batch.column(0).to_pylist() == ["00:00:00", "1 year 2 mons 3 days 00:01:01.5", None, None]
