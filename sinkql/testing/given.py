@@ -140,6 +140,10 @@ class GivenReader(Reader):
         if read.change != "append":
             arrays.append(pa.array([diff for _, diff in kept], pa.int64()))
             names.append("$diff")
+        if read.holes:  # a test gives whole rows
+            key = pa.struct([(each.name, arrow_type(each.type)) for each in read.columns if each.name in read.key])
+            arrays += [pa.nulls(len(kept), pa.binary()), pa.nulls(len(kept), key)]
+            names += ["$hole", "$from"]
         yield pa.record_batch(arrays, names=names)
 
     def _decoded(self, changes: Iterable[Change], tally: Tally) -> Iterator[tuple[Row, int]]:

@@ -212,6 +212,8 @@ class Pipeline:
 
     def _view_job(self, view: logical.View) -> physical.Job:
         body, texts = lower_view(view, self._catalog)
+        if key := physical.key_of(body):
+            body = physical.Normalize(body, "shown", key)
         columns, change = physical.columns_of(body), physical.change_of(body)
         nowhere = physical.Connection("", "", {})
         write = physical.Write(body, "", nowhere, columns, "append", change, False, (), False, {})
