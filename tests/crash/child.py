@@ -25,7 +25,6 @@ from crash.pipeline import Pipeline, write_input
 from sinkql import faults
 from sinkql.connectors.iceberg.commit.publish import publish
 from sinkql.errors import SinkqlError
-from sinkql.extension.registry import discover
 from sinkql.extension.stream import Context, JobOffsets
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
 from sinkql.runtime.batch.pacing import Orders, Pacer
@@ -39,7 +38,7 @@ _TRIES = 6
 
 def open_loop(pipeline: Pipeline, buckets: int = 2) -> BatchLoop:
     """Return the batch loop of a pipeline, not started."""
-    job, registry = pipeline.job(), discover()
+    job, registry = pipeline.job(), pipeline.registry()
     pipeline.state.mkdir(parents=True, exist_ok=True)
     context = Context(job.sink, job.sink_id, pipeline.state, lambda _: "")
     loop = loop_of(job, context, registry, engine=LocalEngine(buckets))

@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 
 from crash import verify
-from crash.pipeline import Pipeline, write_input
+from crash.pipeline import Pipeline, write_input, write_stream
 from support.patience import PATIENCE_S
 
 Again = Literal["never", "claim", "batch"]
@@ -99,6 +99,7 @@ def undisturbed(children: Children, tmp_path_factory: pytest.TempPathFactory) ->
     def run(kind: str, **settings: Any) -> tuple[Counter[str], Any]:
         folder = tmp_path_factory.mktemp(kind)
         write_input(folder)
+        write_stream(folder)
         pipeline = Pipeline(folder, kind, **settings)
         ended = children.run(pipeline)
         assert ended.status == 0, ended

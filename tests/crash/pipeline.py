@@ -1,4 +1,4 @@
-"""Eight kinds of pipelines from JSON lines into tables: their SQL, their input, and what must be in the tables."""
+"""Kinds of pipelines from JSON lines into tables: their SQL, their input, and what must be in the tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import duckdb
 import msgspec
 
 from sinkql import physical
+from sinkql.extension.registry import Registry, discover
 from sinkql.physical.evolution import evolution
+from support import overwriting
 
 BATCH_ROWS = 30
 ROWS = 110
@@ -42,7 +44,8 @@ _VIEWS = f"CREATE MATERIALIZED VIEW per_key AS {_PER_KEY};\nCREATE MATERIALIZED 
 class Kind:
     """Hold a sink's clauses, and the SQL that gives its rows from all of the input in DuckDB.
 
-    `picked`: of these the table has one for each value of the first column.
+    `picked`: of these the table has one for each value of the first column. `source` is the stream that it reads, in
+    place of the files.
     """
 
     relation: str
@@ -52,6 +55,7 @@ class Kind:
     changelog: bool = False
     picked: bool = False
     options: str = ""
+    source: str | None = None
 
 
 KINDS: Mapping[str, Kind] = {
@@ -99,6 +103,25 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
+STREAMED: Mapping[str, Kind] = {
+    "overwritten": Kind(
+        "kept",
+        "KEY (k) MODE UPSERT PARTITION BY (t)",
+        ("k", "y", "t"),
+        "SELECT k, x * 2 AS y, t FROM e WHERE x > 1 OR t = 'a'",
+        source="plain",
+    ),
+    "normalized": Kind(
+        "kept",
+        "KEY (t) MODE UPSERT",
+        ("t", "c", "s", "m"),
+        "SELECT t, count(*) AS c, sum(x) AS s, max(x) AS m FROM e GROUP BY t",
+        source="holes",
+    ),
+}
+"""Pipelines of a source whose rows overwrite each other by key, go, and may lack values."""
+
+
 _OTHER_EVENTS = "SELECT n, k, v, u FROM events WHERE n % 3 <> 0 AND coalesce(k, 1) % 4 <> 0"
 ANEW: Mapping[str, str] = {
     "upsert": _OTHER_EVENTS,
@@ -140,11 +163,23 @@ class Pipeline:
         """Return the sink's state folder."""
         return self.folder / "state" / self.sink_id
 
+    @property
+    def what(self) -> Kind:
+        """Return what its kind is."""
+        return {**KINDS, **STREAMED}[self.kind]
+
+    def registry(self) -> Registry:
+        """Return what connectors offer, and the stream that it reads."""
+        source = self.what.source
+        if source is None:
+            return discover()
+        return overwriting.registry(self.folder / f"stream-{source}", holes=source == "holes")
+
     def job(self) -> physical.Job:
         """Compile the pipeline."""
-        from sinkql import compile as compile_sql
+        from sinkql.program import compile_text
 
-        kind = KINDS[self.kind]
+        kind = self.what
         options = ", ".join(
             [
                 f"MAX ROWS PER COMMIT = {self.batch_rows}",
@@ -163,12 +198,14 @@ class Pipeline:
                 "wide",
                 f"{_VIEWS}CREATE MATERIALIZED VIEW wide AS SELECT *, NULL::text AS w FROM {relation};",
             )
+        if kind.source is not None:
+            views = f"CREATE SOURCE e FROM LOAD GENERATOR COUNTER; CREATE MATERIALIZED VIEW kept AS {kind.expected};"
         if self.anew:
             relation, views = "other", f"{_VIEWS}CREATE MATERIALIZED VIEW other AS {ANEW[self.kind]};"
         text = f"""{_SOURCE.format(folder=self.folder, more=more)}{views}
 CREATE SINK s FROM {relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
   {clauses} WITH (COMMIT INTERVAL = '1s', {options});"""
-        job = compile_sql(text, facts={"s": {"sink_id": self.sink_id}}).jobs[0]
+        job = compile_text(text, facts={"s": {"sink_id": self.sink_id}}, registry=self.registry()).jobs[0]
         if self.anew:
             before = replace(self, anew=False).job()
             return msgspec.structs.replace(job, follows=(physical.Earlier(before.plan, again=True),))
@@ -190,6 +227,14 @@ def write_input(folder: Path, *, first: int = 0, rows: int = ROWS, w: str | None
         (folder / "in" / f"{first:06}-{part}.json").write_text("".join(content))
 
 
+def write_stream(folder: Path, *, first: int = 0, rows: int = ROWS) -> None:
+    """Add changes to both streams."""
+    random_ = random.Random(first)
+    plain, holes = folder / "stream-plain", folder / "stream-holes"
+    overwriting.add(plain, overwriting.some(random_, rows))
+    overwriting.add(holes, overwriting.lacking_some(random_, overwriting.lines(holes), rows))
+
+
 def _row(number: int, random_: random.Random) -> dict[str, object]:
     return {
         "n": number,
@@ -201,6 +246,11 @@ def _row(number: int, random_: random.Random) -> dict[str, object]:
 
 def expected(folder: Path, kind: str, *, upto: int | None = None, anew: bool = False) -> Counter[tuple[object, ...]]:
     """Return the rows that DuckDB computes from the input files, or from the first rows of them."""
+    if kind in STREAMED:
+        with duckdb.connect(config={"threads": 1}) as connection:
+            lines = overwriting.lines(folder / f"stream-{STREAMED[kind].source}")
+            connection.register("e", overwriting.arrow(lines))
+            return Counter(connection.execute(STREAMED[kind].expected).fetchall())
     sql = KINDS[kind].expected
     if anew:
         other = f"({ANEW[kind].replace('per_key', f'({_PER_KEY})')})"

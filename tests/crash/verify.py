@@ -12,7 +12,7 @@ from typing import Any
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from crash.pipeline import KINDS, Pipeline, expected
+from crash.pipeline import Pipeline, expected
 from sinkql.connectors.iceberg.commit.marker import ancestry, find, own
 from sinkql.connectors.iceberg.keyindex.index import Index
 from sinkql.connectors.iceberg.keyindex.key import key_columns
@@ -47,7 +47,7 @@ def marker(pipeline: Pipeline) -> Marker:
 
 def check_rows(pipeline: Pipeline) -> None:
     """Assert that two readers find exactly what DuckDB computes from the input; a changelog at each of its times."""
-    kind, folder = KINDS[pipeline.kind], pipeline.folder
+    kind, folder = pipeline.what, pipeline.folder
     columns = (*kind.columns, "_mz_diff", "_mz_timestamp") if kind.changelog else kind.columns
     table = at(pipeline)
     head = table.metadata.current_snapshot_id if pipeline.branch is not None else None
@@ -123,11 +123,11 @@ def check_index(pipeline: Pipeline) -> None:
     """Assert that the index that the table names is whole, and says what one made anew from the table says."""
     name = marker(pipeline).index
     table = at(pipeline)
-    if "upsert" not in KINDS[pipeline.kind].clauses.lower():
+    if "upsert" not in pipeline.what.clauses.lower():
         assert name is None
         return
     assert name is not None
-    key = key_columns(table, KINDS[pipeline.kind].columns[:1])
+    key = key_columns(table, pipeline.what.columns[:1])
     folder = pipeline.state / "index"
     index = Index.load(folder, name, key)
     assert index is not None

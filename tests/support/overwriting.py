@@ -8,6 +8,7 @@ that may have had another key.
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,16 +46,21 @@ def gone(k: int) -> Line:
     return {"$": "gone", "k": k}
 
 
-def add(path: Path, lines: Iterable[Line]) -> None:
+def add(path: Path, new: Iterable[Line]) -> None:
     """Write lines to a stream's file, which has others already."""
     with path.open("a") as file:
-        file.writelines(json.dumps(each) + "\n" for each in lines)
+        file.writelines(json.dumps(each) + "\n" for each in new)
 
 
-def fold(lines: Iterable[Line]) -> dict[int, tuple[int, int | None, str]]:
+def lines(path: Path) -> list[Line]:
+    """Return what a stream's file has."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def fold(changes: Iterable[Line]) -> dict[int, tuple[int, int | None, str]]:
     """Return the rows that are there after these lines, by key."""
     found: dict[int, tuple[int, int | None, str]] = {}
-    for each in lines:
+    for each in changes:
         match each.get("$"):
             case "cleared":
                 found.clear()
@@ -64,6 +70,44 @@ def fold(lines: Iterable[Line]) -> dict[int, tuple[int, int | None, str]]:
                 _, x, t = found.get(each.get("from", each["k"]), (0, None, ""))
                 found.pop(each.get("from", each["k"]), None)
                 found[each["k"]] = (each["k"], each.get("x", x), each.get("t", t))
+    return found
+
+
+def arrow(changes: Iterable[Line]) -> pa.Table:
+    """Return the rows that are there after these lines."""
+    schema = pa.schema([(name, arrow_type(text.removesuffix(" not null"))) for name, text in COLUMNS.items()])
+    return pa.Table.from_pylist([dict(zip(COLUMNS, each, strict=True)) for each in fold(changes).values()], schema)
+
+
+def some(rng: random.Random, size: int) -> list[Line]:
+    """Return changes of few keys; now and then all rows go, also twice."""
+    found: list[Line] = []
+    for _ in range(size):
+        chance = rng.random()
+        if chance < 0.06:
+            found += [CLEARED] * rng.choice([1, 1, 2])
+        elif chance < 0.3:
+            found.append(gone(rng.randrange(9)))
+        else:
+            found.append(row(rng.randrange(9), rng.choice([None, 0, 1, 2, 3]), rng.choice("ab")))
+    return found
+
+
+def lacking_some(rng: random.Random, before: list[Line], size: int) -> list[Line]:
+    """Return changes of which some lack values, and some are of other keys than they were."""
+    found: list[Line] = []
+    for _ in range(size):
+        there = list(fold([*before, *found]))
+        free = [k for k in range(9) if k not in there]
+        new = row(rng.randrange(9), rng.choice([None, 0, 1, 2, 3]), rng.choice("ab") * rng.randrange(1, 4))
+        holes = rng.sample(["x", "t"], rng.randrange(1, 3))
+        if there and rng.random() < 0.4:
+            found.append(lacking({**new, "k": rng.choice(there)}, *holes))
+        elif there and free and rng.random() < 0.5:
+            moves = zip(rng.sample(free, len(free)), rng.sample(there, len(there)), strict=False)
+            found += [gone(99), *(lacking({**new, "k": k}, *holes, had=had) for k, had in moves)]
+        else:
+            found += some(rng, 1) if rng.random() < 0.5 else [new]
     return found
 
 
@@ -86,8 +130,8 @@ class LineReader(Reader):
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         end = min((until or self.target(start))["line"], start["line"] + limit.rows)
-        lines = self._lines()
-        stops = (at for at in range(start["line"] + 1, end) if _begins(lines[at - 1], lines[at]))
+        found = self._lines()
+        stops = (at for at in range(start["line"] + 1, end) if _begins(found[at - 1], found[at]))
         return {"line": next(stops, end)}
 
     def cleared(self, start: Offsets, end: Offsets) -> bool:
@@ -98,24 +142,24 @@ class LineReader(Reader):
         return high.exists() and start["line"] < int(high.read_text())
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        lines = self._lines()
-        begin = max((at + 1 for at in range(start["line"], end["line"]) if lines[at] == CLEARED), default=start["line"])
+        found = self._lines()
+        begin = max((at + 1 for at in range(start["line"], end["line"]) if found[at] == CLEARED), default=start["line"])
         return [{"from": at, "to": min(at + 5, end["line"])} for at in range(begin, end["line"], 5)]
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        lines = []
+        found = []
         for each in self._lines()[split["from"] : split["to"]]:
-            lines += [gone(each["from"]), each] if "from" in each else [each]
-        tally.rows += len(lines)
+            found += [gone(each["from"]), each] if "from" in each else [each]
+        tally.rows += len(found)
         arrays = [
-            pa.array([each.get(column.name) for each in lines], arrow_type(column.type)) for column in self.declared
+            pa.array([each.get(column.name) for each in found], arrow_type(column.type)) for column in self.declared
         ]
-        arrays.append(pa.array([-1 if "$" in each else 1 for each in lines], pa.int64()))
+        arrays.append(pa.array([-1 if "$" in each else 1 for each in found], pa.int64()))
         names = [*(column.name for column in self.declared), "$diff"]
         if self.holes:
             names += ["$hole", "$from"]
-            arrays.append(pa.array([self._bits(each) for each in lines], pa.binary()))
-            had = [{"k": each["from"]} if "from" in each else None for each in lines]
+            arrays.append(pa.array([self._bits(each) for each in found], pa.binary()))
+            had = [{"k": each["from"]} if "from" in each else None for each in found]
             arrays.append(pa.array(had, pa.struct([("k", pa.int32())])))
         yield pa.record_batch(arrays, names=names)
 
@@ -126,7 +170,7 @@ class LineReader(Reader):
         return bytes([sum(1 << columns.index(name) for name in line["holes"])])
 
     def _lines(self) -> list[Line]:
-        return [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+        return lines(self.path)
 
 
 def _begins(before: Line, line: Line) -> bool:

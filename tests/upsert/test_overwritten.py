@@ -24,7 +24,7 @@ from sinkql.runtime.batch.engine import Engine
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.local.engine import LocalEngine
-from support.overwriting import CLEARED, HIGH, Line, add, fold, gone, lacking, registry, row
+from support.overwriting import CLEARED, HIGH, Line, add, arrow, gone, lacking, lacking_some, registry, row, some
 from support.readers import duckdb_folder
 from support.running import loop_of
 
@@ -77,10 +77,8 @@ def catch_up(loop: BatchLoop) -> None:
 
 def check(folder: Path, kind: str, lines: list[Line]) -> None:
     """Assert that two readers find what DuckDB makes of the rows that are there."""
-    rows = list(fold(lines).values())
-    schema = pa.schema([("k", pa.int32()), ("x", pa.int64()), ("t", pa.string())])
     with duckdb.connect(config={"threads": 1}) as connection:
-        connection.register("e", pa.Table.from_pylist([dict(zip("kxt", each, strict=True)) for each in rows], schema))
+        connection.register("e", arrow(lines))
         expected = Counter(connection.execute(_KINDS[kind][0]).fetchall())
     table = folder / "lake" / "n" / "t"
     if kind == "changelog":
@@ -91,20 +89,6 @@ def check(folder: Path, kind: str, lines: list[Line]) -> None:
         assert min(found.values(), default=0) >= 0
         return
     assert expected == Counter(duckdb_folder(table))
-
-
-def some(rng: random.Random, size: int) -> list[Line]:
-    """Return changes of few keys; now and then all rows go, also twice."""
-    found: list[Line] = []
-    for _ in range(size):
-        chance = rng.random()
-        if chance < 0.06:
-            found += [CLEARED] * rng.choice([1, 1, 2])
-        elif chance < 0.3:
-            found.append(gone(rng.randrange(9)))
-        else:
-            found.append(row(rng.randrange(9), rng.choice([None, 0, 1, 2, 3]), rng.choice("ab")))
-    return found
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -128,24 +112,6 @@ def test_table_is_what_the_sql_gives_of_the_rows_that_are_there(kind: str, tmp_p
     add(tmp_path / "stream", [CLEARED])
     catch_up(loop)
     check(tmp_path, kind, [])
-
-
-def lacking_some(rng: random.Random, lines: list[Line], size: int) -> list[Line]:
-    """Return changes of which some lack values, and some are of other keys than they were."""
-    found: list[Line] = []
-    for _ in range(size):
-        there = list(fold([*lines, *found]))
-        free = [k for k in range(9) if k not in there]
-        new = row(rng.randrange(9), rng.choice([None, 0, 1, 2, 3]), rng.choice("ab") * rng.randrange(1, 4))
-        holes = rng.sample(["x", "t"], rng.randrange(1, 3))
-        if there and rng.random() < 0.4:
-            found.append(lacking({**new, "k": rng.choice(there)}, *holes))
-        elif there and free and rng.random() < 0.5:
-            moves = zip(rng.sample(free, len(free)), rng.sample(there, len(there)), strict=False)
-            found += [gone(99), *(lacking({**new, "k": k}, *holes, had=had) for k, had in moves)]
-        else:
-            found += some(rng, 1) if rng.random() < 0.5 else [new]
-    return found
 
 
 @pytest.mark.parametrize("kind", ["whole", "filtered", "changelog", "grouped"])

@@ -10,8 +10,8 @@ import pytest
 
 from sinkql.runtime.spark.engine import SparkEngine
 from support import overwriting
-from support.overwriting import CLEARED, Line, add, row
-from upsert.test_overwritten import catch_up, check, lacking_some, open_loop, some
+from support.overwriting import CLEARED, Line, add, lacking_some, row, some
+from upsert.test_overwritten import catch_up, check, open_loop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
