@@ -10,7 +10,7 @@ import pytest
 
 from sinkql.runtime.spark.engine import SparkEngine
 from support import overwriting
-from support.overwriting import CLEARED, Line, add, lacking_some, row, some
+from support.overwriting import CLEARED, Line, add, gone, lacking_some, row, some
 from upsert.test_overwritten import catch_up, check, open_loop
 
 if TYPE_CHECKING:
@@ -26,6 +26,17 @@ def engine(spark: SparkSession) -> SparkEngine:
 
     register_pickle_by_value(overwriting)
     return SparkEngine(lambda: spark, buckets=2)
+
+
+def test_in_spark_too_a_row_that_is_overwritten_in_its_batch_fails_no_expression(
+    tmp_path: Path, engine: SparkEngine
+) -> None:
+    loop = open_loop(tmp_path, "divided", engine=engine)
+    loop.start(epoch=1)
+    lines = [row(1, 2, "a"), row(2, 0, "b"), row(2, 5, "b"), row(3, 0, "c"), gone(3)]
+    add(tmp_path / "stream", lines)
+    catch_up(loop)
+    check(tmp_path, "divided", lines)
 
 
 @pytest.mark.parametrize(("kind", "holes"), [("filtered", False), ("grouped", True)])

@@ -16,7 +16,7 @@ from pathlib import Path
 from sinkql import faults, physical
 from sinkql.errors import EndlessError, GoneError, SinkqlError
 from sinkql.extension.stream import NO_PLAN, JobOffsets, Limit, Marker, Reader, Tally, Writer, WriteResult
-from sinkql.runtime.batch.engine import Batch, Engine, Outcome
+from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.batch.special import cleared_between, snapshotting_after
 from sinkql.runtime.state import manifest as state
@@ -153,7 +153,8 @@ class Reread:
         snapshotting = snapshotting_after(self.readers, done.at)
         task = self.writer.collect(done.parts, buckets=self.engine.buckets)
         arrangements = Arrangements(self.folder, done.manifest, self.marker.epoch, task.commit)
-        outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements, cleared, snapshotting))
+        batch = Batch(task, splits, self.readers, arrangements, cleared, snapshotting)
+        outcome = run_batch(self.engine, self.job, batch)
         faults.point("rebuild-read")
         if cleared and physical.change_of(self.job.write.input) == "upsert":
             done.results.clear()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sinkql import physical
+from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
 from sinkql.runtime.state.arrangement import Arrangements, Below
 
@@ -15,7 +16,8 @@ from sinkql.runtime.state.arrangement import Arrangements, Below
 class Batch:
     """One batch as an engine gets it: what to read, the state to start from, and the task that writes.
 
-    Of the sources `cleared`, all rows from before are gone; of those in `snapshotting`, some are still to come.
+    Of the sources `cleared`, all rows from before are gone; of those in `snapshotting`, some are still to come. With
+    `settled`, rows that overwrite each other are the last of each key from the beginning.
     """
 
     task: WriteTask
@@ -24,6 +26,7 @@ class Batch:
     arrangements: Arrangements
     cleared: frozenset[str] = frozenset()
     snapshotting: frozenset[str] = frozenset()
+    settled: bool = False
 
     def below(self, operator: physical.Operator) -> Below:
         """Return what is special of the sources that an operator stands on."""
@@ -48,3 +51,13 @@ class Engine(Protocol):
 
     def run(self, job: physical.Job, batch: Batch) -> Outcome:
         """Run reads, operators and the write task; nothing is durable but files until the commit names them."""
+
+
+def run_batch(engine: Engine, job: physical.Job, batch: Batch) -> Outcome:
+    """Run a batch; where a row fails that is overwritten in the same batch, run it without such rows."""
+    try:
+        return engine.run(job, batch)
+    except SinkqlError as error:
+        if not error.of_rows or all(read.change != "upsert" for read in job.reads()):
+            raise
+        return engine.run(job, replace(batch, settled=True))

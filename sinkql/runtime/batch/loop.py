@@ -29,7 +29,7 @@ from sinkql.extension.stream import (
 from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.anew import Reread, same
 from sinkql.runtime.batch.control import CommitLog
-from sinkql.runtime.batch.engine import Batch, Engine, Outcome
+from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.failure import room_needed
 from sinkql.runtime.batch.progress import Progress, Rereading, SinkCommitted, SinkCompacted, SinkRebuilding, silent
 from sinkql.runtime.batch.rebuild import rebuild, rebuildable
@@ -235,7 +235,7 @@ class BatchLoop:
         arrangements = Arrangements(self.folder, manifest, self.marker.epoch, task.commit)
         snapshotting = snapshotting_after(self.readers, start)
         batch = Batch(task, self._splits(start, end), self.readers, arrangements, cleared, snapshotting)
-        outcome = self.engine.run(self.job, batch)
+        outcome = run_batch(self.engine, self.job, batch)
         faults.point("data-files")
         self._verify(end)  # of the one that was there before and is still there, all that was read is
         named = self._save_state(manifest, outcome)

@@ -15,7 +15,7 @@ from uuid import uuid4
 from sinkql import physical
 from sinkql.errors import GoneError, LostStateError, SinkqlError
 from sinkql.extension.stream import Marker, Reader, WriteResult
-from sinkql.runtime.batch.engine import Batch, Engine
+from sinkql.runtime.batch.engine import Batch, Engine, run_batch
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 
@@ -56,7 +56,7 @@ def rebuild(
     task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
     arrangements = Arrangements(folder, manifest, marker.epoch, task.commit)
     try:
-        outcome = engine.run(job, Batch(task, splits, readers, arrangements))
+        outcome = run_batch(engine, job, Batch(task, splits, readers, arrangements))
     except SinkqlError as error:
         if error.retryable and not isinstance(error, GoneError):  # what is there is there still
             raise

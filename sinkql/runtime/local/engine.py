@@ -80,7 +80,8 @@ class _Work:
         tables = [schema.empty_table()]
         for number, split in enumerate(splits, first):
             tables += _split_rows(read, self.batch.readers[read.source], split, tally, schema, number)
-        return pa.concat_tables(tables)
+        rows = pa.concat_tables(tables)
+        return _last(rows, read.key) if self.batch.settled and read.key and not read.holes else rows
 
     def union(self, union: physical.Union) -> pa.Table:
         tables = [self.rows(each) for each in union.inputs]
@@ -135,6 +136,13 @@ def _schema(operator: physical.Operator) -> pa.Schema:
     if isinstance(operator, physical.Read) and operator.holes:
         fields[-1:-1] = [(column.name, arrow_type(column.type)) for column in physical.hole_columns(operator)]
     return pa.schema(fields)
+
+
+def _last(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return the last change of each key."""
+    values = zip(*(python_values(rows.column(name)) for name in key), strict=True)
+    last = {each: place for place, each in enumerate(values)}
+    return rows.take(pa.array(sorted(last.values()), pa.int64()))
 
 
 def _with_diff(table: pa.Table) -> pa.Table:

@@ -156,6 +156,15 @@ class _Frames:
                 return self._stateful(operator)
 
     def _read(self, read: physical.Read, *, sequence: bool) -> DataFrame:
+        if not self.batch.settled or not read.key or read.holes:  # a row may have what the next one lacks
+            return self._rows(read, sequence=sequence)
+        rows = self._rows(read, sequence=True)
+        whole = F.struct(*[F.col(quoted(name)) for name in rows.columns])
+        keys = [F.col(quoted(name)).alias(f"$g{place}") for place, name in enumerate(read.key)]
+        last = rows.groupBy(*keys).agg(F.max_by(whole, F.col(quoted(SEQ))).alias("$last")).select("`$last`.*")
+        return last if sequence else last.drop(SEQ)
+
+    def _rows(self, read: physical.Read, *, sequence: bool) -> DataFrame:
         task = self._task(read, sequence=sequence)
         count = len(task.splits)
 
