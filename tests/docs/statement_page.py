@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from sinkql.connectors.files.bucket import Bucket
+from sinkql.connectors.mysql import facts as mysql_facts
 from sinkql.connectors.postgres import facts as postgres_facts
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
@@ -19,6 +20,7 @@ CREATE SECRET s AS 'x';
 CREATE CONNECTION aws TO AWS (ACCESS KEY ID = SECRET s, SECRET ACCESS KEY = SECRET s, REGION = 'us-east-1');
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE CONNECTION pg TO POSTGRES (HOST 'db', DATABASE 'shop', USER 'u') WITH (VALIDATE = false);
+CREATE CONNECTION my TO MYSQL (HOST 'db', USER 'u') WITH (VALIDATE = false);
 CREATE CLUSTER c (SIZE = 'local[2]');
 CREATE SCHEMA sc;
 CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
@@ -32,6 +34,13 @@ CREATE SINK k FROM n INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'x', TABL
 _COLUMNS = [{"name": "id", "type": {"oid": 20, "name": "bigint"}, "nullable": False}]
 _USERS = {"schema": "public", "name": "users", "oid": 1, "identity": "default", "columns": _COLUMNS, "key": ["id"]}
 _PUBLICATION = {"postgres": {"version": 180000, "system": "1", "tables": [_USERS]}}
+_ORDERS = {
+    "database": "shop",
+    "name": "orders",
+    "columns": [{"name": "id", "type": "int(11)", "nullable": False}],
+    "key": ["id"],
+}
+_SHOP = {"mysql": {"mariadb": True, "version": "10.11", "tables": [_ORDERS]}}
 _HEAD = """# Statements
 
 What SinkQL does with each statement of the dialect: it runs, or fails with the error that is shown. A test runs every
@@ -70,6 +79,7 @@ def _outcome(text: str, catalog: Path) -> str:
     with (
         Session(catalog) as session,
         patch.object(Bucket, "list", lambda _: iter(())),
+        patch.object(mysql_facts, "find", lambda planned, access: _SHOP),
         patch.object(postgres_facts, "find", lambda login, publication: _PUBLICATION),
     ):
         try:

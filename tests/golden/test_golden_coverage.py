@@ -40,6 +40,7 @@ ELSEWHERE = {
     "SQ2703": "a warning of sinkql lint: tests/cli/test_lint.py",
     "SQ2704": "a warning of sinkql lint: tests/cli/test_lint.py",
     **{f"SQ{code}": "facts of a server: tests/postgres/test_source.py" for code in (*range(2802, 2815), 2817)},
+    **{f"SQ{code}": "facts of a server: tests/mysql/test_source.py" for code in (2830, 2831)},
     "SQ2984": "a connector of another package: tests/iceberg/test_validate.py",
     "SQ2985": "a sink that has a table: tests/session/test_rename.py",
 }

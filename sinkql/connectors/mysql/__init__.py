@@ -1,41 +1,56 @@
-"""MySQL: declared, not supported yet."""
+"""MySQL and MariaDB: connections, and sources that read tables and their changes from the server's binary log.
+
+* `options`: the words of connections, sources and tables.
+* `catalog`: what is known of a server and its tables; `type`: a column's declaration ↔ SinkQL's type.
+* `plan`: a statement and the facts → what each table reads.
+* `connection`: a connection's options → an open one; what it fails with. `setting`, `facts`: the server is asked.
+* `position`: sets of transactions ↔ positions that sort.
+* `packet`, `event`, `statement`: the log as bytes → events → rows events by table, and what statements do to tables.
+* `wire`, `rows`, `column`: a table's layout → where values stand → Arrow arrays; `decimals`, `charset`, `binary_json`.
+* `table`: rows events of a table → its changes. `snapshot`, `text`: parts of tables, as a query prints them.
+* `stream`: all of that, as a capture asks for it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sinkql import ast
-from sinkql.extension.options import SecretOnly, SecretPart
-from sinkql.extension.plan import Connector, Later
-from sinkql.logical import SecretText
-
-
-@dataclass(frozen=True, slots=True)
-class MySqlOptions:
-    """The options of TO MYSQL."""
-
-    host: str
-    user: SecretPart
-    port: int = 3306
-    password: SecretOnly | None = None
-    ssl_mode: str | None = None
-    ssl_certificate: SecretText | None = None
-    ssl_certificate_authority: SecretText | None = None
-    ssl_key: SecretOnly | None = None
-    ssh_tunnel: ast.Name | None = None
-    aws_privatelink: ast.Name | None = None
-    aws_connection: ast.Name | None = None
+from sinkql import logical
+from sinkql.capture import open_reader
+from sinkql.connectors.mysql.options import CONNECTION_OWNER, ColumnOptions, MySqlOptions, SourceOptions
+from sinkql.connectors.mysql.plan import PLACE, ask, plan, plan_connection, plan_table
+from sinkql.extension.capture import CapturedSource, Reveal, Stream
+from sinkql.extension.plan import Access, ConnectionKind, Connector, SourceKind
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnOptions:
-    """The options of FROM MYSQL CONNECTION."""
+def _validate(planned: logical.Connection, access: Access) -> None:
+    from sinkql.connectors.mysql.facts import validate  # PyMySQL, only where a server is asked
 
-    text_columns: tuple[str, ...] = ()
-    exclude_columns: tuple[str, ...] = ()
-    ignore_columns: tuple[str, ...] = ()
+    validate(planned, access)
 
+
+def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
+    from sinkql.connectors.mysql.stream import open_stream  # numpy and pyarrow, only in a capture
+
+    return open_stream(source, secret)
+
+
+_ABOUT = """Tables of a MySQL server (8.0 or later) or a MariaDB server (10.5 or later), whose binary log has rows, all
+of their columns and the columns' names: `binlog_format = ROW`, `binlog_row_image = FULL`, `binlog_row_metadata = FULL`,
+and on MySQL `gtid_mode = ON`."""
 
 connector = Connector(
-    "mysql", later=(Later("CONNECTION", "MYSQL", MySqlOptions), Later("SOURCE", "MYSQL", ColumnOptions))
+    "mysql",
+    connections=(ConnectionKind("MYSQL", plan_connection, MySqlOptions, CONNECTION_OWNER, PLACE, validate=_validate),),
+    sources=(
+        SourceKind(
+            "MYSQL",
+            plan,
+            open_reader,
+            ColumnOptions,
+            SourceOptions,
+            sample=ask,
+            table=plan_table,
+            stream=_open_stream,
+            about=_ABOUT,
+        ),
+    ),
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 
 import msgspec
 
@@ -11,13 +10,13 @@ from sinkql import ast, logical, physical
 from sinkql.connectors.postgres.options import SOURCE_OWNER, TABLE_OWNER, PublicationOptions, TableOptions
 from sinkql.connectors.postgres.publication import Found, Problem, found_of, quoted
 from sinkql.connectors.postgres.types import ServerTable, json_lists, table_json
-from sinkql.errors import Notice, SinkqlError, Span, UnaskedError, nearest
+from sinkql.errors import Notice, SinkqlError, Span, UnaskedError
 from sinkql.extension.capture import CapturedTable, source_options, table_options
+from sinkql.extension.chosen import EXCLUDE, TEXT, Chosen
 from sinkql.extension.keeping import KeepingOptions, keeping
 from sinkql.extension.options import bind, option_span
 from sinkql.extension.plan import Access, Planning, SourcePlan
 
-_TEXT, _EXCLUDE = "TEXT COLUMNS", "EXCLUDE COLUMNS"
 _LISTED = 5
 
 
@@ -57,9 +56,9 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     own = {"publication": options.publication, "tuning": tuning}
     planned = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), own, kept)
     _check_references(statement, found, options.publication)
-    chosen = _Chosen.of(statement.options)
-    tables = tuple(chosen.of_table(each) for each in found.tables)
-    chosen.check()
+    chosen = Chosen.of(statement.options)
+    tables = tuple(_as_chosen(chosen, each) for each in found.tables)
+    chosen.check("schema.table.column")
     _tell_long_values(statement, tables, planning)
     return SourcePlan(planned, logical.Shape(()), tuple(_source_table(each, found) for each in tables))
 
@@ -69,13 +68,13 @@ def plan_table(
 ) -> logical.SourceTable:
     """Plan one of the source's tables that somebody reads; raises what is wrong with it."""
     span = statement.reference.span if statement.reference is not None else statement.span
-    bind(statement.with_options, TableOptions, owner=TABLE_OWNER, span=span, ignore=(_TEXT, _EXCLUDE))
+    bind(statement.with_options, TableOptions, owner=TABLE_OWNER, span=span, ignore=(TEXT, EXCLUDE))
     if "problem" in table.options:
         problem = msgspec.convert(table.options["problem"], Problem)
         raise SinkqlError(problem.code, problem.message, span, hint=problem.hint)
-    chosen = _Chosen.of(statement.with_options, table.name)
-    server = chosen.of_table(msgspec.convert(table.options["server"], ServerTable))
-    chosen.check()
+    chosen = Chosen.of(statement.with_options, table.name)
+    server = _as_chosen(chosen, msgspec.convert(table.options["server"], ServerTable))
+    chosen.check("schema.table.column")
     for each in server.columns:
         if each.sql_type is None:
             full = [quoted(part) for part in (*table.name, each.name)]
@@ -133,74 +132,12 @@ def _source_table(table: ServerTable, found: Found) -> logical.SourceTable:
     return logical.SourceTable((table.schema, table.name), options, _shape(table))
 
 
-# --- TEXT COLUMNS and EXCLUDE COLUMNS ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Reference:
-    option: str
-    parts: tuple[str, ...]
-    span: Span
-
-
-@dataclass(slots=True)
-class _Chosen:
-    """The columns that two options name: those that are read as text, and those that are left out."""
-
-    references: tuple[_Reference, ...]
-    found: set[_Reference] = field(default_factory=set)
-    names: list[tuple[str, ...]] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, options: Sequence[ast.Option], table: tuple[str, ...] = ()) -> _Chosen:
-        """Read the options; those of one `table` may name its columns alone. Raises SQ2103."""
-        read = (each for option in options if option.name in (_TEXT, _EXCLUDE) for each in _references(option))
-        return cls(tuple(replace(each, parts=(*table, *each.parts)) if len(each.parts) == 1 else each for each in read))
-
-    def of_table(self, table: ServerTable) -> ServerTable:
-        """Return a table as the options have it; raises SQ2813 for a column of its key that would be left out."""
-        kept = []
-        for column in table.columns:
-            full = (table.schema, table.name, column.name)
-            self.names.append(full)
-            by = [each for each in self.references if len(each.parts) > 1 and full[-len(each.parts) :] == each.parts]
-            self.found.update(by)
-            excluded = next((each for each in by if each.option == _EXCLUDE), None)
-            if excluded is None:
-                kept.append(msgspec.structs.replace(column, as_text=column.as_text or bool(by)))
-            elif column.name in table.key:
-                raise SinkqlError(
-                    "SQ2813",
-                    f'column "{column.name}" is in the key of table "{table.schema}.{table.name}"',
-                    excluded.span,
-                    hint="Leave it in; a view may leave it out.",
-                )
-        return msgspec.structs.replace(table, columns=tuple(kept))
-
-    def check(self) -> None:
-        """Raise SQ2812 for a column that no table has."""
-        for each in self.references:
-            if each not in self.found:
-                names = {".".join(name[-len(each.parts) :]) for name in self.names}
-                near = nearest(".".join(each.parts), sorted(names))
-                hint = f"Did you mean {near}?" if near else "Write schema.table.column."
-                raise SinkqlError("SQ2812", f'there is no column "{".".join(each.parts)}"', each.span, hint=hint)
-
-
-def _references(option: ast.Option) -> Iterator[_Reference]:
-    items = option.value.items if isinstance(option.value, ast.Sequence) else ()
-    for item in items:
-        match item:
-            case ast.Word():
-                yield _Reference(option.name, tuple(part.value for part in item.name.parts), item.span)
-            case ast.Text():
-                yield _Reference(option.name, tuple(item.value.split(".")), item.span)
-            case _:
-                items = ()
-    if not items:
-        span = option.value.span if option.value is not None else option.name_span
-        hint = f"Write {option.name} (schema.table.column)."
-        raise SinkqlError("SQ2103", f"option {option.name} takes a list of columns", span, hint=hint)
+def _as_chosen(chosen: Chosen, table: ServerTable) -> ServerTable:
+    """Return a table as the options have it."""
+    names = chosen.of_table((table.schema, table.name), [each.name for each in table.columns], table.key)
+    kept = (each for each in table.columns if each.name not in names.excluded)
+    columns = (msgspec.structs.replace(each, as_text=each.as_text or each.name in names.as_text) for each in kept)
+    return msgspec.structs.replace(table, columns=tuple(columns))
 
 
 # --- the statement ----------------------------------------------------------------------------------------------------
@@ -210,11 +147,11 @@ def _checked(statement: ast.CreateSource, planning: Planning) -> tuple[Publicati
     """Return a statement's options and connection; raises what is wrong with it, whatever the server has."""
     _check_clauses(statement)
     options = bind(
-        statement.options, PublicationOptions, owner=SOURCE_OWNER, span=statement.kind_span, ignore=(_TEXT, _EXCLUDE)
+        statement.options, PublicationOptions, owner=SOURCE_OWNER, span=statement.kind_span, ignore=(TEXT, EXCLUDE)
     )
     name = _connection(statement)
     planning.connection(name, "POSTGRES")
-    _Chosen.of(statement.options)
+    Chosen.of(statement.options)
     given = bind(statement.with_options, KeepingOptions, owner=SOURCE_OWNER, span=statement.kind_span)
     keeping(given, statement.with_options, statement.kind_span, usual="server")
     return options, name, given

@@ -10,6 +10,7 @@ from sinkql.errors.declared import (
     connector,
     environment,
     item,
+    mysql,
     postgres,
     query,
     run,
@@ -29,4 +30,5 @@ CODES = (
     environment.CODES,
     conflict.CODES,
     postgres.CODES,
+    mysql.CODES,
 )

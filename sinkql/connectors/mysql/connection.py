@@ -1,0 +1,201 @@
+"""Options of a connection → PyMySQL's connection, and what it fails with → errors that say what to do."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+from pymysql.constants import ER
+
+from sinkql.errors import SinkqlError
+from sinkql.extension.secret import reveal
+
+Connection = Any  # PyMySQL publishes no types
+Reveal = Callable[[str], str]
+
+_CONNECT_S = 20
+_DENIED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.NOT_SUPPORTED_AUTH_MODE, 1698}
+_NO_PRIVILEGE = {ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR}
+_TRANSPORT = 3159
+"""The server wants an encrypted connection."""
+
+
+def connect(options: Mapping[str, Any], secret: Reveal, *, name: str, timeout: float | None = None) -> Connection:
+    """Return a connection that commits by itself and gets bytes in their own character sets.
+
+    Raises SQ4460 to SQ4463.
+    """
+    where = f"{options['host']}:{options['port']}"
+    try:
+        return pymysql.connect(
+            host=options["host"],
+            port=options["port"],
+            user=reveal(options["user"], secret),
+            password=reveal(options["password"], secret) if options.get("password") is not None else "",
+            autocommit=True,
+            charset="utf8mb4",
+            connect_timeout=_CONNECT_S,
+            read_timeout=timeout,
+            write_timeout=timeout,
+            program_name="sinkql",
+            **_encryption(options, secret),
+        )
+    except ssl.SSLError as error:
+        raise _not_trusted(name, where, error) from error
+    except (pymysql.Error, OSError, RuntimeError) as error:
+        raise failure(error, name=name, where=where) from error
+
+
+def _encryption(options: Mapping[str, Any], secret: Reveal) -> dict[str, Any]:
+    mode = options.get("ssl_mode", "disabled")
+    if mode == "disabled":
+        return {"ssl_disabled": True}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = mode == "verify_identity"
+    context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
+    context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)  # the servers' own certificates are not that strict
+    try:
+        if options.get("ssl_certificate_authority") is not None:
+            context.load_verify_locations(cadata=reveal(options["ssl_certificate_authority"], secret))
+        else:
+            context.load_default_certs()
+        if options.get("ssl_certificate") is not None:
+            _load_identity(context, reveal(options["ssl_certificate"], secret), reveal(options["ssl_key"], secret))
+    except (ssl.SSLError, ValueError) as error:
+        raise SinkqlError(
+            "SQ4462",
+            "a certificate or key of the connection cannot be read",
+            detail=str(error),
+            hint="SSL CERTIFICATE AUTHORITY, SSL CERTIFICATE and SSL KEY take texts in PEM format.",
+        ) from error
+    return {"ssl": context}
+
+
+def _load_identity(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Load a certificate and its key, which Python reads from a file alone: one that nobody else can read."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(f"{certificate}\n{key}\n")
+        file.flush()
+        context.load_cert_chain(file.name)
+
+
+@contextmanager
+def failing(*, name: str, where: str) -> Iterator[None]:
+    """Raise what a block fails with at the server as errors of SinkQL."""
+    try:
+        yield
+    except (pymysql.Error, OSError) as error:
+        raise failure(error, name=name, where=where) from error
+
+
+def failure(error: Exception, *, name: str, where: str) -> SinkqlError:
+    """Return the error that a failure of the client library means."""
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    cause = error.__cause__ or getattr(error, "original_exception", None)
+    if isinstance(cause, ssl.SSLError):
+        return _not_trusted(name, where, cause)
+    if number in _DENIED:
+        return SinkqlError(
+            "SQ4461",
+            f'MySQL server {where} refuses the user of connection "{name}"',
+            detail=text,
+            hint="Correct USER, or the secret of PASSWORD. See that the user may connect from this machine, and "
+            "whether that has to be encrypted: SSL MODE = 'required'.",
+        )
+    if number in _NO_PRIVILEGE:
+        return no_privilege(where, text)
+    if number == _TRANSPORT:
+        return SinkqlError(
+            "SQ4462",
+            f"MySQL server {where} takes encrypted connections only",
+            hint="Add SSL MODE = 'required' to the connection.",
+        )
+    if "SSL" in text and "support" in text:
+        return SinkqlError(
+            "SQ4462",
+            f"MySQL server {where} does not offer encrypted connections",
+            hint="Set up a certificate on the server, or write SSL MODE = 'disabled'.",
+        )
+    if number == ER.MASTER_FATAL_ERROR_READING_BINLOG:
+        return _unreadable(where, text)
+    return SinkqlError(
+        "SQ4460",
+        f"MySQL server {where} does not answer" if _lost(number) else f"MySQL server {where} cannot do that now",
+        detail=text,
+        hint="Check HOST and PORT of the connection, and that the server runs and can be reached from this machine."
+        if _lost(number)
+        else None,
+    )
+
+
+def _lost(number: int) -> bool:
+    """Tell whether an error is one of the connection: the client's own, or none of the server at all."""
+    return number == 0 or 2000 <= number < 3000 or number < 1000
+
+
+def no_privilege(where: str, text: str) -> SinkqlError:
+    """Return the error for a user who lacks a privilege."""
+    return SinkqlError(
+        "SQ4465",
+        f"the user lacks a privilege on MySQL server {where}",
+        detail=text,
+        hint="Run GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user on the server.",
+    )
+
+
+def _not_trusted(name: str, where: str, error: ssl.SSLError) -> SinkqlError:
+    return SinkqlError(
+        "SQ4462",
+        f'the certificate of MySQL server {where} does not suit connection "{name}"',
+        detail=getattr(error, "verify_message", "") or str(error),
+        hint="Set SSL CERTIFICATE AUTHORITY to what signed it. SSL MODE = 'verify_ca' takes any host name.",
+    )
+
+
+def _unreadable(where: str, text: str) -> SinkqlError:
+    """Return the error for a log that does not have what comes next."""
+    if "diverged" in text or "errant" in text or "more" in text.split() or "not in the master's binlog" in text:
+        return SinkqlError(
+            "SQ4467",
+            f"MySQL server {where} does not have the transactions that were read last",
+            detail=text,
+            hint="Another server may have taken over. ALTER SOURCE … SKIP reads the tables anew from this one.",
+        )
+    return SinkqlError(
+        "SQ4466",
+        f"MySQL server {where} has deleted the part of its binary log that comes next",
+        detail=text,
+        hint="Run ALTER SOURCE … SKIP, which reads the tables anew, and set binlog_expire_logs_seconds higher.",
+    )
+
+
+def rows(connection: Connection, query: str, arguments: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the rows of a query."""
+    with connection.cursor() as cursor:
+        cursor.execute(query, arguments or None)
+        return list(cursor.fetchall())
+
+
+def variables(connection: Connection, *names: str) -> dict[str, str]:
+    """Return the server's settings of these names, in lower case; those that it does not have are left out."""
+    places = ", ".join(["%s"] * len(names))
+    found = rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({places})", names)
+    return {name.lower(): value for name, value in found}
+
+
+def mariadb(connection: Connection) -> bool:
+    """Tell whether a server is MariaDB."""
+    return "mariadb" in rows(connection, "SELECT VERSION()")[0][0].lower()
+
+
+def charsets(connection: Connection, *, maria: bool) -> dict[int, str]:
+    """Return the character set of each collation's id."""
+    table = "collation_character_set_applicability" if maria else "collations"
+    query = f"SELECT id, character_set_name FROM information_schema.{table} WHERE id IS NOT NULL"
+    return dict(rows(connection, query))

@@ -1,0 +1,505 @@
+"""Events of the log → what concerns the captured tables: rows by table, ends of transactions, emptied tables.
+
+The layout of events is that of https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_replication.html and
+https://mariadb.com/docs/server/reference/clientserver-protocol/replication-protocol.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sinkql.connectors.mysql.position import Transactions as Set
+from sinkql.connectors.mysql.statement import Effect, control, effects, savepoint
+from sinkql.connectors.mysql.wire import TableMap, length_encoded, table_map
+from sinkql.errors import SinkqlError
+
+QUERY, ROTATE, FORMAT, XID, TABLE_MAP, INCIDENT = 2, 4, 15, 16, 19, 26
+GTID, TAGGED_GTID, XA_PREPARE, PARTIAL_UPDATE, PAYLOAD = 33, 42, 38, 39, 40
+MARIADB_GTID, QUERY_COMPRESSED, LOAD = 162, 165, 18
+_INSERT, _UPDATE, _DELETE = 0, 1, 2
+_ROWS = {
+    23: _INSERT, 24: _UPDATE, 25: _DELETE, 30: _INSERT, 31: _UPDATE, 32: _DELETE,
+    166: _INSERT, 167: _UPDATE, 168: _DELETE, 169: _INSERT, 170: _UPDATE, 171: _DELETE,
+}  # fmt: skip
+_SECOND_VERSION = frozenset({30, 31, 32, 169, 170, 171})
+_COMPRESSED = frozenset(range(166, 172))
+_STANDALONE, _GROUPED, _PREPARES, _COMPLETES = 1, 2, 64, 128
+HEADER = 19
+"""Bytes of an event before its body."""
+
+_HEADER = struct.Struct("<IBIIIH")
+
+
+@dataclass(slots=True)
+class Part:
+    """Rows events of one table with one layout, in their order: where the images start and end, and what they do."""
+
+    table: str
+    layout: TableMap
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    """Microseconds since 1970 of the commit, and the transaction's id, an event."""
+
+
+@dataclass(slots=True)
+class Section:
+    """What happened between two events that no log entry has in its middle."""
+
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    ends: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    emptied: set[str] = field(default_factory=set)
+    to: str | None = None
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """A table that has another layout from here on, or none: `effect` says what a statement did to it."""
+
+    table: str
+    layout: TableMap | None
+    effect: Effect | None = None
+
+
+@dataclass(slots=True)
+class _Rows:
+    """A rows event of the present transaction."""
+
+    table: str
+    layout: TableMap
+    kind: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Group:
+    """The present transaction: its id and time, what it did so far, and where its savepoints are."""
+
+    id: str
+    at: int
+    standalone: bool | None
+    seen: bool
+    rows: list[_Rows] = field(default_factory=list)
+    savepoints: dict[str, int] = field(default_factory=dict)
+    xa: str | None = None
+    flushed: bool = False
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A prepared XA transaction: its rows as bytes, and the set of transactions before it."""
+
+    before: str
+    rows: list[tuple[_Rows, bytes]]
+
+
+class Log:
+    """Follow the events of a server's log from a set of transactions on.
+
+    `watched` has the captured tables' ids by database and name. `fits` tells whether a layout holds what a table had;
+    another one becomes an `Altered`. A section ends at each of `stops`, positions in their order.
+    """
+
+    def __init__(
+        self,
+        position: Set,
+        watched: Mapping[tuple[str, str], str],
+        fits: Callable[[str, TableMap], bool],
+        *,
+        stops: Sequence[str] = (),
+        maria: bool = False,
+    ) -> None:
+        self._position = position
+        self._watched = watched
+        self._fits = fits
+        self._stops = list(stops)
+        self._maria = maria
+        self._layouts: dict[bytes, TableMap] = {}
+        self._maps: dict[bytes, tuple[str, TableMap] | None] = {}
+        self._current: dict[str, TableMap] = {}
+        self._group: _Group | None = None
+        self._prepared: dict[str, _Prepared] = {}
+        self._tail: list[bytes] = []
+        self._size = 0
+        self._out: list[Section | Altered] = []
+        self._raw = b""
+        self._base = 0
+        self._file = ""
+        self._file_end = 0
+
+    @property
+    def position(self) -> str:
+        """The end of the last whole transaction."""
+        return self._position.position() + self._since()
+
+    def _since(self) -> str:
+        """Return what a position says beside its set: where the oldest prepared transaction began."""
+        if not self._prepared:
+            return ""
+        return ";" + next(iter(self._prepared.values())).before
+
+    def walk(
+        self, raw: bytes, frames: Sequence[tuple[int, int]], *, whole: bool
+    ) -> tuple[bytes, list[Section | Altered], int]:
+        """Take in events, which stand in the block at these places.
+
+        Returns the block with what was decompressed behind it, what came of the events, and how many of them are done:
+        those of a transaction that does not end here come again, unless it is not to be `whole`.
+        """
+        self._raw, self._tail, self._size, self._out = raw, [], len(raw), [Section()]
+        begun = 0
+        for number, (start, end) in enumerate(frames):
+            if self._group is None:
+                begun = number
+            self._event(raw, start, end)
+        group = self._group
+        done = len(frames)
+        if group is not None and not group.flushed and (whole or group.seen or group.xa is not None):
+            done, self._group = begun, None
+        elif group is not None:
+            self._flush(group)
+            group.flushed = True
+            self._last().open = True
+        self._last().to = self.position
+        block, self._raw = self._whole(), b""
+        return block, self._out, done
+
+    def _whole(self) -> bytes:
+        """Return the block with what was decompressed behind it."""
+        return b"".join((self._raw, *self._tail)) if self._tail else self._raw
+
+    def _cut(self) -> None:
+        """End the present section where the log is."""
+        self._last().to = self.position
+        self._out.append(Section())
+
+    def _last(self) -> Section:
+        last = self._out[-1]
+        if isinstance(last, Section):
+            return last
+        self._out.append(Section())
+        return self._last()
+
+    def _event(self, raw: bytes, start: int, end: int) -> None:
+        code = raw[start + 4]
+        if code in _ROWS:
+            self._rows(raw, start, end, code)
+        elif code == TABLE_MAP:
+            self._map(raw, start, end)
+        elif code == XID:
+            self._commit(raw, start)
+        elif code == MARIADB_GTID:
+            self._begin_mariadb(raw, start)
+        elif code in (GTID, TAGGED_GTID):
+            self._begin_mysql(raw, start, code)
+        elif code == QUERY:
+            self._query(raw, start, *_query(raw, start + HEADER, end))
+        elif code == QUERY_COMPRESSED:
+            self._query(raw, start, *_compressed_query(raw, start + HEADER, end))
+        elif code == XA_PREPARE:
+            self._prepare(raw, start)
+        elif code == ROTATE:
+            self._file, self._file_end = raw[start + HEADER + 8 : end].decode(), 0
+        elif code == PAYLOAD:
+            self._payload(raw, start + HEADER, end)
+        elif code in (PARTIAL_UPDATE, INCIDENT, LOAD):
+            self._refuse(code)
+
+    # --- transactions -----------------------------------------------------------------------------------------------
+
+    def _begin_mariadb(self, raw: bytes, start: int) -> None:
+        seconds, _, server, _, _, _ = _HEADER.unpack_from(raw, start)
+        number, domain, flags = struct.unpack_from("<QIB", raw, start + HEADER)
+        self._begin(f"{domain}-{server}-{number}", seconds * 1_000_000, standalone=bool(flags & _STANDALONE))
+        if flags & (_PREPARES | _COMPLETES) and self._group is not None:
+            at = start + HEADER + 13 + (8 if flags & _GROUPED else 0)
+            self._group.xa = raw[at : at + 6 + raw[at + 4] + raw[at + 5]].hex()
+
+    def _begin_mysql(self, raw: bytes, start: int, code: int) -> None:
+        if code == TAGGED_GTID:
+            raise _stalled("the transaction has a GTID with a tag, which is not supported yet")
+        self._begin(*_numbered(raw, start), standalone=None)
+
+    def _begin(self, id_: str, at: int, *, standalone: bool | None) -> None:
+        self._group = _Group(id_, at, standalone, self._position.contains(id_))
+
+    def _commit(self, raw: bytes, start: int) -> None:
+        """End the present transaction, whose last event is there."""
+        group, self._group = self._group, None
+        end = self._committed_at(raw, start)
+        if group is None or group.seen:
+            return
+        after = self._position.copy()
+        after.add(group.id)
+        position = after.position() + self._since()
+        while self._stops and self._stops[0] < position:
+            self._stops.pop(0)
+            self._cut()
+        self._position = after
+        self._flush(group)
+        section = self._last()
+        section.ends.append(position)
+        section.ids.append(end or group.id)
+        if self._stops and self._stops[0] == position:
+            self._stops.pop(0)
+            self._cut()
+
+    def _committed_at(self, raw: bytes, start: int) -> str:
+        """Return the place in the server's files where an event ends: that tells what a snapshot of MariaDB sees."""
+        end = int.from_bytes(raw[start + 13 : start + 17], "little")
+        while end < self._file_end:  # the event has 32 bits of it
+            end += 1 << 32
+        self._file_end = end
+        return log_place(self._file, end) if self._maria else ""
+
+    def _flush(self, group: _Group) -> None:
+        """Put the rows of a transaction among the others."""
+        for each in group.rows:
+            parts = self._last().parts.setdefault(each.table, [])
+            if not parts or parts[-1].layout is not each.layout:
+                parts.append(Part(each.table, each.layout))
+            part = parts[-1]
+            part.starts.append(each.start)
+            part.ends.append(each.end)
+            part.kinds.append(each.kind)
+            part.at.append(group.at)
+            part.ids.append(group.id)
+        group.rows = []
+
+    def _roll_back(self, group: _Group, keep: int = 0) -> None:
+        """Forget all rows but the first ones; the log has them where other tables keep theirs."""
+        if group.flushed:
+            raise _stalled("a transaction of more than 8 MB was rolled back in the binary log")
+        del group.rows[keep:]
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def _map(self, raw: bytes, start: int, end: int) -> None:
+        id_, body = raw[start + HEADER : start + HEADER + 6], raw[start + HEADER + 8 : end]
+        layout = self._layouts.get(body)
+        if layout is None:
+            layout = self._layouts[body] = table_map(body, maria=self._maria)
+        table = self._watched.get((layout.database, layout.table))
+        self._maps[id_] = None if table is None else (table, layout)
+        if table is None or self._current.get(table) is layout:
+            return
+        if self._group is not None and self._group.seen:
+            return
+        if not self._fits(table, layout):
+            self._cut()
+            self._out.append(Altered(table, layout))
+        self._current[table] = layout
+
+    def _rows(self, raw: bytes, start: int, end: int, code: int) -> None:
+        at = start + HEADER
+        known = self._maps.get(raw[at : at + 6])
+        group = self._group
+        if known is None or group is None or (group.seen and group.xa is None):
+            return
+        at += 8
+        if code in _SECOND_VERSION:
+            at += raw[at] | raw[at + 1] << 8
+        count, at = length_encoded(raw, at)
+        kind, size = _ROWS[code], (count + 7) // 8
+        images = 2 if kind == _UPDATE else 1
+        full = ((1 << count) - 1).to_bytes(size, "little") * images
+        if not _all_columns(raw[at : at + size * images], full, count, size):
+            raise SinkqlError(
+                "SQ4468",
+                f'a change of table "{known[1].database}.{known[1].table}" is in the binary log with some columns only',
+                hint="Run SET GLOBAL binlog_row_image = 'FULL' and have all clients connect again; then "
+                "ALTER SOURCE … SKIP goes on from there.",
+            )
+        at += size * images
+        if code in _COMPRESSED:
+            at, end = self._append(_decompressed(raw, at, end))
+        else:
+            at, end = at + self._base, end + self._base
+        group.rows.append(_Rows(known[0], known[1], kind, at, end))
+
+    def _append(self, data: bytes) -> tuple[int, int]:
+        """Put bytes behind the block, and return where they stand there."""
+        start = self._size
+        self._tail.append(data)
+        self._size += len(data)
+        return start, self._size
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    def _query(self, raw: bytes, start: int, database: str, text: str) -> None:
+        group = self._group
+        if group is None:
+            return
+        words = control(text)
+        first = words.partition(" ")[0]
+        if first == "BEGIN":
+            group.standalone = False
+        elif first == "COMMIT":
+            self._commit(raw, start)
+        elif words == "ROLLBACK TO":
+            self._roll_back(group, group.savepoints.get(savepoint(text), 0))
+        elif first == "ROLLBACK":
+            self._roll_back(group)
+            self._commit(raw, start)
+        elif first == "SAVEPOINT":
+            group.savepoints[savepoint(text)] = len(group.rows)
+        elif first == "XA":
+            self._xa(group, words, text)
+            if words in ("XA COMMIT", "XA ROLLBACK"):
+                self._commit(raw, start)
+        else:
+            self._statement(group, database, text)
+            if group.standalone is not False:
+                self._commit(raw, start)
+
+    def _statement(self, group: _Group, database: str, text: str) -> None:
+        if group.seen:
+            return
+        for effect in effects(text, database):
+            if effect.what == "database":
+                gone = [table for name, table in self._watched.items() if name[0] == effect.database]
+                for each in gone:
+                    self._alter(each, effect)
+                continue
+            table = self._watched.get((effect.database, effect.table))
+            if table is None:
+                continue
+            if effect.what == "emptied":
+                self._cut()
+                self._last().emptied.add(table)
+            else:
+                self._alter(table, effect)
+
+    def _alter(self, table: str, effect: Effect) -> None:
+        self._cut()
+        self._out.append(Altered(table, None, effect))
+
+    def _xa(self, group: _Group, words: str, text: str) -> None:
+        if not self._maria:  # which says that before
+            group.xa = text.strip().split(None, 2)[-1].removesuffix(" ONE PHASE")
+        if words == "XA START":
+            group.standalone = False
+        elif words in ("XA COMMIT", "XA ROLLBACK"):
+            prepared = self._prepared.pop(group.xa or "", None)
+            if prepared is not None and words == "XA COMMIT" and not group.seen:
+                for rows, data in prepared.rows:
+                    start, end = self._append(data)
+                    group.rows.append(replace(rows, start=start, end=end))
+
+    def _prepare(self, raw: bytes, start: int) -> None:
+        """Put by what an XA transaction did until it is committed; one phase is a commit."""
+        group = self._group
+        if group is None or group.xa is None:
+            return
+        if raw[start + HEADER]:
+            self._commit(raw, start)
+            return
+        block = self._whole()
+        rows = [(each, block[each.start : each.end]) for each in group.rows]
+        if rows:
+            self._prepared.setdefault(group.xa, _Prepared(self._position.text(), rows))
+        group.rows = []
+        self._commit(raw, start)
+
+    def _payload(self, raw: bytes, at: int, end: int) -> None:
+        """Take in the events of a compressed transaction."""
+        data = _opened(raw, at, end)
+        self._base, _ = self._append(data)
+        place = 0
+        while place < len(data):
+            size = int.from_bytes(data[place + 9 : place + 13], "little")
+            if size < HEADER:
+                raise _stalled("a compressed transaction in the binary log is damaged")
+            self._event(data, place, place + size)
+            place += size
+        self._base = 0
+
+    def _refuse(self, code: int) -> None:
+        if code == PARTIAL_UPDATE:
+            raise SinkqlError(
+                "SQ4468",
+                "changes of JSON columns are in the binary log in part only",
+                hint="Run SET GLOBAL binlog_row_value_options = '' and have all clients connect again; then "
+                "ALTER SOURCE … SKIP goes on from there.",
+            )
+        if code == INCIDENT:
+            raise _stalled("the server has lost changes: its binary log has an incident")
+
+
+def _stalled(message: str) -> SinkqlError:
+    return SinkqlError("SQ4469", message, hint="Run ALTER SOURCE … SKIP, which reads the tables anew.")
+
+
+def log_place(file: str, end: int) -> str:
+    """Return a place in a server's files as a text that sorts."""
+    return f"{int(file.rpartition('.')[2] or 0):010}:{end:020}"
+
+
+def _all_columns(present: bytes, full: bytes, count: int, size: int) -> bool:
+    """Tell whether all bits of columns are set; servers differ in those behind the last one."""
+    if present == full:
+        return True
+    mask = (1 << count) - 1
+    parts = (present[at : at + size] for at in range(0, len(present), size))
+    return all(int.from_bytes(each, "little") & mask == mask for each in parts)
+
+
+def _query(raw: bytes, at: int, end: int) -> tuple[str, str]:
+    """Return a statement's database and text."""
+    size, variables = raw[at + 8], int.from_bytes(raw[at + 11 : at + 13], "little")
+    at += 13 + variables
+    return raw[at : at + size].decode(errors="replace"), raw[at + size + 1 : end].decode(errors="replace")
+
+
+def _compressed_query(raw: bytes, at: int, end: int) -> tuple[str, str]:
+    size, variables = raw[at + 8], int.from_bytes(raw[at + 11 : at + 13], "little")
+    at += 13 + variables
+    text = _decompressed(raw, at + size + 1, end)
+    return raw[at : at + size].decode(errors="replace"), text.decode(errors="replace")
+
+
+def _decompressed(raw: bytes, at: int, end: int) -> bytes:
+    """Return bytes that MariaDB has compressed: a byte with the size of a length, the length, then zlib's."""
+    return zlib.decompress(raw[at + 1 + (raw[at] & 7) : end])
+
+
+def _numbered(raw: bytes, start: int) -> tuple[str, int]:
+    """Return id and time of a MySQL transaction; servers before 8.0 know seconds only."""
+    at = start + HEADER
+    uuid = raw[at + 1 : at + 17].hex()
+    number = int.from_bytes(raw[at + 17 : at + 25], "little", signed=True)
+    size = int.from_bytes(raw[start + 9 : start + 13], "little")
+    micros = int.from_bytes(raw[start : start + 4], "little") * 1_000_000
+    if size >= HEADER + 49 and raw[at + 25] == 2:
+        micros = int.from_bytes(raw[at + 42 : at + 49], "little") & ((1 << 55) - 1)
+    return f"{uuid[:8]}-{uuid[8:12]}-{uuid[12:16]}-{uuid[16:20]}-{uuid[20:]}:{number}", micros
+
+
+def _opened(raw: bytes, at: int, end: int) -> bytes:
+    """Return the events of a compressed transaction: fields of type, length and value, then zstd's bytes."""
+    import pyarrow as pa
+
+    fields: dict[int, int] = {}
+    size = 0
+    while True:
+        kind, at = length_encoded(raw, at)
+        if kind == 0:
+            break
+        length, at = length_encoded(raw, at)
+        fields[kind], _ = length_encoded(raw, at)
+        if kind == 1:
+            size = fields[kind]
+        at += length
+    data = raw[at : at + size]
+    if fields.get(2, 255) == 255:
+        return data
+    found: bytes = pa.decompress(data, decompressed_size=fields[3], codec="zstd", asbytes=True)
+    return found

@@ -1,0 +1,152 @@
+"""A server is asked what it is set to, and which tables there are → the facts of a source."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from sinkql import logical
+from sinkql.connectors.mysql.catalog import Column, Found, Table
+from sinkql.connectors.mysql.charset import decoder
+from sinkql.connectors.mysql.connection import Connection, connect, failing, mariadb, no_privilege, rows
+from sinkql.connectors.mysql.setting import check_settings
+from sinkql.connectors.mysql.type import declared, sql_type
+from sinkql.extension.plan import Access
+
+_SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys')"
+_TRANSACTIONAL = frozenset({"innodb", "rocksdb"})
+_FLOATS = ("float", "double")
+_Name = tuple[str, str]
+
+
+def validate(connection: logical.Connection, access: Access) -> None:
+    """Connect, and leave again."""
+    connect(connection.options, access.secret, name=connection.name).close()
+
+
+def find(planned: logical.Connection, access: Access) -> logical.Facts:
+    """Return the facts of a source; raises SQ446x for a server that cannot be read."""
+    where = f"{planned.options['host']}:{planned.options['port']}"
+    connection = connect(planned.options, access.secret, name=planned.name)
+    try:
+        with failing(name=planned.name, where=where):
+            maria = mariadb(connection)
+            check_settings(connection, maria=maria, where=where)
+            _check_privileges(connection, where)
+            version = str(rows(connection, "SELECT VERSION()")[0][0])
+            found = Found(maria, version, tuple(_tables(connection, maria=maria)))
+    finally:
+        connection.close()
+    return {"mysql": msgspec.to_builtins(found)}
+
+
+def _check_privileges(connection: Connection, where: str) -> None:
+    """Raise SQ4465 where the user may not read the log; what roles give is not known here."""
+    granted = [str(each[0]).upper() for each in rows(connection, "SHOW GRANTS")]
+    known = all(" ON " in each for each in granted)
+    if known and not any(word in each for each in granted for word in ("ALL PRIVILEGES", "REPLICATION SLAVE")):
+        raise no_privilege(where, "The user does not have the privilege REPLICATION SLAVE.")
+
+
+def _tables(connection: Connection, *, maria: bool) -> Iterable[Table]:
+    columns = _columns(connection, maria=maria)
+    keys = _keys(connection)
+    query = (
+        "SELECT table_schema, table_name, table_type, engine FROM information_schema.tables "
+        f"WHERE table_schema NOT IN {_SYSTEM} AND table_type NOT IN ('VIEW', 'SYSTEM VIEW', 'SEQUENCE') "
+        "ORDER BY table_schema, table_name"
+    )
+    for database, name, kind, engine in rows(connection, query):
+        table = (database, name)
+        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in table)
+        problem, hint = _problem(kind, engine or "", quoted)
+        own = columns[table]
+        usable = [key for key in keys[table] if _comparable(key, own)]
+        key = usable[0] if usable else ()
+        cascades = _cascades(connection, quoted)
+        yield Table(database, name, tuple(own), key, tuple(usable[1:]), cascades, problem, hint)
+
+
+def _problem(kind: str, engine: str, quoted: str) -> tuple[str | None, str | None]:
+    if kind == "SYSTEM VERSIONED":
+        return "has system versioning, which is not supported yet", None
+    if engine.lower() in _TRANSACTIONAL:
+        return None, None
+    return f"has the engine {engine}, which has no transactions", f"Run ALTER TABLE {quoted} ENGINE = InnoDB;"
+
+
+def _columns(connection: Connection, *, maria: bool) -> dict[_Name, list[Column]]:
+    documents = _documents(connection) if maria else set()
+    query = (
+        "SELECT table_schema, table_name, column_name, column_type, is_nullable, character_set_name "
+        f"FROM information_schema.columns WHERE table_schema NOT IN {_SYSTEM} "
+        "ORDER BY table_schema, table_name, ordinal_position"
+    )
+    found: dict[_Name, list[Column]] = defaultdict(list)
+    for database, table, name, type_, null, charset in rows(connection, query):
+        told = "json" if (database, table, name) in documents else str(type_)
+        problem = None
+        if charset is not None and decoder(charset) is None:
+            told, problem = f"unread {told}", f"{type_} with character set {charset}"
+        elif "compressed" in told.lower():
+            told, problem = f"unread {told}", f"{declared(told).kind} COMPRESSED"
+        elif sql_type(declared(told)) is None:
+            problem = declared(told).kind
+        found[database, table].append(Column(name, told, null == "YES", problem))
+    return found
+
+
+def _documents(connection: Connection) -> set[tuple[str, str, str]]:
+    """Return the columns that MariaDB checks to be JSON: its type JSON is text with such a check."""
+    query = (
+        "SELECT constraint_schema, table_name, check_clause FROM information_schema.check_constraints "
+        f"WHERE constraint_schema NOT IN {_SYSTEM}"
+    )
+    found = set()
+    for database, table, clause in rows(connection, query):
+        column = re.fullmatch(r"json_valid\(`((?:[^`]|``)+)`\)", str(clause))
+        if column is not None:
+            found.add((database, table, column[1].replace("``", "`")))
+    return found
+
+
+def _keys(connection: Connection) -> dict[_Name, list[tuple[str, ...]]]:
+    """Return the columns of unique keys that have no NULL, the primary one first."""
+    query = (
+        "SELECT table_schema, table_name, index_name, column_name, nullable, sub_part "
+        f"FROM information_schema.statistics WHERE non_unique = 0 AND table_schema NOT IN {_SYSTEM} "
+        "ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name, seq_in_index"
+    )
+    parts: dict[tuple[_Name, str], list[Any]] = defaultdict(list)
+    for database, table, index, column, null, _ in rows(connection, query):
+        parts[(database, table), index].append(None if null == "YES" else column)
+    found: dict[_Name, list[tuple[str, ...]]] = defaultdict(list)
+    for (name, _), columns in parts.items():
+        if None not in columns:
+            found[name].append(tuple(columns))
+    return found
+
+
+def _comparable(key: tuple[str, ...], columns: Iterable[Column]) -> bool:
+    """Tell whether a key's columns can be compared exactly."""
+    types = {each.name: each for each in columns}
+    return all(types[each].problem is None and declared(types[each].type).kind not in _FLOATS for each in key)
+
+
+def _cascades(connection: Connection, quoted: str) -> tuple[str, ...]:
+    """Return the foreign keys by which a change of another table changes rows: the engine does it, and logs nothing.
+
+    The table's definition has them for everybody who may read it, information_schema only for who may change it.
+    """
+    definition = str(rows(connection, f"SHOW CREATE TABLE {quoted}")[0][1])
+    return tuple(found[1].replace("``", "`") for found in _CASCADE.finditer(definition))
+
+
+_CASCADE = re.compile(
+    r"^\s*CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY .*\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)",
+    re.MULTILINE,
+)

@@ -1,0 +1,64 @@
+"""The options of CREATE CONNECTION … TO MYSQL and CREATE SOURCE … FROM MYSQL, as their dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sinkql import ast
+from sinkql.extension.keeping import KeepingOptions
+from sinkql.extension.options import SecretOnly, SecretPart, described
+from sinkql.logical import SecretText
+
+CONNECTION_OWNER = "MySQL connections"
+SOURCE_OWNER = "sources from MySQL"
+TABLE_OWNER = "tables of MySQL sources"
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlOptions:
+    """The options of TO MYSQL."""
+
+    host: str = described("the server's name or address")
+    user: SecretPart = described("a user with `SELECT`, `REPLICATION SLAVE` and `REPLICATION CLIENT`")
+    port: int = described("the server's port", default=3306)
+    password: SecretOnly | None = described("the user's password", default=None)
+    ssl_mode: Literal["disabled", "required", "verify_ca", "verify_identity"] = described(
+        "required: encrypted; verify_ca: and the server's certificate is checked; verify_identity: and its host name",
+        default="disabled",
+    )
+    ssl_certificate: SecretText | None = described("the client's certificate as PEM text, with `SSL KEY`", default=None)
+    ssl_certificate_authority: SecretText | None = described(
+        "the certificates, as PEM text, that the server's is checked with", default=None
+    )
+    ssl_key: SecretOnly | None = described("the key of the client's certificate as PEM text", default=None)
+    ssh_tunnel: ast.Name | None = described("not supported yet", default=None)
+    aws_privatelink: ast.Name | None = described("not supported yet", default=None)
+    aws_connection: ast.Name | None = described("not supported yet", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOptions:
+    """The options of FROM MYSQL CONNECTION."""
+
+    text_columns: tuple[str, ...] = described("columns, as `database.table.column`, that are read as text", default=())
+    exclude_columns: tuple[str, ...] = described("columns, as `database.table.column`, that are left out", default=())
+    ignore_columns: tuple[str, ...] = described("the same as `EXCLUDE COLUMNS`", default=())
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The options of WITH (…) of CREATE TABLE … FROM SOURCE."""
+
+    text_columns: tuple[str, ...] = described("columns that are read as text", default=())
+    exclude_columns: tuple[str, ...] = described("columns that are left out", default=())
+    ignore_columns: tuple[str, ...] = described("the same as `EXCLUDE COLUMNS`", default=())
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions(KeepingOptions):
+    """The options of WITH (…) of CREATE SOURCE … FROM MYSQL."""
+
+    ignore_cascades: bool = described(
+        "read tables whose rows foreign keys change or delete, of which the server's log has nothing", default=False
+    )

@@ -1,0 +1,245 @@
+"""CREATE CONNECTION … TO MYSQL, CREATE SOURCE … FROM MYSQL and the facts of its server → what each table reads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from sinkql import ast, logical, physical
+from sinkql.connectors.mysql.catalog import Column, Server, Table, found_of, listed
+from sinkql.connectors.mysql.options import (
+    CONNECTION_OWNER,
+    SOURCE_OWNER,
+    TABLE_OWNER,
+    ColumnOptions,
+    MySqlOptions,
+    SourceOptions,
+    TableOptions,
+)
+from sinkql.connectors.mysql.type import AS_TEXT, declared, sql_type
+from sinkql.errors import SinkqlError, Span, UnaskedError
+from sinkql.extension.capture import CapturedTable, Keeping, source_options, table_options
+from sinkql.extension.chosen import OPTIONS, Chosen, Columns
+from sinkql.extension.keeping import keeping
+from sinkql.extension.options import bind, option_span
+from sinkql.extension.plan import Access, Planning, SourcePlan
+from sinkql.extension.secret import secret_data
+from sinkql.extension.types import parse_type
+
+PLACE: tuple[str, ...] = ()
+"""What of a connection cannot change: a server may move, and is known by its transactions."""
+
+_MOST_PORT = 65535
+_OF_SSL = ("SSL CERTIFICATE", "SSL KEY", "SSL CERTIFICATE AUTHORITY")
+_LATER = {
+    "SSH TUNNEL": "Leave it out, and forward the port with ssh -L.",
+    "AWS PRIVATELINK": "Leave it out, and write the address of the endpoint as HOST.",
+    "AWS CONNECTION": "Leave it out, and write PASSWORD = SECRET name.",
+}
+_EXAMPLE = "database.table.column"
+
+
+def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
+    """Return host, port, who connects, and how it is encrypted; raises SQ2550 to SQ2553."""
+    options = bind(
+        statement.options, MySqlOptions, owner=CONNECTION_OWNER, span=statement.kind_span, secret=planning.secret
+    )
+    _check(statement, options)
+    texts = {
+        "user": options.user,
+        "password": options.password,
+        "ssl_certificate": options.ssl_certificate,
+        "ssl_key": options.ssl_key,
+        "ssl_certificate_authority": options.ssl_certificate_authority,
+    }
+    planned: dict[str, Any] = {"host": options.host, "port": options.port, "ssl_mode": options.ssl_mode}
+    return planned | {name: secret_data(text) for name, text in texts.items() if text is not None}
+
+
+def _check(statement: ast.CreateConnection, options: MySqlOptions) -> None:
+    def span(name: str) -> Span:
+        return option_span(statement.options, name, statement.kind_span)
+
+    given = {each.name for each in statement.options}
+    for name, hint in _LATER.items():
+        if name in given:
+            raise SinkqlError("SQ2903", f"{name} of MySQL connections is not supported yet", span(name), hint=hint)
+    if not 1 <= options.port <= _MOST_PORT:
+        raise SinkqlError("SQ2550", f"{options.port} is not a port", span("PORT"), hint="Write PORT = 3306.")
+    for one, other, example in (
+        ("SSL CERTIFICATE", "SSL KEY", "SSL KEY = SECRET name"),
+        ("SSL KEY", "SSL CERTIFICATE", "SSL CERTIFICATE = '…'"),
+    ):
+        if one in given and other not in given:
+            raise SinkqlError("SQ2551", f"{one} requires {other}", span(one), hint=f"Add {example}.")
+    if options.ssl_mode.startswith("verify") and options.ssl_certificate_authority is None:
+        raise SinkqlError(
+            "SQ2552",
+            f"SSL MODE {options.ssl_mode} requires SSL CERTIFICATE AUTHORITY",
+            span("SSL MODE"),
+            hint="Add SSL CERTIFICATE AUTHORITY = SECRET name, the certificate that signed the server's.",
+        )
+    unused = next((name for name in _OF_SSL if name in given), None)
+    if options.ssl_mode == "disabled" and unused is not None:
+        raise SinkqlError(
+            "SQ2553",
+            f"{unused} is not used without SSL",
+            span(unused),
+            hint="Add SSL MODE = verify_identity, or required.",
+        )
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
+    """Return what the server says of itself and its tables, where it may be asked."""
+    name, _, _ = _bound(statement)
+    connection = planning.connection(name, "MYSQL")
+    if access is None:
+        return {}
+    from sinkql.connectors.mysql.facts import find  # PyMySQL, only where a server is asked
+
+    try:
+        return find(connection, access)
+    except SinkqlError as error:
+        if error.span is None:
+            error.span = name.span
+        raise
+
+
+def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
+    """Plan a source: its tables are all that the connection's user may read. Raises SQ2801 without the facts."""
+    name, given, kept = _bound(statement)
+    planning.connection(name, "MYSQL")
+    found = found_of(facts)
+    if found is None:
+        raise UnaskedError(
+            "SQ2801",
+            "the tables of a server are known only where the source is created",
+            statement.kind_span,
+            hint="Run the script with sinkql exec, or with sinkql plan: they ask the server.",
+        )
+    tuning = {"on_error": given.on_error.lower(), "ignore_cascades": given.ignore_cascades}
+    server = msgspec.to_builtins(Server(found.mariadb, found.version))
+    own = {"tuning": {**tuning, "server": server}}
+    planned = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), own, kept)
+    chosen = Chosen.of(statement.options)
+    tables = tuple(_source_table(each, chosen) for each in found.tables)
+    chosen.check(_EXAMPLE)
+    return SourcePlan(planned, logical.Shape(()), tables)
+
+
+def _source_table(table: Table, chosen: Chosen) -> logical.SourceTable:
+    """Return a table as a source has it, with what is wrong with its columns left for whoever reads it."""
+    name = (table.database, table.name)
+    columns = chosen.of_table(name, [each.name for each in table.columns], table.key)
+    options = {
+        "server": msgspec.to_builtins(table),
+        "as_text": sorted(columns.as_text),
+        "excluded": sorted(columns.excluded),
+    }
+    return logical.SourceTable(name, options, _shape(table, columns))
+
+
+def plan_table(
+    source: logical.Source, table: logical.SourceTable, statement: ast.CreateTableFrom
+) -> logical.SourceTable:
+    """Plan one of the source's tables that somebody reads; raises what is wrong with it."""
+    span = statement.reference.span if statement.reference is not None else statement.span
+    bind(statement.with_options, TableOptions, owner=TABLE_OWNER, span=span, ignore=OPTIONS)
+    server = msgspec.convert(table.options["server"], Table, strict=False)
+    chosen = Chosen.of(statement.with_options, table.name)
+    more = chosen.of_table(table.name, [each.name for each in server.columns], server.key)
+    chosen.check(_EXAMPLE)
+    columns = Columns(
+        more.as_text | frozenset(table.options["as_text"]), more.excluded | frozenset(table.options["excluded"])
+    )
+    _check_table(source, server, span)
+    for each in server.columns:
+        if each.name not in columns.excluded and _type(each, columns) is None:
+            way = ".".join((*table.name, each.name)) if statement.subsource else each.name
+            raise SinkqlError(
+                "SQ2814",
+                f'column "{each.name}" of table "{".".join(table.name)}" has type {each.problem or each.type}, which '
+                "is not supported",
+                span,
+                hint=f"Leave it out with EXCLUDE COLUMNS ({way}).",
+            )
+    captured = _captured(server, columns)
+    return logical.SourceTable(table.name, table_options(source.options, captured), _shape(server, columns))
+
+
+def _check_table(source: logical.Source, table: Table, span: Span) -> None:
+    """Raise SQ2830 for a table that has no transactions, SQ2831 for one that foreign keys change."""
+    name = f"{table.database}.{table.name}"
+    if table.problem is not None:
+        raise SinkqlError("SQ2830", f'table "{name}" {table.problem}', span, hint=table.hint)
+    if table.cascades and not source.options["tuning"]["options"]["ignore_cascades"]:
+        raise SinkqlError(
+            "SQ2831",
+            f'foreign key {listed(table.cascades)} changes rows of table "{name}", of which the server logs nothing',
+            span,
+            hint="Give the foreign key ON DELETE RESTRICT ON UPDATE RESTRICT on the server, or write "
+            "WITH (IGNORE CASCADES = true) if no rows go that way.",
+        )
+
+
+def _type(column: Column, columns: Columns) -> str | None:
+    """Return the SQL type of a column, None for one that cannot be read."""
+    kind = declared(column.type)
+    return "text" if column.name in columns.as_text and kind.kind in AS_TEXT else sql_type(kind)
+
+
+def _captured(table: Table, columns: Columns) -> CapturedTable:
+    kept = [each for each in table.columns if each.name not in columns.excluded]
+    typed = tuple(physical.Column(each.name, _type(each, columns) or "", each.nullable) for each in kept)
+    name = (table.database, table.name)
+    id_ = "t" + hashlib.sha256("\0".join(name).encode()).hexdigest()[:16]
+    return CapturedTable(id_, name, typed, table.key, options={"declared": {each.name: each.type for each in kept}})
+
+
+def _shape(table: Table, columns: Columns) -> logical.Shape:
+    found = []
+    for each in table.columns:
+        type_ = None if each.name in columns.excluded else _type(each, columns)
+        if type_ is not None:
+            found.append(logical.Column(each.name, parse_type(type_), each.nullable))
+    names = {each.name for each in found}
+    keys = dict.fromkeys(frozenset(key) for key in (table.key, *table.unique) if key and names.issuperset(key))
+    return logical.Shape(tuple(found), tuple(keys), logical.Change.UPSERT if table.key else logical.Change.RETRACT)
+
+
+def _bound(statement: ast.CreateSource) -> tuple[ast.Name, SourceOptions, Keeping]:
+    """Return the connection's name and what WITH (…) says; raises what is wrong with the statement itself."""
+    _check_clauses(statement)
+    bind(statement.options, ColumnOptions, owner=SOURCE_OWNER, span=statement.kind_span, ignore=OPTIONS)
+    Chosen.of(statement.options)
+    given = bind(statement.with_options, SourceOptions, owner=SOURCE_OWNER, span=statement.kind_span)
+    kept = keeping(given, statement.with_options, statement.kind_span, usual="log")
+    return _connection(statement), given, kept
+
+
+def _connection(statement: ast.CreateSource) -> ast.Name:
+    if statement.connection is None:
+        hint = "Write FROM MYSQL CONNECTION name."
+        raise SinkqlError("SQ2815", f"{SOURCE_OWNER} require a connection", statement.kind_span, hint=hint)
+    return statement.connection
+
+
+def _check_clauses(statement: ast.CreateSource) -> None:
+    """Refuse what the server decides: columns, formats, envelopes (SQ2816)."""
+    parts: tuple[tuple[str, Span | None], ...] = (
+        ("columns", statement.columns[0].name.span if statement.columns else None),
+        ("PRIMARY KEY", statement.primary_key[0].span if statement.primary_key else None),
+        ("FORMAT", statement.format.span if statement.format is not None else None),
+        ("INCLUDE", statement.include[0].span if statement.include else None),
+        (f"ENVELOPE {statement.envelope}", statement.kind_span if statement.envelope not in (None, "NONE") else None),
+    )
+    for what, span in parts:
+        if span is not None:
+            hint = f"Write it without {what}: the server says what its tables are."
+            raise SinkqlError("SQ2816", f"{SOURCE_OWNER} cannot have {what}", span, hint=hint)

@@ -1,0 +1,260 @@
+"""What a look at the server saw, and chunks of tables as one look saw them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pymysql.constants import COMMAND
+from pymysql.err import raise_mysql_exception
+
+from sinkql.capture.columnar import Block
+from sinkql.connectors.mysql.column import Bad, Target
+from sinkql.connectors.mysql.connection import Connection, failing, rows
+from sinkql.connectors.mysql.event import log_place
+from sinkql.connectors.mysql.packet import BLOCK, WHOLE, present
+from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
+from sinkql.connectors.mysql.rows import Cells
+from sinkql.connectors.mysql.table import declarations
+from sinkql.connectors.mysql.text import decode_text, joined, locate_values
+from sinkql.connectors.mysql.type import Declared
+from sinkql.extension.capture import CapturedTable, Chunk, Key, Snapshot, TableRows
+from sinkql.extension.stream import RowError
+
+_DEFINITION_CHANGED = 1412
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a snapshot sees: of MariaDB all up to a place in its files, of MySQL a set of transactions."""
+
+    sees: Callable[[str], bool]
+
+    def unseen(self, ids: Sequence[Any]) -> int | None:
+        return next((place for place, each in enumerate(ids) if not self.sees(each)), None)
+
+
+def begin(connection: Connection, *, maria: bool) -> tuple[Look, str]:
+    """Begin a transaction that sees one state of the server; return what it sees, and a position that is not before it.
+
+    MariaDB tells the exact place in its log. MySQL does not: what was committed before is seen, and what is seen was
+    committed, or was about to be, afterwards.
+    """
+    before = "" if maria else present(connection, maria=False)
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+    if maria:
+        status = dict(rows(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
+        place = log_place(status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"]))
+        return Look(lambda id_: id_ <= place), DomainTransactions(present(connection, maria=True)).position()
+    seen = NumberedTransactions(before)
+    owned, executed = rows(connection, "SELECT @@GLOBAL.gtid_owned, @@GLOBAL.gtid_executed")[0]
+    high = NumberedTransactions(executed)
+    for each in _owned(owned):
+        high.add(each)
+    return Look(seen.contains), high.position()
+
+
+def _owned(text: str) -> list[str]:
+    """Return the transactions in `uuid:number#thread:number#thread`, which threads are about to commit."""
+    found = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        uuid, *numbers = part.split(":")
+        found += [f"{uuid}:{number.partition('#')[0]}" for number in numbers if number.partition("#")[0].isdecimal()]
+    return found
+
+
+class TableRead:
+    """One transaction in which parts of a table are read; a context."""
+
+    def __init__(
+        self, table: CapturedTable, open_: Callable[[], Connection], *, maria: bool, name: str, where: str
+    ) -> None:
+        self._table = table
+        self._open = open_
+        self._maria = maria
+        self._named = {"name": name, "where": where}
+        self._connection: Connection = None
+        self._targets: dict[str, Target] = {}
+        self.snapshot: Snapshot
+        self._high = ""
+        self._at = 0
+
+    def __enter__(self) -> TableRead:
+        self._connection = self._open()
+        with failing(**self._named):
+            with self._connection.cursor() as cursor:
+                cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = 'NO_BACKSLASH_ESCAPES'")
+                cursor.execute("SET character_set_results = NULL")  # texts as they are stored
+            self.snapshot, self._high = begin(self._connection, maria=self._maria)
+            with self._connection.cursor() as cursor:
+                cursor.execute(f"SELECT 1 FROM {self._from} LIMIT 0")  # locks it against other definitions
+            self._targets = self._find_targets()
+            self._at = int(rows(self._connection, "SELECT UNIX_TIMESTAMP(NOW(6)) * 1000000")[0][0])
+        return self
+
+    def _find_targets(self) -> dict[str, Target]:
+        """Return what each column is to become, with the character set that it has in the locked table."""
+        query = (
+            "SELECT column_name, character_set_name FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = %s"
+        )
+        charsets = dict(rows(self._connection, query, self._table.name))
+        declared = declarations(self._table)
+        return {
+            column.name: Target(column.name, column.type, declared[column.name].kind, charsets.get(column.name))
+            for column in self._table.columns
+        }
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
+
+    @property
+    def _from(self) -> str:
+        return ".".join(_quoted(part) for part in self._table.name)
+
+    def read(self, after: Key | None, size: int) -> Chunk:
+        with failing(**self._named):
+            try:
+                return self._read(after, size)
+            except Exception as error:
+                if getattr(error, "args", (0,))[0] == _DEFINITION_CHANGED:
+                    raise ConnectionError(str(error.args[1])) from error  # which is tried again
+                raise
+
+    def _read(self, after: Key | None, size: int) -> Chunk:
+        """Read up to about so many bytes in the order of the key, or all without a key."""
+        table, limit = self._table, None
+        if table.key:
+            limit = max(_FEWEST, int(size / self._row_size()))
+        query, keys = self._query(after, limit)
+        parts, last, count = [], None, 0
+        for packets in _packets(self._connection, query):
+            rows_, last = self._rows(packets, keys)
+            parts.append(rows_)
+            count += len(packets)
+        return Chunk(parts, last if limit is not None and count == limit else None, self._high)
+
+    def _row_size(self) -> float:
+        query = "SELECT avg_row_length FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+        found = rows(self._connection, query, self._table.name)
+        return max(1.0, float(found[0][0] or 0) if found else 0.0)
+
+    def _query(self, after: Key | None, limit: int | None) -> tuple[str, int]:
+        """Return the query, and how many columns behind those of the table have its key."""
+        declared = declarations(self._table)
+        columns = [_selected(column.name, declared[column.name]) for column in self._table.columns]
+        keys = [_ordered(name, declared[name]) for name in self._table.key]
+        text = f"SELECT {', '.join([*columns, *keys])} FROM {self._from}"
+        if after is not None:
+            text += f" WHERE {_beyond(keys, [str(each) for each in after])}"
+        if limit is not None:
+            text += f" ORDER BY {', '.join(keys)} LIMIT {limit}"
+        return text, len(keys)
+
+    def _rows(self, packets: Sequence[bytes], keys: int) -> tuple[TableRows, Key | None]:
+        block, starts = joined(packets)
+        columns = self._table.columns
+        cells = locate_values(block, starts, len(columns) + keys)
+        bad, arrays = Bad(), []
+        for column, each in zip(columns, cells, strict=False):
+            here = Bad()
+            arrays.append(decode_text(block, each, self._targets[column.name], here))
+            for row, reason in here.reasons.items():
+                bad.add([row], lambda _, name=column.name, why=reason: f'column "{name}": {why}')  # type: ignore[misc]
+        count = len(packets)
+        arrays += [pa.array(np.ones(count, np.int64)), pa.array(np.full(count, self._at), pa.timestamp("us", "UTC"))]
+        batch = pa.RecordBatch.from_arrays(arrays, names=[*(each.name for each in columns), "$diff", "$at"])
+        last = self._key(block, [each.take(np.array([count - 1])) for each in cells[len(columns) :]])
+        if not bad.reasons:
+            return TableRows(batch), last
+        errors = [
+            RowError(".".join(self._table.name), "SQ3101", reason, packets[row][:200])
+            for row, reason in sorted(bad.reasons.items())
+        ]
+        keep = np.ones(count, bool)
+        keep[list(bad.reasons)] = False
+        return TableRows(batch.filter(pa.array(keep)), errors), last
+
+    def _key(self, block: Block, cells: Sequence[Cells]) -> Key:
+        """Return the last row's key, each value as a literal of SQL."""
+        declared, found = declarations(self._table), []
+        for name, each in zip(self._table.key, cells, strict=True):
+            value = block.slice(int(each.starts[0]), int(each.lengths[0]))
+            found.append(_literal(value, declared[name], self._targets[name].charset))
+        return tuple(found)
+
+
+_FEWEST = 100
+_NUMBERED = frozenset({"enum", "set", "bit"})
+_NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "year"})
+
+
+def _selected(name: str, declared: Declared) -> str:
+    """Return what a column is selected by: the text of a float has not all of its digits, that of a double has."""
+    return f"{_quoted(name)} * 1e0" if declared.kind == "float" else _quoted(name)
+
+
+def _ordered(name: str, declared: Declared) -> str:
+    """Return what a key's column is ordered and compared by: enums and sets are ordered by their numbers."""
+    return f"{_quoted(name)} + 0" if declared.kind in _NUMBERED else _quoted(name)
+
+
+def _literal(value: bytes, declared: Declared, charset: str | None) -> str:
+    if declared.kind in _NUMBERS or declared.kind in _NUMBERED:
+        return value.decode("ascii")
+    if declared.kind in ("char", "varchar", "tinytext", "text", "mediumtext", "longtext"):
+        return f"_{charset or 'utf8mb4'} x'{value.hex()}'"
+    if declared.kind.endswith(("binary", "blob")):
+        return f"x'{value.hex()}'"
+    return f"'{value.decode('ascii')}'"
+
+
+def _beyond(keys: Sequence[str], values: Sequence[str]) -> str:
+    """Return a condition for what follows a key, by whose first column an index finds it."""
+    condition = f"{keys[-1]} > {values[-1]}"
+    for key, value in reversed(list(zip(keys[:-1], values[:-1], strict=True))):
+        condition = f"({key} > {value} OR ({key} = {value} AND {condition}))"
+    return condition if len(keys) == 1 else f"{keys[0]} >= {values[0]} AND {condition}"
+
+
+def _packets(connection: Connection, query: str) -> Iterator[list[bytes]]:
+    """Yield a query's rows as the server sends them, a block at a time, and none twice; always at least one list."""
+    connection._execute_command(COMMAND.COM_QUERY, query)
+    head = connection._read_packet()
+    for _ in range(head.read_length_encoded_integer() + 1):  # the columns, and what ends them
+        connection._read_packet()
+    found: list[bytes] = []
+    size = 0
+    while True:
+        packet = _packet(connection)
+        if packet[:1] == b"\xfe" and len(packet) < 9:
+            break
+        if packet[:1] == b"\xff":
+            raise_mysql_exception(packet)
+        found.append(packet)
+        size += len(packet)
+        if size >= BLOCK:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
+
+
+def _packet(connection: Connection) -> bytes:
+    """Return the next packet, and those that go on with it; PyMySQL's own reading takes several times as long."""
+    found, size = b"", WHOLE
+    while size == WHOLE:
+        head = connection._read_bytes(4)
+        size = head[0] | head[1] << 8 | head[2] << 16
+        connection._next_seq_id = (head[3] + 1) & 0xFF
+        found += connection._read_bytes(size)
+    return found
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,134 @@
+"""A captured table and the layout of its rows in the log → the columns to decode, and rows as Arrow has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sinkql.capture.columnar import Block
+from sinkql.connectors.mysql.charset import decoder
+from sinkql.connectors.mysql.column import Bad, Target, decode, strings
+from sinkql.connectors.mysql.event import Part
+from sinkql.connectors.mysql.rows import Cells, Flags, Images, locate
+from sinkql.connectors.mysql.type import Declared, declared, fits
+from sinkql.connectors.mysql.wire import TableMap, Wire
+from sinkql.extension.capture import CapturedTable, TableRows
+from sinkql.extension.stream import RowError
+from sinkql.extension.types import arrow_type
+
+_DELETE, _UPDATE = 2, 1
+_SHOWN = 5
+"""Of how many rows that do not decode each part of the log says all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Which of a layout's columns a table's columns are, and what they are to become; or why there is no such way."""
+
+    columns: tuple[tuple[int, Wire, Target], ...]
+    problem: str | None = None
+
+
+def declarations(table: CapturedTable) -> Mapping[str, Declared]:
+    """Return how a table's columns were declared when the source was created."""
+    return {name: declared(text) for name, text in table.options["declared"].items()}
+
+
+def match(table: CapturedTable, layout: TableMap, charsets: Mapping[int, str]) -> Matched:
+    """Find a table's columns in a layout, by name."""
+    places = {each.name: number for number, each in enumerate(layout.columns)}
+    known, found = declarations(table), []
+    name = f"{layout.database}.{layout.table}"
+    if not layout.named:
+        return Matched((), f'the log has no column names of table "{name}": binlog_row_metadata is not FULL')
+    for column in table.columns:
+        place = places.get(column.name)
+        if place is None:
+            return Matched((), f'column "{column.name}" of table "{name}" is gone')
+        wire = layout.columns[place]
+        charset = charsets.get(wire.collation)
+        if column.type in ("text", "jsonb") and (charset is None or decoder(charset) is None) and wire.collation != 63:
+            return Matched((), f'column "{column.name}" of table "{name}" has the character set {charset}')
+        if not fits(known[column.name], wire, charset):
+            return Matched((), f'column "{column.name}" of table "{name}" has another type')
+        found.append((place, wire, Target(column.name, column.type, known[column.name].kind, charset)))
+    return Matched(tuple(found))
+
+
+def changed_rows(block: Block, part: Part, table: CapturedTable, matched: Matched) -> TableRows:
+    """Return the rows of a part as changes: with a key what each one has now, or that it is gone."""
+    places = [place for place, _, _ in matched.columns]
+    images = locate(block, part.layout, part.starts, part.ends, places)
+    kind = np.array(part.kinds, np.int64)[images.events]
+    before = (kind == _DELETE) | ((kind == _UPDATE) & (images.steps % 2 == 0))
+    if table.key:
+        same = _same_key(block, images, (kind == _UPDATE) & before, table, matched)
+        if same.any():
+            rows = np.flatnonzero(~same)
+            cells = {place: each.take(rows) for place, each in images.cells.items()}
+            images, before = Images(images.events[rows], images.steps[rows], cells), before[rows]
+    at = np.array(part.at, np.int64)[images.events]
+    bad, arrays = Bad(), []
+    for place, wire, target in matched.columns:
+        cells_ = images.cells[place]
+        if table.key and target.name not in table.key and before.any():
+            cells_ = Cells(cells_.starts, np.where(before, 0, cells_.lengths), cells_.null | before)
+        here = Bad()
+        arrays.append(decode(block, cells_, wire, target, here))
+        for row, reason in here.reasons.items():
+            bad.add([row], lambda _, name=target.name, why=reason: f'column "{name}": {why}')  # type: ignore[misc]
+    arrays += [pa.array(np.where(before, -1, 1)), pa.array(at, pa.timestamp("us", "UTC"))]
+    names = [*(column.name for column in table.columns), "$diff", "$at"]
+    batch = pa.RecordBatch.from_arrays(arrays, names=names)
+    if not bad.reasons:
+        return TableRows(batch)
+    errors = [
+        RowError(part.ids[images.events[row]], "SQ3101", reason, _raw(block, images, row))
+        for row, reason in sorted(bad.reasons.items())
+    ]
+    keep = np.ones(len(batch), bool)
+    keep[list(bad.reasons)] = False
+    return TableRows(batch.filter(pa.array(keep)), errors)
+
+
+def _same_key(block: Block, images: Images, old: Flags, table: CapturedTable, matched: Matched) -> Flags:
+    """Return which images are of a row before an update that has the same key, byte by byte, after it."""
+    rows = np.flatnonzero(old)
+    if not len(rows):
+        return old
+    same = np.ones(len(rows), bool)
+    for place, wire, target in matched.columns:
+        if target.name not in table.key:
+            continue
+        cells = images.cells[place]
+        if wire.width:
+            for byte in range(wire.width):
+                same &= block.bytes[cells.starts[rows] + byte] == block.bytes[cells.starts[rows + 1] + byte]
+        else:
+            one, other = strings(block, cells.take(rows)), strings(block, cells.take(rows + 1))
+            same &= np.asarray(pc.equal(one, other).fill_null(True))
+    found = np.zeros(len(old), bool)
+    found[rows[same]] = True
+    return found
+
+
+def _raw(block: Block, images: Images, row: int) -> bytes:
+    """Return the first bytes of a row."""
+    start = min(int(each.starts[row]) for each in images.cells.values())
+    end = max(int(each.starts[row] + each.lengths[row]) for each in images.cells.values())
+    return block.slice(start, min(end - start, 200))
+
+
+def empty_rows(table: CapturedTable) -> pa.Schema:
+    """Return the schema of a table's changes."""
+    fields = [pa.field(column.name, arrow_type(column.type)) for column in table.columns]
+    return pa.schema([*fields, ("$diff", pa.int64()), ("$at", pa.timestamp("us", "UTC"))])
+
+
+def key_columns(matched: Sequence[tuple[int, Wire, Target]], key: Sequence[str]) -> list[int]:
+    """Return the places of a key's columns in a layout."""
+    return [place for place, _, target in matched if target.name in key]

@@ -1,0 +1,111 @@
+"""A column's declaration, as information_schema has it ↔ SinkQL's type, and whether the log's columns still fit it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sinkql.connectors.mysql import wire
+from sinkql.connectors.mysql.charset import WIDEST
+from sinkql.connectors.mysql.wire import Wire
+
+_INTEGERS = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+_SIGNED = {"tinyint": "smallint", "smallint": "smallint", "mediumint": "integer", "int": "integer", "bigint": "bigint"}
+_UNSIGNED = {"tinyint": "uint2", "smallint": "uint2", "mediumint": "uint4", "int": "uint4", "bigint": "uint8"}
+_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
+_BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+_OTHERS = {
+    "float": "real", "double": "double precision", "bit": "uint8", "year": "smallint", "date": "date", "time": "time",
+    "datetime": "timestamp", "timestamp": "timestamptz", "json": "jsonb", "uuid": "uuid", "inet4": "text",
+    "inet6": "text", **dict.fromkeys(_TEXTS, "text"), **dict.fromkeys(_BYTES, "bytea"),
+}  # fmt: skip
+AS_TEXT = frozenset({*_INTEGERS, "decimal", "date", "datetime", "timestamp", "time", "year", "json"})
+"""Kinds that TEXT COLUMNS reads as the server prints them."""
+
+_MOST_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A column's declaration: its kind, such as `varchar`, numbers in parentheses, and its sign."""
+
+    kind: str
+    sizes: tuple[int, ...] = ()
+    unsigned: bool = False
+
+
+def declared(text: str) -> Declared:
+    """Return what a column type of information_schema says, such as `decimal(12,2) unsigned`."""
+    lower = text.lower()
+    kind = re.match(r"\w+", lower)
+    sizes = re.search(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", lower)
+    numbers = tuple(int(each) for each in sizes.groups() if each is not None) if sizes else ()
+    name = kind[0] if kind else lower
+    rest = re.sub(r"'(?:[^'\\]|''|\\.)*'", "", lower)
+    return Declared(name, numbers if name not in ("enum", "set") else (), "unsigned" in rest.split())
+
+
+def sql_type(column: Declared) -> str | None:
+    """Return the SQL type of a column; None for one that cannot be read."""
+    if column.kind in _INTEGERS:
+        return (_UNSIGNED if column.unsigned else _SIGNED)[column.kind]
+    if column.kind == "decimal":
+        precision, scale = _digits(column)
+        return f"numeric({min(precision, _MOST_DIGITS)},{scale})" if scale <= _MOST_DIGITS else None
+    return _OTHERS.get(column.kind)
+
+
+def _digits(column: Declared) -> tuple[int, int]:
+    """Return precision and scale of a decimal."""
+    match column.sizes:
+        case (precision, scale):
+            return precision, scale
+        case (precision,):
+            return precision, 0
+        case _:
+            return 10, 0
+
+
+_FITTING: Mapping[str, frozenset[int]] = {
+    **dict.fromkeys(_INTEGERS, frozenset({wire.TINY, wire.SHORT, wire.INT24, wire.LONG, wire.LONGLONG})),
+    **dict.fromkeys(
+        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "binary", "varbinary", "tinyblob", "blob",
+         "mediumblob", "longblob"),
+        frozenset({wire.STRING, wire.VARCHAR, wire.VAR_STRING, wire.BLOB}),
+    ),
+    **dict.fromkeys(("uuid", "inet4", "inet6"), frozenset({wire.STRING})),
+    "decimal": frozenset({wire.NEWDECIMAL}), "float": frozenset({wire.FLOAT}), "double": frozenset({wire.DOUBLE}),
+    "bit": frozenset({wire.BIT}), "year": frozenset({wire.YEAR}), "date": frozenset({wire.DATE}),
+    "time": frozenset({wire.TIME2}), "datetime": frozenset({wire.DATETIME2}),
+    "timestamp": frozenset({wire.TIMESTAMP2}), "enum": frozenset({wire.ENUM}), "set": frozenset({wire.SET}),
+    "json": frozenset({wire.JSON, wire.BLOB}),
+}  # fmt: skip
+
+
+def fits(column: Declared, found: Wire, charset: str | None) -> bool:
+    """Tell whether the log's column holds what was declared, or more that the SQL type holds as well."""
+    if found.code not in _FITTING.get(column.kind, frozenset()):
+        return False
+    if column.kind in _INTEGERS:
+        return found.unsigned == column.unsigned and found.width == _INTEGERS[column.kind]
+    if column.kind == "decimal":
+        precision, scale = _digits(column)
+        return found.scale == scale and found.precision >= precision
+    if column.kind in ("time", "datetime", "timestamp"):
+        return found.scale >= (column.sizes[0] if column.sizes else 0)
+    if column.kind in _TEXTS and found.code not in (wire.ENUM, wire.SET):
+        return found.collation != wire.BINARY and _long_enough(column, found, WIDEST.get(charset or "", 1))
+    if column.kind in _BYTES:
+        return found.collation == wire.BINARY and _long_enough(column, found, 1)
+    return True
+
+
+_BLOBS = {"tiny": 1, "": 2, "medium": 3, "long": 4}
+
+
+def _long_enough(column: Declared, found: Wire, widest: int) -> bool:
+    """Tell whether a string has not become shorter, which may have cut values."""
+    if column.kind.endswith(("text", "blob")):
+        return found.code == wire.BLOB and found.prefix >= _BLOBS[column.kind[:-4]]
+    return found.size >= (column.sizes[0] if column.sizes else 1) * widest

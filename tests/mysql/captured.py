@@ -1,0 +1,71 @@
+"""Tables of a server as a capture gets them, and what its stream says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from sinkql import physical
+from sinkql.connectors.mysql.stream import MySqlStream, open_stream
+from sinkql.connectors.mysql.type import declared, sql_type
+from sinkql.extension.capture import CapturedSource, CapturedTable, Changed, Event, Moved
+from support.mariadb import PASSWORD, MariaDb
+from support.patience import Deadline
+
+
+def table_of(server: MariaDb, database: str, name: str, *, text: Sequence[str] = ()) -> CapturedTable:
+    """Return a table as it is planned."""
+    columns = server.rows(
+        "SELECT column_name, column_type, is_nullable, column_key FROM information_schema.columns "
+        f"WHERE table_schema = '{database}' AND table_name = '{name}' ORDER BY ordinal_position"
+    )
+    types = {column: "text" if column in text else sql_type(declared(type_)) for column, type_, _, _ in columns}
+    key = server.rows(
+        "SELECT column_name FROM information_schema.key_column_usage WHERE constraint_name = 'PRIMARY' "
+        f"AND table_schema = '{database}' AND table_name = '{name}' ORDER BY ordinal_position"
+    )
+    return CapturedTable(
+        f"{database}.{name}",
+        (database, name),
+        tuple(physical.Column(column, types[column] or "", null == "YES") for column, _, null, _ in columns),
+        tuple(each[0] for each in key),
+        options={"declared": {column: type_ for column, type_, _, _ in columns}},
+    )
+
+
+def text(value: str) -> dict[str, list[str]]:
+    """Return a text as plans carry secret ones."""
+    return {"secret_text": [value]}
+
+
+def source_of(server: MariaDb, name: str = "source") -> CapturedSource:
+    """Return a source that reads the server as its reader."""
+    options = {
+        "ssl_mode": "disabled",
+        "host": "127.0.0.1",
+        "port": server.port,
+        "user": text("reader"),
+        "password": text(PASSWORD),
+    }
+    return CapturedSource("s1", name, "MYSQL", physical.Connection("my", "MYSQL", options))
+
+
+@contextmanager
+def stream_of(server: MariaDb, name: str = "source") -> Iterator[MySqlStream]:
+    """Yield a stream that has not begun."""
+    stream = open_stream(source_of(server, name), lambda secret: secret)
+    try:
+        yield stream
+    finally:
+        stream.close()
+
+
+def received(stream: MySqlStream, until: str, each: Callable[[Event], None]) -> None:
+    """Hand on what comes, up to a position."""
+    deadline, there = Deadline(), ""
+    while there < until:
+        deadline.check(until)
+        for event in stream.receive(1):
+            each(event)
+            if isinstance(event, Changed | Moved):
+                there = event.to

@@ -1,0 +1,36 @@
+"""Bytes that are no log of the tables that they name: an error with a way out, and never other rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sinkql.connectors.mysql.event import INCIDENT, Log
+from sinkql.connectors.mysql.position import DomainTransactions
+from sinkql.errors import SinkqlError
+
+
+def _event(code: int, body: bytes = b"") -> bytes:
+    return b"\0" * 4 + bytes((code,)) + b"\0" * 14 + body
+
+
+def _walk(*events: bytes) -> Any:
+    log = Log(DomainTransactions(), {("d", "t"): "t1"}, lambda table, layout: True, maria=True)
+    raw, frames, at = b"".join(events), [], 0
+    for each in events:
+        frames.append((at, at + len(each)))
+        at += len(each)
+    return log.walk(raw, frames, whole=True)
+
+
+def test_an_incident_of_the_server_is_told() -> None:
+    with pytest.raises(SinkqlError) as caught:
+        _walk(_event(INCIDENT))
+    assert caught.value.code == "SQ4469"
+    assert "SKIP" in (caught.value.hint or "")
+
+
+def test_nothing_comes_of_what_is_outside_of_transactions() -> None:
+    _, (section,), done = _walk(_event(27), _event(29))
+    assert (section.parts, section.ends, done) == ({}, [], 2)

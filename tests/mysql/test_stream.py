@@ -1,0 +1,276 @@
+"""What the stream makes of a real server's log: changes, statements that empty or alter tables, what is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mysql.captured import received, stream_of, table_of
+from sinkql.connectors.mysql.setting import check_settings
+from sinkql.connectors.mysql.stream import MySqlStream
+from sinkql.errors import SinkqlError
+from sinkql.extension.capture import CapturedTable, Changed, Event, Moved, Reshaped
+from support.mariadb import MariaDb
+from support.patience import Deadline
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def table(server: MariaDb, database: str) -> CapturedTable:
+    server.run(f"CREATE TABLE {database}.t (id int PRIMARY KEY, v varchar(20))")
+    return table_of(server, database, "t")
+
+
+@pytest.fixture
+def stream(server: MariaDb, table: CapturedTable) -> Iterator[MySqlStream]:
+    with stream_of(server) as found:
+        found.begin(found.create(), [table])
+        yield found
+
+
+def _events(stream: MySqlStream) -> list[Event]:
+    found: list[Event] = []
+    received(stream, stream.end(), found.append)
+    return found
+
+
+def _changes(events: list[Event]) -> list[Any]:
+    """Return what happened to one table: rows as (diff, key, value), `emptied`, and problems."""
+    found: list[Any] = []
+    for event in events:
+        match event:
+            case Changed():
+                found += ["emptied"] * len(event.emptied)
+                for rows in (rows for parts in event.tables.values() for rows in parts):
+                    assert not rows.errors
+                    found += [(row["$diff"], row["id"], row["v"]) for row in rows.rows.to_pylist()]
+            case Reshaped():
+                found.append(event.problem)
+            case Moved():
+                pass
+    return found
+
+
+def _run(server: MariaDb, database: str, *statements: str) -> None:
+    with server.connect(database=database) as connection, connection.cursor() as cursor:
+        for each in statements:
+            cursor.execute(each)
+
+
+def test_changes_come_in_their_order_with_their_keys(server: MariaDb, stream: MySqlStream, database: str) -> None:
+    _run(
+        server, database,
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, NULL)", "UPDATE t SET v = 'x' WHERE id <> 2",
+        "UPDATE t SET id = 4 WHERE id = 1", "DELETE FROM t WHERE id = 2", "REPLACE INTO t VALUES (3, 'again')",
+        "INSERT INTO t VALUES (4, 'd') ON DUPLICATE KEY UPDATE v = 'e'",
+    )  # fmt: skip
+    assert _changes(_events(stream)) == [
+        (1, 1, "a"), (1, 2, "b"), (1, 3, None), (1, 1, "x"), (1, 3, "x"), (-1, 1, None), (1, 4, "x"), (-1, 2, None),
+        (1, 3, "again"), (1, 4, "e"),
+    ]  # fmt: skip
+
+
+def test_only_what_is_committed_comes(server: MariaDb, stream: MySqlStream, database: str) -> None:
+    _run(
+        server, database,
+        "CREATE TABLE loose (id int) ENGINE = MyISAM", "BEGIN", "INSERT INTO t VALUES (1, 'a')", "SAVEPOINT s",
+        "INSERT INTO t VALUES (2, 'b')", "INSERT INTO loose VALUES (1)", "ROLLBACK TO s",
+        "INSERT INTO t VALUES (3, 'c')",
+        "COMMIT", "BEGIN", "INSERT INTO t VALUES (4, 'd')", "INSERT INTO loose VALUES (2)", "ROLLBACK",
+    )  # fmt: skip
+    assert _changes(_events(stream)) == [(1, 1, "a"), (1, 3, "c")]
+
+
+def test_a_prepared_transaction_comes_when_it_is_committed(
+    server: MariaDb, stream: MySqlStream, table: CapturedTable, database: str
+) -> None:
+    _run(
+        server, database,
+        "XA START 'one'", "INSERT INTO t VALUES (1, 'a')", "XA END 'one'", "XA PREPARE 'one'",
+    )  # fmt: skip
+    _run(server, database, "INSERT INTO t VALUES (2, 'b')")
+    events = _events(stream)
+    assert _changes(events) == [(1, 2, "b")]
+    last = next(each.to for each in reversed(events) if isinstance(each, Changed | Moved))
+    _run(server, database, "XA COMMIT 'one'", "INSERT INTO t VALUES (3, 'c')")
+    assert _changes(_events(stream)) == [(1, 1, "a"), (1, 3, "c")]
+    with stream_of(server) as again:
+        again.begin(last, [table])
+        assert _changes(_events(again)) == [(1, 1, "a"), (1, 3, "c")]
+
+
+def test_a_prepared_transaction_that_is_rolled_back_never_comes(
+    server: MariaDb, stream: MySqlStream, database: str
+) -> None:
+    _run(server, database, "XA START 'two'", "INSERT INTO t VALUES (1, 'a')", "XA END 'two'", "XA PREPARE 'two'")
+    _run(server, database, "XA ROLLBACK 'two'", "INSERT INTO t VALUES (2, 'b')")
+    assert _changes(_events(stream)) == [(1, 2, "b")]
+
+
+_EMPTIED = ("TRUNCATE TABLE t", "truncate /* all */ `t`", "TRUNCATE {d}.t", "CREATE OR REPLACE TABLE t LIKE u")
+
+
+@pytest.mark.parametrize("statement", _EMPTIED, ids=range(len(_EMPTIED)))
+def test_a_table_is_emptied_between_its_rows(
+    server: MariaDb, stream: MySqlStream, database: str, statement: str
+) -> None:
+    _run(server, database, "CREATE TABLE u LIKE t")
+    _run(
+        server, database, "INSERT INTO t VALUES (1, 'a')", statement.format(d=database), "INSERT INTO t VALUES (2, 'b')"
+    )
+    assert _changes(_events(stream)) == [(1, 1, "a"), "emptied", (1, 2, "b")]
+
+
+_GOES_ON = (
+    "ALTER TABLE t ADD COLUMN n int FIRST",
+    "ALTER TABLE t MODIFY v varchar(90)",
+    "ALTER TABLE t ADD INDEX w (v), ALTER v SET DEFAULT 'x'",
+    "ALTER TABLE t CONVERT TO CHARACTER SET latin1",
+    "TRUNCATE TABLE u",
+    "DROP TABLE u",
+    "RENAME TABLE u TO w",
+)
+
+
+@pytest.mark.parametrize("statement", _GOES_ON, ids=range(len(_GOES_ON)))
+def test_other_columns_and_other_tables_change_nothing(
+    server: MariaDb, stream: MySqlStream, database: str, statement: str
+) -> None:
+    _run(server, database, "CREATE TABLE u LIKE t")
+    _run(server, database, "INSERT INTO t VALUES (1, 'é')", statement, "INSERT INTO t (id, v) VALUES (2, 'é')")
+    assert _changes(_events(stream)) == [(1, 1, "é"), (1, 2, "é")]
+
+
+_PROBLEMS = (
+    ("ALTER TABLE t DROP COLUMN v", 'column "v" of table "{d}.t" is gone'),
+    ("ALTER TABLE t CHANGE v w varchar(20)", 'column "v" of table "{d}.t" is gone'),
+    ("ALTER TABLE t MODIFY v varchar(5)", 'column "v" of table "{d}.t" has another type'),
+    ("ALTER TABLE t MODIFY v int", 'column "v" of table "{d}.t" has another type'),
+    ("ALTER TABLE t MODIFY id bigint", 'column "id" of table "{d}.t" has another type'),
+    ("ALTER TABLE t MODIFY v varchar(20) CHARACTER SET big5", 'column "v" of table "{d}.t" has the character set big5'),
+    ("DROP TABLE t", 'table "{d}.t" was dropped or renamed'),
+    ("RENAME TABLE t TO w", 'table "{d}.t" was dropped or renamed'),
+    ("ALTER TABLE t RENAME TO w", 'table "{d}.t" was dropped or renamed'),
+    ("RENAME TABLE u TO w, t TO u", 'table "{d}.t" was dropped or renamed'),
+    ("ALTER TABLE t ENGINE = MyISAM", 'rows of table "{d}.t" were changed by a statement that the log has no rows of'),
+    (
+        "SET STATEMENT binlog_format = 'STATEMENT' FOR UPDATE t SET v = 'y'",
+        'rows of table "{d}.t" were changed by a statement that the log has no rows of',
+    ),
+)
+
+
+@pytest.mark.parametrize(("statement", "problem"), _PROBLEMS, ids=range(len(_PROBLEMS)))
+def test_what_no_sink_can_go_on_with_is_told(
+    server: MariaDb, stream: MySqlStream, database: str, statement: str, problem: str
+) -> None:
+    _run(server, database, "CREATE TABLE u LIKE t", "INSERT INTO t VALUES (1, '5')", statement)
+    if "MODIFY" in statement or "COLUMN" in statement or "CHANGE" in statement:
+        _run(server, database, "INSERT INTO t (id) VALUES (2)")
+    changes = _changes(_events(stream))
+    assert [(1, 1, "5"), problem.format(d=database)] == [each for each in changes if each]
+
+
+def test_a_table_without_a_key_has_what_came_and_what_went(server: MariaDb, database: str) -> None:
+    _run(server, database, "CREATE TABLE t (id int, v varchar(20))")
+    with stream_of(server) as stream:
+        stream.begin(stream.create(), [table_of(server, database, "t")])
+        _run(
+            server, database, "INSERT INTO t VALUES (1, 'a'), (1, 'a')", "UPDATE t SET v = 'b' LIMIT 1",
+            "DELETE FROM t WHERE v = 'a'",
+        )  # fmt: skip
+        assert _changes(_events(stream)) == [(1, 1, "a"), (1, 1, "a"), (-1, 1, "a"), (1, 1, "b"), (-1, 1, "a")]
+
+
+def test_compressed_changes_are_opened(server: MariaDb, stream: MySqlStream, database: str) -> None:
+    server.run("SET GLOBAL log_bin_compress = ON, GLOBAL log_bin_compress_min_len = 10")
+    try:
+        long = "x" * 20
+        _run(
+            server, database, f"INSERT INTO t VALUES (1, '{long}'), (2, '{long}'), (3, '{long}')",
+            "UPDATE t SET v = REPEAT('y', 20)", "DELETE FROM t WHERE id < 3", "TRUNCATE TABLE t",
+        )  # fmt: skip
+    finally:
+        server.run("SET GLOBAL log_bin_compress = OFF")
+    inserts = [(1, number, long) for number in (1, 2, 3)]
+    updates = [(1, number, "y" * 20) for number in (1, 2, 3)]
+    assert [*inserts, *updates, (-1, 1, None), (-1, 2, None), "emptied"] == _changes(_events(stream))
+
+
+def test_a_section_ends_where_it_is_to_stop(server: MariaDb, table: CapturedTable, database: str) -> None:
+    with stream_of(server) as stream:
+        start = stream.create()
+        ends = []
+        for number in range(4):
+            _run(server, database, f"INSERT INTO t VALUES ({number}, 'a')")
+            ends.append(stream.end())
+        stream.begin(start, [table], stops=ends[1:3])
+        events = _events(stream)
+    assert ends[1:] == [each.to for each in events if isinstance(each, Changed)]
+
+
+def test_a_log_that_the_server_has_deleted_is_told(server: MariaDb, table: CapturedTable, database: str) -> None:
+    with stream_of(server) as stream:
+        start = stream.create()
+        _run(server, database, "INSERT INTO t VALUES (1, 'a')")
+        server.run("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+        (file, *_) = server.rows("SHOW MASTER STATUS")[0]
+        deadline = Deadline()
+        while len(server.rows("SHOW BINARY LOGS")) > 1:  # those that a connection reads, which has ended, are kept
+            deadline.check("the end of older files")
+            server.run(f"PURGE BINARY LOGS TO '{file}'")
+        stream.begin(start, [table])
+        with pytest.raises(SinkqlError) as caught:
+            received(stream, stream.end(), lambda _: None)
+    assert caught.value.code == "SQ4466", str(caught.value)
+    assert "SKIP" in (caught.value.hint or "")
+
+
+def test_a_server_that_lost_transactions_is_told(stream: MySqlStream, server: MariaDb, table: CapturedTable) -> None:
+    ahead = f"{1 << 40:016x}:0-1-{1 << 40}"
+    with stream_of(server) as other, pytest.raises(SinkqlError) as caught:
+        other.begin(ahead, [table])
+    assert caught.value.code == "SQ4467"
+
+
+def test_a_change_with_some_columns_only_is_told(server: MariaDb, stream: MySqlStream, database: str) -> None:
+    _run(server, database, "SET binlog_row_image = 'MINIMAL'", "INSERT INTO t VALUES (1, 'a')", "UPDATE t SET v = 'b'")
+    with pytest.raises(SinkqlError) as caught:
+        received(stream, stream.end(), lambda _: None)
+    assert caught.value.code == "SQ4468"
+    assert "binlog_row_image" in (caught.value.hint or "")
+
+
+def test_a_second_stream_of_a_source_ends_the_first(
+    server: MariaDb, stream: MySqlStream, table: CapturedTable, database: str
+) -> None:
+    with stream_of(server) as second:
+        second.begin(second.create(), [table])
+        _run(server, database, "INSERT INTO t VALUES (1, 'a')")
+        assert _changes(_events(second)) == [(1, 1, "a")]
+
+
+class _Old:
+    """A server that has a log, and no setting that says what columns are called in it."""
+
+    def cursor(self) -> _Old:
+        return self
+
+    def __enter__(self) -> _Old:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def execute(self, query: str, arguments: object) -> None: ...
+
+    def fetchall(self) -> list[tuple[str, str]]:
+        return [("log_bin", "ON"), ("binlog_format", "ROW"), ("binlog_row_image", "FULL")]
+
+
+def test_a_server_that_is_too_old_is_told() -> None:
+    with pytest.raises(SinkqlError) as caught:
+        check_settings(_Old(), maria=True, where="db:3306")
+    assert caught.value.code == "SQ4463"

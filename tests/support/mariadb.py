@@ -1,0 +1,122 @@
+"""A real MariaDB server with a row log, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pymysql
+
+from support.authority import authority
+from support.patience import PATIENCE_S, Deadline
+
+PASSWORD = "pass word's"
+_ATTEMPTS = 4
+_SETTINGS = (
+    "--bind-address=127.0.0.1", "--server-id=1", "--log-bin=binlog", "--binlog-format=ROW", "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M",
+    "--innodb-flush-log-at-trx-commit=0", "--performance-schema=OFF", "--gtid-strict-mode=1",
+    "--binlog-expire-logs-seconds=864000", "--skip-name-resolve", "--max-allowed-packet=64M",
+)  # fmt: skip
+
+
+@dataclass
+class MariaDb:
+    """A server at a port of this machine: `root` has no password, `reader` has what a capture needs and `PASSWORD`."""
+
+    folder: Path
+    port: int
+    trusted: Path
+    settings: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def connect(self, **options: Any) -> Any:
+        """Return a connection of PyMySQL, which commits by itself unless told otherwise."""
+        given = {"user": "root", "autocommit": True, "charset": "utf8mb4", "ssl_disabled": True, **options}
+        return pymysql.connect(host="127.0.0.1", port=self.port, **given)
+
+    def run(self, *statements: str) -> None:
+        """Run statements, each a transaction of its own unless they say otherwise."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            for each in statements:
+                cursor.execute(each)
+
+    def rows(self, query: str) -> Sequence[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            found: Sequence[tuple[Any, ...]] = cursor.fetchall()
+            return found
+
+    def start(self) -> bool:
+        """Start the server; false where its port was taken meanwhile."""
+        identity = self.trusted.with_name("server.pem")
+        arguments = [
+            "mariadbd", "--no-defaults", *_as_root("--user=root"), f"--datadir={self.folder / 'data'}",
+            f"--socket={self.folder / 's'}", f"--port={self.port}", f"--ssl-ca={self.trusted}",
+            f"--ssl-cert={identity}", f"--ssl-key={identity}", *_SETTINGS, *self.settings,
+        ]  # fmt: skip
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(arguments, stdout=log, stderr=log)
+        deadline = Deadline()
+        while self.process.poll() is None:
+            deadline.check("an answer")
+            try:
+                self.connect().close()
+                return True
+            except pymysql.Error:
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(timeout=0.05)
+        return False
+
+    def stop(self) -> None:
+        """Kill the server, as a crash does."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(PATIENCE_S)
+            self.process = None
+
+
+@contextmanager
+def mariadb(folder: Path, *settings: str) -> Iterator[MariaDb]:
+    """Run a server that keeps its data in `folder`, until the block ends."""
+    install = ["mariadb-install-db", "--no-defaults", f"--datadir={folder / 'data'}", *_as_root("--user=root")]
+    install += ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    trusted, _ = authority(folder)
+    for _ in range(_ATTEMPTS):
+        server = MariaDb(folder, _free_port(), trusted, settings)
+        try:
+            if server.start():
+                _add_reader(server)
+                yield server
+                return
+        finally:
+            server.stop()
+    raise RuntimeError((folder / "log").read_text())
+
+
+def _add_reader(server: MariaDb) -> None:
+    password = PASSWORD.replace("'", "''")
+    server.run(
+        f"CREATE USER reader@'%' IDENTIFIED BY '{password}'",
+        "GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO reader@'%'",
+    )
+
+
+def _as_root(argument: str) -> tuple[str, ...]:
+    return (argument,) if os.geteuid() == 0 else ()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
