@@ -44,8 +44,8 @@ _SHOP = {"mysql": {"mariadb": True, "version": "10.11", "tables": [_ORDERS]}}
 _HEAD = """# Statements
 
 What SinkQL does with each statement of the dialect: it runs, or fails with the error that is shown. A test runs every
-statement of this page on its own, in a catalog with a secret `s`, the connections `aws`, `lake` and `pg`, a cluster
-`c`, a schema `sc`, the sources `n (counter)` and `h` (an auction house), a table `t (id, name)`, a view `v`, a
+statement of this page on its own, in a catalog with a secret `s`, the connections `aws`, `lake`, `pg` and `my`, a
+cluster `c`, a schema `sc`, the sources `n (counter)` and `h` (an auction house), a table `t (id, name)`, a view `v`, a
 materialized view `m` and a sink `k`, on a branch, that has not run yet.
 [errors.md](errors.md) explains the error codes.
 """
