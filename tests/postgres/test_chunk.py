@@ -115,6 +115,7 @@ def test_a_transaction_that_has_not_ended_is_not_seen(postgres: Postgres, postgr
     with postgres.connect(postgres_database) as writer:
         writer.execute("BEGIN; INSERT INTO t VALUES (1)")
         (number,) = writer.execute("SELECT pg_current_xact_id()::text::int8").fetchone() or (0,)
+        run("INSERT INTO t VALUES (2); DELETE FROM t")
         with found.stream.chunk(found.tables["t"]) as chunk:
             assert chunk.snapshot.unseen([number - 1, number % 2**32]) == 1
             writer.execute("COMMIT")

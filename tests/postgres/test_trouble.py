@@ -86,14 +86,18 @@ def test_a_slot_that_another_program_reads(
     found.stream.close()
 
 
-def test_a_standby_that_does_not_answer(
+def test_a_transaction_that_does_not_end(
     postgres: Postgres, postgres_database: str, one_table: dict[str, CapturedTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    found = Reading(postgres, postgres_database, one_table)
+    found.stream.close()
     monkeypatch.setattr("sinkql.connectors.postgres.slot._PATIENCE_S", 0.2)
     with postgres.connect(postgres_database) as writer:
         writer.execute("BEGIN; INSERT INTO t VALUES (1)")
         with _raises("SQ3708", retryable=True):
             Reading(postgres, postgres_database, one_table)
+        with _raises("SQ3708", retryable=True):  # its slot is there, and may be as new
+            Reading(postgres, postgres_database, one_table, found.source.id)
         writer.execute("COMMIT")
 
 

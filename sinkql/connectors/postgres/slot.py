@@ -160,16 +160,23 @@ def make_slot(connection: Connection, name: str, source: str) -> Slot:
         found = find_slot(connection, name)
         assert found is not None
     until = time.monotonic() + _PATIENCE_S
-    last = _snapshot(connection).last
-    while _snapshot(connection).first < last:
+    last = _next_transaction(connection)
+    while look(connection).first < last:
         if time.monotonic() > until:
             raise _waiting(source)
         time.sleep(_BREATH_S)
     return found
 
 
-def _snapshot(connection: Connection) -> ServerSnapshot:
-    return look(connection)
+def _next_transaction(connection: Connection) -> int:
+    """Return a number that no transaction has which has begun to write.
+
+    It is not what a snapshot ends with: one that still runs may be beyond that. A standby has no numbers to give.
+    """
+    query = "CASE WHEN pg_is_in_recovery() THEN pg_snapshot_xmax(pg_current_snapshot()) ELSE pg_current_xact_id() END"
+    row = connection.execute(f"SELECT ({query})::text").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def look(connection: Connection) -> ServerSnapshot:
