@@ -83,6 +83,8 @@ class Dump:
                     continue
                 part = raw.recv(1 << 20)
                 if not part:
+                    if self._buffer:  # which may say why
+                        return True
                     raise ConnectionError("the server has closed the connection")
                 self._buffer += part
                 self._heard = time.monotonic()
