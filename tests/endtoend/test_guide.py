@@ -19,12 +19,13 @@ import boto3
 import duckdb
 import pytest
 
-from sinkql.errors import SinkqlError
+from postgres.pipeline import capturing, catch_up
 from sinkql.parser import parse
 from sinkql.session import Result, Session
 from support.aws import aws
 from support.command import run
 from support.patience import PATIENCE_S
+from support.postgres import Postgres
 from support.readers import Rows, iceberg_packages, installing
 from support.running import drain, loop_of
 from support.seaweed import SECRET, Seaweed, seaweed
@@ -102,11 +103,29 @@ def test_the_role_of_the_guide_is_assumed_at_sts(folder: Path) -> None:
         assert session.execute("VALIDATE CONNECTION aws_conn;")[0].tag == "VALIDATE CONNECTION"
 
 
-def test_the_pattern_of_postgres_says_what_it_waits_for(server: Seaweed, folder: Path) -> None:
-    guide = Guide(server, "none", "step4_rest")
-    with Session() as session, pytest.raises(SinkqlError) as caught:
+def test_the_pattern_of_postgres_runs_as_it_stands(
+    server: Seaweed, folder: Path, postgres: Postgres, postgres_database: str
+) -> None:
+    postgres.execute(
+        "CREATE TABLE users (id integer PRIMARY KEY, name text); INSERT INTO users VALUES (1, 'Ada'); "
+        "CREATE PUBLICATION mz_source FOR TABLE users",
+        postgres_database,
+    )
+    guide = Guide(server, warehouse(server, "pattern-cdc"), "step4_rest")
+    with Session() as session:
+        for name in ("step1_enable", "step2_secrets", "step3_keys", "step4_rest"):
+            guide.run(session, name)
+        session.execute(
+            f"CREATE CONNECTION pg_conn TO POSTGRES (HOST '127.0.0.1', PORT {postgres.port}, "
+            f"DATABASE '{postgres_database}', USER postgres);"
+        )
         guide.run(session, "pattern_cdc")
-    assert (caught.value.code, caught.value.message) == ("SQ2971", "sources from POSTGRES are not supported yet")
+        with capturing(session):
+            catch_up(session)
+        session.execute("DROP SOURCE pg_users CASCADE;")
+    with reader(guide, folder) as connection:
+        rows = connection.execute(f"SELECT * FROM iceberg_scan('s3://{guide.bucket}/raw/users')").fetchall()
+    assert rows == [(1, "Ada")]
 
 
 class Guide:
