@@ -157,7 +157,7 @@ class Session:
             for event in self.stream.receive(self.pace.receive_seconds):
                 self._take(event)
         if self.snapshots.holding:
-            if self.snapshots.settle():
+            if self._settle():
                 self._say()
         elif self._due():
             self.publish()
@@ -186,9 +186,7 @@ class Session:
 
     def _reshape(self, event: Reshaped) -> None:
         """End the entry before a table has other columns."""
-        while self.snapshots.holding:
-            self.snapshots.settle()
-            time.sleep(0.001)
+        self.snapshots.abandon()
         self.publish()
         table = event.table
         self.log.add(
@@ -259,6 +257,11 @@ class Session:
         if not any(not each.done or self.log.to <= each.high for each in known):
             return rows, None
         return self.stream.complete(self.tables[table], rows, ids)
+
+    def _settle(self) -> bool:
+        """Put chunks into the log that are read by now; tell whether there were any."""
+        buffer = self.buffer
+        return self.snapshots.settle(buffer.to, {*buffer.rows, *buffer.files, *buffer.emptied})
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 

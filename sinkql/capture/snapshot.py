@@ -8,7 +8,7 @@ log may be in it already: applying it once more repeats the past up to `high`, a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +18,19 @@ import msgspec
 from sinkql import faults
 from sinkql.capture import datafile
 from sinkql.capture.host import Pace
-from sinkql.capture.log import Generation, Log, Part
-from sinkql.extension.capture import CapturedTable, Chunk, Position, Stream
+from sinkql.capture.log import DataFile, Generation, Log, Part, remove
+from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Stream
 
 _LOOK_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A chunk that was read: its files, which no entry names yet, the key of its last row, and its `high`."""
+
+    files: tuple[DataFile, ...]
+    last: Key | None
+    high: Position
 
 
 @dataclass(slots=True)
@@ -36,7 +45,7 @@ class Snapshots:
     tables: Mapping[str, CapturedTable]
     pace: Pace
     known: dict[int, Generation] = field(default_factory=dict)
-    reading: dict[int, Future[Chunk | None]] = field(default_factory=dict)
+    reading: dict[int, Future[_Read | None]] = field(default_factory=dict)
     _pool: ThreadPoolExecutor | None = None
 
     @property
@@ -79,38 +88,57 @@ class Snapshots:
             table = self.tables[each.table]
             self.reading[each.number] = self._pool.submit(self._read, each, table, list(captured))
 
-    def _read(self, generation: Generation, table: CapturedTable, captured: Sequence[Any]) -> Chunk | None:
+    def _read(self, generation: Generation, table: CapturedTable, captured: Sequence[Any]) -> _Read | None:
         """Return a chunk whose transaction sees all that is in the log; None where none does for a while."""
         until = time.monotonic() + self.pace.hold_seconds
         after = tuple(generation.last) if generation.last is not None else None
         while True:
             with self.stream.chunk(table) as read:
                 if read.snapshot.unseen(captured) is None:
-                    return read.read(after, self.pace.chunk_bytes)
+                    chunk = read.read(after, self.pace.chunk_bytes)
+                    return _Read(self._written(table, chunk), chunk.last, chunk.high)
             if time.monotonic() > until:
                 return None
             time.sleep(_LOOK_SECONDS)
 
-    def settle(self) -> bool:
-        """Put chunks into the log once all of them are read; tell whether any was. Raises what the reading raised."""
+    def _written(self, table: CapturedTable, chunk: Chunk) -> tuple[DataFile, ...]:
+        folder, epoch = self.log.place.data, self.log.epoch
+        files = [datafile.write(folder, table.id, epoch, parts) for parts in _grouped(chunk, self.pace.entry_bytes)]
+        return tuple(each for each in files if each is not None)
+
+    def settle(self, to: Position, came: Container[str]) -> bool:
+        """Put chunks into the log once all of them are read; tell whether any was. Raises what the reading raised.
+
+        What was received goes up to `to`, and has rows of the tables `came`. A row of a table without a key that is in
+        a chunk and in what follows would be there twice: its chunk waits for all that it may have seen, and is read
+        again where that is anything.
+        """
         if not self.reading or not all(each.done() for each in self.reading.values()):
             return False
         chunks = {number: future.result() for number, future in self.reading.items()}
+        keyless = {
+            number: chunk
+            for number, chunk in chunks.items()
+            if chunk is not None and not self.tables[self.known[number].table].key
+        }
+        if any(chunk.high > to for chunk in keyless.values()):
+            self.stream.flush()
+            return False
         faults.point("chunk-read")
-        for number, chunk in chunks.items():
-            if chunk is not None:
-                self._add(self.known[number], chunk)
         self.reading.clear()
-        return any(chunk is not None for chunk in chunks.values())
+        added = False
+        for number, chunk in chunks.items():
+            table = self.known[number].table
+            if chunk is not None and number in keyless and table in came:
+                for file in chunk.files:
+                    remove(self.log.place.data / file.name)
+            elif chunk is not None:
+                self._add(self.known[number], chunk)
+                added = True
+        return added
 
-    def _add(self, generation: Generation, chunk: Chunk) -> None:
-        table = generation.table
-        files = []
-        for parts in _grouped(chunk, self.pace.entry_bytes):
-            file = datafile.write(self.log.place.data, table, self.log.epoch, parts)
-            if file is not None:
-                files.append(file)
-        last = list(chunk.last) if chunk.last is not None else None
+    def _add(self, generation: Generation, chunk: _Read) -> None:
+        table, last = generation.table, list(chunk.last) if chunk.last is not None else None
         after = msgspec.structs.replace(
             generation,
             last=last,
@@ -125,11 +153,19 @@ class Snapshots:
             at=time.time(),
             table=table,
             generation=after,
-            tables={table: Part(tuple(files))},
+            tables={table: Part(chunk.files)},
         )
         self.known[generation.number] = after
         if after.done:
             self.stream.flush()
+
+    def abandon(self) -> None:
+        """Forget what is being read, once it is: it is read again later."""
+        for future in self.reading.values():
+            chunk = future.result()
+            for file in chunk.files if chunk is not None else ():
+                remove(self.log.place.data / file.name)
+        self.reading.clear()
 
     def close(self) -> None:
         """Wait for what is being read, and forget it."""

@@ -24,6 +24,7 @@ from sinkql.runtime.state.arrangement import Arrangements
 
 _PARTS_OF_A_LENGTH = 50
 _LONG_PART = 5_000_000
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ class Reread:
                     raise
                 raise _refused(self.job, error) from error
         target = self._target(done.at)
-        if done.parts == 0 or not same(done.at, target):
+        if done.parts == 0 or not self._reached(done.at, target):
             self._read(done, target)
         return done
 
@@ -108,14 +109,23 @@ class Reread:
         while True:
             orders = Orders(done.at, timedelta(0), self._most_rows(done), target)
             end = pacer.offer(done.at, orders, time.time_ns() // 1_000_000)
-            end = target if same(done.at, end) else end  # a part that is empty would come for ever
+            if same(done.at, end):
+                if not self._reached(done.at, target):  # what is to come is not there yet
+                    time.sleep(_LOOK_SECONDS)
+                    self.between(done.read)
+                    continue
+                if done.parts:
+                    return
             try:
                 self._part(done, end)
             except SinkqlError as error:
                 target = self._mended(done, end, target, error)
             self.between(done.read)
-            if same(done.at, target):
+            if self._reached(done.at, target):
                 return
+
+    def _reached(self, at: JobOffsets, target: JobOffsets) -> bool:
+        return all(self.readers[name].reached(at[name], to) for name, to in target.items())
 
     def _most_rows(self, done: Anew) -> int:
         """Return how long a part may be: longer ones come after many, for all are open at once in the end."""
