@@ -190,6 +190,12 @@ class Running:
 def once(sinks: Sinks, name: str = "a", *, patience: float = PATIENCE_S) -> BatchLoop:
     """Run a sink up to all that has committed on the server by now, in this thread."""
     loop = sinks.loop(name)
+    drain(loop, patience=patience)
+    return loop
+
+
+def drain(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
+    """Start a loop, and commit up to all that has committed on the server by now."""
     loop.start(epoch=1, once=True)
     pacer = Pacer(loop.readers)
     orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
@@ -202,4 +208,3 @@ def once(sinks: Sinks, name: str = "a", *, patience: float = PATIENCE_S) -> Batc
             time.sleep(0.002)
             continue
         loop.process(start, end)
-    return loop
