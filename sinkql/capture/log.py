@@ -59,7 +59,8 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a generation is: the key of the last row that was read, how many chunks there are, whether that is all.
 
-    `begin` is the number of the entry where it begins.
+    `begin` is the number of the entry where it begins; -1 of one that began in a log that was lost, and that goes on
+    after `base` chunks.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     chunks: int = 0
     done: bool = False
     high: Position = ""
+    base: int = 0
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -217,10 +217,11 @@ class LogReader(Reader):
         """Return what an entry has for a sink at a place."""
         match entry.kind:
             case "changes":
+                if self.change == "retract" and not place.done:
+                    return None  # they are in the one chunk that is to come
                 return entry.tables.get(self.table.id) if entry.to > place.to else None
             case "chunk":
-                mine = entry.generation is not None and entry.generation.number == place.generation
-                return entry.tables.get(self.table.id) if mine and not place.done else None
+                return entry.tables.get(self.table.id) if _takes(place, entry.generation) else None
             case _:
                 return None
 
@@ -441,7 +442,7 @@ class LogReader(Reader):
         place = _place(offsets)
         if place.began:
             if not (self.folder / "at" / f"{self.sink_id}.json").exists():
-                self._tell(place)
+                self.committed(offsets)
             self._found(place)
 
     def committed(self, end: Offsets) -> None:
@@ -474,7 +475,7 @@ def _after(place: Place, entry: Entry, part: Part | None, table: str) -> Place:
     found = msgspec.structs.replace(place, entry=entry.entry, to=max(place.to, entry.to), high=high)
     if entry.kind == "begin" and entry.table == table and place.generation is None and not place.done:
         return msgspec.structs.replace(found, generation=_number(generation))
-    if entry.kind == "chunk" and generation is not None and generation.number == place.generation and not place.done:
+    if entry.kind == "chunk" and generation is not None and _takes(place, generation):
         return msgspec.structs.replace(
             found,
             last=generation.last,
@@ -483,6 +484,13 @@ def _after(place: Place, entry: Entry, part: Part | None, table: str) -> Place:
             high=max(high, generation.high),
         )
     return found
+
+
+def _takes(place: Place, generation: Generation | None) -> bool:
+    """Tell whether a sink takes a chunk: of its generation, and none is between those that it has and this one."""
+    if generation is None or generation.number != place.generation or place.done:
+        return False
+    return generation.chunks <= place.chunks + 1
 
 
 def _number(generation: Generation | None) -> int:

@@ -82,6 +82,7 @@ class Session:
         self.kept = self.keeping.keep
         start = self.log.to if self.log.entries else self._start()
         self._recall()
+        self._resume()
         stops = [each for each in self.marks.positions() if each > start]
         self.log.add(
             "open",
@@ -100,7 +101,10 @@ class Session:
         self.stream.begin(start, list(self.tables.values()), stops)
 
     def _start(self) -> Position:
-        """Return where a log begins: with nothing read yet at the server's end, else where the least sink is."""
+        """Return where a log begins: with what the server keeps, for a sink may be further than anybody was told.
+
+        A server that keeps nothing for its readers is read from where the least sink is.
+        """
         at = self.marks.positions()
         if not at:
             return self.stream.create()
@@ -111,17 +115,18 @@ class Session:
                 detail=f"sinks are at position {at[0]} and later ones",
                 hint="Drop the source's sinks and create them again, into new tables.",
             )
-        for each in self.marks.at.values():
-            if each.generation is not None and not each.done:
-                self._resume(each)
-        return at[0]
+        return min(at[0], self.stream.create())
 
-    def _resume(self, at: mark.At) -> None:
-        """Go on with the generation of a sink that has some of its chunks: from where the last of its sinks is."""
-        assert at.generation is not None
-        before = self.snapshots.known.get(at.generation)
-        if before is None or at.chunks < before.chunks:
-            self.snapshots.known[at.generation] = Generation(at.generation, at.table, -1, at.last, at.chunks)
+    def _resume(self) -> None:
+        """Go on with generations of which sinks have some chunks from a log that was lost: after the fewest of them."""
+        known = self.snapshots.known
+        for at in self.marks.at.values():
+            if at.generation is None or at.done or at.table not in self.tables or at.log == self.log.id:
+                continue
+            if at.generation not in known or at.chunks < known[at.generation].base:
+                known[at.generation] = Generation(
+                    at.generation, at.table, -1, at.last, at.chunks, high=self.log.to, base=at.chunks
+                )
 
     def _recall(self) -> None:
         """Find in the log how far generations are, and which of its transactions a snapshot may not see."""
@@ -267,6 +272,7 @@ class Session:
 
     def _read_chunks(self) -> None:
         """Begin generations that sinks wait for, and read the next chunks of those that are not done."""
+        self._resume()
         for table in sorted({each.table for each in self.marks.wants.values()} & self.tables.keys()):
             if table not in self._joins():
                 used = [each.generation + 1 for each in self.marks.at.values() if each.generation is not None]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -30,7 +33,7 @@ CREATE SINK a FROM orders INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n',
 
 
 @pytest.fixture
-def database(postgres: Postgres, postgres_database: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+def database(postgres: Postgres, postgres_database: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
     where = f"host=127.0.0.1 port={postgres.port} user=postgres dbname={postgres_database}"
     with psycopg.connect(where, autocommit=True) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, name text)")
@@ -39,12 +42,12 @@ def database(postgres: Postgres, postgres_database: str) -> Iterator[psycopg.Con
         yield connection
 
 
-def _once(session: Session) -> None:
-    (job,) = session.jobs()
+def _once(session: Session, *names: str) -> None:
+    (job,) = session.jobs(names or None)
     drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
 
 
-def test_rows_from_before_and_changes_arrive(tmp_path: Path, database: psycopg.Connection[tuple[object, ...]]) -> None:
+def test_rows_from_before_and_changes_arrive(tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]) -> None:
     info = database.info
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
@@ -61,3 +64,46 @@ def test_rows_from_before_and_changes_arrive(tmp_path: Path, database: psycopg.C
             assert database.execute("SELECT count(*) FROM pg_replication_slots").fetchone() == (1,)
         session.execute("DROP SOURCE s CASCADE")
         assert database.execute("SELECT count(*) FROM pg_replication_slots").fetchone() == (0,)
+
+
+def test_rows_without_a_key_come_and_go_as_often_as_on_the_server(
+    tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]
+) -> None:
+    info = database.info
+    database.execute("CREATE TABLE odd (x int)")
+    database.execute("ALTER TABLE odd REPLICA IDENTITY FULL")
+    database.execute("INSERT INTO odd SELECT n % 10 FROM generate_series(1, 500) AS n")
+    with Session(tmp_path / "catalog.db") as session:
+        session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
+        session.execute(
+            "CREATE SINK b FROM odd INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'b') MODE APPEND "
+            "WITH (COMMIT INTERVAL = '1s')"
+        )
+        desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+        stopping = threading.Event()
+        writer = threading.Thread(target=_write, args=(info.dsn, stopping))
+        writer.start()
+        try:
+            with captured(desk):
+                _once(session, "b")
+                stopping.set()
+                writer.join()
+                _once(session, "b")
+        finally:
+            stopping.set()
+            writer.join()
+    expected = dict(database.execute("SELECT x, count(*) FROM odd GROUP BY x").fetchall())
+    found: Counter[object] = Counter()
+    for x, diff, _ in duckdb_folder(tmp_path / "lake" / "n" / "b"):
+        found[x] += diff
+    assert {x: count for x, count in found.items() if count} == expected
+
+
+def _write(where: str, stopping: threading.Event) -> None:
+    """Change rows of the table without a key, now and then."""
+    with psycopg.connect(where, autocommit=True) as connection:
+        turn = 0
+        while not stopping.wait(0.02):
+            turn += 1
+            connection.execute("UPDATE odd SET x = %s WHERE x = %s", (turn % 13, turn % 10))
+            connection.execute("INSERT INTO odd VALUES (%s)", (turn,))
