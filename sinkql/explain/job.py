@@ -68,8 +68,7 @@ def operator_tree(operator: physical.Operator) -> Tree:
 
 
 def _by(read: physical.Read) -> str:
-    holes = ", with holes" if read.holes else ""
-    return f" by {', '.join(map(name, read.key))}{holes}" if read.key else ""
+    return f" by {', '.join(map(name, read.key))}" if read.key else ""
 
 
 def _call(call: physical.AggregateCall) -> str:

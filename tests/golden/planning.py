@@ -39,7 +39,8 @@ def with_odd_types(registry: Registry) -> Registry:
     counter = registry.sources["LOAD GENERATOR COUNTER"]
 
     def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
-        return SourcePlan({}, _ODD[statement.kind.removeprefix("LOAD GENERATOR ")])
+        name = statement.kind.removeprefix("LOAD GENERATOR ")
+        return SourcePlan({"holes": True} if name == "MARKETING" else {}, _ODD[name])
 
     names = [f"LOAD GENERATOR {name}" for name in _ODD]
     odd = {name: replace(counter, name=name, plan=plan) for name in names}
@@ -54,6 +55,9 @@ _ODD = {
     "CLOCK": logical.Shape((_ID, logical.Column("took", logical.Type("interval")))),
     "KEY VALUE": logical.Shape(
         (_ID, logical.Column("value", logical.Type("text"))), (frozenset({"id"}),), logical.Change.UPSERT
+    ),
+    "MARKETING": logical.Shape(
+        (_ID, logical.Column("body", logical.Type("text"))), (frozenset({"id"}),), logical.Change.UPSERT
     ),
 }
 

@@ -122,7 +122,8 @@ CODES = {
         (
             "A sink with SNAPSHOT = false reads counts, sums or the like over a source that can delete or change rows, "
             "such as a table. A row from before the start that is deleted later is in none of them, so they would be "
-            "wrong."
+            "wrong. Or it reads a table of Postgres with long values, which the server does not send again where a "
+            "change leaves them as they are: those of rows from before the start would be unknown."
         ),
         "Leave out SNAPSHOT = false. The sink then begins with the rows that are there, and its counts have them all.",
     ),

@@ -188,11 +188,20 @@ def check_changes(statement: ast.CreateSink, mode: ast.Mode, shape: logical.Shap
 def check_start(
     statement: ast.CreateSink, mode: ast.Mode, relation: str, scope: Scope, *, snapshot: bool, proven: bool
 ) -> None:
-    """Refuse to begin at the end of a source that can take back rows from before, where these are counted (SQ2335)."""
+    """Refuse to begin at the end of a source where rows from before are counted, or completed (SQ2335)."""
     if snapshot:
         return
     item = scope.catalog.item(relation)
     assert isinstance(item, logical.Source | logical.View)
+    lacking = _lacking(item, scope.catalog)
+    if lacking is not None:
+        raise SinkqlError(
+            "SQ2335",
+            f'SNAPSHOT = false cannot be used here: the server of "{short_name(lacking, scope.catalog)}" does not send '
+            "long values again that a change leaves as they are, and rows from before the start would be unknown",
+            option_span(statement.with_options, "SNAPSHOT", statement.kind_span),
+            hint="Leave out SNAPSHOT = false; the sink then begins with the rows that are there.",
+        )
     counted = _counted(item, scope.catalog)
     if counted is None and mode.mode == "upsert" and not proven:
         counted = _taken_back(item, scope.catalog)  # the sink counts the rows of each key
@@ -205,6 +214,24 @@ def check_start(
         option_span(statement.with_options, "SNAPSHOT", statement.kind_span),
         hint="Leave out SNAPSHOT = false; the sink then begins with the rows that are there.",
     )
+
+
+def _lacking(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> str | None:
+    """Return a source of a relation whose rows may lack values, those of the rows from before; None for none."""
+    if isinstance(item, logical.Source):
+        return item.name if item.options.get("holes") else None
+    relations: list[logical.Relation] = [item.relation]
+    while relations:
+        match relation := relations.pop():
+            case logical.Get():
+                below = _below(relation, catalog)
+                if below is not None and (found := _lacking(below, catalog)) is not None:
+                    return found
+            case logical.Project() | logical.Filter() | logical.Aggregate():
+                relations.append(relation.input)
+            case logical.Union():
+                relations.extend(relation.inputs)
+    return None
 
 
 def _counted(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> str | None:
