@@ -248,6 +248,25 @@ def test_a_lane_without_room_for_a_call_has_failed() -> None:
         assert str(seat.error) == "no room for a tick"
 
 
+def test_what_nobody_foresaw_is_told_and_others_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, other = _Sink(), _Sink()
+    error = RuntimeError("can't start new thread")
+
+    def look(found: Conductor, seat: Seat) -> None:
+        raise error
+
+    with _conductor([]) as found, monkeypatch.context() as patch:
+        patch.setattr(Conductor, "_look", look)
+        seat = sink.seat()
+        found.enrol(seat)
+        assert seat.wake.wait(PATIENCE_S)
+        assert seat.error is error
+        patch.undo()
+        found.enrol(other.seat())
+        other.has(3)
+    assert sink.tried == []
+
+
 def test_a_worn_lane_makes_place_for_another() -> None:
     lanes: list[ThreadLane] = []
     sink = _Sink(size=1)

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -106,6 +107,7 @@ class Conductor:
         self._places: list[_Place] = []
         self._wants_lane = False
         self._closed = False
+        self._tended_at = time.monotonic()
         self._thread: threading.Thread | None = None
 
     def enrol(self, seat: Seat) -> None:
@@ -195,6 +197,9 @@ class Conductor:
     def _lose(self, place: _Place, error: Exception) -> None:
         """Go on without a lane that failed: all sinks that run no batch are told, and may come back."""
         self._places.remove(place)
+        self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
         self._ready.clear()
         self._wants_lane = False
         for seat in [each for each in self._seats if each._state != "running"]:
@@ -203,23 +208,29 @@ class Conductor:
     # --- the conductor's thread ------------------------------------------------------------------------------------
 
     def _conduct(self) -> None:
-        tended_at = time.monotonic()
         while not self._closed:
-            with self._changed:
-                now = time.monotonic()
-                while (due_at := self._due_at()) is not None and due_at <= now:
-                    self._look(heapq.heappop(self._heap)[2])
-                wants_lane = self._wants_lane and len(self._places) < self._most
-                if not wants_lane and now < tended_at + _TEND_SECONDS:
-                    until = tended_at + _TEND_SECONDS
-                    self._changed.wait(max(_LEAST_SECONDS, min(until, due_at or until) - now))
-                    continue
-            with self._opening:
-                if wants_lane:
-                    self._open_more()
-                else:
-                    self._tend()
-                    tended_at = time.monotonic()
+            try:
+                self._step()
+            except Exception as error:  # as where no thread can be started: no sink waits for ever without a word
+                with self._changed:
+                    self._tell(error)
+
+    def _step(self) -> None:
+        """Look at what is due, and see to the lanes; wait where nothing is to be done."""
+        with self._changed:
+            now, tend_at = time.monotonic(), self._tended_at + _TEND_SECONDS
+            while (due_at := self._due_at()) is not None and due_at <= now:
+                self._look(heapq.heappop(self._heap)[2])
+            wants_lane = self._wants_lane and len(self._places) < self._most
+            if not wants_lane and now < tend_at:
+                self._changed.wait(max(_LEAST_SECONDS, min(tend_at, due_at or tend_at) - now))
+                return
+        with self._opening:
+            if wants_lane:
+                self._open_more()
+            else:
+                self._tended_at = time.monotonic()
+                self._tend()
 
     def _look(self, seat: Seat) -> None:
         """Find out in a thread whether something is new for a seat that is due."""
@@ -284,7 +295,7 @@ class Conductor:
                     self._places.remove(place)
                     ended.append(place)
         for place in ended:
-            place.lane.stop()
+            threading.Thread(target=_end, args=(place.lane,), name="ending", daemon=True).start()
 
     def _spare(self, place: _Place) -> bool:
         return len(self._places) > 1 and time.monotonic() > place.since + _SPARE_SECONDS
@@ -336,6 +347,11 @@ class Conductor:
             else:
                 seat._at, seat._end = seat._end, None
                 self._wait(seat)
+
+
+def _end(lane: Lane) -> None:
+    with suppress(Exception):  # one that does not end does nothing either
+        lane.stop()
 
 
 def _now_ms() -> int:
