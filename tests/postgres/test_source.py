@@ -233,3 +233,16 @@ def test_new_columns_and_tables_are_taken_in(session: Session, postgres: Postgre
     assert [name for name, *_ in _columns(session, "grows")] == ["id", "name"]
     assert [name for name, *_ in _columns(session, "more")] == ["id"]
     postgres.execute("DROP PUBLICATION growing; DROP TABLE grows, more", database)
+
+
+def test_relations_tell_the_slot_and_the_tables_upstream(session: Session) -> None:
+    session.execute(_source("several", "FOR TABLES (public.users AS people)") + "ALTER SOURCE s SET (KEEP = 'log');")
+    (slot,) = session.execute("SELECT replication_slot FROM mz_internal.mz_postgres_sources;")
+    assert str(slot.rows[0][0]).startswith("sinkql_")
+    (tables,) = session.execute("SELECT schema_name, table_name FROM mz_internal.mz_postgres_source_tables;")
+    assert tables.rows == (("public", "users"),)
+    (shown,) = session.execute("SHOW CREATE SOURCE s;")
+    assert "WITH (KEEP = 'log')" in shown.rows[0][1]
+    item = session.catalog.plans.item("materialize.public.people")
+    assert isinstance(item, logical.Source)
+    assert item.options["tuning"]["keeping"]["keep"] == "log"

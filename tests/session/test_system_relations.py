@@ -47,6 +47,8 @@ mz_object_lifetimes: id previous_id object_type event_type occurred_at
 mz_notices: id notice_type message hint action
 mz_webhook_sources: id name url
 mz_postgres_sources: id replication_slot timeline_id
+mz_postgres_source_tables: id schema_name table_name
+mz_mysql_source_tables: id schema_name table_name
 """  # noqa: E501 a line a relation
 
 

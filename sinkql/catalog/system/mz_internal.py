@@ -40,6 +40,18 @@ _WORST = (
 )
 
 _OF_CONNECTION = "json_extract(i.details, '$.options.{}')"
+_UPSTREAM = """
+id text
+schema_name text json_extract(i.details, '$.upstream[0]')
+table_name text json_extract(i.details, '$.upstream[1]')
+"""
+
+
+def _of_server(kind: str) -> str:
+    """Return what the relation of the tables is from that are read of servers of a kind."""
+    return f"FROM items AS i\nWHERE json_extract(i.details, '$.upstream_kind') = '{kind}'"
+
+
 _AWS = ("endpoint", "region", "access_key_id", "access_key_id_secret_id", "secret_access_key_secret_id",
         "session_token", "session_token_secret_id", "assume_role_arn", "assume_role_session_name")  # fmt: skip
 
@@ -268,7 +280,10 @@ occurred_at timestamptz i.occurred_at
     ),
     relation(
         "mz_internal.mz_postgres_sources",
-        "id text\nreplication_slot text -\ntimeline_id uint8 -",
+        "id text\nreplication_slot text 'sinkql_' || replace(json_extract(i.details, '$.captured_as'), '-', '_')\n"
+        "timeline_id uint8 -",
         "FROM items AS i\nWHERE i.kind = 'SOURCE' AND json_extract(i.details, '$.type') = 'postgres'",
     ),
+    relation("mz_internal.mz_postgres_source_tables", _UPSTREAM, _of_server("POSTGRES")),
+    relation("mz_internal.mz_mysql_source_tables", _UPSTREAM, _of_server("MYSQL")),
 )

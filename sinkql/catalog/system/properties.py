@@ -53,7 +53,11 @@ def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dic
     if isinstance(statement, ast.CreateTableFrom):
         assert statement.source is not None
         source = find_id(join_name(*(part.value for part in statement.source.parts)))
-        return {"type": "subsource", "source_id": source, "columns": _columns(item.shape)}
+        found = {"type": "subsource", "source_id": source, "columns": _columns(item.shape)}
+        captured = item.options.get("table")
+        if isinstance(captured, dict):
+            found |= {"upstream_kind": item.kind, "upstream": captured["name"]}
+        return found
     assert isinstance(statement, ast.CreateSource)
     return {
         "type": "load-generator" if item.kind.startswith("LOAD GENERATOR ") else item.kind.lower().replace(" ", "-"),
@@ -62,6 +66,7 @@ def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dic
         "value_format": statement.format.name.lower() if statement.format else None,
         "cluster_id": _cluster(statement.cluster, find_id),
         "columns": _columns(item.shape),
+        "captured_as": item.options.get("source_id"),
     }
 
 
