@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
 from sinkql.capture import datafile
+from sinkql.capture.hole import filled, moving
 from sinkql.capture.log import DataFile, Part, remove
-from sinkql.extension.capture import Changed, Position, TableRows
+from sinkql.extension.capture import CapturedTable, Changed, Position, TableRows
 
 Completing = Callable[[str, TableRows, Sequence[Any]], tuple[TableRows, Position | None]]
 
@@ -68,7 +67,7 @@ class Buffer:
         Rows whose holes may have to be filled stay, and all that follow them: their transactions are not whole yet.
         """
         for table, parts in self.rows.items():
-            first = next((place for place, part in enumerate(parts) if _moving(part)), len(parts))
+            first = next((place for place, part in enumerate(parts) if moving(part)), len(parts))
             self._write(table, parts[:first])
             del parts[:first]
         self.bytes = sum(part.rows.nbytes for parts in self.rows.values() for part in parts)
@@ -78,11 +77,12 @@ class Buffer:
         if file is not None:
             self.files.setdefault(table, []).append(file)
 
-    def parts(self, complete: Completing) -> Mapping[str, Part]:
+    def parts(self, tables: Mapping[str, CapturedTable], complete: Completing) -> Mapping[str, Part]:
         """Return what the entry is to have of each table; all its transactions are whole."""
         ids = [id_ for _, id_ in self.ends]
         for table, parts in self.rows.items():
-            self._write(table, [self._completed(table, part, ids, complete) for part in parts])
+            known = self._filled(tables[table], parts)
+            self._write(table, [self._completed(table, part, ids, complete) for part in known])
         self.rows.clear()
         return {
             table: Part(
@@ -91,22 +91,23 @@ class Buffer:
             for table in sorted({*self.files, *self.emptied})
         }
 
+    def _filled(self, table: CapturedTable, parts: Sequence[TableRows]) -> Sequence[TableRows]:
+        """Return parts with holes filled from rows that came before them, of which some may be in files."""
+        if not any(map(moving, parts)):
+            return parts
+        files = self.files.get(table.id, ())
+        before = [TableRows(batch) for file in files for batch in datafile.read(self.folder, file)]
+        (whole,) = filled(table, [*before, *parts])
+        count = sum(part.rows.num_rows for part in before)
+        return [TableRows(whole.rows.slice(count), whole.errors)]
+
     def _completed(self, table: str, part: TableRows, ids: Sequence[Any], complete: Completing) -> TableRows:
         """Fill holes of rows whose key changed from the server, as long as that is right; note where some are left."""
-        if not _moving(part):
+        if not moving(part):
             return part
         part, high = complete(table, part, ids)
         if high is not None:
             self.high[table] = max(self.high.get(table, ""), high)
-        if _moving(part):
+        if moving(part):
             self.moved.add(table)
         return part
-
-
-def _moving(part: TableRows) -> bool:
-    """Tell whether rows have holes for values of another key's row."""
-    names = part.rows.schema.names
-    if "$from" not in names:
-        return False
-    both = pc.and_(pc.is_valid(part.rows.column("$from")), pc.is_valid(part.rows.column("$hole")))
-    return bool(pc.any(both).as_py())

@@ -223,7 +223,7 @@ class Session:
         if buffer.open or buffer.to <= self.log.to:
             return
         faults.point("publish")
-        tables = buffer.parts(self._complete)
+        tables = buffer.parts(self.tables, self._complete)
         faults.point("publish-files")
         unseen = self._unseen(buffer.ends)
         self.log.add(

@@ -1,0 +1,82 @@
+"""Holes of rows whose key changed are filled from rows that came before them, however the entry is cut."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sinkql import physical
+from sinkql.capture.hole import filled, moving
+from sinkql.extension.capture import CapturedTable, TableRows
+
+_COLUMNS = tuple(physical.Column(*each) for each in (("id", "bigint", False), ("a", "text"), ("b", "text")))
+_TABLE = CapturedTable("t", ("public", "t"), _COLUMNS, ("id",), holes=True)
+_SCHEMA = pa.schema(
+    [("id", pa.int64()), ("a", pa.string()), ("b", pa.string()), ("$diff", pa.int64()), ("$hole", pa.binary()),
+     ("$from", pa.struct([("id", pa.int64())]))]
+)  # fmt: skip
+Rows = dict[int, dict[str, str]]
+
+
+def _changes(rows: Rows, dice: random.Random) -> list[dict[str, Any]]:
+    """Change a server's rows; return what it sends of that."""
+    sent: list[dict[str, Any]] = []
+    for turn in range(12):
+        key, other, what = dice.randrange(4), dice.randrange(4), dice.random()
+        if what < 0.2 or key not in rows:
+            rows[key] = {"a": f"a{turn}", "b": f"b{turn}"}
+            sent.append({"id": key, **rows[key], "$diff": 1})
+        elif what < 0.3:
+            del rows[key]
+            sent.append({"id": key, "$diff": -1})
+        elif what < 0.6:
+            told = {name: f"{name}{turn}" for name in ("a", "b") if dice.random() < 0.4}
+            rows[key] |= told
+            sent.append({"id": key, **told, "$diff": 1, "$hole": _hole(told)})
+        elif other not in rows:
+            told = {name: f"{name}{turn}" for name in ("a", "b") if dice.random() < 0.4}
+            rows[other] = rows.pop(key) | told
+            sent.append({"id": key, "$diff": -1})
+            sent.append({"id": other, **told, "$diff": 1, "$hole": _hole(told), "$from": {"id": key}})
+    return sent
+
+
+def _hole(told: dict[str, str]) -> bytes | None:
+    number = sum(1 << place for place, name in ((1, "a"), (2, "b")) if name not in told)
+    return bytes([number]) if number else None
+
+
+def _applied(before: Rows, changes: list[dict[str, Any]]) -> Rows:
+    """Apply changes as one who knows other keys' rows only as they were before all of them."""
+    rows = {key: dict(row) for key, row in before.items()}
+    for each in changes:
+        if each["$diff"] == -1:
+            rows.pop(each["id"], None)
+            continue
+        number = int.from_bytes(each["$hole"] or b"", "little")
+        origin = each["$from"]
+        source = before[origin["id"]] if origin is not None else rows.get(each["id"], {})
+        holes = {name for place, name in ((1, "a"), (2, "b")) if number >> place & 1}
+        rows[each["id"]] = {name: source[name] if name in holes else each[name] for name in ("a", "b")}
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_holes_are_filled(seed: int) -> None:
+    dice = random.Random(seed)
+    rows: Rows = {0: {"a": "old a", "b": "old b"}, 1: {"a": "old a1", "b": "old b1"}}
+    before = {key: dict(row) for key, row in rows.items()}
+    sent = _changes(rows, dice)
+    cut = dice.randrange(len(sent) + 1)
+    parts = [TableRows(pa.RecordBatch.from_pylist(each, schema=_SCHEMA)) for each in (sent[:cut], sent[cut:])]
+    found = [row for part in filled(_TABLE, parts) for row in part.rows.to_pylist()]
+    assert _applied(before, found) == rows
+
+
+def test_rows_without_such_holes_stay_as_they_are() -> None:
+    part = TableRows(pa.RecordBatch.from_pylist([{"id": 1, "$diff": 1, "$hole": b"\x02"}], schema=_SCHEMA))
+    assert not moving(part)
+    assert filled(_TABLE, [part]) == [part]
