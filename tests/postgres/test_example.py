@@ -11,6 +11,9 @@ import pytest
 
 from postgres.pipeline import capturing, catch_up
 from sinkql.session import Session
+from sinkql.session.deploy.apply import apply
+from sinkql.session.deploy.deployment import plan_deployment
+from sinkql.session.deploy.script_catalog import Script
 from support.postgres import Postgres
 from support.readers import duckdb_folder
 
@@ -92,3 +95,20 @@ def test_all_tables_of_a_database_are_tables_of_iceberg(
 
 def _slots(server: Postgres, database: str) -> list[tuple[object, ...]]:
     return server.execute(f"SELECT slot_name FROM pg_replication_slots WHERE database = '{database}'")
+
+
+def test_scripts_describe_a_whole_database(
+    session: Session, postgres: Postgres, postgres_database: str, tmp_path: Path
+) -> None:
+    script = [Script("pipeline.sql", _example("whole_database", postgres, postgres_database))]
+    apply(plan_deployment(script, session), session)
+    assert [name.rpartition(".")[2] for name in session.sinks()] == [
+        "customers_sink",
+        "products_sink",
+        "purchases_sink",
+    ]
+    assert plan_deployment(script, session).steps == ()
+    files = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert [each for each in files if b"change me" in each.read_bytes()] == []
+    session.execute("DROP SOURCE everything CASCADE;")
+    postgres.execute("DROP OWNED BY reader; DROP ROLE reader", postgres_database)
