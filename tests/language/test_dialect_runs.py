@@ -46,7 +46,8 @@ _OF_EXAMPLES = frozenset((
     "SQ2604", "SQ2605", "SQ2614", "SQ2636",  # those of roles and settings
     "SQ2301", "SQ2306", "SQ2413", "SQ2423", "SQ2426",  # no name, no key, no columns
     "SQ2552",  # an authority
-    "SQ4260", "SQ4401",  # servers that are not there
+    "SQ2561",  # an address
+    "SQ4260", "SQ4270", "SQ4401",  # servers that are not there
 ))  # fmt: skip
 """What the examples of the forms have wrong: their values are placeholders, and their options are not all there."""
 
