@@ -1,19 +1,23 @@
-"""Messages of JSON in a topic into an append table: what a task costs, and the whole pipeline.
+"""Messages in a topic into an append table: what a task costs, and the whole pipeline.
 
-    python -m bench.kafka [--rows 2000000] [--runs 3] [--cores 2] [--tasks-only]
+    python -m bench.kafka [--format json|avro|debezium] [--rows 2000000] [--runs 3] [--cores 2] [--tasks-only]
 
 Prints rows per CPU-second. "consume": messages as the client library gives them; "task": decoded to Arrow; "pipeline":
 the process tree of `sinkql exec --once`, start-up (a run of 1,000 rows) taken off, median of the runs, after which
-DuckDB reads what is in the table. The broker is one that tests start; its CPU is not counted.
+DuckDB reads what is in the table. The broker is one that tests start; its CPU is not counted. Of Debezium's messages
+only tasks are measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +28,26 @@ from sinkql.extension.registry import discover
 from sinkql.extension.stream import Context, Reader, Split, Tally
 
 _PARTITIONS = 4
+_AVRO = {
+    "bigint": "long", "integer": "int", "double precision": "double", "text": "string", "boolean": "boolean",
+    "timestamptz": {"type": "long", "logicalType": "timestamp-micros"},
+}  # fmt: skip
+_SCHEMA = json.dumps({
+    "type": "record", "name": "event", "fields": [
+        {"name": name, "type": _AVRO[type_] if name == "id" else ["null", _AVRO[type_]]}
+        for name, type_ in EVENT_COLUMNS.items()
+    ],
+})  # fmt: skip
+_CHANGE = (
+    b'{"before":null,"after":%s,"source":{"version":"3.0","connector":"postgresql","name":"bench","ts_ms":1767225600000,'
+    b'"snapshot":"false","db":"shop","sequence":"[\\"24023119\\",\\"24023128\\"]","schema":"public","table":"events",'
+    b'"txId":571,"lsn":24023128,"xmin":null},"transaction":null,"op":"c","ts_ms":1767225600100}'
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--format", choices=("json", "avro", "debezium"), default="json")
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
@@ -43,15 +63,35 @@ def main() -> None:
         for name, rows in (("small", 1_000), ("large", arguments.rows)):
             write_events(home / name, rows, 1)
             topics[name] = broker.topic(_PARTITIONS)
-            _send(broker, topics[name], home / name / "events-000.json")
+            _send(broker, topics[name], home / name / "events-000.json", _encoder(arguments.format))
         table = [("append", "rows/CPU-s")]
-        table += [(name, f"{rate:,.0f}") for name, rate in _tasks(broker.address, topics["large"], arguments.runs)]
-        if not arguments.tasks_only:
+        table += [(name, f"{rate:,.0f}") for name, rate in _tasks(broker.address, topics["large"], arguments)]
+        if not arguments.tasks_only and arguments.format != "debezium":
             table.append(("pipeline", f"{_pipelines(broker.address, topics, home, arguments):,.0f}"))
         show(table)
 
 
-def _send(broker: Any, topic: str, source: Path) -> None:
+def _encoder(format_: str) -> Callable[[bytes], bytes]:
+    """Return what makes messages of lines of JSON."""
+    if format_ == "json":
+        return lambda line: line
+    if format_ == "debezium":
+        return lambda line: _CHANGE % line
+    import fastavro
+
+    schema = fastavro.parse_schema(json.loads(_SCHEMA))
+
+    def encoded(line: bytes) -> bytes:
+        row = json.loads(line)
+        row["ts"] = datetime.fromisoformat(row["ts"])
+        stream = BytesIO()
+        fastavro.schemaless_writer(stream, schema, row)
+        return b"\0\0\0\0\1" + stream.getvalue()
+
+    return encoded
+
+
+def _send(broker: Any, topic: str, source: Path, encoded: Callable[[bytes], bytes]) -> None:
     producer = broker.producer(linger_ms=50, queue_buffering_max_messages=1_000_000)
     with source.open("rb") as lines:
         for number, line in enumerate(lines):
@@ -59,18 +99,18 @@ def _send(broker: Any, topic: str, source: Path) -> None:
                 producer.poll(0)
             while True:
                 try:
-                    producer.produce(topic, line.rstrip(b"\n"), partition=number % _PARTITIONS)
+                    producer.produce(topic, encoded(line.rstrip(b"\n")), partition=number % _PARTITIONS)
                     break
                 except BufferError:
                     producer.poll(0.2)
     assert producer.flush(600) == 0
 
 
-def _tasks(address: str, topic: str, runs: int) -> Iterator[tuple[str, float]]:
+def _tasks(address: str, topic: str, arguments: argparse.Namespace) -> Iterator[tuple[str, float]]:
     from sinkql.connectors.kafka.consume import Range, messages
     from sinkql.connectors.kafka.reader import KafkaReader
 
-    reader = _reader(address, topic)
+    reader = _reader(address, topic, arguments.format)
     assert isinstance(reader, KafkaReader)
     start = reader.initial(at_end=False)
     splits = reader.splits(start, reader.target(start))
@@ -84,26 +124,30 @@ def _tasks(address: str, topic: str, runs: int) -> Iterator[tuple[str, float]]:
 
     for name, done in (("consume", consumed), ("task", decoded)):
         rates = []
-        for _ in range(runs):
+        for _ in range(arguments.runs):
             began = time.process_time()
             rows = sum(map(done, splits))
             rates.append(rows / (time.process_time() - began))
         yield name, median(rates)
 
 
-def _reader(address: str, topic: str) -> Reader:
-    columns = tuple(physical.Column(name, type_) for name, type_ in EVENT_COLUMNS.items())
-    value = {"format": "JSON", "whole": False, "columns": list(EVENT_COLUMNS)}
-    options = {
+def _reader(address: str, topic: str, format_: str) -> Reader:
+    columns = tuple(physical.Column(name, type_, name != "id") for name, type_ in EVENT_COLUMNS.items())
+    value: dict[str, Any] = {"format": "JSON", "whole": False, "columns": list(EVENT_COLUMNS)}
+    if format_ == "avro":
+        value |= {"format": "AVRO", "schema": _SCHEMA, "references": [], "wire": True, "name": "data"}
+    changes = format_ == "debezium"
+    options: dict[str, Any] = {
         "topic": topic,
-        "envelope": "none",
+        "envelope": "debezium" if changes else "none",
         "value": value,
         "include": {},
         "on_error": "fail",
         "tuning": {"refresh_s": 60, "group": ""},
     }
     connection = physical.Connection("k", "KAFKA", {"brokers": [address], "protocol": "PLAINTEXT"})
-    read = physical.Read("s", "KAFKA", options, columns, "append", connection)
+    change: physical.Change = "upsert" if changes else "append"
+    read = physical.Read("s", "KAFKA", options, columns, change, connection, key=("id",) if changes else ())
     return discover().reader(read, Context("s", "s", HOME, lambda _: ""))
 
 
@@ -113,7 +157,7 @@ def _pipelines(address: str, topics: dict[str, str], home: Path, arguments: argp
         costs = {}
         for name, topic in topics.items():
             work = home / f"{name}-{run}"
-            costs[name] = run_sinkql(_script(address, topic, arguments.cores), work)
+            costs[name] = run_sinkql(_script(address, topic, arguments), work)
             found = read_back(work / "lake" / "n" / "t", ("id",))
             rows = arguments.rows if name == "large" else 1_000
             assert found == (rows, rows * (rows - 1) // 2), f"the table has {found}"
@@ -123,13 +167,14 @@ def _pipelines(address: str, topics: dict[str, str], home: Path, arguments: argp
     return median(rates)
 
 
-def _script(address: str, topic: str, cores: int) -> str:
+def _script(address: str, topic: str, arguments: argparse.Namespace) -> str:
     typed = ", ".join(f"{name} {type_}" for name, type_ in EVENT_COLUMNS.items())
+    format_ = "FORMAT JSON" if arguments.format == "json" else f"FORMAT AVRO USING SCHEMA '{_SCHEMA}'"
     return (
-        f"CREATE CLUSTER bench (SIZE = 'local[{cores}]');\n"
+        f"CREATE CLUSTER bench (SIZE = 'local[{arguments.cores}]');\n"
         "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');\n"
         f"CREATE CONNECTION kafka TO KAFKA (BROKER '{address}', SECURITY PROTOCOL 'PLAINTEXT');\n"
-        f"CREATE SOURCE s ({typed}) FROM KAFKA CONNECTION kafka (TOPIC '{topic}') FORMAT JSON;\n"
+        f"CREATE SOURCE s ({typed}) FROM KAFKA CONNECTION kafka (TOPIC '{topic}') {format_};\n"
         "CREATE SINK k IN CLUSTER bench FROM s INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')\n"
         "  ENVELOPE NONE WITH (COMMIT INTERVAL = '1s');\n"
     )
