@@ -58,7 +58,7 @@ def _applied(before: Rows, changes: list[dict[str, Any]]) -> Rows:
             continue
         number = int.from_bytes(each["$hole"] or b"", "little")
         origin = each["$from"]
-        source = before[origin["id"]] if origin is not None else rows.get(each["id"], {})
+        source = before.get(origin["id"], {}) if origin is not None else rows.get(each["id"], {})
         holes = {name for place, name in ((1, "a"), (2, "b")) if number >> place & 1}
         rows[each["id"]] = {name: source[name] if name in holes else each[name] for name in ("a", "b")}
     return rows
