@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -39,16 +40,20 @@ def test_open_and_aborted_transactions_are_not_read(broker: Kafka, pipeline: Pip
         producer.flush(PATIENCE_S)
         if end is not None:
             end(PATIENCE_S)
+            broker.settle(topic)
     broker.send(topic, "4")  # behind the open one
     _numbers(pipeline, topic)
     pipeline.drain("s")
     assert pipeline.rows("s") == [(1,)] * 5
     producer.abort_transaction(PATIENCE_S)
+    broker.settle(topic)
     pipeline.drain("s")
     assert pipeline.rows("s") == [(1,)] * 5 + [(4,)]
     producer.begin_transaction()
     producer.produce(topic, "5")
+    producer.flush(PATIENCE_S)
     producer.abort_transaction(PATIENCE_S)  # a range without any message
+    broker.settle(topic)
     pipeline.drain("s")
     assert len(pipeline.rows("s")) == 6
 
@@ -209,3 +214,28 @@ def test_an_error_that_nobody_foresaw_is_told_as_kafka_tells_it() -> None:
     error = client.failure(KafkaError(KafkaError.INVALID_CONFIG), Troubles())
     assert error.code == "SQ4277"
     assert "Configuration is invalid" in error.message
+
+
+def test_each_range_gives_just_its_own_messages(broker: Kafka) -> None:
+    topic = broker.topic()
+    producer = broker.producer(transactional_id=f"{topic}-a")
+    for turn in range(4):
+        producer.begin_transaction()
+        producer.produce(topic, str(turn))
+        producer.produce(topic, str(turn))
+        producer.flush(PATIENCE_S)  # or there is nothing to abort
+        (producer.abort_transaction if turn % 2 else producer.commit_transaction)(PATIENCE_S)
+        broker.send(topic, f"after {turn}")
+    broker.settle(topic)
+    client = Client.of("k", {"brokers": [broker.address], "protocol": "PLAINTEXT"}, lambda _: "")
+    (end,) = broker.ends(topic).values()
+
+    def read(begin: int, to: int) -> list[int]:
+        found = consume.messages(client, consume.Range("s", topic, 0, begin, to, "sinkql"))
+        return [message.offset() for each in found for message in each]
+
+    there = read(0, end)
+    assert len(there) == 8
+    assert end == 16  # with the aborted ones, and a mark behind each transaction
+    for begin, to in itertools.combinations(range(end + 1), 2):
+        assert read(begin, to) == [each for each in there if begin <= each < to]

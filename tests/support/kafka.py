@@ -151,6 +151,12 @@ class Kafka:
         found = self.admin.list_offsets(asked, isolation_level=level)
         return {place.partition: future.result().offset for place, future in found.items()}
 
+    def settle(self, topic: str) -> None:
+        """Wait until no transaction is open: brokers write the marks at their ends a little later."""
+        deadline = Deadline()
+        while self.ends(topic) != self.ends(topic, committed=False):
+            deadline.check("the end of transactions")
+
     def producer(self, **config: Any) -> Any:
         """Return a producer; with `transactional_id` its transactions are begun already."""
         dotted = {label.replace("_", "."): value for label, value in config.items()}
