@@ -151,7 +151,7 @@ def _snapshot(server: Postgres, rows: int) -> _Spent:
             with stream.chunk(found["t"]) as chunk:
                 part = chunk.read(after, 8 << 20)
             read = time.process_time()
-            datafile.write(Path(folder), "t", 1, part.rows)
+            datafile.write(Path(folder), "t", 1, list(part.rows))
             spent.receiving += read - began
             spent.writing += time.process_time() - read
             spent.rows += sum(each.rows.num_rows for each in part.rows)

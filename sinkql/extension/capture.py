@@ -14,7 +14,7 @@ the snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -185,12 +185,12 @@ class Snapshot(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a table in the order of its key: as `TableRows` with `$diff` 1.
+    """Rows of a table in the order of its key: as `TableRows` with `$diff` 1; gone through once, before the read ends.
 
     `last` is the key of the last one; None where nothing follows. Changes up to `high` may be in them already.
     """
 
-    rows: Sequence[TableRows]
+    rows: Iterable[TableRows]
     last: Key | None
     high: Position
 

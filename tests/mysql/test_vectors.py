@@ -54,7 +54,7 @@ class Tables:
             found = {}
             for type_, table in described.items():
                 with stream.chunk(table) as chunk:
-                    read = chunk.read(None, 1 << 20).rows
+                    read = list(chunk.read(None, 1 << 20).rows)
                 printed = dict(self.server.rows(f"SELECT id, {_printed(type_, text=text)} FROM {'.'.join(table.name)}"))
                 found[type_] = Rows(logged[table.id], read, printed)
         return found

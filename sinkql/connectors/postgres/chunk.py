@@ -118,11 +118,13 @@ class PostgresChunkRead:
             self._connection.close()
 
     def read(self, after: Key | None, size: int) -> Chunk:
-        """Return the rows after a key, about `size` bytes; of a table without a key those of pages after a page."""
+        """Return the rows after a key, about `size` bytes; all of a table without a key, part by part."""
         with self._failures():
-            rows, last = self._keyed(after, size) if self.query.key else self._pages(after, size)
-            place = self._one(f"SELECT {END}")
-        return Chunk([rows], last, self.position(read_place(place)))
+            high = self.position(read_place(self._one(f"SELECT {END}")))
+            if not self.query.key:
+                return Chunk(self._pages(size), None, high)
+            rows, last = self._keyed(after, size)
+        return Chunk([rows], last, high)
 
     def completed(self, rows: TableRows, wanted: Offsets) -> tuple[TableRows, Position | None]:
         """Return rows with the values that those at some places have by their keys, in place of their holes."""
@@ -171,24 +173,19 @@ class PostgresChunkRead:
             raise psycopg.errors.error_from_result(result)
         return tuple((result.get_value(0, number) or b"").decode() for number in range(len(values)))
 
-    def _pages(self, after: Key | None, size: int) -> tuple[TableRows, Key | None]:
-        """Return the rows of some pages of a table or of its partitions, in the order of their numbers."""
-        query, connection = self.query, self._open
-        leaves = self._leaves()
-        leaf, page = (leaves[0][0], 0) if after is None else (int(after[0]), int(after[1]))
-        pages = dict(leaves)[leaf]
-        until = min(page + max(size // _PAGE, 1), pages)
-        last = until >= pages
-        where: list[sql.Composable] = [sql.SQL("t.tableoid = {}").format(sql.Literal(leaf))]
-        where.append(sql.SQL("t.ctid >= {}").format(sql.Literal(f"({page},0)")))
-        if not last:
-            where.append(sql.SQL("t.ctid < {}").format(sql.Literal(f"({until},0)")))
-        text = query.rows(where).as_string(connection)
-        rows = copied_rows(query.table, query.columns, (), copy_out(connection, text, query.columns), at=self._now)
-        if not last:
-            return rows, (leaf, until)
-        following = [each for each, _ in leaves if each > leaf]
-        return rows, (following[0], 0) if following else None
+    def _pages(self, size: int) -> Iterator[TableRows]:
+        """Yield the rows of a table without a key, or of its partitions, by their pages."""
+        query, step = self.query, max(size // _PAGE, 1)
+        with self._failures():
+            for leaf, pages in self._leaves():
+                for page in range(0, pages, step):
+                    where = sql.SQL("t.tableoid = {} AND t.ctid >= {} AND t.ctid < {}").format(
+                        sql.Literal(leaf), sql.Literal(f"({page},0)"), sql.Literal(f"({page + step},0)")
+                    )
+                    text = query.rows([where]).as_string(self._open)
+                    copied = copy_out(self._open, text, query.columns)
+                    if copied.count:
+                        yield copied_rows(query.table, query.columns, (), copied, at=self._now)
 
     def _leaves(self) -> list[tuple[int, int]]:
         """Return the tables that have the rows, and how many pages each has, by their numbers."""
