@@ -21,7 +21,7 @@ _ATTEMPTS = 4
 _SETTINGS = (
     "--bind-address=127.0.0.1", "--server-id=1", "--log-bin=binlog", "--binlog-format=ROW", "--binlog-row-image=FULL",
     "--binlog-row-metadata=FULL", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M",
-    "--innodb-flush-log-at-trx-commit=0", "--performance-schema=OFF", "--gtid-strict-mode=1",
+    "--innodb-flush-log-at-trx-commit=2", "--performance-schema=OFF", "--gtid-strict-mode=1",
     "--binlog-expire-logs-seconds=864000", "--skip-name-resolve", "--max-allowed-packet=64M",
 )  # fmt: skip
 

@@ -34,6 +34,7 @@ _ICEBERG = {
     "text": "string",
     "double precision": "double",
     "timestamptz": "timestamptz",
+    "timestamp": "timestamp",
 }
 
 

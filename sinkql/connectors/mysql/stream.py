@@ -73,10 +73,10 @@ class MySqlStream:
         if self._maria:
             with failing(**self._named):
                 target = log_place(*binlog_end(self._ask()))
-            deadline = time.monotonic() + _LOOK_S
-            while not self.look().sees(target):
-                if time.monotonic() > deadline:
-                    raise ConnectionError("the server's snapshots do not see what it has committed")
+                deadline = time.monotonic() + _LOOK_S
+                while not self.look().sees(target):
+                    if time.monotonic() > deadline:
+                        raise ConnectionError("its snapshots do not see what it has committed")
         return found
 
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
