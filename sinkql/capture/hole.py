@@ -71,7 +71,7 @@ class _Filling:
                 where[name] = self.places.setdefault(name, {})[place] = theirs[name]
             missing &= lacking
             holes[place] = self._bits(missing)
-        moved = missing and root != key
+        moved = missing and (root != key or origin is not None)
         origins[place] = dict(zip(self.table.key, root, strict=True)) if moved else None
         self.known[key] = (where, missing, root if missing else key)
 
