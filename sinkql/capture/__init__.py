@@ -2,6 +2,7 @@
 
 What a capture asks of a connector, and how a connector plans such a source, is in `sinkql.extension.capture`.
 
+* `reader`: a log → splits of what a table's sink reads; `lineage`: rows whose keys changed, followed through an entry.
 * `columnar`: places of values in a block of bytes → Arrow arrays, for decoders of binary formats.
 """
 

@@ -7,6 +7,7 @@ generation too. Before the first entry a sink waits for a generation of its tabl
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -356,7 +357,14 @@ class LogReader(Reader):
         """
         parts = list(self._parts(start, end))
         emptied = max((number for number, part in enumerate(parts) if part.emptied), default=0)
-        files = [file for part in parts[emptied:] for file in part.files]
+        groups: list[tuple[list[DataFile], bool]] = []
+        for moved, some in itertools.groupby(parts[emptied:], key=lambda part: self.holes and part.moved):
+            files = [file for part in some for file in part.files]
+            groups += [(files, True)] if moved else [(group, False) for group in self._groups(files)]
+        log = end["log"]
+        return [{"log": log, "files": msgspec.to_builtins(files), "moved": moved} for files, moved in groups]
+
+    def _groups(self, files: Sequence[DataFile]) -> list[list[DataFile]]:
         groups: list[list[DataFile]] = []
         rows = size = 0
         for file in files:
@@ -366,11 +374,23 @@ class LogReader(Reader):
                 rows = size = 0
             groups[-1].append(file)
             rows, size = rows + file.rows, size + file.bytes
-        return [{"log": end["log"], "files": msgspec.to_builtins(group)} for group in groups]
+        return groups
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of data files, in order; those that come and go within the split are left out."""
+        """Yield the rows of data files, in order; those that come and go within the split are left out.
+
+        What a row lacks that had another key in the split is filled from there.
+        """
         batches = self._batches(split, tally)
+        if split["moved"]:
+            import pyarrow as pa
+
+            from sinkql.capture.lineage import followed
+
+            rows = pa.Table.from_batches(list(batches))
+            names = [each.name for each in self.table.columns]
+            yield from followed(rows.combine_chunks(), names, self.table.key).to_batches()
+            return
         if self.change != "retract":
             yield from batches
             return
