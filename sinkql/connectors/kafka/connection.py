@@ -84,7 +84,7 @@ def _check_later(statement: ast.CreateConnection) -> None:
             message = f"{option.name} of Kafka connections is not supported yet"
             network = option.name in ("SSH TUNNEL", "AWS PRIVATELINK")
             hint = "Write BROKER 'host:9092' with an address that this machine reaches." if network else None
-            raise SinkqlError("SQ2988", message, option.span, hint=hint or f"Leave out {option.name}.")
+            raise SinkqlError("SQ2988", message, option.span, hint=hint or "Leave it out.")
         items = option.value.items if isinstance(option.value, ast.Sequence) else (option.value,)
         for item in items:
             if option.name in ("BROKER", "BROKERS") and isinstance(item, ast.Phrase):
