@@ -237,13 +237,13 @@ class Log:
         end = self._committed_at(raw, start)
         if group is None or group.seen:
             return
-        after = self._position.copy()
-        after.add(group.id)
-        position = after.position() + self._since()
+        before = self.position if self._stops else ""
+        self._position.add(group.id)
+        position = self.position
         while self._stops and self._stops[0] < position:
             self._stops.pop(0)
-            self._cut()
-        self._position = after
+            self._last().to = before
+            self._out.append(Section())
         self._flush(group)
         section = self._last()
         section.ends.append(position)

@@ -96,8 +96,13 @@ class Dump:
         """Take the whole events that came: bytes, and where each starts and ends. Raises what the server sent."""
         buffer, found, at = self._buffer, [], 0
         while at + 4 <= len(buffer):
-            size = self._packet(at)
-            if size is None:
+            size = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
+            if size == WHOLE:
+                joined = self._packet(at)
+                if joined is None:
+                    break
+                size = joined
+            elif at + 4 + size > len(buffer):
                 break
             first = buffer[at + 4]
             if first == _ERROR:

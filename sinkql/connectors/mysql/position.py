@@ -33,9 +33,6 @@ class Transactions(Protocol):
     def position(self) -> str:
         """Return the set as a position."""
 
-    def copy(self) -> Transactions:
-        """Return a set of the same transactions that grows by itself."""
-
 
 def set_of(position: str) -> str:
     """Return the server's text of a position."""
@@ -77,11 +74,6 @@ class DomainTransactions:
 
     def position(self) -> str:
         return f"{self._sum:0{_DIGITS}x}:{self.text()}"
-
-    def copy(self) -> DomainTransactions:
-        found = DomainTransactions()
-        found._last, found._sum = dict(self._last), self._sum
-        return found
 
 
 class NumberedTransactions:
@@ -146,12 +138,6 @@ class NumberedTransactions:
     def intervals(self) -> Mapping[str, Sequence[Sequence[int]]]:
         """Return the intervals by origin; both of their ends are in the set."""
         return self._intervals
-
-    def copy(self) -> NumberedTransactions:
-        found = NumberedTransactions()
-        found._count = self._count
-        found._intervals = {origin: [list(each) for each in known] for origin, known in self._intervals.items()}
-        return found
 
 
 def _size(intervals: Sequence[Sequence[int]]) -> int:
