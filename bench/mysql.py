@@ -77,7 +77,7 @@ def _changes(server: MariaDb, rows: int, first: str, then: str) -> float:
                     done = max(done, each.to)
                 if isinstance(each, Changed):
                     for id_, parts in each.tables.items():
-                        count += sum(part.rows.num_rows for part in parts)
+                        count += sum(int(part.rows.num_rows) for part in parts)
                         datafile.write(Path(folder), id_, 1, parts)
         assert count == rows
         return count / (time.process_time() - began)
@@ -97,7 +97,7 @@ def _snapshot(server: MariaDb, rows: int) -> float:
             with stream.chunk(table) as chunk:
                 part = chunk.read(after, 8 << 20)
             datafile.write(Path(folder), table.id, 1, list(part.rows))
-            count += sum(each.rows.num_rows for each in part.rows)
+            count += sum(int(each.rows.num_rows) for each in part.rows)
             after = part.last
             if after is None:
                 break
