@@ -38,6 +38,7 @@ class At(msgspec.Struct, frozen=True, omit_defaults=True):
     last: list[Any] | None = None
     chunks: int = 0
     done: bool = True
+    high: Position = ""
 
 
 class Want(msgspec.Struct, frozen=True):

@@ -49,7 +49,9 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def at(self, table: str) -> mark.At:
         """Return what tells the capture of it."""
-        return mark.At(table, self.to, self.log, self.entry, self.generation, self.last, self.chunks, self.done)
+        return mark.At(
+            table, self.to, self.log, self.entry, self.generation, self.last, self.chunks, self.done, self.high
+        )
 
     def offsets(self) -> Offsets:
         """Return it as offsets."""

@@ -118,10 +118,19 @@ class Session:
         return min(at[0], self.stream.create())
 
     def _resume(self) -> None:
-        """Go on with generations of which sinks have some chunks from a log that was lost: after the fewest of them."""
+        """Go on with generations of which sinks have some chunks from a log that was lost: after the fewest of them.
+
+        Of one whose chunks all sinks have, changes that may be in them can be still to come.
+        """
         known = self.snapshots.known
         for at in self.marks.at.values():
-            if at.generation is None or at.done or at.table not in self.tables or at.log == self.log.id:
+            if at.generation is None or at.table not in self.tables or at.log == self.log.id:
+                continue
+            if at.done:
+                if at.to < at.high and at.generation not in known:
+                    known[at.generation] = Generation(
+                        at.generation, at.table, -1, at.last, at.chunks, done=True, high=at.high, base=at.chunks
+                    )
                 continue
             if at.generation not in known or at.chunks < known[at.generation].base:
                 known[at.generation] = Generation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -225,3 +226,18 @@ def test_catalog_that_does_not_answer_keeps_no_change_from_the_log(tmp_path: Pat
         server.commit([("t", 2, "two")])
         once(sinks)
     assert sinks.rows() == server.rows()
+
+
+def test_log_that_is_lost_while_changes_may_be_in_chunks_knows_up_to_where(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    with Running(sinks):
+        once(sinks)
+    (file,) = (sinks.place.folder / "at").glob("*.json")
+    high = "f" * 16
+    file.write_text(json.dumps({**json.loads(file.read_text()), "high": high}))
+    discard(sinks.place)
+    with Running(sinks) as running:
+        running.until(running.entries)
+        first = sinks.place.entry(sinks.place.numbers()[0])
+    assert first is not None
+    assert [(each.done, each.high) for each in first.generations] == [(True, high)]
