@@ -30,7 +30,7 @@ def test_messages_become_rows(broker: Kafka, pipeline: Pipeline) -> None:
 
 
 def test_the_parts_of_a_message_become_columns(broker: Kafka, pipeline: Pipeline) -> None:
-    topic = broker.topic(2)
+    topic = broker.topic(2, retention_ms="-1")  # or its old messages go
     broker.send(topic, "a", partition=1, key="k", timestamp=1_700_000_000_123, headers=[("x", b"1"), ("x", b"\xff")])
     broker.send(topic, "b", timestamp=1000, headers=[("y", "ü".encode()), ("x", None)])
     include = "PARTITION, OFFSET, TIMESTAMP, HEADERS, HEADER 'x' AS x BYTES, HEADER 'y' AS y"

@@ -156,7 +156,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(broker: Kafka, 
 
 
 def test_a_source_begins_where_it_says(broker: Kafka, pipeline: Pipeline) -> None:
-    topic = broker.topic(2)
+    topic = broker.topic(2, retention_ms="-1")  # or its old messages go
     broker.send(topic, *_texts(1, 2, 3), timestamp=1000)
     broker.send(topic, *_texts(4, 5), timestamp=5000)
     broker.send(topic, *_texts(6), partition=1, timestamp=1000)
