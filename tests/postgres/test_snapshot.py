@@ -174,7 +174,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", [3, 7])  # with REPLICA IDENTITY FULL
 def test_tables_are_what_the_server_has(own: Postgres, tmp_path: Path, seed: int) -> None:
     _run(own, tmp_path, seed)
 
