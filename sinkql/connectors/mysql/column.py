@@ -56,9 +56,9 @@ class Bad:
 
 def decode(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
     """Return a column's values in the Arrow type of its SQL type; bad ones are NULL."""
-    if target.type == "text" and column.code not in _TEXTS:
+    if target.type == "text" and column.type not in _TEXTS:
         return _as_text(block, cells, column, target, bad)
-    array = _DECODERS[column.code](block, cells, column, target, bad)
+    array = _DECODERS[column.type](block, cells, column, target, bad)
     return array.cast(arrow_type(target.type)) if array.type != arrow_type(target.type) else array
 
 
@@ -395,7 +395,7 @@ def _set(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> 
 
 def _as_text(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
     """Return what the server prints for values of another type, one by one."""
-    match column.code:
+    match column.type:
         case wire.DATE:
             packed = unsigned(block, cells.starts, 3).tolist()
             texts = [f"{v >> 9:04}-{v >> 5 & 15:02}-{v & 31:02}" for v in packed]

@@ -85,7 +85,7 @@ _FITTING: Mapping[str, frozenset[int]] = {
 
 def fits(column: Declared, found: Wire, charset: str | None) -> bool:
     """Tell whether the log's column holds what was declared, or more that the SQL type holds as well."""
-    if found.code not in _FITTING.get(column.kind, frozenset()):
+    if found.type not in _FITTING.get(column.kind, frozenset()):
         return False
     if column.kind in _INTEGERS:
         return found.unsigned == column.unsigned and found.width == _INTEGERS[column.kind]
@@ -94,7 +94,7 @@ def fits(column: Declared, found: Wire, charset: str | None) -> bool:
         return found.scale == scale and found.precision >= precision
     if column.kind in ("time", "datetime", "timestamp"):
         return found.scale >= (column.sizes[0] if column.sizes else 0)
-    if column.kind in _TEXTS and found.code not in (wire.ENUM, wire.SET):
+    if column.kind in _TEXTS and found.type not in (wire.ENUM, wire.SET):
         return found.collation != wire.BINARY and _long_enough(column, found, WIDEST.get(charset or "", 1))
     if column.kind in _BYTES:
         return found.collation == wire.BINARY and _long_enough(column, found, 1)
@@ -107,5 +107,5 @@ _BLOBS = {"tiny": 1, "": 2, "medium": 3, "long": 4}
 def _long_enough(column: Declared, found: Wire, widest: int) -> bool:
     """Tell whether a string has not become shorter, which may have cut values."""
     if column.kind.endswith(("text", "blob")):
-        return found.code == wire.BLOB and found.prefix >= _BLOBS[column.kind[:-4]]
+        return found.type == wire.BLOB and found.prefix >= _BLOBS[column.kind[:-4]]
     return found.size >= (column.sizes[0] if column.sizes else 1) * widest

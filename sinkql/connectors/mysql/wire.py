@@ -43,7 +43,7 @@ class Wire:
     """
 
     name: str
-    code: int
+    type: int
     width: int
     prefix: int
     size: int = 0
@@ -164,18 +164,18 @@ def _numbers(data: bytes) -> list[int]:
 
 def _describe(columns: list[Wire], optional: dict[int, bytes], numbers: frozenset[int]) -> None:
     """Give the columns what the optional metadata says: signs, collations, the members of enums and sets."""
-    numeric = [number for number, each in enumerate(columns) if each.code in numbers]
+    numeric = [number for number, each in enumerate(columns) if each.type in numbers]
     signs = optional.get(1, b"")
     for place, number in enumerate(numeric):
         if place >> 3 < len(signs) and signs[place >> 3] >> (7 - (place & 7)) & 1:
             columns[number] = replace(columns[number], unsigned=True)
     for kinds, most, each_one in ((_CHARACTER, 2, 3), (frozenset({ENUM, SET}), 10, 11)):
-        some = [number for number, each in enumerate(columns) if each.code in kinds]
+        some = [number for number, each in enumerate(columns) if each.type in kinds]
         for number, collation in zip(some, _collations(optional, most, each_one, len(some)), strict=False):
             columns[number] = replace(columns[number], collation=collation)
     for code, kind in ((SET, 5), (ENUM, 6)):
         lists = _members(optional.get(kind, b""))
-        for number, members in zip((n for n, c in enumerate(columns) if c.code == code), lists, strict=False):
+        for number, members in zip((n for n, c in enumerate(columns) if c.type == code), lists, strict=False):
             columns[number] = replace(columns[number], members=members)
 
 
