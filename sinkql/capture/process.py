@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import msgspec
+
 from sinkql.capture import mark
 from sinkql.capture.host import Doing, Host, Pace
 from sinkql.capture.log import FencedLogError, Log, LogFolder
@@ -112,7 +114,7 @@ class Capture:
         until = time.monotonic() + wait
         while not self.stopping.is_set():
             if told:
-                mark.tell(self.folder.folder, mark.Word(self._epoch or 0, time.time(), error=as_data(error)))
+                self._say(error)
             left = until - time.monotonic()
             if left <= 0:
                 return
@@ -121,6 +123,11 @@ class Capture:
                 if not self.host.renew():
                     self._epoch = None
                     return
+
+    def _say(self, error: SinkqlError) -> None:
+        """Say what the capture cannot get over; where sinks may join is as it was."""
+        said = mark.word(self.folder.folder) or mark.Word(self._epoch or 0, 0.0)
+        mark.tell(self.folder.folder, msgspec.structs.replace(said, at=time.time(), error=as_data(error)))
 
 
 def _kept(folder: LogFolder) -> str:

@@ -36,7 +36,10 @@ _PATIENCE_SECONDS = 60.0
 
 
 class Place(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a sink is: `done` once it has all chunks of its generation; changes up to `high` may be in them."""
+    """How far a sink is: `done` once it has all chunks of its generation; changes up to `high` may be in them.
+
+    `begin` is the entry where it began to read.
+    """
 
     log: str = ""
     entry: int = -1
@@ -46,6 +49,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     chunks: int = 0
     done: bool = False
     high: Position = ""
+    begin: int = -1
 
     def at(self, table: str) -> mark.At:
         """Return what tells the capture of it."""
@@ -332,8 +336,16 @@ class LogReader(Reader):
         place = _place(start)
         return not place.done or place.to < place.high
 
+    def _beginning(self, place: Place) -> Place | None:
+        """Return where a sink began that is at a place now; None where that is not in the log any more."""
+        entry = self.log.entry(place.begin)
+        if entry is None or entry.log != place.log:
+            return None
+        return Place(entry.log, entry.entry - 1, entry.start)
+
     def _parts(self, start: Offsets, end: Offsets) -> Iterator[Part]:
-        begun, stop = self._found(_place(start)), _place(end)
+        stop = _place(end)
+        begun = self._found(_place(start)) if _place(start).began else self._beginning(stop)
         if begun is None:
             raise GoneError(
                 "SQ3434",
@@ -463,8 +475,10 @@ class LogReader(Reader):
         """Tell the capture where the sink is, where that is not known; SQ3434 where the log does not go on there."""
         place = _place(offsets)
         if place.began:
-            if not (self.folder / "at" / f"{self.sink_id}.json").exists():
-                self.committed(offsets)
+            # a sink that waits for a generation is at its beginning until it has committed
+            known = [self.folder / what / f"{self.sink_id}.json" for what in ("at", "want")]
+            if not any(path.exists() for path in known):
+                self._tell(place)
             self._found(place)
 
     def committed(self, end: Offsets) -> None:
@@ -496,7 +510,7 @@ def _after(place: Place, entry: Entry, part: Part | None, table: str) -> Place:
         high = max(high, part.high)
     found = msgspec.structs.replace(place, entry=entry.entry, to=max(place.to, entry.to), high=high)
     if entry.kind == "begin" and entry.table == table and place.generation is None and not place.done:
-        return msgspec.structs.replace(found, generation=_number(generation))
+        return msgspec.structs.replace(found, generation=_number(generation), begin=entry.entry)
     if entry.kind == "chunk" and generation is not None and _takes(place, generation):
         return msgspec.structs.replace(
             found,

@@ -40,9 +40,8 @@ def test_rows_from_before_are_read_in_chunks_while_others_change(tmp_path: Path,
     sinks = Sinks(tmp_path)
     with Running(sinks):
         reader = sinks.loop("a").readers["t"]
-        start, turn, chunks = reader.initial(at_end=False), 0, set()
+        start, turn = reader.initial(at_end=False), 0
         while not (found := reader.latest(start, _MANY)).get("done"):
-            chunks.add(found.get("chunks", 0))
             turn += 1
             key = turn * 7 % 95
             server.commit([("t", key, f"new {turn}"), ("t", key + 1, None)], seen=turn % 3 > 0)
@@ -50,7 +49,7 @@ def test_rows_from_before_are_read_in_chunks_while_others_change(tmp_path: Path,
                 server.see_all()
         server.see_all()
         once(sinks)
-    assert len(chunks) > 3
+    assert found["chunks"] > 1
     assert sinks.rows() == server.rows()
 
 

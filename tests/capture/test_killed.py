@@ -176,6 +176,8 @@ def _check(folder: Path, children: Children, seed: int, kills: int, keeping: Kee
     server = Server.make(folder / "server.db")
     server.commit([("t", key, "first") for key in range(0, _KEYS, 2)])
     world = World(children, Sinks(folder, ("a", "b"), keeping), server, random.Random(seed))
+    for name in world.sinks.names:  # one after the other, as a process does that runs several
+        world.sinks.loop(name).writer.open()
     deadline = Deadline()
     while world.kills < kills:
         world.write()
