@@ -27,6 +27,7 @@ _TASKS = (
     "pyspark.sql.conversion",
     "sinkql.runtime.spark.task",
     "sinkql.runtime.state.operator.aggregate",
+    "sinkql.runtime.state.operator.normalize",
     "sinkql.runtime.state.operator.pick",
 )
 
