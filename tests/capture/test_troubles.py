@@ -114,8 +114,9 @@ def test_all_that_is_kept_of_a_source_may_be_lost(tmp_path: Path, server: Server
         loop = once(sinks)
     server.commit([("t", 2, "two")])
     shutil.rmtree(sinks.place.folder)
-    with Running(sinks) as running:
-        running.host.known["id-a"] = loop.marker.end["t"]
+    again = Running(sinks)
+    again.host.known["id-a"] = loop.marker.end["t"]
+    with again:
         once(sinks)
     assert sinks.rows() == server.rows()
 
