@@ -166,14 +166,15 @@ def test_server_that_comes_back_is_read_on_and_one_that_refuses_stops_the_sinks(
     fails = {"receive": [lost, lost, lost]}
     sinks = Sinks(tmp_path)
     with Running(sinks, stream=lambda: FakeStream(server, fails=fails)) as running:
+        running.until(lambda: not fails["receive"] and running.host.told[-1].status == "running")
         once(sinks)
-        assert not fails["receive"]
         assert "stalled" in [each.status for each in running.host.told]
         fails["receive"] = [refused] * 1000
         running.until(lambda: len(fails["receive"]) < 998)
         assert _code(sinks) == "SQ4011"
         fails["receive"].clear()
         running.until(lambda: running.host.told[-1].status == "running")
+        running.confirms()
         once(sinks)
 
 
