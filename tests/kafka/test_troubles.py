@@ -14,6 +14,7 @@ from kafka.pipeline import Pipeline
 from sinkql.connectors.kafka import consume
 from sinkql.connectors.kafka.client import Client, Troubles
 from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Limit
 from support.kafka import Kafka
 from support.patience import PATIENCE_S
 from support.running import drain
@@ -153,6 +154,21 @@ def test_partitions_that_are_added_are_read_from_their_beginning(broker: Kafka, 
     broker.send(topic, *_texts(3, 4), partition=2)
     pipeline.drain("s")
     assert pipeline.rows("s") == [(1,), (2,), (3,), (4,)]
+
+
+def test_a_target_of_before_partitions_came_or_messages_went_is_reached(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send(topic, *_texts(1, 2))
+    _numbers(pipeline, topic)
+    (reader,) = pipeline.loop("s").readers.values()
+    target = reader.target(reader.initial(at_end=False))
+    assert not reader.reached(reader.initial(at_end=False), target)
+    broker.grow(topic, 2)
+    broker.send(topic, *_texts(3))
+    broker.send(topic, *_texts(4), partition=1)
+    assert reader.reached(reader.latest(reader.initial(at_end=False), Limit(100), target), target)
+    broker.forget(topic, 3)
+    assert reader.reached(reader.latest(reader.initial(at_end=False), Limit(100), target), target)
 
 
 def test_a_source_begins_where_it_says(broker: Kafka, pipeline: Pipeline) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +13,7 @@ import httpx
 import msgspec
 
 from sinkql.errors import SinkqlError
+from sinkql.extension import identity
 from sinkql.extension.secret import reveal
 from sinkql.extension.stream import Context
 
@@ -217,10 +217,7 @@ def _tls(given: Mapping[str, str]) -> ssl.SSLContext:
             context.load_verify_locations(cadata=given["ssl_certificate_authority"])
         option = "SSL CERTIFICATE"
         if "ssl_key" in given:
-            with tempfile.NamedTemporaryFile("w", suffix=".pem") as pair:  # Python's ssl reads keys from files alone
-                pair.write(given["ssl_key"].rstrip() + "\n" + given["ssl_certificate"])
-                pair.flush()
-                context.load_cert_chain(pair.name, password="")
+            identity.show(context, given["ssl_certificate"], given["ssl_key"])
     except (ssl.SSLError, ValueError) as error:
         raise SinkqlError(
             "SQ4264",

@@ -59,6 +59,10 @@ class GeneratorReader(Reader):
             )
         return {**start, "count": table.initial + table.step * (up_to or 0)}
 
+    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+        """Tell whether all places up to a target were read: when the source began says nothing of them."""
+        return bool(offsets["count"] >= target["count"])
+
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         """Return as many places as the clock has made, within the limit; all up to `until` if that is given."""
         count: int = start["count"]

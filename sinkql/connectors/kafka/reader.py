@@ -95,6 +95,11 @@ class KafkaReader(Reader):
         topic = self._topic(fresh=True)
         return _further(start, topic, self._admin.ends(self.topic, topic.partitions))
 
+    def reached(self, offsets: Offsets, target: Offsets) -> bool:
+        """Tell whether a target is reached, of which newer partitions are no part, nor what was deleted since."""
+        read = offsets["partitions"]
+        return all(read.get(each, 0) >= to for each, to in target["partitions"].items())
+
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         """Return as many messages as there are, by offsets, within the limit of rows, of all partitions alike."""
         ends: Mapping[str, int]

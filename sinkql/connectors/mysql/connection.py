@@ -11,6 +11,7 @@ import pymysql
 from pymysql.constants import ER
 
 from sinkql.errors import SinkqlError
+from sinkql.extension import identity
 from sinkql.extension.secret import reveal
 
 Connection = Any  # PyMySQL publishes no types
@@ -63,7 +64,7 @@ def _encryption(options: Mapping[str, Any], secret: Reveal) -> dict[str, Any]:
         else:
             context.load_default_certs()
         if options.get("ssl_certificate") is not None:
-            _load_identity(context, reveal(options["ssl_certificate"], secret), reveal(options["ssl_key"], secret))
+            identity.show(context, reveal(options["ssl_certificate"], secret), reveal(options["ssl_key"], secret))
     except (ssl.SSLError, ValueError) as error:
         raise SinkqlError(
             "SQ4462",
@@ -72,16 +73,6 @@ def _encryption(options: Mapping[str, Any], secret: Reveal) -> dict[str, Any]:
             hint="SSL CERTIFICATE AUTHORITY, SSL CERTIFICATE and SSL KEY take texts in PEM format.",
         ) from error
     return {"ssl": context}
-
-
-def _load_identity(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Load a certificate and its key, which Python reads from a file alone: one that nobody else can read."""
-    import tempfile
-
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(f"{certificate}\n{key}\n")
-        file.flush()
-        context.load_cert_chain(file.name)
 
 
 @contextmanager
