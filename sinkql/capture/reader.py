@@ -149,6 +149,10 @@ class LogReader(Reader):
         place, until = _place(offsets), msgspec.convert(target, _Target).until
         return place.done and place.to >= until and place.to >= place.high
 
+    def target_at(self, offsets: Offsets) -> Offsets:
+        """Return the target of all that had committed up to a place: its snapshot may not be read twice."""
+        return msgspec.to_builtins(_Target(_place(offsets).to))  # type: ignore[no-any-return]  # of any struct
+
     def _ask(self) -> mark.Answer:
         found = mark.ask(self.folder, self.table.id, patience=_PATIENCE_SECONDS)
         if found is not None:

@@ -210,9 +210,9 @@ class Reader(Protocol):
     the key's columns: the key that the row had before, whose values its holes have; NULL where the key is the same). A
     row with both stands in the first entry of a batch, so that the state from before the batch has what it lacks.
 
-    A class that inherits from it has `reached` and the last nine methods as they are for a source whose rows only come,
-    that cannot go back, that keeps nothing for its readers, whose offsets say all, and that cannot tell how old its
-    input is.
+    A class that inherits from it has `reached`, `target_at` and the last nine methods as they are for a source whose
+    rows only come, that cannot go back, that keeps nothing for its readers, whose offsets say all, and that cannot tell
+    how old its input is.
 
     A source that can begin again, or be put back from a copy, puts into its offsets what tells: numbers alone would
     name other rows then. `verify` compares it.
@@ -227,6 +227,10 @@ class Reader(Protocol):
     def reached(self, offsets: Offsets, target: Offsets) -> bool:
         """Tell whether a `target` is reached; it may be another kind of offsets than those of batches."""
         return json.dumps(offsets, sort_keys=True) == json.dumps(target, sort_keys=True)
+
+    def target_at(self, offsets: Offsets) -> Offsets:
+        """Return the target of who reads anew, from the beginning, what was read up to `offsets`."""
+        return offsets
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
         """Return how far a batch from `start` may go now: never past limit, except for one indivisible record.

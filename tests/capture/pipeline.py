@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
+
 from capture.server import COLUMNS, FakeStream, Server, table
 from sinkql import physical
 from sinkql.capture import open_reader
@@ -23,7 +25,7 @@ from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from support.patience import PATIENCE_S
 from support.readers import duckdb_folder
-from support.running import job, loop_of
+from support.running import job, loop_of, output
 
 SOURCE = "s1"
 QUICK = Pace(
@@ -84,6 +86,16 @@ class Sinks:
         found = {row[0]: row[1] for row in rows}
         assert len(found) == len(rows)
         return found
+
+
+def again(sinks: Sinks, name: str = "a") -> BatchLoop:
+    """Return the loop of a sink whose view lets rows of odd keys alone through by now, and let all through before."""
+    before = sinks.job(name)
+    body = physical.Map(before.write.input, (), output("", "`id` % 2 = 1", "boolean"))
+    after = job(body, sinks.folder, table=name, key=("id",))
+    after = msgspec.structs.replace(after, sink_id=before.sink_id, follows=(physical.Earlier(before.plan, again=True),))
+    folder = sinks.folder / "sinks" / after.sink_id
+    return loop_of(after, Context(after.sink, after.sink_id, folder, lambda _: ""), registry())
 
 
 def registry() -> Registry:
@@ -197,6 +209,8 @@ def once(sinks: Sinks, name: str = "a", *, patience: float = PATIENCE_S) -> Batc
 def drain(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
     """Start a loop, and commit up to all that has committed on the server by now."""
     loop.start(epoch=1, once=True)
+    if loop.rebuilds():
+        loop.rebuild()
     pacer = Pacer(loop.readers)
     orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
     until = time.monotonic() + patience

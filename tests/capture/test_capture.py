@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capture.pipeline import Running, Sinks, once
+from capture.pipeline import Running, Sinks, again, drain, once
 from capture.server import Server
 from sinkql.extension.capture import Keeping
 from sinkql.extension.stream import Limit, Reader, Split, Tally
@@ -146,3 +146,18 @@ def test_sink_from_the_end_on_has_no_older_rows(tmp_path: Path, server: Server) 
             end = loop.readers["t"].latest(end, _MANY, target)
         found = [row for split in loop.readers["t"].splits(start, end) for row in _rows(loop.readers["t"], split)]
     assert found == [(2, "two", 1)]
+
+
+def test_rows_are_computed_again_from_what_the_server_has(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", key, "old") for key in range(95)])
+    sinks = Sinks(tmp_path)
+    with Running(sinks):
+        once(sinks)
+        server.commit([("t", 1, "new"), ("t", 2, None)])
+        once(sinks)
+        server.commit([("t", 3, "not read before")])
+        drain(again(sinks))
+        assert sinks.rows() == {key: text for key, text in server.rows().items() if key % 2}
+        server.commit([("t", 5, "after"), ("t", 7, None)])
+        drain(again(sinks))
+    assert sinks.rows() == {key: text for key, text in server.rows().items() if key % 2}

@@ -74,7 +74,7 @@ class Reread:
         done = Anew(begin, state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets))
         if not same(begin, known):
             try:
-                self._read(done, known)
+                self._read(done, {name: self.readers[name].target_at(at) for name, at in known.items()})
             except SinkqlError as error:
                 if error.of_rows or (error.retryable and not isinstance(error, GoneError)):
                     raise

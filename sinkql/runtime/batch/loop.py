@@ -141,7 +141,8 @@ class BatchLoop:
             except RedoBatchError:
                 continue
             self._anew, self.marker, self._manifest = False, committed.marker, (named, anew.manifest)
-            self.targets = anew.at if self.targets is not None else None
+            if self.targets is not None:
+                self.targets = {name: reader.target_at(anew.at[name]) for name, reader in self.readers.items()}
             self._record(committed, anew.tallies(), more=False)
             self._maintain(None)
             return committed
