@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from sinkql.capture import mark
+from sinkql.capture.confirm import Marks
 from sinkql.capture.host import Doing, Host, Pace
 from sinkql.capture.log import FencedLogError, Log, LogFolder
 from sinkql.capture.session import LostLogError, Session
@@ -91,7 +92,12 @@ class Capture:
 
     def _lose(self, why: str) -> None:
         """Begin the log again; where it alone has what sinks need, that cannot be."""
-        if "log" in (self.keeping.keep, _kept(self.folder)):
+        try:
+            needed = Marks.read(self.folder.folder, self.host.clients()).positions()
+        except SinkqlError as error:
+            self._wait(error)
+            return
+        if needed and "log" in (self.keeping.keep, _kept(self.folder)):
             self._wait(
                 SinkqlError(
                     "SQ3436",
@@ -144,6 +150,10 @@ def _kept(folder: LogFolder) -> str:
 
 def discard(folder: LogFolder) -> None:
     """Delete a log; what sinks say of themselves stays."""
-    shutil.rmtree(folder.folder / "log", ignore_errors=True)
-    shutil.rmtree(folder.data, ignore_errors=True)
+    lost = folder.folder / "lost"
+    shutil.rmtree(lost, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        (folder.folder / "log").rename(lost)  # all at once: some of its entries might look like a log
     (folder.folder / "damaged.json").unlink(missing_ok=True)
+    shutil.rmtree(folder.data, ignore_errors=True)
+    shutil.rmtree(lost, ignore_errors=True)

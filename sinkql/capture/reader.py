@@ -243,7 +243,7 @@ class LogReader(Reader):
                 "SQ3432",
                 f'table "{".".join(self.table.name)}" was truncated on the server',
                 detail=f"up to position {entry.to}, and the source says ON TRUNCATE = FAIL",
-                hint="ALTER SOURCE … SET (ON TRUNCATE = APPLY) has the sink empty its table too.",
+                hint="Create the source again without that option, and its sinks into new tables.",
             )
         if self.keeping.on_error == "fail" and any(each.failed for each in part.files):
             if not first:
@@ -350,12 +350,12 @@ class LogReader(Reader):
     def _parts(self, start: Offsets, end: Offsets) -> Iterator[Part]:
         stop = _place(end)
         begun = self._found(_place(start)) if _place(start).began else self._beginning(stop)
-        if begun is None:
+        if begun is None:  # a first batch is read elsewhere then; what is in a table cannot be read again
             raise GoneError(
-                "SQ3434",
-                f'the log of "{self.name}" no longer has what the sink has read',
-                detail=f"up to position {stop.to}",
-                hint="Drop the sink and create it again, into a new table.",
+                "SQ3435",
+                f'the log of "{self.name}" no longer begins where the sink did',
+                detail=f"it had read up to position {stop.to}",
+                hint="A sink that has committed nothing yet begins again by itself.",
             )
         if begun.log != stop.log:
             raise self._again("the log began again")

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Position = str
 Key = tuple[Any, ...]
 """Values of a table's key columns, JSON-able, as the connector writes and reads them."""
+ANEW = "Drop the sinks of the source, then the source, and create them again, the sinks into new tables."
+"""The hint where the server does not have what comes next."""
 
 
 @dataclass(frozen=True, slots=True)

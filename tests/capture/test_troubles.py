@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from capture.pipeline import FakeHost, Running, Sinks, once, registry
+from capture.pipeline import QUICK, FakeHost, Running, Sinks, once, registry
 from capture.server import FakeStream, Server
 from sinkql.capture import reader as reading
 from sinkql.capture.host import Client
@@ -20,6 +21,7 @@ from sinkql.extension.stream import Context, Limit
 from support.running import loop_of
 
 _MANY = Limit(1_000_000)
+_KEEPING = replace(QUICK, kept_seconds=3600.0)
 
 
 @pytest.fixture
@@ -243,3 +245,63 @@ def test_log_that_is_lost_while_changes_may_be_in_chunks_knows_up_to_where(tmp_p
         first = sinks.place.entry(sinks.place.numbers()[0])
     assert first is not None
     assert [(each.done, each.high) for each in first.generations] == [(True, high)]
+
+
+def test_sinks_that_are_made_anew_read_a_source_whose_log_was_damaged(tmp_path: Path, server: Server) -> None:
+    """SQ3436 says so."""
+    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    with Running(sinks, _KEEPING):
+        once(sinks)
+    sinks.place.path(sinks.place.numbers()[1]).unlink()
+    with Running(sinks):
+        assert _code(sinks) == "SQ3436"
+    anew = Sinks(tmp_path, names=("b",), keeping=sinks.keeping)
+    with Running(anew) as running:
+        running.confirms()  # it has taken the error back
+        once(anew, "b")
+    assert anew.rows("b") == server.rows()
+
+
+def test_log_whose_end_was_kept_by_nobody_begins_again(tmp_path: Path, server: Server) -> None:
+    """A process that ended while it deleted a log leaves none of its entries as a log."""
+    sinks = Sinks(tmp_path)
+    with Running(sinks, _KEEPING) as running:
+        once(sinks)
+        server.commit([("t", 2, "two")])
+        once(sinks)
+        running.until(lambda: server.confirmed() == server.end())
+    assert len(sinks.place.numbers()) > 1
+
+    def ended(place: Path, **_: object) -> None:
+        """Delete the last entry, and come to no other."""
+        if place.exists():
+            sorted(place.iterdir())[-1].unlink()
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "rmtree", ended)
+        with pytest.raises(KeyboardInterrupt):
+            discard(sinks.place)
+    with Running(sinks):
+        once(sinks)
+    assert sinks.rows() == server.rows()
+
+
+def test_log_that_begins_again_within_the_first_batch_of_a_sink_is_read_by_the_next(
+    tmp_path: Path, server: Server
+) -> None:
+    sinks = Sinks(tmp_path)
+    loop = sinks.loop("a")
+    loop.start(epoch=1)
+    reader = loop.readers["t"]
+    start = reader.initial(at_end=False)
+    with Running(sinks) as running:
+        running.until(lambda: reader.latest(start, _MANY) != start)
+        end = reader.latest(start, _MANY)
+    discard(sinks.place)
+    with pytest.raises(SinkqlError) as failed:
+        reader.splits(start, end)
+    assert failed.value.code == "SQ3435"
+    with Running(sinks):
+        once(sinks)
+    assert sinks.rows() == server.rows()

@@ -102,8 +102,12 @@ def _catch_up(sinks: _Sinks) -> None:
     deadline = Deadline()
     while True:
         deadline.check("the end of the log")
-        with suppress(GoneError):
+        try:
             once(sinks)
+        except GoneError as error:
+            if not error.retryable:
+                raise
+        else:
             return
 
 

@@ -12,6 +12,7 @@ from pymysql.constants import ER
 
 from sinkql.errors import SinkqlError
 from sinkql.extension import identity
+from sinkql.extension.capture import ANEW
 from sinkql.extension.secret import reveal
 
 Connection = Any  # PyMySQL publishes no types
@@ -156,13 +157,13 @@ def _unreadable(where: str, text: str) -> SinkqlError:
             "SQ4467",
             f"MySQL server {where} does not have the transactions that were read last",
             detail=text,
-            hint="Another server may have taken over. ALTER SOURCE … SKIP reads the tables anew from this one.",
+            hint=f"Another server may have taken over. {ANEW}",
         )
     return SinkqlError(
         "SQ4466",
         f"MySQL server {where} has deleted the part of its binary log that comes next",
         detail=text,
-        hint="Run ALTER SOURCE … SKIP, which reads the tables anew, and set binlog_expire_logs_seconds higher.",
+        hint=f"{ANEW} Set binlog_expire_logs_seconds higher.",
     )
 
 

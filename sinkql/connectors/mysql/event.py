@@ -15,6 +15,7 @@ from sinkql.connectors.mysql.position import Transactions as Set
 from sinkql.connectors.mysql.statement import Effect, control, effects, savepoint
 from sinkql.connectors.mysql.wire import TableMap, length_encoded, table_map
 from sinkql.errors import SinkqlError
+from sinkql.extension.capture import ANEW
 
 QUERY, ROTATE, FORMAT, XID, TABLE_MAP, INCIDENT = 2, 4, 15, 16, 19, 26
 GTID, TAGGED_GTID, XA_PREPARE, PARTIAL_UPDATE, PAYLOAD = 33, 42, 38, 39, 40
@@ -315,8 +316,7 @@ class Log:
             raise SinkqlError(
                 "SQ4468",
                 f'a change of table "{known[1].database}.{known[1].table}" is in the binary log with some columns only',
-                hint="Run SET GLOBAL binlog_row_image = 'FULL' and have all clients connect again; then "
-                "ALTER SOURCE … SKIP goes on from there.",
+                hint=f"Run SET GLOBAL binlog_row_image = 'FULL' and have all clients connect again. {ANEW}",
             )
         at += size * images
         if code in _COMPRESSED:
@@ -427,15 +427,14 @@ class Log:
             raise SinkqlError(
                 "SQ4468",
                 "changes of JSON columns are in the binary log in part only",
-                hint="Run SET GLOBAL binlog_row_value_options = '' and have all clients connect again; then "
-                "ALTER SOURCE … SKIP goes on from there.",
+                hint=f"Run SET GLOBAL binlog_row_value_options = '' and have all clients connect again. {ANEW}",
             )
         if code == INCIDENT:
             raise _stalled("the server has lost changes: its binary log has an incident")
 
 
 def _stalled(message: str) -> SinkqlError:
-    return SinkqlError("SQ4469", message, hint="Run ALTER SOURCE … SKIP, which reads the tables anew.")
+    return SinkqlError("SQ4469", message, hint=ANEW)
 
 
 def log_place(file: str, end: int) -> str:

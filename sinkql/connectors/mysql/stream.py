@@ -17,6 +17,7 @@ from sinkql.connectors.mysql.table import Matched, changed_rows, match
 from sinkql.connectors.mysql.wire import TableMap
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import (
+    ANEW,
     CapturedSource,
     CapturedTable,
     Changed,
@@ -105,7 +106,7 @@ class MySqlStream:
                 "SQ4467",
                 f"MySQL server {self._where} does not have the transactions that were read last",
                 detail=f"They are {wanted.text()}.",
-                hint="Another server may have taken over. ALTER SOURCE … SKIP reads the tables anew from this one.",
+                hint=f"Another server may have taken over. {ANEW}",
             )
 
     def _fits(self, table: str, layout: TableMap) -> bool:
@@ -153,7 +154,7 @@ class MySqlStream:
                 "SQ4469",
                 f"the binary log of MySQL server {self._where} cannot be read",
                 detail=str(error),
-                hint="Run ALTER SOURCE … SKIP, which reads the tables anew.",
+                hint=ANEW,
             ) from error
 
     def _events(self, block: Block, found: Sequence[Section | Altered]) -> list[Event]:

@@ -32,7 +32,7 @@ from sinkql.connectors.postgres.slot import (
 from sinkql.connectors.postgres.tuples import GarbledError
 from sinkql.connectors.postgres.types import server_table
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import CapturedSource, CapturedTable, Event, Moved, Position, Snapshot, TableRows
+from sinkql.extension.capture import ANEW, CapturedSource, CapturedTable, Event, Moved, Position, Snapshot, TableRows
 
 _BLOCK = 8 << 20
 _FEEDBACK_S = 1.0
@@ -101,7 +101,7 @@ class PostgresStream:
                     "SQ3704",
                     f'publication "{publication}" of source "{self._source.name}" is not in the database any more',
                     hint=f'Run CREATE PUBLICATION "{publication}" FOR TABLE … on the server. What changed in between '
-                    f"is not sent: so run ALTER SOURCE {self._source.name} SKIP then.",
+                    f"is not sent: so {ANEW[0].lower()}{ANEW[1:]}",
                 )
 
     def _known(self) -> Timelines:
@@ -119,7 +119,7 @@ class PostgresStream:
                     f'the server of source "{self._source.name}" is not the one that was read: '
                     f"its system identifier is {system}, and was {expected}",
                     hint="Correct HOST and PORT of the connection, or put the server back. If it is a new server with "
-                    f"the same tables, run ALTER SOURCE {self._source.name} SKIP.",
+                    f"the same tables, {ANEW[0].lower()}{ANEW[1:]}",
                 )
             earlier: tuple[tuple[int, int], ...] = ()
             if timeline > 1:
@@ -213,25 +213,24 @@ class PostgresStream:
         """Check that the slot is there with what comes after a place, and that no other process reads it."""
         name, connection = self._source.name, self._ordinary()
         slot = find_slot(connection, self._slot)
-        skip = f"Run ALTER SOURCE {name} SKIP: its tables are read again, and compared with the sinks' tables."
         if slot is None:
             raise SinkqlError(
                 "SQ3701",
                 f'the replication slot "{self._slot}" of source "{name}" is not on the server any more',
-                hint=skip,
+                hint=ANEW,
             )
         if slot.lost is not None:
             raise SinkqlError(
                 "SQ3702",
                 f'source "{name}" has lost changes: {slot.lost}',
-                hint=f"{skip} Raise max_slot_wal_keep_size on the server.",
+                hint=f"{ANEW} Raise max_slot_wal_keep_size on the server.",
             )
         if slot.confirmed > place:
             raise SinkqlError(
                 "SQ3702",
                 f'source "{name}" has lost changes: the server has none before {shown(slot.confirmed)}, '
                 f"and {shown(place)} is wanted",
-                hint=skip,
+                hint=ANEW,
             )
         free_slot(connection, slot, self._application, name)
 
@@ -240,8 +239,7 @@ class PostgresStream:
             "SQ3709",
             f'the server of source "{self._source.name}" was replaced by a standby that lacks changes up to '
             f"{shown(int(after[8:], 16))}, which were read already",
-            hint=f"Run ALTER SOURCE {self._source.name} SKIP: its tables are read again, and compared with the sinks' "
-            "tables.",
+            hint=ANEW,
         )
 
     def _start(self, place: int, *, binary: bool) -> None:

@@ -47,18 +47,27 @@ CODES = {
     ),
     "SQ4466": _environment(
         "A MySQL or MariaDB server has deleted the part of its binary log that a source reads next.",
-        "Run ALTER SOURCE … SKIP, which reads the tables anew, and set binlog_expire_logs_seconds higher.",
+        (
+            "Drop the sinks of the source, then the source, and create them again, the sinks into new tables. "
+            "Set binlog_expire_logs_seconds higher."
+        ),
     ),
     "SQ4467": _environment(
         "A MySQL or MariaDB server does not have transactions that a source has read, as after a failover.",
-        "Run ALTER SOURCE … SKIP, which reads the tables anew from this server.",
+        (
+            "Correct the connection. If this server has taken over, drop the sinks of the source, then the source, and "
+            "create them again, the sinks into new tables."
+        ),
     ),
     "SQ4468": _environment(
         "The binary log of a MySQL or MariaDB server has a change with some of a row's columns only.",
-        "Correct the setting that the hint names; then run ALTER SOURCE … SKIP, which reads the tables anew.",
+        (
+            "Correct the setting that the hint names. Then drop the sinks of the source, then the source, and create "
+            "them again, the sinks into new tables."
+        ),
     ),
     "SQ4469": _environment(
         "The binary log of a MySQL or MariaDB server has something that cannot be read.",
-        "Run ALTER SOURCE … SKIP, which reads the tables anew.",
+        "Drop the sinks of the source, then the source, and create them again, the sinks into new tables.",
     ),
 }

@@ -166,19 +166,25 @@ CODES = {
     ),
     "SQ3701": _run(
         "The replication slot of a source is not on its server: it was dropped, or the server was put back.",
-        "Run ALTER SOURCE name SKIP: its tables are read again, and compared with the sinks' tables.",
+        "Drop the sinks of the source, then the source, and create them again, the sinks into new tables.",
     ),
     "SQ3702": _run(
         "The server has removed changes that the source has not read, because max_slot_wal_keep_size was too small.",
-        "Run ALTER SOURCE name SKIP: its tables are read again, and compared with the sinks' tables.",
+        "Drop the sinks of the source, then the source, and create them again, the sinks into new tables.",
     ),
     "SQ3703": _run(
         "The connection of a source leads to another server than the one that was read.",
-        "Correct the connection. If the tables have moved to a new server, run ALTER SOURCE name SKIP.",
+        (
+            "Correct the connection. If the tables have moved to a new server, drop the sinks of the source, then the "
+            "source, and create them again, the sinks into new tables."
+        ),
     ),
     "SQ3704": _run(
         "The publication of a source was dropped.",
-        "Create it again on the server; then run ALTER SOURCE name SKIP, since changes in between were not sent.",
+        (
+            "Create it again on the server. Changes in between were not sent: so drop the sinks of the source, then "
+            "the source, and create them again, the sinks into new tables."
+        ),
     ),
     "SQ3705": _run(
         "The server of a source no longer has wal_level = logical.",
@@ -201,7 +207,7 @@ CODES = {
     ),
     "SQ3709": _run(
         "A standby has become the server of a source, and lacks changes that were read from the earlier server.",
-        "Run ALTER SOURCE name SKIP: its tables are read again, and compared with the sinks' tables.",
+        "Drop the sinks of the source, then the source, and create them again, the sinks into new tables.",
     ),
     "SQ3710": _run(
         "The user of a connection may not read a table of a source.",
