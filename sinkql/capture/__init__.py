@@ -2,7 +2,8 @@
 
 What a capture asks of a connector, and how a connector plans such a source, is in `sinkql.extension.capture`.
 
-* `reader`: a log → splits of what a table's sink reads; `lineage`: rows whose keys changed, followed through an entry.
+* `reader`: a log → splits of what a table's sink reads; `hole`: rows whose keys changed, followed through an entry.
+* `snapshot`: a table → chunks in the log; `resume`: after which chunk it goes on, for all of its sinks.
 * `columnar`: places of values in a block of bytes → Arrow arrays, for decoders of binary formats.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +44,14 @@ class Marks:
     def positions(self) -> list[Position]:
         """Return how far the sinks are, in order, each position once."""
         return sorted({each.to for each in self.at.values()})
+
+    def readers(self, tables: Container[str]) -> Mapping[int, Sequence[mark.At]]:
+        """Return how far those are that read, or have read, generations of some tables, by the generation's number."""
+        found: dict[int, list[mark.At]] = {}
+        for each in self.at.values():
+            if each.generation is not None and each.table in tables:
+                found.setdefault(each.generation, []).append(each)
+        return found
 
     def of(self, generation: Generation) -> list[mark.At]:
         """Return how far those are that read a generation's chunks."""

@@ -59,8 +59,8 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a generation is: the key of the last row that was read, how many chunks there are, whether that is all.
 
-    `begin` is the number of the entry where it begins; -1 of one that began in a log that was lost, and that goes on
-    after `base` chunks.
+    `begin` is the number of the entry where it begins; -1 of one that began in a log that was lost. Chunks are counted
+    within `run`, which goes on after `base` chunks of the run `after`.
     """
 
     number: int
@@ -71,6 +71,8 @@ class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     done: bool = False
     high: Position = ""
     base: int = 0
+    run: str = ""
+    after: str = ""
 
 
 class Column(msgspec.Struct, frozen=True):

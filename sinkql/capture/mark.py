@@ -39,6 +39,7 @@ class At(msgspec.Struct, frozen=True, omit_defaults=True):
     chunks: int = 0
     done: bool = True
     high: Position = ""
+    run: str = ""
 
 
 class Want(msgspec.Struct, frozen=True):

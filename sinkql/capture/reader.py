@@ -7,7 +7,6 @@ generation too. Before the first entry a sink waits for a generation of its tabl
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import msgspec
 from sinkql import physical
 from sinkql.capture import mark
 from sinkql.capture.log import DataFile, Entry, Generation, LogFolder, Part, source_folder
+from sinkql.capture.resume import takes
 from sinkql.errors import GoneError, SinkqlError
 from sinkql.extension.capture import CapturedTable, Keeping, Position, captured_source, captured_table
 from sinkql.extension.stream import Context, Limit, Offsets, Reader, Split, Tally, invalid_row
@@ -38,7 +38,7 @@ _PATIENCE_SECONDS = 60.0
 class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a sink is: `done` once it has all chunks of its generation; changes up to `high` may be in them.
 
-    `begin` is the entry where it began to read.
+    `chunks` of run `run` it has; `begin` is the entry where it began to read.
     """
 
     log: str = ""
@@ -50,11 +50,21 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     done: bool = False
     high: Position = ""
     begin: int = -1
+    run: str = ""
 
     def at(self, table: str) -> mark.At:
         """Return what tells the capture of it."""
         return mark.At(
-            table, self.to, self.log, self.entry, self.generation, self.last, self.chunks, self.done, self.high
+            table,
+            self.to,
+            self.log,
+            self.entry,
+            self.generation,
+            self.last,
+            self.chunks,
+            self.done,
+            self.high,
+            self.run,
         )
 
     def offsets(self) -> Offsets:
@@ -375,12 +385,8 @@ class LogReader(Reader):
         """
         parts = list(self._parts(start, end))
         emptied = max((number for number, part in enumerate(parts) if part.emptied), default=0)
-        groups: list[tuple[list[DataFile], bool]] = []
-        for moved, some in itertools.groupby(parts[emptied:], key=lambda part: self.holes and part.moved):
-            files = [file for part in some for file in part.files]
-            groups += [(files, True)] if moved else [(group, False) for group in self._groups(files)]
-        log = end["log"]
-        return [{"log": log, "files": msgspec.to_builtins(files), "moved": moved} for files, moved in groups]
+        groups = self._groups([file for part in parts[emptied:] for file in part.files])
+        return [{"log": end["log"], "files": msgspec.to_builtins(files)} for files in groups]
 
     def _groups(self, files: Sequence[DataFile]) -> list[list[DataFile]]:
         groups: list[list[DataFile]] = []
@@ -395,20 +401,8 @@ class LogReader(Reader):
         return groups
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of data files, in order; those that come and go within the split are left out.
-
-        What a row lacks that had another key in the split is filled from there.
-        """
+        """Yield the rows of data files, in order; those that come and go within the split are left out."""
         batches = self._batches(split, tally)
-        if split["moved"]:
-            import pyarrow as pa
-
-            from sinkql.capture.lineage import followed
-
-            rows = pa.Table.from_batches(list(batches))
-            names = [each.name for each in self.table.columns]
-            yield from followed(rows.combine_chunks(), names, self.table.key).to_batches()
-            return
         if self.change != "retract":
             yield from batches
             return
@@ -520,6 +514,7 @@ def _after(place: Place, entry: Entry, part: Part | None, table: str) -> Place:
             found,
             last=generation.last,
             chunks=generation.chunks,
+            run=generation.run,
             done=generation.done,
             high=max(high, generation.high),
         )
@@ -530,7 +525,7 @@ def _takes(place: Place, generation: Generation | None) -> bool:
     """Tell whether a sink takes a chunk: of its generation, and none is between those that it has and this one."""
     if generation is None or generation.number != place.generation or place.done:
         return False
-    return generation.chunks <= place.chunks + 1
+    return takes(place.run, place.chunks, generation)
 
 
 def _number(generation: Generation | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from sinkql.capture.buffer import Buffer
 from sinkql.capture.confirm import Marks, forgettable, needed
 from sinkql.capture.host import Client, Doing, Host, Pace
 from sinkql.capture.log import Column, FencedLogError, Generation, Log
+from sinkql.capture.resume import resumed
 from sinkql.capture.snapshot import Snapshots
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import (
@@ -57,6 +59,8 @@ class Session:
     wanted: Position = ""
     settled: bool = False
     """Whether it went through all that it does at least once."""
+    stops: list[Position] = field(default_factory=list)
+    """Where sinks are beyond the log, in order: an entry ends at each, so that nothing comes to one again."""
     _joinable: dict[str, int] = field(default_factory=dict)
     _looked_at: float = 0.0
     _confirmed_at: float = 0.0
@@ -83,7 +87,7 @@ class Session:
         start = self.log.to if self.log.entries else self._start()
         self._recall()
         self._resume()
-        stops = [each for each in self.marks.positions() if each > start]
+        self.stops = [each for each in self.marks.positions() if each > start]
         self.log.add(
             "open",
             start=start,
@@ -98,7 +102,7 @@ class Session:
         self._published_at = self._confirmed_at = time.monotonic()
         self.visible = self.recent[0][0] if self.recent else start
         self.confirmed = ""
-        self.stream.begin(start, list(self.tables.values()), stops)
+        self.stream.begin(start, list(self.tables.values()), list(self.stops))
 
     def _start(self) -> Position:
         """Return where a log begins: with what the server keeps, for a sink may be further than anybody was told.
@@ -118,24 +122,21 @@ class Session:
         return min(at[0], self.stream.create())
 
     def _resume(self) -> None:
-        """Go on with generations of which sinks have some chunks from a log that was lost: after the fewest of them.
+        """Go on with generations of which sinks have some chunks from a log that was lost, or lack some of this one.
 
         Of one whose chunks all sinks have, changes that may be in them can be still to come.
         """
-        known = self.snapshots.known
-        for at in self.marks.at.values():
-            if at.generation is None or at.table not in self.tables or at.log == self.log.id:
-                continue
-            if at.done:
-                if at.to < at.high and at.generation not in known:
-                    known[at.generation] = Generation(
-                        at.generation, at.table, -1, at.last, at.chunks, done=True, high=at.high, base=at.chunks
-                    )
-                continue
-            if at.generation not in known or at.chunks < known[at.generation].base:
-                known[at.generation] = Generation(
-                    at.generation, at.table, -1, at.last, at.chunks, high=self.log.to, base=at.chunks
-                )
+        known, sinks = self.snapshots.known, self.marks.readers(self.tables)
+        for number, at in sinks.items():
+            running = [each for each in at if not each.done]
+            again = resumed(self.log, number, known.get(number), running) if running else None
+            if again is not None:
+                known[number] = again
+            late = [each for each in at if each.done and each.to < each.high and each.log != self.log.id]
+            if late:
+                before = known.get(number) or Generation(number, late[0].table, -1, done=True, run=uuid.uuid4().hex)
+                high = max(before.high, *(each.high for each in late))
+                known[number] = msgspec.structs.replace(before, high=high)
 
     def _recall(self) -> None:
         """Find in the log how far generations are, and which of its transactions a snapshot may not see."""
@@ -190,13 +191,23 @@ class Session:
     def _take(self, event: Event) -> None:
         match event:
             case Changed():
+                self._stop(event.to, opens=event.open)
                 self.buffer.take(event, time.monotonic())
                 if self.buffer.bytes >= self.pace.spill_bytes and not self.snapshots.holding:
                     self.buffer.spill()
             case Moved():
+                self._stop(event.to)
                 self.buffer.move(event.to)
             case Reshaped():
                 self._reshape(event)
+
+    def _stop(self, to: Position, *, opens: bool = False) -> None:
+        """End entries where sinks are that what comes goes past, up to `to`, or may go past as it `opens` more."""
+        while self.stops and to > self.stops[0]:
+            self.buffer.move(self.stops.pop(0))
+            self.publish()
+        if self.stops and opens:
+            self.publish()
 
     def _reshape(self, event: Reshaped) -> None:
         """End the entry before a table has other columns."""
@@ -289,6 +300,9 @@ class Session:
         if not self.snapshots.unfinished() or self.log.size > self.keeping.max_log:
             return
         self.publish()
+        self.stops = [each for each in self.stops if each > self.log.to]
+        if self.stops:
+            return
         self.snapshots.start(self._ready, [id_ for _, id_ in self.recent])
 
     def _ready(self, generation: Generation) -> bool:

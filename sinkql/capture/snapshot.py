@@ -8,6 +8,7 @@ log may be in it already: applying it once more repeats the past up to `high`, a
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -70,7 +71,7 @@ class Snapshots:
     def begin(self, table: str, least: int) -> None:
         """Begin a generation, with a number from `least` on."""
         number = max([least, *(each + 1 for each in self.known)])
-        generation = Generation(number, table, self.log.next)
+        generation = Generation(number, table, self.log.next, run=uuid.uuid4().hex)
         self.log.add("begin", to=self.log.to, at=time.time(), table=table, generation=generation)
         self.known[number] = generation
 

@@ -67,6 +67,29 @@ def test_tables_have_what_the_server_did_not_send_again(
     session.execute("DROP SOURCE s CASCADE;")
 
 
+def test_value_follows_its_row_though_another_has_the_key_that_it_had(
+    session: Session, postgres: Postgres, postgres_database: str
+) -> None:
+    postgres.execute(_TABLE, postgres_database)
+    postgres.execute("INSERT INTO letters VALUES (1, 'x', 1, repeat('p', 4000))", postgres_database)
+    with postgres.connect(postgres_database) as connection:
+        user = connection.info.user
+    session.execute(_SCRIPT.format(host="127.0.0.1", port=postgres.port, database=postgres_database, user=user))
+    with capturing(session):
+        catch_up(session, turn=1)
+        for number in range(3):  # beyond all that may be in the first snapshot
+            postgres.execute(f"INSERT INTO letters VALUES ({number}, 'z', 0, 'q')", postgres_database)
+            catch_up(session, turn=2 + number)
+        postgres.execute(
+            "UPDATE letters SET a = 2 WHERE a = 1 AND b = 'x'; INSERT INTO letters VALUES (1, 'x', 5, 'short');"
+            "UPDATE letters SET n = 3 WHERE a = 2 AND b = 'x';",
+            postgres_database,
+        )
+        catch_up(session, turn=6)
+        assert duckdb_folder("lake/n/letters", "a, b, n, body, note") == _rows(postgres, postgres_database, _LETTERS)
+    session.execute("DROP SOURCE s CASCADE;")
+
+
 def _transaction(rng: random.Random, size: int) -> str:
     """Return statements, some of which change rows, and keys of rows, without a long value in them."""
     found = []

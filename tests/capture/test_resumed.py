@@ -1,0 +1,88 @@
+"""A log that is lost in the middle of a first snapshot: each sink gets all rows, however far each was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from capture.pipeline import QUICK, Running, Sinks, once
+from capture.server import Server, position
+from sinkql.capture.process import discard
+from sinkql.capture.reader import Place
+from sinkql.extension.stream import Limit
+
+_LARGE, _SMALL = (replace(QUICK, chunk_bytes=size) for size in (1000, 200))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    made = Server.make(tmp_path / "server.db")
+    made.commit([("t", key, "old") for key in range(60)])
+    return made
+
+
+def _read(running: Running, name: str, chunks: int) -> None:
+    """Have a sink commit entry by entry until it has so many chunks."""
+    loop = running.sinks.loop(name)
+    loop.start(epoch=1)
+    reader = loop.readers["t"]
+    while (start := loop.marker.end)["t"].get("chunks", 0) < chunks:
+        running.until(lambda start=start: reader.latest(start["t"], Limit(1)) != start["t"])  # type: ignore[misc]
+        loop.process(start, {"t": reader.latest(start["t"], Limit(1))})
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_chunks_of_two_logs_are_not_compared_by_their_numbers(tmp_path: Path, server: Server, order: str) -> None:
+    far, near = order
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks, _LARGE) as running:
+        running.wants(near)
+        _read(running, far, 3)  # up to key 29
+        _read(running, near, 1)  # up to key 9
+    discard(sinks.place)
+    with Running(sinks, _SMALL) as running:
+        _read(running, near, 5)  # up to key 17, though it is the fifth
+    discard(sinks.place)
+    with Running(sinks, _LARGE):
+        once(sinks, far)
+        once(sinks, near)
+    assert sinks.rows(far) == sinks.rows(near) == server.rows()
+
+
+def test_sink_that_waits_for_changes_alone_keeps_no_chunk_from_another(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks, _SMALL) as running:
+        running.wants("a")
+        _read(running, "b", 20)
+        _read(running, "a", 1)
+    discard(sinks.place)
+    with Running(sinks, replace(QUICK, chunk_bytes=100_000)):
+        once(sinks, "a")  # which has all after the second chunk
+    mark = sinks.place.folder / "at" / "id-a.json"
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "high": position(server.end() + 1)}))
+    server.commit([("t", 1, "new"), ("t", 59, None)])
+    discard(sinks.place)
+    with Running(sinks, _LARGE):
+        once(sinks, "b")
+        once(sinks, "a")
+    assert sinks.rows("a") == sinks.rows("b") == server.rows()
+
+
+def test_entry_ends_where_a_sink_is(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks) as running:
+        once(sinks, "b")
+        server.commit([("t", 1, "new")])
+        at = once(sinks, "a").marker.end["t"]
+        server.commit([("t", 2, "newer")])
+        running.until(lambda: running.captured() == server.end())
+    discard(sinks.place)
+    with Running(sinks, replace(QUICK, entry_seconds=1000.0, quiet_seconds=1000.0)):
+        once(sinks, "b")
+        found = [sinks.place.entry(number) for number in sinks.place.numbers()]
+        once(sinks, "a")
+    assert Place(**at).to in [each.to for each in found if each is not None and each.kind == "changes"]
+    assert sinks.rows("a") == sinks.rows("b") == server.rows()
