@@ -322,15 +322,17 @@ class LogReader(Reader):
         before = None
         for number in numbers:
             entry = self.log.entry(number)
-            if entry is None or entry.start > place.to:
+            if entry is None:
+                continue  # it was forgotten meanwhile
+            if entry.start > place.to:
                 break
             if entry.start == place.to or (self.table.key and entry.to > place.to):
                 before = entry
                 break
         if before is None:
             last = self.log.entry(numbers[-1])
-            if last is not None and last.to < place.to:
-                return None  # it has not come so far again
+            if last is None or last.to < place.to:
+                return None  # it has not come so far again, or was lost once more
             raise SinkqlError(
                 "SQ3434",
                 f'the log of "{self.name}" no longer has the changes that follow those in the sink\'s table',
