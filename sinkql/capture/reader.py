@@ -333,6 +333,8 @@ class LogReader(Reader):
             last = self.log.entry(numbers[-1])
             if last is None or last.to < place.to:
                 return None  # it has not come so far again, or was lost once more
+            if last.to == place.to:
+                return msgspec.structs.replace(place, log=last.log, entry=last.entry)
             raise SinkqlError(
                 "SQ3434",
                 f'the log of "{self.name}" no longer has the changes that follow those in the sink\'s table',

@@ -113,3 +113,16 @@ def test_entry_that_is_forgotten_while_a_sink_looks_for_its_place_is_none_that_i
     assert isinstance(reader, LogReader)
     place = replace(reader, log=Forgetting(reader.log.folder)).latest(at, Limit(1))
     assert Place(**place).to == position(server.end())
+
+
+def test_log_that_ends_where_a_sink_is_has_its_place(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks):
+        once(sinks, "b")
+        server.commit([("t", 1, "new")])
+        at = once(sinks, "a").marker.end["t"]
+    discard(sinks.place)
+    with Running(sinks) as running:
+        running.until(lambda: running.captured() == server.end())
+        reader = sinks.loop("a").readers["t"]
+        assert Place(**reader.latest(at, Limit(1))).to == Place(**at).to
