@@ -100,7 +100,7 @@ class Session:
         self.log.sweep()
         self.buffer = Buffer(self.log.place.data, self.log.epoch, to=start)
         self._published_at = self._confirmed_at = time.monotonic()
-        self.visible = self.recent[0][0] if self.recent else start
+        self.visible = next((each.start for each in self.log.entries if each.unseen), start)
         self.confirmed = ""
         self.stream.begin(start, list(self.tables.values()), list(self.stops))
 

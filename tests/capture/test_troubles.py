@@ -305,3 +305,22 @@ def test_log_that_begins_again_within_the_first_batch_of_a_sink_is_read_by_the_n
     with Running(sinks):
         once(sinks)
     assert sinks.rows() == server.rows()
+
+
+def test_transaction_that_no_snapshot_saw_before_a_crash_is_not_confirmed_after_it(
+    tmp_path: Path, server: Server
+) -> None:
+    sinks = Sinks(tmp_path)
+    with Running(sinks) as running:
+        once(sinks)
+        running.until(lambda: server.confirmed() == server.end())
+        before = server.end()
+        hidden = server.commit([("t", 2, "two")], seen=False)
+        running.until(lambda: running.captured() >= hidden)
+        once(sinks)
+    with Running(sinks) as running:
+        running.confirms()
+        running.confirms()
+        assert server.confirmed() == before
+        server.see_all()
+        running.until(lambda: server.confirmed() == hidden)
