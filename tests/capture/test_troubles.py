@@ -110,6 +110,21 @@ def test_log_that_is_lost_begins_again_where_the_sinks_are(tmp_path: Path, serve
     assert sinks.rows("a") == sinks.rows("b") == server.rows()
 
 
+def test_log_that_begins_again_and_ends_where_a_sink_is_has_what_follows(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks):
+        once(sinks, "a")
+        server.commit([("t", 2, "two")])
+        once(sinks, "b")
+    discard(sinks.place)
+    with Running(sinks) as running:
+        running.until(lambda: running.captured() == server.end())
+        once(sinks, "b")
+        server.commit([("t", 3, "three")])
+        once(sinks, "b")
+    assert sinks.rows("b") == server.rows()
+
+
 def test_all_that_is_kept_of_a_source_may_be_lost(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path)
     with Running(sinks):
