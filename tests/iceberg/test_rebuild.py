@@ -193,7 +193,8 @@ def test_rows_of_a_part_are_taken_without_those_around_them(tmp_path: Path) -> N
     rows = pa.table({"id": np.arange(count), "name": pa.array([f"{number:0100}" for number in range(count)])})
     with pa.ipc.new_file(str(tmp_path / "1.rows"), rows.schema) as file:
         file.write_table(rows, max_chunksize=1 << 10)
-    collect.put_by(tmp_path / "1.keys", dict.fromkeys(("h1", "h2", "d1", "d2", "comes", "fresh"), np.zeros(count)))
+    keys = dict.fromkeys(("h1", "h2", "d1", "d2", "comes", "fresh"), np.zeros(count))
+    collect.put_by(tmp_path / "1.keys", {**keys, "at": np.arange(count)})
     part = collect.Part.open(tmp_path, "1")
     before, measured = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
     pa.set_memory_pool(measured)

@@ -74,18 +74,17 @@ def test_connections_to_aws_tell_where_their_keys_are(session: Session) -> None:
     ]
 
 
-def test_columns_of_nested_types_and_ranges_have_the_oids_of_postgres() -> None:
+def test_columns_of_nested_types_and_ranges_have_the_oids_of_postgres(session: Session) -> None:
     oids = {
         "integer[]": 1007, "integer[][]": 1007, "numeric(6,2)[]": 1231, "numeric(6,2)": 1700, "text list list": 16384,
         "int4range": 3904, "tstzrange[]": 3911, "uint4[]": 16463, "interval[]": 1187,
     }  # fmt: skip
-    with Session() as session:
-        declared = ", ".join(f"c{place} {type_}" for place, type_ in enumerate(oids))
-        session.execute(f"CREATE TABLE t ({declared})")
-        (found,) = session.execute("SELECT type, type_oid FROM mz_columns WHERE id LIKE 'u%' ORDER BY position")
-        assert dict(found.rows) == oids
-        (found,) = session.execute(
-            "SELECT data_type, udt_name, numeric_precision FROM information_schema.columns WHERE table_name = 't'"
-            " AND column_name IN ('c2', 'c3') ORDER BY column_name"
-        )
-        assert found.rows == (("numeric(6,2)[]", "_numeric", None), ("numeric", "numeric", 6))
+    declared = ", ".join(f"c{place} {type_}" for place, type_ in enumerate(oids))
+    session.execute(f"CREATE TABLE t ({declared})")
+    (found,) = session.execute("SELECT type, type_oid FROM mz_columns WHERE id LIKE 'u%' ORDER BY position")
+    assert dict(found.rows) == oids
+    (found,) = session.execute(
+        "SELECT data_type, udt_name, numeric_precision FROM information_schema.columns WHERE table_name = 't'"
+        " AND column_name IN ('c2', 'c3') ORDER BY column_name"
+    )
+    assert found.rows == (("numeric(6,2)[]", "_numeric", None), ("numeric", "numeric", 6))

@@ -173,7 +173,7 @@ def test_killed_between_stopping_sinks_and_the_commit_the_sinks_run_on(folder: P
     sink = sink_id(session)
     control = session.catalog.control
     control.set_desired(sink, "dropped")
-    content = {"sinks": {NAME: sink}, "tables": [], "wishes": {sink: "running"}}
+    content = {"sinks": {NAME: sink}, "tables": [], "captured": [], "wishes": {sink: "running"}}
     with closing(sqlite3.connect(session.catalog.database.path)) as connection, connection:
         connection.execute(
             "INSERT INTO journal (intent, content, host, pid, process, started_at) VALUES ('commit', ?, ?, 1, 'x', '')",

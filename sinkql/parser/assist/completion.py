@@ -193,7 +193,7 @@ class _Walk:
                 return "CONNECTION"
             case ["CREATE", "SOURCE", *_, "FROM"]:
                 return "SOURCE"
-            case ["CREATE", "SINK", *_, "INTO"]:
+            case ["CREATE", "SINK" | "SINKS", *_, "INTO"]:
                 return "SINK"
             case [*_, "FORMAT"]:
                 return "FORMAT"

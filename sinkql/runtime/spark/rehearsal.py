@@ -53,7 +53,7 @@ def main() -> None:
 def _rehearse(draft: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="sinkql-") as folder:
         os.environ[_OPTIONS] = f"{os.environ.get(_OPTIONS, '')} -XX:ArchiveClassesAtExit={draft}"
-        session = spark.start(spark.SparkSettings("local[2]", {}, Path(folder), "sinkql rehearsal"))
+        session = spark.start(spark.SparkSettings("local[2]", {}, Path(folder), "rehearsal of a start"))
         try:
             done = threading.Event()
 
