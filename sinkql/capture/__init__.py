@@ -2,8 +2,12 @@
 
 What a capture asks of a connector, and how a connector plans such a source, is in `sinkql.extension.capture`.
 
-* `reader`: a log → splits of what a table's sink reads; `hole`: rows whose keys changed, followed through an entry.
+* `process`, `session`: a source → its capture, for as long as a sink of it runs; one reading of the server.
+* `buffer`, `log`, `datafile`: changes as they come → entries, made once each, and the files of rows that they name.
+* `reader`: a log → splits of what a table's sink reads; `hole`: rows whose keys changed, followed through an entry;
+  `retract`: rows that came and went within a batch.
 * `snapshot`: a table → chunks in the log; `resume`: after which chunk it goes on, for all of its sinks.
+* `mark`, `confirm`: how far sinks are → what the server may forget; `host`: what a capture is told, and tells.
 * `columnar`: places of values in a block of bytes → Arrow arrays, for decoders of binary formats.
 """
 
