@@ -40,7 +40,7 @@ def _read(running: Running, name: str, chunks: int) -> None:
     loop.start(epoch=1)
     reader = loop.readers["t"]
     while (start := loop.marker.end)["t"].get("chunks", 0) < chunks:
-        running.until(lambda start=start: reader.latest(start["t"], Limit(1)) != start["t"])  # type: ignore[misc]
+        running.until(lambda start=start: reader.latest(start["t"], Limit(1)) != start["t"])  # type: ignore[misc]  # of the lambda's default
         loop.process(start, {"t": reader.latest(start["t"], Limit(1))})
 
 

@@ -156,7 +156,7 @@ def _long_decimal(block: Block, cells: Cells, column: Wire, type_: pa.DataType, 
     for row, start in enumerate(cells.starts.tolist()):
         value = None if cells.null[row] else _one_decimal(block.raw, start, column)
         if value is not None and value.adjusted() >= type_.precision - type_.scale and value:
-            bad.add([row], lambda _, value=value: f"{value} does not fit into {_numeric(type_)}")  # type: ignore[misc]
+            bad.add([row], lambda _, value=value: f"{value} does not fit into {_numeric(type_)}")  # type: ignore[misc]  # of the lambda's default
             value = None
         found.append(value)
     return pa.array(found, type_)

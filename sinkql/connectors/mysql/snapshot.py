@@ -165,7 +165,7 @@ class TableRead:
             here = Bad()
             arrays.append(decode_text(block, each, self._targets[column.name], here))
             for row, reason in here.reasons.items():
-                bad.add([row], lambda _, name=column.name, why=reason: f'column "{name}": {why}')  # type: ignore[misc]
+                bad.add([row], lambda _, name=column.name, why=reason: f'column "{name}": {why}')  # type: ignore[misc]  # of the lambda's default
         count = len(packets)
         arrays += [pa.array(np.ones(count, np.int64)), pa.array(np.full(count, self._at), pa.timestamp("us", "UTC"))]
         batch = pa.RecordBatch.from_arrays(arrays, names=[*(each.name for each in columns), "$diff", "$at"])

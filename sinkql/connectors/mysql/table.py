@@ -80,7 +80,7 @@ def changed_rows(block: Block, part: Part, table: CapturedTable, matched: Matche
         here = Bad()
         arrays.append(decode(block, cells_, wire, target, here))
         for row, reason in here.reasons.items():
-            bad.add([row], lambda _, name=target.name, why=reason: f'column "{name}": {why}')  # type: ignore[misc]
+            bad.add([row], lambda _, name=target.name, why=reason: f'column "{name}": {why}')  # type: ignore[misc]  # of the lambda's default
     arrays += [pa.array(np.where(before, -1, 1)), pa.array(at, pa.timestamp("us", "UTC"))]
     names = [*(column.name for column in table.columns), "$diff", "$at"]
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
