@@ -8,6 +8,7 @@ LOCK := constraints.txt
 WORKERS ?= 2
 READERS := .venv-readers/.installed
 KAFKA := .kafka/.installed
+POSTGRES := .postgres/.installed
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 
 # tests start many processes: each would compile all modules
@@ -51,8 +52,9 @@ pytest: $(INSTALLED_DEV) archive $(KAFKA)
 	$(PYTEST) --cover
 
 # what takes too long for each change: for a job that runs once a night, say
-soak: $(INSTALLED_DEV) archive $(KAFKA) $(READERS)
+soak: $(INSTALLED_DEV) archive $(KAFKA) $(POSTGRES) $(READERS)
 	$(PYTEST) -m soak
+	$(PYTEST) -m hypothesis --hypothesis-profile random
 
 # readers of tables that want other versions than SinkQL, and the Java of a catalog that wants a newer one than Spark
 $(READERS):
@@ -67,6 +69,11 @@ archive: $(INSTALLED_DEV)
 # the broker that tests start
 $(KAFKA): tests/support/kafka_jars/pom.xml
 	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath .kafka/libs) -DincludeScope=runtime
+	touch $@
+
+# servers of older versions than the one that all tests use
+$(POSTGRES): tests/support/postgres_versions.py
+	$(PYTHON) $< $(dir $@)
 	touch $@
 
 # for a job that runs once a week, say: what users get who install today, and what those have who never update

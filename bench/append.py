@@ -36,7 +36,7 @@ def main() -> None:
             costs.append((_run(name, home / "small", work / "s", arguments.cores),
                           _run(name, home / "large", work / "l", arguments.cores)))  # fmt: skip
             shutil.rmtree(work / "s")
-        tables = [home / f"sinkql-{run}/l/lake/n/t", home / f"spark-iceberg-sink-{run}/l/warehouse/n/t"]
+        tables = [home / f"sinkql-{run}/l/lake/n/t", home / f"spark-iceberg-sink-{run}/l/lake/n/t"]
         ours, theirs = (read_back(table, ("id", "user_id", "qty")) for table in tables)
         print(f"run {run + 1}: parity {'ok' if ours == theirs else f'FAILED: {ours} and {theirs}'}", flush=True)
     rates = {
@@ -64,7 +64,7 @@ def _run(name: str, source: Path, work: Path, cores: int) -> Cost:
     if name == "sinkql":
         text = script(EVENT_COLUMNS, source, "ENVELOPE NONE", cores=cores, files=_FILES_A_COMMIT)
         return run_sinkql(text, work)
-    return run_spark("append", source, work, files=_FILES_A_COMMIT, cores=cores)
+    return run_spark("append", source, work, limit=_FILES_A_COMMIT, cores=cores)
 
 
 if __name__ == "__main__":

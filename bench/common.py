@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
-from bench.meter import Cost, measure
+from bench.meter import ENVIRONMENT, Cost, measure
+
+if TYPE_CHECKING:
+    from support.postgres import Postgres
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".bench"
@@ -27,10 +33,11 @@ def iceberg_jar() -> Path:
     return jar
 
 
-def run_spark(kind: str, source: Path, work: Path, *, files: int, cores: int) -> Cost:
-    """Run the job that a user would write today; its table is `warehouse/n/t` below `work`."""
+def run_spark(kind: str, source: Path | str, work: Path, *, limit: int, cores: int, jars: Sequence[Path] = ()) -> Cost:
+    """Run the job that a user would write today; its table is `lake/n/t` below `work`."""
     work.mkdir(parents=True, exist_ok=True)
-    arguments = [kind, str(source), str(work), str(iceberg_jar()), str(files), str(cores)]
+    classes = ",".join(map(str, (iceberg_jar(), *jars)))
+    arguments = [kind, str(source), str(work), classes, str(limit), str(cores)]
     command = [sys.executable, "-m", "bench.spark_job", *arguments]
     return measure(command, folder=work, environment={"PYTHONPATH": str(ROOT)})
 
@@ -55,6 +62,36 @@ def script(columns: dict[str, str], source: Path, sink: str, *, cores: int, file
     )
 
 
+def captured_script(server: Postgres, database: str, table: str, key: str, *, cores: int, every: str) -> str:
+    """Return a pipeline from a table of a server, with publication `p`, by key into the table n.t."""
+    return (
+        f"CREATE CLUSTER bench (SIZE = 'local[{cores}]');\n"
+        "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');\n"
+        f"CREATE CONNECTION p TO POSTGRES (HOST '127.0.0.1', PORT {server.port}, DATABASE '{database}',\n"
+        "  USER 'postgres');\n"
+        f"CREATE SOURCE s FROM POSTGRES CONNECTION p (PUBLICATION 'p') FOR TABLES (public.{table});\n"
+        f"CREATE SINK z IN CLUSTER bench FROM {table}\n"
+        "  INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')\n"
+        f"  KEY ({key}) MODE UPSERT WITH (COMMIT INTERVAL = '{every}');\n"
+    )
+
+
+@contextmanager
+def running(home: Path) -> Iterator[tuple[int, IO[str]]]:
+    """Run the `pipeline.sql` of a folder; yield the process's id, and its events as lines of JSON."""
+    command = [sys.executable, "-m", "sinkql", "--output", "json", "exec", "pipeline.sql"]
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT), "SINKQL_ARCHIVE": "off"}
+    process = subprocess.Popen(
+        command, cwd=home, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process.pid, process.stdout
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
 def read_back(table: Path, columns: Sequence[str]) -> tuple[Any, ...]:
     """Return count and sums of an Iceberg table, as DuckDB reads it."""
     import duckdb
@@ -64,10 +101,10 @@ def read_back(table: Path, columns: Sequence[str]) -> tuple[Any, ...]:
         package = Path(str(importlib.import_module(f"duckdb_extension_{name}").__file__)).parent
         (extension,) = package.glob(f"extensions/*/{name}.duckdb_extension")
         connection.execute(f"LOAD '{extension}'")
-    sums = ", ".join(f"sum({column})" for column in columns)
-    found = connection.execute(f"SELECT count(*), {sums} FROM iceberg_scan('{table}')").fetchone()
-    assert found is not None
-    return tuple(found)
+    found = ["count(*)", *(f"sum({column})" for column in columns)]
+    row = connection.execute(f"SELECT {', '.join(found)} FROM iceberg_scan('{table}')").fetchone()
+    assert row is not None
+    return tuple(row)
 
 
 def median(values: Sequence[float]) -> float:

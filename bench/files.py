@@ -53,7 +53,7 @@ def _reader(home: Path, place: Bucket | None = None) -> FilesReader:
     decoding = discover().formats["JSON"].decoding
     columns, format_ = (Column("n", "bigint"),), {"name": "JSON", "whole": False}
     folder = place or Folder(home / "in", "*", False)
-    return FilesReader("s", folder, home / "state", "files", columns, format_, decoding, False, None)
+    return FilesReader("s", folder, home / "state", "files", columns, format_, decoding, "fail", None)
 
 
 def _put(home: Path, number: int) -> None:

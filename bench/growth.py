@@ -143,7 +143,7 @@ def open_loop(folder: Path, text: str, kind: str, reader: Reader, engine: Engine
     job: physical.Job = compile_sql(text, facts={"s": {"sink_id": f"growth-{kind}"}}).jobs[0]
     context = Context(job.sink, job.sink_id, folder / "state", lambda _: "")
     context.folder.mkdir()
-    writer = discover().sinks[job.write.connector].writer(job.write, context)
+    writer = discover().writer(job.write, context)
     readers = {read.source: reader for read in job.reads()}
     return BatchLoop(job, readers, writer, engine or LocalEngine(), context.folder, MemoryControl())
 

@@ -1,11 +1,13 @@
 """Messages in a topic into an append table: what a task costs, and the whole pipeline.
 
-    python -m bench.kafka [--format json|avro|debezium] [--rows 2000000] [--runs 3] [--cores 2] [--tasks-only]
+    python -m bench.kafka [--format json|avro|debezium] [--rows 3000000] [--runs 3] [--cores 2] [--tasks-only]
+      [--only sinkql flink spark]
 
-Prints rows per CPU-second. "consume": messages as the client library gives them; "task": decoded to Arrow; "pipeline":
-the process tree of `sinkql exec --once`, start-up (a run of 1,000 rows) taken off, median of the runs, after which
-DuckDB reads what is in the table. The broker is one that tests start; its CPU is not counted. Of Debezium's messages
-only tasks are measured.
+Prints rows per CPU-second. "consume": messages as the client library gives them; "task": decoded to Arrow; "sinkql":
+the process tree of `sinkql exec --once`. Of JSON beside it: "flink", Flink SQL into Iceberg with a checkpoint each ten
+seconds, and "spark", Structured Streaming from Spark's Kafka source into Iceberg's sink. They take turns, start-up (a
+run of 25,000 rows) is taken off, and DuckDB reads each table; what is shown is the median of the runs. The broker is
+one that tests start; its CPU is not counted. Of Debezium's messages only tasks are measured.
 """
 
 from __future__ import annotations
@@ -15,19 +17,23 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from bench.common import HOME, ROOT, median, read_back, run_sinkql, show
+from bench.common import HOME, ROOT, median, read_back, run_sinkql, run_spark, show
 from bench.data import EVENT_COLUMNS, write_events
+from bench.meter import Cost
+from bench.peer import FLINK_EVENTS, flink_topic, jars, run_flink_kafka
 from sinkql import physical
 from sinkql.extension.registry import discover
 from sinkql.extension.stream import Context, Reader, Split, Tally
 
-_PARTITIONS = 4
+PARTITIONS = 4
+_ROWS_A_COMMIT = 500_000  # of Spark, which has no other measure
+_WARM_UP = 25_000  # enough to be no batch of the driver's own: the workers' start is taken off as well
 _AVRO = {
     "bigint": "long", "integer": "int", "double precision": "double", "text": "string", "boolean": "boolean",
     "timestamptz": {"type": "long", "logicalType": "timestamp-micros"},
@@ -48,10 +54,11 @@ _CHANGE = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--format", choices=("json", "avro", "debezium"), default="json")
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--tasks-only", action="store_true")
+    parser.add_argument("--only", nargs="*", choices=("sinkql", "flink", "spark"), default=("sinkql", "flink", "spark"))
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     from support.kafka import kafka  # as tests have it
@@ -60,15 +67,14 @@ def main() -> None:
     shutil.rmtree(home, ignore_errors=True)
     with kafka() as broker:
         topics = {}
-        for name, rows in (("small", 1_000), ("large", arguments.rows)):
+        for name, rows in (("small", _WARM_UP), ("large", arguments.rows)):
             write_events(home / name, rows, 1)
-            topics[name] = broker.topic(_PARTITIONS)
-            _send(broker, topics[name], home / name / "events-000.json", _encoder(arguments.format))
-        table = [("append", "rows/CPU-s")]
-        table += [(name, f"{rate:,.0f}") for name, rate in _tasks(broker.address, topics["large"], arguments)]
+            topics[name] = broker.topic(PARTITIONS)
+            send(broker, topics[name], _lines(home / name / "events-000.json", _encoder(arguments.format)))
+        rates = [(name, "", f"{rate:,.0f}") for name, rate in _tasks(broker.address, topics["large"], arguments)]
         if not arguments.tasks_only and arguments.format != "debezium":
-            table.append(("pipeline", f"{_pipelines(broker.address, topics, home, arguments):,.0f}"))
-        show(table)
+            rates += _pipelines(broker.address, topics, home, arguments)
+        show([("append", "start-up CPU-s", "rows/CPU-s"), *rates])
 
 
 def _encoder(format_: str) -> Callable[[bytes], bytes]:
@@ -91,19 +97,26 @@ def _encoder(format_: str) -> Callable[[bytes], bytes]:
     return encoded
 
 
-def _send(broker: Any, topic: str, source: Path, encoded: Callable[[bytes], bytes]) -> None:
-    producer = broker.producer(linger_ms=50, queue_buffering_max_messages=1_000_000)
+def send(broker: Any, topic: str, messages: Iterable[tuple[int, bytes]]) -> None:
+    """Have messages in a topic, each in a partition."""
+    # Of one that is not idempotent messages that are sent again come behind later ones: other changes win then.
+    producer = broker.producer(linger_ms=50, queue_buffering_max_messages=1_000_000, enable_idempotence=True)
+    for number, (partition, message) in enumerate(messages):
+        if number % 5_000 == 0:
+            producer.poll(0)
+        while True:
+            try:
+                producer.produce(topic, message, partition=partition)
+                break
+            except BufferError:
+                producer.poll(0.2)
+    assert producer.flush(600) == 0
+
+
+def _lines(source: Path, encoded: Callable[[bytes], bytes]) -> Iterator[tuple[int, bytes]]:
     with source.open("rb") as lines:
         for number, line in enumerate(lines):
-            if number % 5_000 == 0:
-                producer.poll(0)
-            while True:
-                try:
-                    producer.produce(topic, encoded(line.rstrip(b"\n")), partition=number % _PARTITIONS)
-                    break
-                except BufferError:
-                    producer.poll(0.2)
-    assert producer.flush(600) == 0
+            yield number % PARTITIONS, encoded(line.rstrip(b"\n"))
 
 
 def _tasks(address: str, topic: str, arguments: argparse.Namespace) -> Iterator[tuple[str, float]]:
@@ -151,30 +164,62 @@ def _reader(address: str, topic: str, format_: str) -> Reader:
     return discover().reader(read, Context("s", "s", HOME, lambda _: ""))
 
 
-def _pipelines(address: str, topics: dict[str, str], home: Path, arguments: argparse.Namespace) -> float:
-    rates = []
+def _pipelines(
+    address: str, topics: dict[str, str], home: Path, arguments: argparse.Namespace
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each pipeline, what its start takes, and its rate."""
+    ways = [name for name in arguments.only if name == "sinkql" or arguments.format == "json"]
+    starts: dict[str, list[float]] = {name: [] for name in ways}
+    rates: dict[str, list[float]] = {name: [] for name in ways}
     for run in range(arguments.runs):
-        costs = {}
-        for name, topic in topics.items():
-            work = home / f"{name}-{run}"
-            costs[name] = run_sinkql(_script(address, topic, arguments), work)
-            found = read_back(work / "lake" / "n" / "t", ("id",))
-            rows = arguments.rows if name == "large" else 1_000
-            assert found == (rows, rows * (rows - 1) // 2), f"the table has {found}"
-        rates.append((arguments.rows - 1_000) / (costs["large"].cpu_s - costs["small"].cpu_s))
-        start, peak = costs["small"].cpu_s, costs["large"].peak_mb
-        print(f"run {run + 1}: {rates[-1]:,.0f} rows/CPU-s, start-up {start:.1f} CPU-s, {peak:,.0f} MB", flush=True)
-    return median(rates)
+        for way in ways:
+            costs = {}
+            for name, topic in topics.items():
+                work = home / f"{way}-{name}-{run}"
+                costs[name] = _drained(way, address, topic, work, arguments)
+                found = read_back(work / "lake" / "n" / "t", ("id",))
+                rows = arguments.rows if name == "large" else _WARM_UP
+                assert found == (rows, rows * (rows - 1) // 2), f"the table has {found}"
+                shutil.rmtree(work)
+            starts[way].append(costs["small"].cpu_s)
+            rates[way].append((arguments.rows - _WARM_UP) / (costs["large"].cpu_s - costs["small"].cpu_s))
+            cost = f"start-up {starts[way][-1]:.1f} CPU-s, {costs['large'].peak_mb:,.0f} MB"
+            print(f"run {run + 1}, {way}: {rates[way][-1]:,.0f} rows/CPU-s, {cost}", flush=True)
+    for way in ways:
+        yield way, f"{median(starts[way]):.1f}", f"{median(rates[way]):,.0f}"
+
+
+def _drained(way: str, address: str, topic: str, work: Path, arguments: argparse.Namespace) -> Cost:
+    """Return what it costs to have a topic in the table `lake/n/t`."""
+    if way == "flink":
+        table = f"CREATE TABLE ice.n.t ({FLINK_EVENTS}) WITH ('format-version' = '2');\n"
+        sql = f"{flink_topic('s', address, topic, 'json')}{table}INSERT INTO ice.n.t SELECT * FROM s;\n"
+        return run_flink_kafka(sql, work, arguments.cores)
+    if way == "spark":
+        return run_spark(
+            "kafka",
+            f"{address}/{topic}",
+            work,
+            limit=_ROWS_A_COMMIT,
+            cores=arguments.cores,
+            jars=sorted(jars("spark_kafka").glob("*.jar")),
+        )
+    return run_sinkql(_script(address, topic, arguments), work)
 
 
 def _script(address: str, topic: str, arguments: argparse.Namespace) -> str:
     typed = ", ".join(f"{name} {type_}" for name, type_ in EVENT_COLUMNS.items())
     format_ = "FORMAT JSON" if arguments.format == "json" else f"FORMAT AVRO USING SCHEMA '{_SCHEMA}'"
+    return pipeline(address, topic, typed, format_, arguments.cores)
+
+
+def pipeline(address: str, topic: str, columns: str, format_: str, cores: int) -> str:
+    """Return a script that appends a topic's messages to the table n.t."""
     return (
-        f"CREATE CLUSTER bench (SIZE = 'local[{arguments.cores}]');\n"
+        f"CREATE CLUSTER bench (SIZE = 'local[{cores}]');\n"
         "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');\n"
         f"CREATE CONNECTION kafka TO KAFKA (BROKER '{address}', SECURITY PROTOCOL 'PLAINTEXT');\n"
-        f"CREATE SOURCE s ({typed}) FROM KAFKA CONNECTION kafka (TOPIC '{topic}') {format_};\n"
+        f"CREATE SOURCE s ({columns}) FROM KAFKA CONNECTION kafka (TOPIC '{topic}') {format_};\n"
         "CREATE SINK k IN CLUSTER bench FROM s INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')\n"
         "  ENVELOPE NONE WITH (COMMIT INTERVAL = '1s');\n"
     )

@@ -8,8 +8,9 @@ import resource
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +34,13 @@ def measure(command: Sequence[str], *, folder: Path, environment: dict[str, str]
     """Run a command to its end and return its cost; its output goes to `log` in the folder. Raises if it fails."""
     ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
     before, began = _children_cpu(), time.monotonic()
-    with (folder / "log").open("ab") as log:
+    with (folder / "log").open("ab") as log, _accounted() as account:
         process = subprocess.Popen(
-            command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, env=ENVIRONMENT | (environment or {})
+            account.entering(command),
+            cwd=folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=ENVIRONMENT | (environment or {}),
         )
         sampler = _Sampler(process.pid)
         sampler.start()
@@ -43,13 +48,52 @@ def measure(command: Sequence[str], *, folder: Path, environment: dict[str, str]
         wall = time.monotonic() - began
         sampler.done.set()
         sampler.join()
-    _reap()
-    # The kernel's sum leaves out processes that nobody waited for, as Spark's Python workers; the samples leave out the
-    # last moments of each process. The larger one is the better bound.
-    cpu = max(_children_cpu() - before, sampler.cpu_s())
+        _reap()
+        # Without an account: the kernel's sum leaves out processes that nobody waited for, as Spark's Python workers;
+        # the samples leave out the last moments of each process. The larger one is the better bound, and too low.
+        cpu = account.cpu_s() or max(_children_cpu() - before, sampler.cpu_s())
     if code != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {code}:\n{(folder / 'log').read_text()[-3000:]}")
     return Cost(cpu, wall, sampler.peak_mb)
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """A group of processes of which the kernel sums the CPU, whoever waits for them; None where none can be made."""
+
+    group: Path | None
+
+    def entering(self, command: Sequence[str]) -> Sequence[str]:
+        """Return a command that goes into the group, and takes along all that it starts."""
+        if self.group is None:
+            return command
+        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.group / "cgroup.procs"), *command]
+
+    def cpu_s(self) -> float | None:
+        """Return what the group used."""
+        if self.group is None:
+            return None
+        usage = self.group / "cpuacct.usage"
+        if usage.exists():
+            return int(usage.read_text()) / 1e9
+        return int((self.group / "cpu.stat").read_text().split()[1]) / 1e6
+
+
+@contextmanager
+def _accounted() -> Iterator[_Account]:
+    root = Path("/sys/fs/cgroup")
+    parent = root / "cpuacct" if (root / "cpuacct").is_dir() else root
+    group = parent / f"bench-{os.getpid()}-{time.monotonic_ns()}"  # one of before may have something living in it
+    try:
+        group.mkdir()
+    except OSError:
+        yield _Account(None)
+        return
+    try:
+        yield _Account(group)
+    finally:
+        with suppress(OSError):  # something may live on in it
+            group.rmdir()
 
 
 def tree_cpu(pid: int) -> float:
@@ -64,6 +108,22 @@ def tree_cpu(pid: int) -> float:
 def tree_memory(pid: int) -> float:
     """Return the proportional set sizes of a live process and all below it, in MB."""
     return sum(_pss_mb(each) for each in _tree(pid))
+
+
+def tree_memory_by(pid: int) -> dict[str, float]:
+    """Return the same by kind of process: Java, the one that was started, captures, Spark's of Python."""
+    found: dict[str, float] = defaultdict(float)
+    for each in _tree(pid):
+        with suppress(OSError):
+            line = Path(f"/proc/{each}/cmdline").read_text()
+            if "java" in line.split("\0")[0]:
+                kind = "Java"
+            elif "sinkql.runtime.spark.daemon" in line:
+                kind = "Spark's Python"
+            else:
+                kind = "driver" if each == pid else "capture"
+            found[kind] += _pss_mb(each)
+    return found
 
 
 def _children_cpu() -> float:

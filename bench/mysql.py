@@ -59,6 +59,7 @@ def _changes(server: MariaDb, rows: int, first: str, then: str) -> float:
     """Return rows a CPU-second from the socket to the files of the log."""
     from mysql.captured import stream_of
     from sinkql.capture import datafile
+    from sinkql.capture.store import FolderStore
     from sinkql.extension.capture import Changed, Moved
 
     table = _prepared(server)
@@ -78,7 +79,7 @@ def _changes(server: MariaDb, rows: int, first: str, then: str) -> float:
                 if isinstance(each, Changed):
                     for id_, parts in each.tables.items():
                         count += sum(int(part.rows.num_rows) for part in parts)
-                        datafile.write(Path(folder), id_, 1, parts)
+                        datafile.write(FolderStore(Path(folder)), id_, 1, parts)
         assert count == rows
         return count / (time.process_time() - began)
 
@@ -87,6 +88,7 @@ def _snapshot(server: MariaDb, rows: int) -> float:
     """Return rows a CPU-second of chunks of 8 MB."""
     from mysql.captured import stream_of
     from sinkql.capture import datafile
+    from sinkql.capture.store import FolderStore
 
     table = _prepared(server)
     server.run(_MANY.format(row=_ROW, rows=rows))
@@ -96,7 +98,7 @@ def _snapshot(server: MariaDb, rows: int) -> float:
         while True:
             with stream.chunk(table) as chunk:
                 part = chunk.read(after, 8 << 20)
-            datafile.write(Path(folder), table.id, 1, list(part.rows))
+            datafile.write(FolderStore(Path(folder)), table.id, 1, list(part.rows))
             count += sum(int(each.rows.num_rows) for each in part.rows)
             after = part.last
             if after is None:

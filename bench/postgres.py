@@ -38,17 +38,26 @@ DO $$ BEGIN FOR i IN 1..{rows} LOOP INSERT INTO {name} SELECT {row}; COMMIT; END
 
 
 @dataclass
-class _Spent:
-    """CPU seconds of a step."""
+class Spent:
+    """Rows, and the CPU seconds of this process that each step took."""
 
     rows: int = 0
     receiving: float = 0
     decoding: float = 0
     writing: float = 0
 
+    @property
+    def total(self) -> float:
+        """Return all of them."""
+        return self.receiving + self.decoding + self.writing
+
     def __str__(self) -> str:
-        total = self.receiving + self.decoding + self.writing
-        parts = (("in all", total), ("received", self.receiving), ("decoded", self.decoding), ("written", self.writing))
+        parts = (
+            ("in all", self.total),
+            ("received", self.receiving),
+            ("decoded", self.decoding),
+            ("written", self.writing),
+        )
         return "   ".join(f"{name} {self.rows / took:10,.0f}" for name, took in parts if took)
 
 
@@ -80,7 +89,8 @@ def _prepared(server: Postgres, *, full: bool) -> tuple[str, dict[str, CapturedT
     return database, tables(server, database)
 
 
-def _stream(server: Postgres, database: str) -> PostgresStream:
+def stream(server: Postgres, database: str) -> PostgresStream:
+    """Return a stream of the publication `p` of a database."""
     from postgres.reading import login
     from sinkql.connectors.postgres.connect import failure
     from sinkql.connectors.postgres.stream import PostgresStream
@@ -90,15 +100,28 @@ def _stream(server: Postgres, database: str) -> PostgresStream:
     return PostgresStream(login(server, database), source, failure)
 
 
-def _changes(server: Postgres, rows: int, first: str, then: str, *, full: bool) -> _Spent:
+def _changes(server: Postgres, rows: int, first: str, then: str, *, full: bool) -> Spent:
     database, found = _prepared(server, full=full)
     if first:
         server.execute(first.format(name="t", row=_ROW, rows=rows), database)
-    stream, spent = _stream(server, database), _Spent()
-    start = stream.create()
+    reading, spent = stream(server, database), Spent()
+    start = reading.create()
     server.execute(then.format(name="t", row=_ROW, rows=rows), database)
-    end = stream.end()
-    stream.begin(start, list(found.values()))
+    end = reading.end()
+    reading.begin(start, list(found.values()))
+    with tempfile.TemporaryDirectory() as folder:
+        read(reading, end, spent, Path(folder))
+    reading.close()
+    server.drop(database)
+    return spent
+
+
+def read(stream: PostgresStream, end: Position, spent: Spent, folder: Path) -> None:
+    """Write what a stream that has begun gives up to a position into files of a log."""
+    from sinkql.capture import datafile
+    from sinkql.capture.store import FolderStore
+    from sinkql.extension.capture import Changed, Moved
+
     messages = stream._messages
     assert messages is not None
     decode = messages.decode
@@ -111,17 +134,6 @@ def _changes(server: Postgres, rows: int, first: str, then: str, *, full: bool) 
             spent.decoding += time.process_time() - began
 
     messages.decode = timed  # type: ignore[assignment,method-assign]  # the same, with a clock
-    with tempfile.TemporaryDirectory() as folder:
-        _read(stream, end, spent, Path(folder))
-    stream.close()
-    server.drop(database)
-    return spent
-
-
-def _read(stream: PostgresStream, end: Position, spent: _Spent, folder: Path) -> None:
-    from sinkql.capture import datafile
-    from sinkql.extension.capture import Changed, Moved
-
     done: Position = ""
     while done < end:
         began, decoded = time.process_time(), spent.decoding
@@ -134,33 +146,40 @@ def _read(stream: PostgresStream, end: Position, spent: _Spent, folder: Path) ->
             if isinstance(each, Changed):
                 for table, parts in each.tables.items():
                     spent.rows += sum(part.rows.num_rows for part in parts)
-                    datafile.write(folder, table, 1, parts)
+                    datafile.write(FolderStore(folder), table, 1, parts)
         spent.writing += time.process_time() - received
 
 
-def _snapshot(server: Postgres, rows: int) -> _Spent:
-    from sinkql.capture import datafile
-
+def _snapshot(server: Postgres, rows: int) -> Spent:
     database, found = _prepared(server, full=False)
     server.execute(_MANY.format(name="t", row=_ROW, rows=rows), database)
-    stream, spent = _stream(server, database), _Spent()
-    after: Key | None = None
+    reading, spent = stream(server, database), Spent()
     with tempfile.TemporaryDirectory() as folder:
-        while True:
-            began = time.process_time()
-            with stream.chunk(found["t"]) as chunk:
-                part = chunk.read(after, 8 << 20)
-            read = time.process_time()
-            datafile.write(Path(folder), "t", 1, list(part.rows))
-            spent.receiving += read - began
-            spent.writing += time.process_time() - read
-            spent.rows += sum(each.rows.num_rows for each in part.rows)
-            after = part.last
-            if after is None:
-                break
-    stream.close()
+        snapshot(reading, found["t"], spent, Path(folder))
+    reading.close()
     server.drop(database)
     return spent
+
+
+def snapshot(stream: PostgresStream, table: CapturedTable, spent: Spent, folder: Path) -> None:
+    """Write all rows of a table into files of a log."""
+    from sinkql.capture import datafile
+    from sinkql.capture.store import FolderStore
+
+    after: Key | None = None
+    while True:
+        began = time.process_time()
+        with stream.chunk(table) as chunk:
+            part = chunk.read(after, 8 << 20)
+            rows = list(part.rows)
+        read = time.process_time()
+        datafile.write(FolderStore(folder), "t", 1, rows)
+        spent.receiving += read - began
+        spent.writing += time.process_time() - read
+        spent.rows += sum(each.rows.num_rows for each in rows)
+        after = part.last
+        if after is None:
+            return
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""What a user would write today: one Spark job from JSON files into Iceberg. Run as a program, one job a process.
+"""What a user would write today: one Spark job from JSON into Iceberg. Run as a program, one job a process.
 
-`append`: Structured Streaming into Iceberg's own sink. `merge`: foreachBatch and MERGE INTO, merge-on-read.
+`append`: files, by Structured Streaming into Iceberg's own sink. `kafka`: a topic, so too; the source is an address, a
+slash and the topic. `merge`: files, by foreachBatch and MERGE INTO, merge-on-read. `limit` is of files or messages a
+commit.
 """
 
 from __future__ import annotations
@@ -11,13 +13,13 @@ from pathlib import Path
 from bench.data import SPARK_EVENTS, SPARK_ROWS
 
 
-def main(kind: str, source: str, work: str, jar: str, files: str, cores: str) -> None:
+def main(kind: str, source: str, work: str, jars: str, limit: str, cores: str) -> None:
     from pyspark.sql import DataFrame, SparkSession
 
     folder = Path(work)
     spark = (
         SparkSession.builder.master(f"local[{cores}]")
-        .config("spark.jars", jar)
+        .config("spark.jars", jars)
         .config("spark.driver.memory", "4g")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
@@ -27,17 +29,24 @@ def main(kind: str, source: str, work: str, jar: str, files: str, cores: str) ->
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config("spark.sql.catalog.ice", "org.apache.iceberg.spark.SparkCatalog")
         .config("spark.sql.catalog.ice.type", "hadoop")
-        .config("spark.sql.catalog.ice.warehouse", str(folder / "warehouse"))
+        .config("spark.sql.catalog.ice.warehouse", str(folder / "lake"))
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
-    columns = SPARK_EVENTS if kind == "append" else SPARK_ROWS
+    columns = SPARK_ROWS if kind == "merge" else SPARK_EVENTS
     properties = "'format-version'='2','write.parquet.compression-codec'='zstd','write.distribution-mode'='none'"
     if kind == "merge":
         properties += ",'write.merge.mode'='merge-on-read','write.update.mode'='merge-on-read'"
     spark.sql(f"CREATE TABLE IF NOT EXISTS ice.n.t ({columns}) USING iceberg TBLPROPERTIES ({properties})")
-    stream = spark.readStream.schema(columns).option("maxFilesPerTrigger", files).json(source)
-    if kind == "append" or "base" in source:
+    if kind == "kafka":
+        address, _, topic = source.partition("/")
+        options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
+        messages = spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=limit).load()
+        parsed = messages.selectExpr(f"from_json(CAST(value AS STRING), '{columns}') AS row")
+        stream = parsed.select("row.*")
+    else:
+        stream = spark.readStream.schema(columns).option("maxFilesPerTrigger", limit).json(source)
+    if kind != "merge" or "base" in source:
         options = {"checkpointLocation": str(folder / f"checkpoint-{Path(source).name}"), "fanout-enabled": "true"}
         query = stream.writeStream.format("iceberg").options(**options).trigger(availableNow=True).toTable("ice.n.t")
         query.awaitTermination()

@@ -40,7 +40,7 @@ def main() -> None:
     for run in range(arguments.runs):
         for name in _NAMES:
             costs[name].append(_run(name, home, home / f"{name.replace(' ', '-')}-{run}", arguments.cores))
-        tables = [home / f"sinkql-{run}/lake/n/t", home / f"merge-into-{run}/warehouse/n/t"]
+        tables = [home / f"sinkql-{run}/lake/n/t", home / f"merge-into-{run}/lake/n/t"]
         ours, theirs = (read_back(table, ("id", "qty", "seq")) for table in tables)
         print(f"run {run + 1}: parity {'ok' if ours == theirs else f'FAILED: {ours} and {theirs}'}", flush=True)
         for name in _NAMES:
@@ -74,12 +74,12 @@ def _run(name: str, home: Path, work: Path, cores: int) -> tuple[Cost, Cost]:
         warm = run_sinkql(text, work)
         shutil.copytree(home / "changes", source, dirs_exist_ok=True)
         return warm, run_sinkql(text, work)
-    run_spark("merge", home / "base", work, files=4, cores=cores)
+    run_spark("merge", home / "base", work, limit=4, cores=cores)
     source = work / "in"
     shutil.copytree(home / "warm", source)
-    warm = run_spark("merge", source, work, files=1, cores=cores)
+    warm = run_spark("merge", source, work, limit=1, cores=cores)
     shutil.copytree(home / "changes", source, dirs_exist_ok=True)
-    return warm, run_spark("merge", source, work, files=1, cores=cores)
+    return warm, run_spark("merge", source, work, limit=1, cores=cores)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +24,9 @@ pytest_plugins = ["pytester"]
 _REPOSITORY = Path(__file__).parents[1]
 _KINDS = ("spark", "slow", "long", "")
 _MEMORY = Path("/dev/shm")
+_SOAK_S = 1700
+"""Less than `faulthandler_timeout`."""
+_FILES = 16_384
 _ROOM = 4 << 30
 """Bytes; a run's folders hold a tenth of it, where those of tests that passed go."""
 
@@ -49,6 +54,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def pytest_configure() -> None:
     _let_programs_be_interrupted()
+    _let_files_be_open()
+    _have_the_same_examples()
     _have_folders_in_memory()
     _have_spark_start_fast()
 
@@ -57,6 +64,20 @@ def _let_programs_be_interrupted() -> None:
     """Have Ctrl-C reach what tests start also where a shell runs them in the background, which ignores it."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _let_files_be_open() -> None:
+    """Have room for what tests leave open that end sinks in their midst, as if they were killed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and soft < min(hard, _FILES):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, _FILES), hard))
+
+
+def _have_the_same_examples() -> None:
+    """Have Hypothesis make the same examples in each run; others with the profile "random", as `make soak` has it."""
+    settings.register_profile("same", derandomize=True)
+    settings.register_profile("random", derandomize=False)
+    settings.load_profile("same")
 
 
 def _have_folders_in_memory() -> None:
@@ -75,7 +96,10 @@ def _have_spark_start_fast() -> None:
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order tests for the workers."""
+    """Order tests for the workers; those of `make soak` have twice the time."""
+    for item in items:
+        if item.get_closest_marker("soak") is not None:
+            item.add_marker(pytest.mark.timeout(_SOAK_S))
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     items[:] = [item for share in _shares(items, workers) for item in share]
 
@@ -180,14 +204,14 @@ def no_spark_left() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_file_left() -> Iterator[None]:
-    """Fail a test that leaves a file in the repository: what it makes goes into its own folder."""
+    """Fail a test that leaves a file in the repository, or a catalog: what it makes goes into its own folder."""
     before = _files()
     yield
     assert _files() == before
 
 
 def _files() -> list[str]:
-    return sorted(name for name in os.listdir(_REPOSITORY) if not name.startswith("."))
+    return sorted(name for name in os.listdir(_REPOSITORY) if name == ".sinkql" or not name.startswith("."))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -47,6 +47,7 @@ from sinkql.ast.relation import CreateView as CreateView
 from sinkql.ast.relation import Using as Using
 from sinkql.ast.source import Check as Check
 from sinkql.ast.source import CheckInput as CheckInput
+from sinkql.ast.source import CreateProgress as CreateProgress
 from sinkql.ast.source import CreateSource as CreateSource
 from sinkql.ast.source import CreateTableFrom as CreateTableFrom
 from sinkql.ast.source import Format as Format

@@ -179,3 +179,13 @@ class CreateTableFrom:
     kind: str = ""
     subsource: bool = False
     span: Span = at()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateProgress:
+    """CREATE SUBSOURCE … OF SOURCE … (PROGRESS): what EXPOSE PROGRESS of a source makes, how far that is read."""
+
+    name: Name
+    source: Name
+    if_not_exists: bool = False
+    span: Span = at()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sinkql.ast.alter import Alter
 from sinkql.ast.part import Query, SecretValue
 from sinkql.ast.relation import CreateSink, CreateSinks, CreateView
-from sinkql.ast.source import CreateSource, CreateTableFrom
+from sinkql.ast.source import CreateProgress, CreateSource, CreateTableFrom
 from sinkql.ast.table import CreateIndex, CreateTable, Delete, Insert, Update
 from sinkql.ast.value import Expression, Ident, Name, Option, Text, Value, at
 from sinkql.errors import Span
@@ -218,6 +218,7 @@ Create = (
     | CreateSource
     | CreateTable
     | CreateTableFrom
+    | CreateProgress
     | CreateView
     | CreateIndex
     | CreateSink

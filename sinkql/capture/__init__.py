@@ -4,10 +4,15 @@ What a capture asks of a connector, and how a connector plans such a source, is 
 
 * `process`, `session`: a source → its capture, for as long as a sink of it runs; one reading of the server.
 * `buffer`, `log`, `datafile`: changes as they come → entries, made once each, and the files of rows that they name.
-* `reader`: a log → splits of what a table's sink reads; `hole`: rows whose keys changed, followed through an entry;
-  `retract`: rows that came and went within a batch.
-* `snapshot`: a table → chunks in the log; `resume`: after which chunk it goes on, for all of its sinks.
-* `mark`, `confirm`: how far sinks are → what the server may forget; `host`: what a capture is told, and tells.
+* `storage`: a source → where its log lies, in the `store` that is a folder or, by `objects`, a `bucket`.
+* `hole`: rows whose keys changed, followed through an entry.
+* `reader`, `subscription`: a log → splits of what a table's sink reads; `place`, `find`: how far the sink is, and where
+  that is in a log that has begun again; `walk`: the entries that follow, up to a batch's end; `content`, `retract`: the
+  rows of their files, without those that came and went within a batch.
+* `snapshot`: a table → chunks in the log; `resume`: after which chunk it goes on, for all of its sinks; `speed`: how
+  long it will take.
+* `mark`, `confirm`: how far sinks are → what the server may forget; `host`: what a capture is told, and tells;
+  `figures`: what it tells of how far behind the sinks are.
 * `columnar`: places of values in a block of bytes → Arrow arrays, for decoders of binary formats.
 """
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from sinkql.capture import datafile
 from sinkql.capture.hole import filled, moving
-from sinkql.capture.log import DataFile, Part, remove
-from sinkql.extension.capture import CapturedTable, Changed, Position, TableRows
+from sinkql.capture.log import DataFile, Part
+from sinkql.capture.store import LogStore
+from sinkql.extension.capture import CapturedTable, Changed, Position, Snapshot, TableRows
 
 Completing = Callable[[str, TableRows, Sequence[Any]], tuple[TableRows, Position | None]]
 
@@ -19,7 +22,7 @@ Completing = Callable[[str, TableRows, Sequence[Any]], tuple[TableRows, Position
 class Buffer:
     """What came since the last entry, up to `to`; `open` in the middle of a transaction."""
 
-    folder: Path
+    store: LogStore
     epoch: int
     to: Position = ""
     open: bool = False
@@ -30,12 +33,16 @@ class Buffer:
     files: dict[str, list[DataFile]] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
+    came: dict[str, Position] = field(default_factory=dict)
+    """Of tables that changed, a position before the first of their changes."""
     high: dict[str, Position] = field(default_factory=dict)
 
     def take(self, event: Changed, now: float) -> None:
         """Add an event."""
         if self.since is None:
             self.since = now
+        for table in (*event.emptied, *event.tables):
+            self.came.setdefault(table, self.to)
         for table in event.emptied:
             self._empty(table)
         for table, parts in event.tables.items():
@@ -52,7 +59,7 @@ class Buffer:
         """Forget what came of a table: all its rows went after that."""
         self.bytes -= sum(part.rows.nbytes for part in self.rows.pop(table, []))
         for file in self.files.pop(table, []):
-            remove(self.folder / file.name)
+            self.store.remove(file.name)
         self.moved.discard(table)
         self.emptied.add(table)
 
@@ -73,9 +80,28 @@ class Buffer:
         self.bytes = sum(part.rows.nbytes for parts in self.rows.values() for part in parts)
 
     def _write(self, table: str, parts: Sequence[TableRows]) -> None:
-        file = datafile.write(self.folder, table, self.epoch, parts) if parts else None
+        file = datafile.write(self.store, table, self.epoch, parts) if parts else None
         if file is not None:
             self.files.setdefault(table, []).append(file)
+
+    def separable(self, table: str, snapshot: Snapshot) -> bool:
+        """Tell whether of all that came of a table it is known whether a snapshot has it."""
+        if table in self.files or table in self.emptied:
+            return False
+        return all(
+            part.transactions is not None
+            and not part.errors
+            and snapshot.certain(np.unique(part.transactions).tolist())
+            for part in self.rows.get(table, ())
+        )
+
+    def leave_out(self, table: str, snapshot: Snapshot) -> None:
+        """Forget the rows of a table that came by transactions which a snapshot sees."""
+        parts = self.rows.pop(table, [])
+        left = [_unseen(part, snapshot) for part in parts]
+        self.bytes -= sum(part.rows.nbytes for part in parts) - sum(part.rows.nbytes for part in left)
+        if any(part.rows.num_rows for part in left):
+            self.rows[table] = left
 
     def parts(self, tables: Mapping[str, CapturedTable], complete: Completing) -> Mapping[str, Part]:
         """Return what the entry is to have of each table; all its transactions are whole."""
@@ -96,7 +122,7 @@ class Buffer:
         if not any(map(moving, parts)):
             return parts
         files = self.files.get(table.id, ())
-        before = [TableRows(batch) for file in files for batch in datafile.read(self.folder, file)]
+        before = [TableRows(batch) for file in files for batch in datafile.read(self.store, file)]
         (whole,) = filled(table, [*before, *parts])
         count = sum(part.rows.num_rows for part in before)
         return [TableRows(whole.rows.slice(count), whole.errors)]
@@ -111,3 +137,15 @@ class Buffer:
         if moving(part):
             self.moved.add(table)
         return part
+
+
+def _unseen(part: TableRows, snapshot: Snapshot) -> TableRows:
+    """Return the rows of a part that came by transactions which a snapshot does not see.
+
+    Where they are not told, they came after all that it may see.
+    """
+    if part.transactions is None:
+        return part
+    ids, which = np.unique(part.transactions, return_inverse=True)
+    unseen = np.array([snapshot.unseen([each]) is not None for each in ids.tolist()], bool)[which]
+    return TableRows(part.rows.filter(pa.array(unseen)), part.errors, part.transactions[unseen])

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 Offsets = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-_ROOM = 16
-"""Bytes behind a block, so that a number may be looked at anywhere in it."""
+_ROOM = 32
+"""Bytes behind a block, so that a number may be looked at anywhere in it: decimals have up to 30 bytes."""
 
 
 class Block:

@@ -2,44 +2,83 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from sinkql.capture import mark
-from sinkql.capture.host import Client
+from sinkql.capture.host import Client, Host
 from sinkql.capture.log import Entry, Generation
-from sinkql.capture.reader import Place
+from sinkql.capture.place import Place
 from sinkql.extension.capture import Position
+
+_FIRST_ERA = mark.Era()
+
+
+@dataclass(slots=True)
+class Roll:
+    """The sinks of the catalog that read the source. What others have said of themselves is deleted in the end.
+
+    A sink is in the catalog before it says anything, but the catalog may be known as it was a moment ago: `strangers`
+    are those that it did not have, since when.
+    """
+
+    host: Host
+    folder: Path
+    seconds: float
+    strangers: dict[str, float] = field(default_factory=dict)
+
+    def call(self) -> Sequence[Client]:
+        """Return the sinks; raises SinkqlError where the catalog cannot be read."""
+        clients, now = self.host.clients(), time.monotonic()
+        known = {each.sink_id for each in clients}
+        said = {sink_id for what in ("at", "want") for sink_id in mark.names(self.folder, what)}
+        self.strangers = {sink_id: self.strangers.get(sink_id, now) for sink_id in said - known}
+        for sink_id, since in self.strangers.items():
+            if now >= since + self.seconds:
+                for what in ("at", "want"):
+                    (self.folder / what / f"{sink_id}.json").unlink(missing_ok=True)
+        return clients
+
+    def settle(self) -> Sequence[Client]:
+        """Return the sinks once what strangers have said is deleted."""
+        clients = self.call()
+        if self.strangers:
+            time.sleep(self.seconds)
+            clients = self.call()
+        return clients
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far the sinks of the catalog are that read the source, and which of them wait for a generation."""
+    """How far sinks are that read the source, and which of them wait for a generation."""
 
     at: Mapping[str, mark.At]
     wants: Mapping[str, mark.Want]
 
     @classmethod
-    def read(cls, folder: Path, clients: Sequence[Client]) -> Marks:
-        """Read them, and delete those of sinks that are not in the catalog any more."""
-        known = {each.sink_id: each for each in clients}
-        at: dict[str, mark.At] = dict(mark.all_of(folder, "at", mark.At))
+    def read(cls, folder: Path, clients: Sequence[Client], era: mark.Era = _FIRST_ERA) -> Marks:
+        """Read them: those of sinks too that the catalog had not when it was asked for its `clients`.
+
+        A sink says where it is, and no longer that it waits after that: in this order none is missed. One from an
+        earlier era is at the beginning of this one, if that is known.
+        """
         wants: dict[str, mark.Want] = dict(mark.all_of(folder, "want", mark.Want))
-        for what, found in (("at", at), ("want", wants)):
-            for sink_id in found.keys() - known.keys():
-                (folder / what / f"{sink_id}.json").unlink(missing_ok=True)
-        for sink_id, client in known.items():
-            if sink_id not in at and client.offsets is not None:
+        at: dict[str, mark.At] = dict(mark.all_of(folder, "at", mark.At))
+        for client in clients:
+            if client.sink_id not in at and client.offsets is not None:
                 place = msgspec.convert(client.offsets, Place)
                 if place.began:
-                    at[sink_id] = place.at(client.table.id)
-        return cls(
-            {name: each for name, each in at.items() if name in known},
-            {name: each for name, each in wants.items() if name in known},
-        )
+                    at[client.sink_id] = place.at(client.table.id)
+        early = {sink_id: each for sink_id, each in at.items() if each.era < era.number}
+        for sink_id, each in early.items():
+            at[sink_id] = mark.At(each.table, era.place(each.to), era=era.number)
+            if not era.begin:
+                del at[sink_id]
+        return cls(at, wants)
 
     def positions(self) -> list[Position]:
         """Return how far the sinks are, in order, each position once."""
@@ -58,6 +97,14 @@ class Marks:
         return [each for each in self.at.values() if each.generation == generation.number and not each.done]
 
 
+def known_era(folder: Path, clients: Sequence[Client]) -> mark.Era:
+    """Return the era that began last: also where a folder was lost, and sinks alone know of it."""
+    found = mark.era(folder)
+    places = [msgspec.convert(each.offsets, Place).era for each in clients if each.offsets is not None]
+    number = max([found.number, *places, *(each.era for _, each in mark.all_of(folder, "at", mark.At))])
+    return found if number == found.number else mark.Era(number)
+
+
 def needed(entries: Sequence[Entry], marks: Marks, generations: Sequence[Generation]) -> Position | None:
     """Return the position after which some sink needs the changes; None where no sink needs any."""
     wanted = {each.table for each in marks.wants.values()}
@@ -71,8 +118,10 @@ def forgettable(
 ) -> int:
     """Return how many of the first entries no sink needs and the server has confirmed, of those older than a time.
 
-    A generation that sinks wait for is kept from its beginning.
+    A generation that sinks wait for is kept from its beginning, and all of a log that a sink is to begin with.
     """
+    if any(each.all for each in marks.wants.values()):
+        return 0
     wanted = {each.table for each in marks.wants.values()}
     begins = [each.begin for each in _latest(generations) if each.table in wanted]
     first = min(begins, default=1 << 62)
@@ -80,13 +129,13 @@ def forgettable(
     for entry in entries:
         if entry.to > confirmed or entry.at >= before or entry.entry >= first:
             break
-        if any(_needs(at, entry) for at in marks.at.values()):
+        if any(beyond(at, entry) for at in marks.at.values()):
             break
         count += 1
     return count
 
 
-def _needs(at: mark.At, entry: Entry) -> bool:
+def beyond(at: mark.At, entry: Entry) -> bool:
     """Tell whether a sink has not gone past an entry, as far as one can know."""
     return entry.entry > at.entry if at.log == entry.log else entry.to >= at.to
 

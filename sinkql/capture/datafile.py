@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
+import io
 import re
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
 
-from sinkql import durable
 from sinkql.capture.log import DataFile
+from sinkql.capture.store import LogStore, beside
 from sinkql.extension.capture import TableRows
 from sinkql.extension.stream import RowError
 
@@ -26,52 +24,73 @@ class DamagedError(Exception):
     """A data file is not there, or is not what was written."""
 
 
-def write(folder: Path, table: str, epoch: int, parts: Sequence[TableRows]) -> DataFile | None:
+def write(store: LogStore, table: str, epoch: int, parts: Sequence[TableRows]) -> DataFile | None:
     """Write rows and failed records of a table, durably; None where there are none."""
     batches = [each.rows for each in parts if each.rows.num_rows]
     errors = [error for each in parts for error in each.errors]
     if not batches and not errors:
         return None
     schema = parts[0].rows.schema
-    rows = pa.Table.from_batches([each.select(schema.names) for each in batches], schema=schema).combine_chunks()
-    buffer = pa.BufferOutputStream()
-    with pa.ipc.new_file(buffer, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_table(rows, max_chunksize=_BATCH_ROWS)
-    data = buffer.getvalue()
+    rows = pa.Table.from_batches([each.select(schema.names) for each in batches], schema=schema)
     name = f"{epoch}-{uuid.uuid4().hex}-{re.sub(r'[^A-Za-z0-9_.]', '_', table)[:60]}.arrow"
     if errors:
-        durable.write(folder / f"{name}.errors", _encoded(errors), private=True)
-    with durable.stream(folder / name) as file:
-        file.write(data)
-    return DataFile(name, len(rows), len(data), hashlib.sha256(data).hexdigest(), len(errors))
+        store.write(beside(name), _encoded(errors))
+    with store.file(name) as file:
+        digested = _Digested(file)
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.PythonFile(digested, "w") as sink, pa.ipc.new_file(sink, schema, options=options) as writer:
+            for start in range(0, len(rows), _BATCH_ROWS):
+                writer.write_table(rows.slice(start, _BATCH_ROWS).combine_chunks())
+    return DataFile(name, len(rows), digested.size, digested.sha256.hexdigest(), len(errors))
 
 
-def read(folder: Path, file: DataFile) -> Iterator[pa.RecordBatch]:
-    """Yield a file's batches; raises DamagedError before the first."""
-    try:
-        with pa.memory_map(str(folder / file.name)) as mapped:
-            data = mapped.read_buffer()
-            if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
-                raise DamagedError(file.name)
-            found = pa.ipc.open_file(data)
-            for number in range(found.num_record_batches):
-                yield found.get_batch(number)
-    except FileNotFoundError:
-        raise DamagedError(file.name) from None
+class _Digested(io.RawIOBase):
+    """Write to a file, and count and digest what is written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = 0
+        self.sha256 = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:  # Any: what has a buffer
+        self.sha256.update(data)
+        self.size += len(data)
+        return self._file.write(data)
 
 
-def failed(folder: Path, file: DataFile) -> list[RowError]:
+def read(store: LogStore, file: DataFile, names: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield a file's batches, with these of its columns if there are names; raises DamagedError before the first."""
+    data = _whole(store, file.name)
+    if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
+        raise DamagedError(file.name)
+    found = pa.ipc.open_file(data)
+    places = [place for place, name in enumerate(found.schema.names) if names is None or name in names]
+    if 0 < len(places) < len(found.schema):
+        found = pa.ipc.open_file(data, options=pa.ipc.IpcReadOptions(included_fields=places))
+    for number in range(found.num_record_batches):
+        yield found.get_batch(number)
+
+
+def failed(store: LogStore, file: DataFile) -> list[RowError]:
     """Return the records of a file that did not decode; raises DamagedError."""
     if not file.failed:
         return []
+    name = beside(file.name)
     try:
-        lines = (folder / f"{file.name}.errors").read_bytes().splitlines()
-        found = [msgspec.json.decode(line) for line in lines]
-        return [RowError(**{**each, "raw": base64.b64decode(each["raw"])}) for each in found]
-    except (OSError, ValueError):
-        raise DamagedError(f"{file.name}.errors") from None
+        return [msgspec.json.decode(line, type=RowError) for line in bytes(_whole(store, name)).splitlines()]
+    except ValueError:
+        raise DamagedError(name) from None
+
+
+def _whole(store: LogStore, name: str) -> pa.Buffer:
+    try:
+        return store.read(name)
+    except OSError:
+        raise DamagedError(name) from None
 
 
 def _encoded(errors: Sequence[RowError]) -> bytes:
-    lines: list[dict[str, Any]] = [{**asdict(each), "raw": base64.b64encode(each.raw).decode()} for each in errors]
-    return b"\n".join(msgspec.json.encode(each) for each in lines)
+    return b"\n".join(msgspec.json.encode(each) for each in errors)  # bytes in base64

@@ -2,6 +2,9 @@
 
 Whoever fills holes from rows of other keys has these as they were before the entry. A hole that the earlier row has too
 is that of the row which the earlier one took its values from.
+
+A sink may not have the row of an old key where a chunk was read after the change: then the server is asked, which has
+the row under its new key, unless it moved on. Then it is the row's next change that the server is asked for.
 """
 
 from __future__ import annotations
@@ -10,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinkql.extension.capture import CapturedTable, TableRows
+from sinkql.capture.columnar import Mask
+from sinkql.extension.capture import CapturedTable, Position, TableRows
 
 _Key = tuple[Any, ...]
 
@@ -22,8 +27,7 @@ def moving(part: TableRows) -> bool:
     """Tell whether rows have holes for values of another key's row."""
     if "$from" not in part.rows.schema.names:
         return False
-    both = pc.and_(pc.is_valid(part.rows.column("$from")), pc.is_valid(part.rows.column("$hole")))
-    return bool(pc.any(both).as_py())
+    return bool(_moved(part.rows).any())
 
 
 def filled(table: CapturedTable, parts: Sequence[TableRows]) -> list[TableRows]:
@@ -46,6 +50,57 @@ def filled(table: CapturedTable, parts: Sequence[TableRows]) -> list[TableRows]:
         rows = rows.set_column(rows.schema.get_field_index(name), field_, pa.array(columns[name], field_.type))
     errors = [error for part in parts for error in part.errors]
     return [TableRows(rows.combine_chunks().to_batches()[0], errors)]
+
+
+@dataclass(slots=True)
+class Lacking:
+    """Keys of rows that a sink may lack since the server did not have them any more; each up to a position.
+
+    At that position the row has another key, or is gone: a row that has the key then is known.
+    """
+
+    keys: dict[str, dict[_Key, Position]] = field(default_factory=dict)
+
+    def of(self, table: str, after: Position) -> set[_Key]:
+        """Return the keys of a table that changes after a position may be about."""
+        found = {key: until for key, until in self.keys.pop(table, {}).items() if until > after}
+        if found:
+            self.keys[table] = found
+        return set(found)
+
+    def note(self, table: CapturedTable, rows: pa.RecordBatch, until: Position) -> None:
+        """Take note of rows that still have holes after the server was asked."""
+        for place in np.flatnonzero(_moved(rows)).tolist():
+            key = tuple(rows.column(name)[place].as_py() for name in table.key)
+            self.keys.setdefault(table.id, {})[key] = until
+
+
+def asked(table: CapturedTable, rows: pa.RecordBatch, lacking: set[_Key] | None) -> list[int]:
+    """Return the places of rows that the server is to be asked for: the last of their keys, with holes for values of
+    another key's row; only where that is in `lacking`, unless it is None.
+    """
+    columns = rows.select([*table.key, "$from"]).to_pydict()
+    moved = _moved(rows)
+    last = {key: place for place, key in enumerate(zip(*(columns[name] for name in table.key), strict=True))}
+    found = []
+    for place in sorted(last.values()):
+        if moved[place]:
+            before = tuple(columns["$from"][place][name] for name in table.key)
+            if lacking is None or before in lacking:
+                found.append(place)
+    return found
+
+
+def put_back(rows: pa.RecordBatch, places: Sequence[int], some: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with others at some places."""
+    index = np.arange(len(rows))
+    index[list(places)] = len(rows) + np.arange(len(some))
+    return pa.concat_batches([rows, some.select(rows.schema.names)]).take(pa.array(index))
+
+
+def _moved(rows: pa.RecordBatch) -> Mask:
+    both = pc.and_(pc.is_valid(rows.column("$from")), pc.is_valid(rows.column("$hole")))
+    return np.asarray(both.to_numpy(zero_copy_only=False), np.bool_)
 
 
 @dataclass(slots=True)

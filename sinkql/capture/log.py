@@ -7,30 +7,25 @@ number taken: it is fenced. It names data files, which are whole before it is ma
 * `changes`: rows of whole transactions after `start` up to `to`.
 * `begin`: a generation, a reading of a whole table for sinks that wait for it, begins here.
 * `chunk`: rows of a generation, as of now; changes up to `high` may be in them already.
-* `schema`: a table has other columns from here on.
+* `schema`: a table has other columns from here on; where it is `lost`, changes of it before here are missing.
+* `gap`: changes are lost before here, as `problem` says, and a user has accepted that. Another era begins.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from sinkql import durable, faults
+from sinkql import faults
+from sinkql.capture.store import FolderStore, LogStore
 from sinkql.extension.capture import Position
 
-_NAME = re.compile(r"(\d{20})\.json")
 FOLDER = "capture"
-Kind = Literal["open", "changes", "begin", "chunk", "schema"]
-
-
-class FencedLogError(Exception):
-    """Another capture has gone on with the log."""
+Kind = Literal["open", "changes", "begin", "chunk", "schema", "gap"]
 
 
 class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,8 +54,10 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a generation is: the key of the last row that was read, how many chunks there are, whether that is all.
 
-    `begin` is the number of the entry where it begins; -1 of one that began in a log that was lost. Chunks are counted
-    within `run`, which goes on after `base` chunks of the run `after`.
+    `rows` were read, of about `of_rows`, which is -1 as long as nobody asked the server. `begin` is the number of the
+    entry where it begins; -1 of one that began in a log that was lost. Chunks are counted within `run`, which goes on
+    after `base` chunks of the run `after`. `columns` are names and types of those that its chunks, and all that follows
+    it, have.
     """
 
     number: int
@@ -73,6 +70,13 @@ class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     base: int = 0
     run: str = ""
     after: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
+    rows: int = 0
+    of_rows: int = -1
+
+    def has(self, columns: Iterable[tuple[str, str]]) -> bool:
+        """Tell whether it has all of these columns."""
+        return set(columns) <= set(self.columns)
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -105,7 +109,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     columns: tuple[Column, ...] = ()
     key: tuple[str, ...] = ()
     problem: str | None = None
+    lost: bool = False
     kept: str = ""
+    era: int = 0
 
     def files(self) -> Iterator[DataFile]:
         """Yield all data files."""
@@ -125,39 +131,35 @@ def source_folder(catalog_folder: Path, source_id: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class LogFolder:
-    """The folder of a source's log, for whoever reads it."""
+    """What is kept of a source: its log in `store`; in `folder`, on this machine, what sinks and captures tell."""
 
     folder: Path
+    store: LogStore
 
-    @property
-    def data(self) -> Path:
-        """Return the folder of data files."""
-        return self.folder / "data"
-
-    def path(self, number: int) -> Path:
-        """Return the file of an entry."""
-        return self.folder / "log" / f"{number:020}.json"
+    @classmethod
+    def local(cls, folder: Path) -> LogFolder:
+        """Return one whose log is in the folder, too."""
+        return cls(folder, FolderStore(folder))
 
     def numbers(self) -> list[int]:
         """Return the numbers of all entries, in order."""
-        try:
-            names = os.listdir(self.folder / "log")
-        except FileNotFoundError:
-            return []
-        return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
+        return self.store.numbers()
 
     def entry(self, number: int) -> Entry | None:
         """Return an entry, None where there is none."""
-        try:
-            return msgspec.json.decode(self.path(number).read_bytes(), type=Entry)
-        except FileNotFoundError:
-            return None
+        data = self.store.entry(number)
+        return decoded(data) if data is not None else None
 
     def after(self, number: int) -> Iterator[Entry]:
         """Yield the entries that follow a number, up to the first that is not there."""
         while (found := self.entry(number + 1)) is not None:
             yield found
             number += 1
+
+
+def decoded(data: bytes) -> Entry:
+    """Return an entry as it was written; raises ValueError where it is damaged."""
+    return msgspec.json.decode(data, type=Entry)
 
 
 @dataclass(slots=True)
@@ -168,19 +170,27 @@ class Log:
     id: str
     epoch: int
     entries: list[Entry] = field(default_factory=list)
+    era: int = 0
+    size: int = field(init=False)
+    """How many bytes its files have."""
+
+    def __post_init__(self) -> None:
+        self.size = sum(each.size for each in self.entries)
 
     @classmethod
-    def open(cls, place: LogFolder, epoch: int, *, new_id: str) -> Log:
+    def open(cls, place: LogFolder, epoch: int, *, new_id: str, era: int = 0) -> Log:
         """Read all entries; raises `msgspec.ValidationError` or ValueError where the log is damaged."""
-        durable.make_folder(place.folder / "log")
-        durable.make_folder(place.data)
-        numbers = place.numbers()
+        place.store.open(epoch)
+        there = dict(place.store.entries())
+        numbers = list(there)
         if numbers and numbers != list(range(numbers[0], numbers[-1] + 1)):
             raise ValueError("entries are missing")
-        found = [entry for number in numbers if (entry := place.entry(number)) is not None]
+        found = [decoded(data) for data in there.values()]
         if len({each.log for each in found}) > 1:
             raise ValueError("entries are of two logs")
-        return cls(place, found[0].log if found else new_id, epoch, found)
+        if found and found[-1].era != era:
+            raise ValueError("entries are from before a loss that was accepted")
+        return cls(place, found[0].log if found else new_id, epoch, found, era)
 
     @property
     def to(self) -> Position:
@@ -192,45 +202,29 @@ class Log:
         """Return the number of the next entry."""
         return self.entries[-1].entry + 1 if self.entries else 0
 
-    @property
-    def size(self) -> int:
-        """Return how many bytes its files have."""
-        return sum(each.size for each in self.entries)
-
     def add(self, kind: Kind, *, to: Position, at: float, **more: Any) -> Entry:
         """Make the next entry, durably; raises FencedLogError if another capture has."""
         start = self.to if self.entries else more.pop("start", to)
         more.pop("start", None)
-        entry = Entry(self.next, self.id, self.epoch, kind, start, to, at, **more)
+        entry = Entry(self.next, self.id, self.epoch, kind, start, to, at, era=self.era, **more)
         faults.point("entry-before")
-        if self.entries and not self.place.path(self.entries[-1].entry).exists():
-            raise FencedLogError  # the one who went on has forgotten it by now
-        try:
-            durable.create(self.place.path(entry.entry), msgspec.json.encode(entry))
-        except FileExistsError:
-            raise FencedLogError from None
+        self.place.store.add(entry.entry, msgspec.json.encode(entry))
         self.entries.append(entry)
+        self.size += entry.size
         faults.point("entry-made")
         return entry
 
     def forget(self, count: int) -> None:
         """Delete the first entries, and then their files; never the last one."""
-        for entry in self.entries[: min(count, len(self.entries) - 1)]:
-            self.place.path(entry.entry).unlink(missing_ok=True)
+        count = min(count, len(self.entries) - 1)
+        for entry in self.entries[:count]:
+            self.place.store.forget(entry.entry)
             faults.point("entry-deleted")
             for each in entry.files():
-                remove(self.place.data / each.name)
-        self.entries = self.entries[min(count, len(self.entries) - 1) :]
+                self.place.store.remove(each.name)
+        self.size -= sum(each.size for each in self.entries[:count])
+        self.entries = self.entries[count:]
 
     def sweep(self) -> None:
-        """Delete data files that no entry names: of captures that died before they made one."""
-        named = {each.name for entry in self.entries for each in entry.files()}
-        for path in self.place.data.iterdir():
-            if path.name.removesuffix(".errors") not in named:
-                path.unlink(missing_ok=True)
-
-
-def remove(path: Path) -> None:
-    """Delete a data file, and the records beside it that did not decode."""
-    path.unlink(missing_ok=True)
-    path.with_name(f"{path.name}.errors").unlink(missing_ok=True)
+        """Delete data files that no entry names."""
+        self.place.store.sweep({each.name for entry in self.entries for each in entry.files()})

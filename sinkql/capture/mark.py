@@ -4,9 +4,13 @@
 * `want/<sink id>.json`: the sink waits for a generation of its table.
 * `ask/<id>.json`: somebody asks for the server's end as of now; `answer/<id>.json` has it.
 * `word.json`: what the capture is doing, and the error that it cannot get over.
+* `again.json`: who came after that wishes that the capture tries again at once.
+* `skip.json`: a user accepts the loss that `word.json` reports; `skip/<sink id>.json`: the one that a sink reports.
+* `era.json`: the last loss that was accepted, and where what came after it begins.
+* `snapshots.json`: how far the first snapshots of tables are.
 * `damaged.json`: a reader found a data file damaged.
 
-None of them is waited for by fsync: one that is lost makes the capture keep more, or is written again.
+None of them but `era.json` is waited for by fsync: one that is lost makes the capture keep more, or is written again.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ _VALID_SECONDS = 5.0
 
 
 class At(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a sink is, as `sinkql.capture.reader.Place` has it."""
+    """How far a sink is, as `sinkql.capture.place.Place` has it."""
 
     table: str
     to: Position
@@ -40,12 +44,43 @@ class At(msgspec.Struct, frozen=True, omit_defaults=True):
     done: bool = True
     high: Position = ""
     run: str = ""
+    era: int = 0
+    rows: int = 0
 
 
-class Want(msgspec.Struct, frozen=True):
-    """A sink waits for a generation of a table."""
+class Era(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came after a loss that a user accepted: the positions of an era mean nothing in another one.
+
+    It begins at position `begin`, empty as long as that is not known; `why` is what was lost before it. Where rows are
+    pushed, positions go on: up to `end` they are those of the era before.
+    """
+
+    number: int = 0
+    begin: Position = ""
+    why: str = ""
+    end: Position = ""
+
+    def place(self, to: Position) -> Position:
+        """Return where in this era a sink goes on that was at a position of an earlier one."""
+        return max(self.begin, min(to, self.end))
+
+
+class Skip(msgspec.Struct, frozen=True):
+    """A user accepts a loss that was reported with this code: its message may tell more each time."""
+
+    code: str
+
+    def accepts(self, error: SinkqlError) -> bool:
+        """Tell whether an error is of that loss."""
+        return error.of_loss and self == Skip(error.code)
+
+
+class Want(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A sink waits for a generation of a table with some columns, or is to begin with `all` that the log has."""
 
     table: str
+    all: bool = False
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -55,31 +90,78 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The server's end `to`, when the capture had gone to entry `entry` of log `log`, up to `at`."""
+    """The server's end `to`, when the capture had gone to entry `entry` of log `log`, up to `at`, in an era."""
 
     to: Position
     log: str
     entry: int
     at: Position
+    era: int = 0
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """An error that was met in a try that began at `tried`, and in all others since `failing`."""
+
+    error: dict[str, Any]
+    tried: float
+    failing: float
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a capture is doing: `error` is what it cannot get over, `joinable` the entries where generations begin that
-    a sink may still join, by table.
+    """What a capture is doing: `trouble` is what it cannot get over, `tables` what keeps it from reading some of them.
+
+    `confirmed` is what the server may have forgotten; `joinable` are the entries where
+    generations begin that sinks may join, by the sink's id: of those that it knows to wait, for which it keeps all that
+    follows, on the server too.
     """
 
     epoch: int
     at: float
     log: str = ""
     entry: int = -1
+    confirmed: Position = ""
     joinable: dict[str, int] = {}
-    error: dict[str, Any] | None = None
+    trouble: Trouble | None = None
+    tables: dict[str, Trouble] = {}
 
-    def failure(self) -> SinkqlError | None:
-        """Return the error, as long as the capture repeats it: one that has ended says nothing any more."""
-        if self.error is None or not -_VALID_SECONDS < time.time() - self.at < _VALID_SECONDS:
-            return None
-        return from_data(self.error)
+    def of(self, table: str) -> Trouble | None:
+        """Return what keeps it from reading a table, as long as the capture repeats it.
+
+        One that has ended says nothing any more.
+        """
+        return (self.trouble or self.tables.get(table)) if abs(time.time() - self.at) < _VALID_SECONDS else None
+
+
+class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How much of a table is read: so many chunks, and rows of about `of_rows`, in `seconds` of the `run`.
+
+    None where nobody knows.
+    """
+
+    chunks: int
+    rows: int
+    of_rows: int | None = None
+    seconds_left: float | None = None
+    done: bool = False
+
+    @property
+    def of_chunks(self) -> int | None:
+        """Return about how many chunks there will be."""
+        if self.done or self.of_rows is None or not self.chunks or not self.rows:
+            return self.chunks if self.done else None
+        return max(self.chunks, round(self.chunks * self.of_rows / self.rows))
+
+
+class Snapshots(msgspec.Struct, frozen=True):
+    """How far the last snapshots of tables are, by the tables' ids."""
+
+    tables: dict[str, Snapshot]
+
+
+class Again(msgspec.Struct, frozen=True):
+    """Somebody wishes that the capture tries again."""
+
+    at: float
 
 
 class Damaged(msgspec.Struct, frozen=True):
@@ -102,16 +184,31 @@ def take(path: Path, type_: type[Any]) -> Any | None:
         return None
 
 
+def names(folder: Path, what: str) -> list[str]:
+    """Return the names of the files of the folder `what`."""
+    try:
+        return sorted(path.stem for path in (folder / what).glob("[!.]*.json"))
+    except OSError:
+        return []
+
+
 def all_of(folder: Path, what: str, type_: type[Any]) -> Iterator[tuple[str, Any]]:
     """Yield names and contents of the files of the folder `what`."""
-    try:
-        paths = sorted((folder / what).glob("[!.]*.json"))
-    except OSError:
-        return
-    for path in paths:
-        found = take(path, type_)
+    for name in names(folder, what):
+        found = take(folder / what / f"{name}.json", type_)
         if found is not None:
-            yield path.stem, found
+            yield name, found
+
+
+def era(folder: Path) -> Era:
+    """Return the era that began last, as far as it is known."""
+    found: Era | None = take(folder / "era.json", Era)
+    return found or Era()
+
+
+def begin(folder: Path, era: Era) -> None:
+    """Begin an era, durably."""
+    durable.write(folder / "era.json", msgspec.json.encode(era))
 
 
 def word(folder: Path) -> Word | None:
@@ -125,21 +222,44 @@ def tell(folder: Path, said: Word) -> None:
     durable.write(folder / "word.json", msgspec.json.encode(said), sync=False)
 
 
+def failure(folder: Path, table: str, since: float) -> tuple[SinkqlError, float] | None:
+    """Return what keeps the capture from reading a table, and since when; one that met it before is to try again.
+
+    What does not pass by itself, and was met before, is not returned: a user may have mended what was wrong.
+    """
+    said = word(folder)
+    trouble = said.of(table) if said is not None else None
+    if trouble is None:
+        return None
+    found = from_data(trouble.error)
+    if not found.retryable and trouble.tried < since:
+        before: Again | None = take(folder / "again.json", Again)
+        if before is None or before.at < since:
+            put(folder, "", "again", Again(since))
+        return None
+    return found, trouble.failing
+
+
+def wished(folder: Path, since: float) -> bool:
+    """Tell whether somebody wishes, since a time, that the capture tries again."""
+    found: Again | None = take(folder / "again.json", Again)
+    return found is not None and found.at > since
+
+
 def ask(folder: Path, table: str, *, patience: float) -> Answer | None:
     """Return the server's end as a capture tells it; None where none does in so many seconds."""
     name = secrets.token_hex(8)
     put(folder, "ask", name, Ask(table))
     path = folder / "answer" / f"{name}.json"
-    until = time.monotonic() + patience
+    since, until = time.time(), time.monotonic() + patience
     try:
         while time.monotonic() < until:
             found: Answer | None = take(path, Answer)
             if found is not None:
                 return found
-            said = word(folder)
-            failure = said.failure() if said is not None else None
-            if failure is not None and not failure.retryable:
-                raise failure
+            found_failing = failure(folder, table, since)
+            if found_failing is not None and not found_failing[0].retryable:
+                raise found_failing[0]
             time.sleep(_LOOK_SECONDS)
         return None
     finally:

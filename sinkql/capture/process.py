@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 import uuid
@@ -12,16 +11,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from sinkql import faults
 from sinkql.capture import mark
-from sinkql.capture.confirm import Marks
-from sinkql.capture.host import Doing, Host, Pace
-from sinkql.capture.log import FencedLogError, Log, LogFolder
+from sinkql.capture.confirm import Marks, Roll, known_era
+from sinkql.capture.host import PATIENT_TRIES, Doing, Host, Pace
+from sinkql.capture.log import Log, LogFolder
 from sinkql.capture.session import LostLogError, Session
+from sinkql.capture.store import FencedLogError
 from sinkql.errors import SinkqlError, as_data
-from sinkql.extension.capture import Keeping, Stream
-
-_PATIENT_TRIES = 2
-"""Connections that break now and then are nobody's concern before the second try failed."""
+from sinkql.extension.capture import SKIP, Keeping, Position, Stream
 
 
 @dataclass(slots=True)
@@ -36,6 +34,9 @@ class Capture:
     stopping: threading.Event = field(default_factory=threading.Event)
     _epoch: int | None = None
     _failures: int = 0
+    _roll: Roll | None = None
+    _tried: float = 0.0
+    _failing: float = 0.0
 
     def run(self) -> None:
         """Capture until `stopping`; while another process has the lease, wait for it."""
@@ -45,6 +46,7 @@ class Capture:
                     self.stopping.wait(self.pace.look_seconds)
                     continue
                 try:
+                    self._tried = time.time()
                     self._session()
                     self._failures = 0
                 except FencedLogError:
@@ -60,6 +62,8 @@ class Capture:
         finally:
             if self._epoch is not None:
                 with suppress(SinkqlError):
+                    self.folder.store.release()
+                with suppress(SinkqlError):
                     self.host.release()
 
     def _leased(self) -> bool:
@@ -69,19 +73,26 @@ class Capture:
                 self._epoch = self.host.acquire()
         return self._epoch is not None
 
+    def _known(self) -> Roll:
+        if self._roll is None:
+            self._roll = Roll(self.host, self.folder.folder, self.pace.look_seconds)
+        return self._roll
+
     def _session(self) -> None:
-        clients = self.host.clients()
+        clients = self._known().settle()
         tables = {each.table.id: each.table for each in clients}
         if not tables:
             self.stopping.wait(self.pace.look_seconds)
             return
         assert self._epoch is not None
         try:
-            log = Log.open(self.folder, self._epoch, new_id=uuid.uuid4().hex)
+            era = known_era(self.folder.folder, clients)
+            log = Log.open(self.folder, self._epoch, new_id=uuid.uuid4().hex, era=era.number)
         except ValueError as error:  # that of a decoder too
             raise LostLogError(str(error)) from error
+        self._check_lease()
         stream = self.open_stream()
-        session = Session(log, stream, self.host, self.keeping, self.pace, clients, tables)
+        session = Session(log, stream, self.host, self.keeping, self.pace, self._known(), clients, tables, era)
         try:
             session.begin()
             session.run(self.stopping)
@@ -90,30 +101,49 @@ class Capture:
                 self._failures = 0
             stream.close()
 
+    def _check_lease(self) -> None:
+        """Raise FencedLogError where another took over before the log was read: its number tells of those after."""
+        with suppress(SinkqlError):
+            if not self.host.renew():
+                raise FencedLogError
+
     def _lose(self, why: str) -> None:
         """Begin the log again; where it alone has what sinks need, that cannot be."""
         try:
-            needed = Marks.read(self.folder.folder, self.host.clients()).positions()
-        except SinkqlError as error:
-            self._wait(error)
-            return
-        if needed and "log" in (self.keeping.keep, _kept(self.folder)):
-            self._wait(
-                SinkqlError(
+            clients = self._known().settle()
+            era = known_era(self.folder.folder, clients)
+            needed = Marks.read(self.folder.folder, clients, era).positions()
+            kept = "log" in (self.keeping.keep, _kept(self.folder))
+            if needed and kept and not self._follows(needed[0]):
+                raise SinkqlError(
                     "SQ3436",
                     "the log of the source is damaged, and the server no longer has what it had",
                     detail=why,
-                    hint="Drop the source's sinks and create them again, into new tables.",
+                    hint=SKIP,
                 )
-            )
-            return
-        discard(self.folder)
+            discard(self.folder)
+        except FencedLogError:
+            self._epoch = None
+        except SinkqlError as error:
+            self._wait(error)
+
+    def _follows(self, position: Position) -> bool:
+        """Tell whether the server still has what follows a position."""
+        stream = self.open_stream()
+        try:
+            return stream.follows(position)
+        finally:
+            stream.close()
 
     def _wait(self, error: SinkqlError) -> None:
         """Tell of an error, and wait before the next try, longer each time."""
+        if self._skip(error):
+            return
         self._failures += 1
-        wait = min(self.pace.longest_wait, self.pace.first_wait * 2 ** min(self._failures - 1, 10))
-        told = self._failures >= _PATIENT_TRIES or not error.retryable
+        if self._failures == 1:
+            self._failing = self._tried
+        wait = self.pace.wait(self._failures)
+        told = self._failures >= PATIENT_TRIES or not error.retryable
         if told:
             with suppress(SinkqlError):
                 self.host.tell(Doing("stalled", error))
@@ -122,7 +152,7 @@ class Capture:
             if told:
                 self._say(error)
             left = until - time.monotonic()
-            if left <= 0:
+            if left <= 0 or mark.wished(self.folder.folder, self._tried) or self._skip(error):
                 return
             self.stopping.wait(min(left, self.pace.look_seconds))
             with suppress(SinkqlError):
@@ -130,10 +160,38 @@ class Capture:
                     self._epoch = None
                     return
 
+    def _skip(self, error: SinkqlError) -> bool:
+        """Go on without what was lost, where a user has accepted that; tell whether that is so.
+
+        What is done first is what makes all that sinks and the log have one of an earlier era.
+        """
+        folder = self.folder.folder
+        accepted = mark.take(folder / "skip.json", mark.Skip)
+        if accepted is None or not accepted.accepts(error):
+            return False
+        try:
+            era = known_era(folder, self.host.clients())
+            mark.begin(folder, mark.Era(era.number + 1, why=f"{error.code}: {error.message}"))
+            faults.point("era")
+            discard(self.folder)
+            (folder / "word.json").unlink(missing_ok=True)
+            stream = self.open_stream()
+            try:
+                stream.renew()
+            finally:
+                stream.close()
+        except (SinkqlError, FencedLogError):
+            return False  # it is tried again
+        faults.point("renewed")
+        (folder / "skip.json").unlink(missing_ok=True)
+        self._failures = 0
+        return True
+
     def _say(self, error: SinkqlError) -> None:
         """Say what the capture cannot get over; where sinks may join is as it was."""
         said = mark.word(self.folder.folder) or mark.Word(self._epoch or 0, 0.0)
-        mark.tell(self.folder.folder, msgspec.structs.replace(said, at=time.time(), error=as_data(error)))
+        trouble = mark.Trouble(as_data(error), self._tried, self._failing)
+        mark.tell(self.folder.folder, msgspec.structs.replace(said, at=time.time(), trouble=trouble))
 
 
 def _kept(folder: LogFolder) -> str:
@@ -150,10 +208,5 @@ def _kept(folder: LogFolder) -> str:
 
 def discard(folder: LogFolder) -> None:
     """Delete a log; what sinks say of themselves stays."""
-    lost = folder.folder / "lost"
-    shutil.rmtree(lost, ignore_errors=True)
-    with suppress(FileNotFoundError):
-        (folder.folder / "log").rename(lost)  # all at once: some of its entries might look like a log
+    folder.store.discard()
     (folder.folder / "damaged.json").unlink(missing_ok=True)
-    shutil.rmtree(folder.data, ignore_errors=True)
-    shutil.rmtree(lost, ignore_errors=True)

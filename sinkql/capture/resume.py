@@ -43,6 +43,9 @@ def resumed(log: Log, number: int, known: Generation | None, sinks: Sequence[At]
         base=least.chunks if same else 0,
         run=uuid.uuid4().hex,
         after=least.run if same else "",
+        columns=known.columns if known is not None else (),
+        rows=least.rows if same else 0,
+        of_rows=known.of_rows if known is not None else -1,
     )
 
 

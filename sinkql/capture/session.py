@@ -6,22 +6,28 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from sinkql import faults
 from sinkql.capture import mark
 from sinkql.capture.buffer import Buffer
-from sinkql.capture.confirm import Marks, forgettable, needed
+from sinkql.capture.confirm import Marks, Roll, forgettable, needed
+from sinkql.capture.figures import Figures, shown
+from sinkql.capture.hole import Lacking, asked, put_back
 from sinkql.capture.host import Client, Doing, Host, Pace
-from sinkql.capture.log import Column, FencedLogError, Generation, Log
+from sinkql.capture.log import Column, Generation, Log
 from sinkql.capture.resume import resumed
 from sinkql.capture.snapshot import Snapshots
-from sinkql.errors import SinkqlError
+from sinkql.capture.store import FencedLogError
+from sinkql.errors import SinkqlError, TableError, as_data
 from sinkql.extension.capture import (
+    SKIP,
     CapturedTable,
     Changed,
     Event,
@@ -47,11 +53,14 @@ class Session:
     host: Host
     keeping: Keeping
     pace: Pace
+    roll: Roll
     clients: Sequence[Client]
     tables: dict[str, CapturedTable]
+    era: mark.Era = mark.Era()
     buffer: Buffer = field(init=False)
     snapshots: Snapshots = field(init=False)
     marks: Marks = field(init=False)
+    figures: Figures = field(init=False)
     recent: list[tuple[Position, Any]] = field(default_factory=list)
     visible: Position = ""
     confirmed: Position = ""
@@ -59,13 +68,19 @@ class Session:
     wanted: Position = ""
     settled: bool = False
     """Whether it went through all that it does at least once."""
+    lacking: Lacking = field(default_factory=Lacking)
     stops: list[Position] = field(default_factory=list)
     """Where sinks are beyond the log, in order: an entry ends at each, so that nothing comes to one again."""
-    _joinable: dict[str, int] = field(default_factory=dict)
+    unsent: dict[str, Reshaped] = field(default_factory=dict)
+    """The tables that the server does not send as they were planned, and why."""
+    _joinable: set[str] = field(default_factory=set)
+    """The sinks that were told where to join."""
     _looked_at: float = 0.0
     _confirmed_at: float = 0.0
     _published_at: float = 0.0
+    _unconfirmed: int = 0
     _retained: int = 0
+    _snapshots_said: dict[str, mark.Snapshot] = field(default_factory=dict)
     _bound: int | None = None
 
     @property
@@ -80,46 +95,58 @@ class Session:
 
         Raises LostLogError where files are gone that sinks need, SinkqlError where the server has not what follows.
         """
-        self.marks = Marks.read(self.folder, self.clients)
+        self.marks = self._marks()
         self.snapshots = Snapshots(self.log, self.stream, self.tables, self.pace)
+        self.figures = Figures(self.log, self.stream)
         self.stream.check()
         self.kept = self.keeping.keep
         start = self.log.to if self.log.entries else self._start()
+        if self.era.number and not self.log.entries:
+            self.log.add("gap", start=start, to=start, at=time.time(), problem=self.era.why)
+        self._begin_era()
         self._recall()
+        if self.keeping.keep == "log":  # it may have been the server before
+            self.kept = "log"
         self._resume()
         self.stops = [each for each in self.marks.positions() if each > start]
-        self.log.add(
-            "open",
-            start=start,
-            to=start,
-            at=time.time(),
-            captured=tuple(sorted(self.tables)),
-            generations=tuple(self.snapshots.known.values()),
-            kept=self.kept,
-        )
+        if not self._opened():
+            self._open(start)
         self.log.sweep()
-        self.buffer = Buffer(self.log.place.data, self.log.epoch, to=start)
+        self.buffer = Buffer(self.log.place.store, self.log.epoch, to=start)
         self._published_at = self._confirmed_at = time.monotonic()
         self.visible = next((each.start for each in self.log.entries if each.unseen), start)
-        self.confirmed = ""
+        said = mark.word(self.folder)
+        self.confirmed = min(said.confirmed, start) if said is not None else ""
         self.stream.begin(start, list(self.tables.values()), list(self.stops))
 
     def _start(self) -> Position:
         """Return where a log begins: with what the server keeps, for a sink may be further than anybody was told.
 
-        A server that keeps nothing for its readers is read from where the least sink is.
+        A server that keeps nothing for its readers is read from where the least sink is, as long as it has that.
         """
         at = self.marks.positions()
-        if not at:
-            return self.stream.create()
-        if self.kept == "log":
+        begin = self.stream.create()
+        if not at or begin <= at[0]:
+            return begin
+        if self.kept == "log" and not self.stream.follows(at[0]):
             raise SinkqlError(
                 "SQ3436",
                 "the log of the source is lost, and the server no longer has what it had",
                 detail=f"sinks are at position {at[0]} and later ones",
-                hint="Drop the source's sinks and create them again, into new tables.",
+                hint=SKIP,
             )
-        return min(at[0], self.stream.create())
+        return at[0]
+
+    def _begin_era(self) -> None:
+        """Write down where the era begins, once the log has that: a log that is gone after it is lost."""
+        if self.era.number and not self.era.begin:
+            end = self.stream.end() if any(each.pushed for each in self.tables.values()) else ""
+            self.era = msgspec.structs.replace(self.era, begin=self.log.entries[0].start, end=end)
+            mark.begin(self.folder, self.era)
+            self.marks = self._marks()
+
+    def _marks(self) -> Marks:
+        return Marks.read(self.folder, self.clients, self.era)
 
     def _resume(self) -> None:
         """Go on with generations of which sinks have some chunks from a log that was lost, or lack some of this one.
@@ -132,11 +159,14 @@ class Session:
             again = resumed(self.log, number, known.get(number), running) if running else None
             if again is not None:
                 known[number] = again
+                self.snapshots.chunked.pop(number, None)
             late = [each for each in at if each.done and each.to < each.high and each.log != self.log.id]
             if late:
                 before = known.get(number) or Generation(number, late[0].table, -1, done=True, run=uuid.uuid4().hex)
                 high = max(before.high, *(each.high for each in late))
-                known[number] = msgspec.structs.replace(before, high=high)
+                if high > before.high:
+                    known[number] = msgspec.structs.replace(before, high=high)
+                    self.snapshots.chunked.pop(number, None)
 
     def _recall(self) -> None:
         """Find in the log how far generations are, and which of its transactions a snapshot may not see."""
@@ -148,9 +178,12 @@ class Session:
                 self.kept = entry.kept or self.kept
             elif entry.generation is not None:
                 known[entry.generation.number] = entry.generation
+            for table, part in entry.tables.items():
+                self.snapshots.extend(table, part.high)
             self.recent += entry.unseen
         for number in [each.number for each in known.values() if each.table not in self.tables]:
             del known[number]  # its changes are not captured from here on
+        self.snapshots.chunked.clear()  # which rows sinks lack is forgotten
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -161,6 +194,7 @@ class Session:
                 if time.monotonic() >= self._looked_at + self.pace.look_seconds and not self._look():
                     return
                 self.step()
+            self._tell_last()
         finally:
             self.snapshots.close()
 
@@ -179,12 +213,14 @@ class Session:
         if not self.snapshots.holding:
             self._read_chunks()
         self._answer()
-        if time.monotonic() >= self._confirmed_at + self.pace.confirm_seconds:
+        waited = time.monotonic() >= self._confirmed_at + self.pace.confirm_seconds
+        if waited or self._unconfirmed >= self.pace.confirm_bytes:
             self.confirm()
 
     def _full(self) -> bool:
         """Tell whether nothing more can be taken in now."""
-        if self.buffer.bytes >= self.pace.memory_bytes and self.snapshots.holding:
+        snapshots = self.snapshots
+        if self.buffer.bytes >= self.pace.memory_bytes and snapshots.holding and not snapshots.doubts:
             return True
         return self.log.size > self.keeping.max_log and not self.buffer.open
 
@@ -213,6 +249,13 @@ class Session:
         """End the entry before a table has other columns."""
         self.snapshots.abandon()
         self.publish()
+        if event.problem is None:
+            self.unsent.pop(event.table.id, None)
+        else:
+            self.unsent[event.table.id] = event
+        self._write_down(event)
+
+    def _write_down(self, event: Reshaped) -> None:
         table = event.table
         self.log.add(
             "schema",
@@ -222,6 +265,7 @@ class Session:
             columns=tuple(Column(each.name, each.type, each.nullable) for each in table.columns),
             key=table.key,
             problem=event.problem,
+            lost=event.lost,
         )
 
     def _due(self) -> bool:
@@ -229,7 +273,9 @@ class Session:
         if buffer.open or buffer.to <= self.log.to:
             return False
         if buffer.since is not None and (
-            now >= buffer.since + self.pace.entry_seconds or buffer.bytes >= self.pace.entry_bytes or buffer.files
+            now >= buffer.since + self.pace.entry_after(self.clients)
+            or buffer.bytes >= self.pace.entry_bytes
+            or buffer.files
         ):
             return True
         # nothing that is captured came: some wait for the position itself
@@ -258,9 +304,10 @@ class Session:
         if not self.recent:
             self.visible = self.log.to
         for table, part in tables.items():
-            self._raise(table, part.high)
+            self.snapshots.extend(table, part.high)
         self._published_at = time.monotonic()
-        self.buffer = Buffer(self.log.place.data, self.log.epoch, to=self.log.to)
+        self._unconfirmed += buffer.bytes
+        self.buffer = Buffer(self.log.place.store, self.log.epoch, to=self.log.to)
         self._say()
 
     def _unseen(self, ends: Sequence[tuple[Position, Any]]) -> list[tuple[Position, Any]]:
@@ -270,33 +317,51 @@ class Session:
         first = self.stream.look().unseen([id_ for _, id_ in ends])
         return [] if first is None else list(ends[first:])
 
-    def _raise(self, table: str, high: Position) -> None:
-        """Let the snapshot of a table end later."""
-        for number, each in self.snapshots.known.items():
-            if each.table == table and each.high < high:
-                self.snapshots.known[number] = msgspec.structs.replace(each, high=high)
-
     def _complete(self, table: str, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
-        """Fill holes from the server as long as chunks may have been read after the changes."""
-        known = [each for each in self.snapshots.known.values() if each.table == table]
-        if not any(not each.done or self.log.to <= each.high for each in known):
+        """Fill holes from the server as long as chunks may have been read after the changes.
+
+        Its values, and rows that it does not have any more, may be of later changes up to the position.
+        """
+        lacking = self.lacking.of(table, self.log.to)
+        anything = self.snapshots.before_chunks(table)
+        captured = self.tables[table]
+        places = asked(captured, rows.rows, None if anything else lacking) if anything or lacking else []
+        if not places:
             return rows, None
-        return self.stream.complete(self.tables[table], rows, ids)
+        try:
+            found, end = self.stream.complete(captured, TableRows(rows.rows.take(pa.array(places))), ids)
+        except TableError as error:
+            detail = f" ({error.detail})" if error.detail else ""
+            self._write_down(Reshaped(captured, f"{error.message}{detail}", lost=True))  # its sinks stop before them
+            return rows, None
+        if end is None:
+            return rows, None
+        self.stream.flush()  # nothing else might bring the log there
+        self.lacking.note(captured, found.rows, end)
+        return TableRows(put_back(rows.rows, places, found.rows), rows.errors), end
 
     def _settle(self) -> bool:
         """Put chunks into the log that are read by now; tell whether there were any."""
-        buffer = self.buffer
-        return self.snapshots.settle(buffer.to, {*buffer.rows, *buffer.files, *buffer.emptied})
+        return self.snapshots.settle(self.buffer)
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def _read_chunks(self) -> None:
         """Begin generations that sinks wait for, and read the next chunks of those that are not done."""
         self._resume()
-        for table in sorted({each.table for each in self.marks.wants.values()} & self.tables.keys()):
-            if table not in self._joins():
+        for want in self.marks.wants.values():
+            captured = self.tables.get(want.table)
+            if want.all or captured is None or not set(want.columns) <= set(captured.typed):
+                continue
+            if self._join(want) is None:
                 used = [each.generation + 1 for each in self.marks.at.values() if each.generation is not None]
-                self.snapshots.begin(table, max(used, default=0))
+                self.snapshots.begin(want.table, max(used, default=0))
+                if want.table in self.unsent:
+                    self._write_down(self.unsent[want.table])
+        if any(
+            sink_id not in self._joinable for sink_id, want in self.marks.wants.items() if want.table in self.tables
+        ):
+            self._say()
         if not self.snapshots.unfinished() or self.log.size > self.keeping.max_log:
             return
         self.publish()
@@ -307,17 +372,23 @@ class Session:
 
     def _ready(self, generation: Generation) -> bool:
         """Tell whether the log has come to where all sinks of a generation are."""
+        if generation.table in self.unsent:
+            return False
         return all(each.to <= self.log.to for each in self.marks.of(generation))
 
-    def _joins(self) -> dict[str, int]:
-        """Return the entries where generations begin that are in the log from there on, by table."""
-        first = self.log.entries[0].entry
-        found = {}
-        for table in self.tables:
-            last = self.snapshots.of(table)
-            if last is not None and last.begin >= first:
-                found[table] = last.begin
-        return found
+    def _join(self, want: mark.Want) -> int | None:
+        """Return the entry where the last generation of a table begins that is in the log from there on, as wanted.
+
+        What follows it is to be on the server too, where that is what keeps it: a log that is lost begins again.
+        """
+        entries = self.log.entries
+        first, last = entries[0].entry, self.snapshots.of(want.table) if want.table in self.tables else None
+        if last is None or last.begin < first or not last.has(want.columns):
+            return None
+        if any(each.lost and each.table == want.table for each in entries[last.begin - first :]):
+            return None
+        there = self.kept == "log" or entries[last.begin - first].start >= self.confirmed
+        return last.begin if there else None
 
     # --- what sinks and users are told -------------------------------------------------------------------------------
 
@@ -327,7 +398,7 @@ class Session:
         try:
             if not self.host.renew():
                 raise FencedLogError
-            self.clients = self.host.clients()
+            self.clients = self.roll.call()
         except SinkqlError:
             return True  # a catalog that cannot be read now is asked again
         if {each.table.id: each.table for each in self.clients} != self.tables:
@@ -335,32 +406,57 @@ class Session:
         damaged = mark.take(self.folder / "damaged.json", mark.Damaged)
         if damaged is not None and damaged.log in ("", self.log.id):
             raise LostLogError(damaged.file)
-        self.marks = Marks.read(self.folder, self.clients)
-        return True
+        unread = self.snapshots.unread
+        self.snapshots.retry([table for table, each in unread.items() if mark.wished(self.folder, each.tried)])
+        self.marks = self._marks()
+        return self._ends_where_sinks_are()
+
+    def _ends_where_sinks_are(self) -> bool:
+        """Tell whether an entry ends, or will end, at the place of each sink that has read another log.
+
+        A sink may have committed what it had read of a log that is lost while this one began. Raises LostLogError
+        where an entry has what such a sink has and what it has not, and it cannot take all of that.
+        """
+        others = {each.to: each for each in self.marks.at.values() if each.log not in ("", self.log.id)}
+        for to, at in others.items():
+            crossed = any(each.kind == "changes" and each.start < to < each.to for each in self.log.entries)
+            if crossed and at.table in self.tables and not self.tables[at.table].repeatable:
+                raise LostLogError(f"sinks are in the midst of an entry, at position {to}")
+        return all(to <= self.log.to or to in self.stops for to in others)
 
     def _answer(self) -> None:
         """Tell whoever asks where the server's end is; the log then goes there at once."""
-        for name, asked in mark.all_of(self.folder, "ask", mark.Ask):
-            if asked.table not in self.tables:
+        for name, wish in mark.all_of(self.folder, "ask", mark.Ask):
+            if wish.table not in self.tables:
                 continue
             to = self.stream.end()
             self.wanted = max(self.wanted, to)
             last = self.log.entries[-1]
             (self.folder / "ask" / f"{name}.json").unlink(missing_ok=True)
-            mark.put(self.folder, "answer", name, mark.Answer(to, self.log.id, last.entry, last.to))
+            mark.put(self.folder, "answer", name, mark.Answer(to, self.log.id, last.entry, last.to, self.era.number))
 
     def _say(self) -> None:
         """Say how far the log is, and where sinks may join."""
-        self._joinable = self._joins()
+        joins = {sink_id: self._join(want) for sink_id, want in self.marks.wants.items()}
+        joinable = {sink_id: entry for sink_id, entry in joins.items() if entry is not None}
         last = self.log.entries[-1].entry
-        mark.tell(self.folder, mark.Word(self.log.epoch, time.time(), self.log.id, last, self._joinable))
+        tables = {
+            table: mark.Trouble(as_data(each.error), each.tried, each.failing)
+            for table, each in self.snapshots.unread.items()
+            if each.told
+        }
+        mark.tell(
+            self.folder,
+            mark.Word(self.log.epoch, time.time(), self.log.id, last, self.confirmed, joinable, tables=tables),
+        )
+        self._joinable = set(joinable)
 
     # --- what may be forgotten ---------------------------------------------------------------------------------------
 
     def confirm(self) -> None:
         """Let the server forget what nobody needs from it any more, and the log what no sink needs."""
-        self._confirmed_at = time.monotonic()
-        self.marks = Marks.read(self.folder, self.clients)
+        self._confirmed_at, self._unconfirmed = time.monotonic(), 0
+        self.marks = self._marks()
         self._see()
         self._spare()
         generations = list(self.snapshots.known.values())
@@ -370,12 +466,16 @@ class Session:
         if position > self.confirmed:
             faults.point("confirm")
             self.confirmed = position
+            self._say()  # before the server forgets anything
         if self.confirmed:
             self.stream.confirm(self.confirmed)
         self._forget(min(self.confirmed, sinks), generations)
         self._tell(sinks)
+        if self.snapshots.unread:
+            self._say()  # as long as that is so
         if not self.settled:
             self._say()  # which takes back the error that ended the one before
+            (self.folder / "skip.json").unlink(missing_ok=True)  # so there is nothing to skip
             self.settled = True
 
     def _see(self) -> None:
@@ -395,7 +495,8 @@ class Session:
         if self._bound is None:
             self._bound = self.keeping.max_retained or self.stream.most_retained()
         self._retained = self.stream.retained()
-        late = [at for at in self.marks.positions() if at < self.confirmed]
+        least = needed(self.log.entries, self.marks, list(self.snapshots.known.values()))
+        late = least is not None and least < self.confirmed
         if self.kept == "server" and self._retained > self._bound:
             self._keep("log")
         elif self.kept == "log" and not late and self._retained <= self._bound // 2:
@@ -407,16 +508,24 @@ class Session:
             return
         self._open()
 
-    def _open(self) -> None:
-        """Write down what the entries before say."""
-        self.log.add(
-            "open",
-            to=self.log.to,
-            at=time.time(),
-            captured=tuple(sorted(self.tables)),
-            generations=tuple(self.snapshots.known.values()),
-            kept=self.kept,
-        )
+    def _open(self, start: Position | None = None) -> None:
+        """Write down what the entries before say; a log begins at `start`."""
+        to = self.log.to if start is None else start
+        self.log.add("open", start=to, to=to, at=time.time(), **self._known())
+
+    def _known(self) -> dict[str, Any]:
+        generations = tuple(self.snapshots.known.values())
+        return {"captured": tuple(sorted(self.tables)), "generations": generations, "kept": self.kept}
+
+    def _opened(self) -> bool:
+        """Tell whether a try before, under the same lease, has written that down at the log's end, and come no further.
+
+        Tries that fail as they begin would else add an entry each.
+        """
+        last = self.log.entries[-1] if self.log.entries else None
+        if last is None or last.kind != "open" or last.epoch != self.log.epoch:
+            return False
+        return all(getattr(last, name) == value for name, value in self._known().items())
 
     def _forget(self, position: Position, generations: Sequence[Generation]) -> None:
         """Delete entries that no sink needs: after a while, or at once where the log is too large."""
@@ -432,16 +541,35 @@ class Session:
         self.log.forget(count)
         self._say()
 
-    def _tell(self, sinks: Position) -> None:
-        running = self.snapshots.unfinished()
-        details: dict[str, Any] = {
-            "captured_to": self.log.to,
+    def _tell(self, sinks: Position, *, last: bool = False) -> None:
+        """Tell what the capture is doing, and say how far first snapshots are, where that has changed."""
+        snapshots = self.snapshots.speed.all_of(self.snapshots.known.values())
+        if snapshots != self._snapshots_said:
+            mark.put(self.folder, "", "snapshots", mark.Snapshots(snapshots))
+            self._snapshots_said = snapshots
+        running = {each.table for each in self.snapshots.unfinished()}
+        retained = self._retained if self.keeping.keep == "server" and not last else None
+        came = self.log.to if self.buffer.holds else max(self.buffer.to, self.log.to)
+        details = {
             "confirmed_to": self.confirmed,
             "sinks_to": sinks,
-            "log_bytes": self.log.size,
-            "retained_bytes": self._retained,
             "kept_by": self.kept,
+            **self.figures.now(self.marks, came, retained, last=last),
         }
         if running:
-            details["snapshots"] = {each.table: each.chunks for each in running}
-        self.host.tell(Doing("snapshotting" if running else "running", None, details))
+            tables = {each: self.tables[each].name for each in running}
+            details["snapshots"] = {".".join(tables[each]): shown(snapshots[each]) for each in sorted(running)}
+        errors = {table: each.error for table, each in sorted(self.snapshots.unread.items()) if each.told}
+        if errors:
+            details["unread"] = {
+                ".".join(self.tables[table].name): f"{error.code}: {error.message}" for table, error in errors.items()
+            }
+        error = next(iter(errors.values()), None)
+        self.host.tell(Doing("snapshotting" if running else "running", error, details, last=last))
+
+    def _tell_last(self) -> None:
+        """Tell how far the sinks were at the end."""
+        with suppress(SinkqlError):
+            self.marks = self._marks()
+            least = needed(self.log.entries, self.marks, list(self.snapshots.known.values()))
+            self._tell(self.log.to if least is None else least, last=True)

@@ -9,29 +9,66 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
 
 from sinkql import faults
 from sinkql.capture import datafile
-from sinkql.capture.host import Pace
-from sinkql.capture.log import DataFile, Generation, Log, Part, remove
-from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Stream
+from sinkql.capture.buffer import Buffer
+from sinkql.capture.host import PATIENT_TRIES, Pace
+from sinkql.capture.log import DataFile, Generation, Log, Part
+from sinkql.capture.speed import Speed
+from sinkql.errors import TableError
+from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Snapshot, Stream
 
 _LOOK_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A chunk that was read: its files, which no entry names yet, the key of its last row, and its `high`."""
+    """A chunk that was read: its files, which no entry names yet, the key of its last row, its `high`, what it saw.
+
+    The table has about `of_rows`.
+    """
 
     files: tuple[DataFile, ...]
     last: Key | None
     high: Position
+    snapshot: Snapshot
+    of_rows: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """Whether changes up to `high`, which a snapshot may have seen, follow the log's end; more than one may answer."""
+
+    snapshot: Snapshot
+    high: Position
+    resolved: SimpleQueue[bool] = field(default_factory=SimpleQueue)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Why a table cannot be read: met by a try that began at `tried`, so many times since `failing`.
+
+    It is tried again at `again`, of the monotonic clock.
+    """
+
+    error: TableError
+    tried: float
+    failing: float
+    failures: int
+    again: float
+
+    @property
+    def told(self) -> bool:
+        """Tell whether it is worth telling."""
+        return self.failures >= PATIENT_TRIES or not self.error.retryable
 
 
 @dataclass(slots=True)
@@ -47,6 +84,15 @@ class Snapshots:
     pace: Pace
     known: dict[int, Generation] = field(default_factory=dict)
     reading: dict[int, Future[_Read | None]] = field(default_factory=dict)
+    chunked: dict[int, Position] = field(default_factory=dict)
+    """Up to where chunks alone may have changes, of generations whose `high` is beyond that by now."""
+    doubts: dict[int, _Doubt] = field(default_factory=dict)
+    speed: Speed = field(default_factory=Speed)
+    unread: dict[str, Unread] = field(default_factory=dict)
+    """The tables that cannot be read now, others being read."""
+    _began: dict[int, float] = field(default_factory=dict)
+    """When the reading of the next chunks began."""
+    _giving_up: bool = False
     _pool: ThreadPoolExecutor | None = None
 
     @property
@@ -68,10 +114,23 @@ class Snapshots:
         return next((self.known[number] for number in sorted(self.known, reverse=True)
                      if self.known[number].table == table), None)  # fmt: skip
 
+    def extend(self, table: str, high: Position) -> None:
+        """Let changes up to a position be in what the snapshot of a table gave, though no chunk has them."""
+        for number, each in self.known.items():
+            if each.table == table and each.high < high:
+                self.chunked.setdefault(number, each.high)
+                self.known[number] = msgspec.structs.replace(each, high=high)
+
+    def before_chunks(self, table: str) -> bool:
+        """Tell whether changes that come next may be older than chunks of a table, read or still to be read."""
+        known = [each for each in self.known.values() if each.table == table]
+        return any(not each.done or self.log.to <= self.chunked.get(each.number, each.high) for each in known)
+
     def begin(self, table: str, least: int) -> None:
         """Begin a generation, with a number from `least` on."""
         number = max([least, *(each + 1 for each in self.known)])
-        generation = Generation(number, table, self.log.next, run=uuid.uuid4().hex)
+        columns = self.tables[table].typed
+        generation = Generation(number, table, self.log.next, run=uuid.uuid4().hex, columns=columns)
         self.log.add("begin", to=self.log.to, at=time.time(), table=table, generation=generation)
         self.known[number] = generation
 
@@ -80,14 +139,24 @@ class Snapshots:
 
         `captured` are the ids of transactions in the log that a snapshot may not see.
         """
-        found = [each for each in self.unfinished() if each.table in self.tables and ready(each)]
+        found = [each for each in self.unfinished() if self._due(each.table) and ready(each)]
         if not found:
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.pace.parallel, "sinkql-chunk")
         for each in found[: self.pace.parallel]:
             table = self.tables[each.table]
+            self._began[each.number] = time.time()
             self.reading[each.number] = self._pool.submit(self._read, each, table, list(captured))
+
+    def _due(self, table: str) -> bool:
+        unread = self.unread.get(table)
+        return table in self.tables and (unread is None or time.monotonic() >= unread.again)
+
+    def retry(self, tables: Iterable[str]) -> None:
+        """Have the next chunks of some tables be read now."""
+        for table in tables:
+            self.unread[table] = replace(self.unread[table], again=0.0)
 
     def _read(self, generation: Generation, table: CapturedTable, captured: Sequence[Any]) -> _Read | None:
         """Return a chunk whose transaction sees all that is in the log; None where none does for a while."""
@@ -96,47 +165,89 @@ class Snapshots:
         while True:
             with self.stream.chunk(table) as read:
                 if read.snapshot.unseen(captured) is None:
+                    of_rows = generation.of_rows if generation.of_rows >= 0 else read.count()
+                    self.speed.expect(generation, of_rows)
                     chunk = read.read(after, self.pace.chunk_bytes)
-                    return _Read(self._written(table, chunk), chunk.last, chunk.high)
+                    if not table.key and not self._alone(generation.number, read.snapshot, chunk.high):
+                        return None
+                    files = self._written(generation, table, chunk)
+                    rows = -1 if of_rows is None else of_rows
+                    return _Read(files, chunk.last, chunk.high, read.snapshot, rows)
             if time.monotonic() > until:
                 return None
             time.sleep(_LOOK_SECONDS)
 
-    def _written(self, table: CapturedTable, chunk: Chunk) -> tuple[DataFile, ...]:
-        folder, epoch = self.log.place.data, self.log.epoch
-        files = [datafile.write(folder, table.id, epoch, parts) for parts in _grouped(chunk, self.pace.entry_bytes)]
-        return tuple(each for each in files if each is not None)
+    def _written(self, generation: Generation, table: CapturedTable, chunk: Chunk) -> tuple[DataFile, ...]:
+        store, epoch, files = self.log.place.store, self.log.epoch, []
+        for parts in _grouped(chunk, self.pace.entry_bytes):
+            file = datafile.write(store, table.id, epoch, parts)
+            if file is not None:
+                files.append(file)
+                self.speed.read(generation, sum(each.rows for each in files))
+        return tuple(files)
 
-    def settle(self, to: Position, came: Container[str]) -> bool:
-        """Put chunks into the log once all of them are read; tell whether any was. Raises what the reading raised.
+    def settle(self, received: Buffer) -> bool:
+        """Put chunks into the log once all of them are read; tell whether any was, or could not be.
 
-        What was received goes up to `to`, and has rows of the tables `came`. A row of a table without a key that is in
-        a chunk and in what follows would be there twice: its chunk waits for all that it may have seen, and is read
-        again where that is anything.
+        What the reading raised is raised, but for what keeps one table alone from being read.
+        Of what was received, rows of tables without a key are left out that a chunk has.
         """
+        self._resolve(received)
         if not self.reading or not all(each.done() for each in self.reading.values()):
             return False
-        chunks = {number: future.result() for number, future in self.reading.items()}
-        keyless = {
-            number: chunk
-            for number, chunk in chunks.items()
-            if chunk is not None and not self.tables[self.known[number].table].key
-        }
-        if any(chunk.high > to for chunk in keyless.values()):
-            self.stream.flush()
-            return False
+        chunks = {number: self._result(number) for number in self.reading}
         faults.point("chunk-read")
         self.reading.clear()
-        added = False
         for number, chunk in chunks.items():
-            table = self.known[number].table
-            if chunk is not None and number in keyless and table in came:
-                for file in chunk.files:
-                    remove(self.log.place.data / file.name)
-            elif chunk is not None:
+            if isinstance(chunk, _Read):
                 self._add(self.known[number], chunk)
-                added = True
-        return added
+                table = self.known[number].table
+                if not self.tables[table].key and received.came.get(table, chunk.high) < chunk.high:
+                    received.leave_out(table, chunk.snapshot)
+        return any(chunk is not None for chunk in chunks.values())
+
+    def _result(self, number: int) -> _Read | TableError | None:
+        """Return a chunk, or why its table cannot be read."""
+        table, tried = self.known[number].table, self._began.pop(number)
+        try:
+            found = self.reading[number].result()
+        except TableError as error:
+            before = self.unread.get(table)
+            failures, failing = (before.failures + 1, before.failing) if before is not None else (1, tried)
+            again = time.monotonic() + self.pace.wait(failures)
+            self.unread[table] = Unread(error.with_traceback(None), tried, failing, failures, again)
+            return error
+        self.unread.pop(table, None)
+        return found
+
+    def _resolve(self, received: Buffer) -> None:
+        """Tell the reading of tables without a key whether it may go on, once all that it may have seen is received."""
+        for number, doubt in list(self.doubts.items()):
+            table = self.known[number].table
+            if doubt.high > received.to:
+                self.stream.flush()
+            else:
+                doubt.resolved.put(
+                    received.came.get(table, doubt.high) >= doubt.high or received.separable(table, doubt.snapshot)
+                )
+
+    def _alone(self, number: int, snapshot: Snapshot, high: Position) -> bool:
+        """Tell whether a snapshot that was taken at `high` can follow the log's end: what follows it, it has not.
+
+        A row of a table without a key that is in a chunk, and in a change that follows it, would be there twice. So
+        nothing of the table may have changed in between, or it must be known by which transactions.
+        """
+        doubt = self.doubts[number] = _Doubt(snapshot, high)
+        if self._giving_up:
+            doubt.resolved.put(False)
+        found = doubt.resolved.get()
+        del self.doubts[number]
+        return found
+
+    def _give_up(self) -> None:
+        self._giving_up = True
+        for doubt in list(self.doubts.values()):
+            doubt.resolved.put(False)
 
     def _add(self, generation: Generation, chunk: _Read) -> None:
         table, last = generation.table, list(chunk.last) if chunk.last is not None else None
@@ -146,6 +257,8 @@ class Snapshots:
             chunks=generation.chunks + 1,
             done=last is None,
             high=max(generation.high, chunk.high),
+            rows=generation.rows + sum(each.rows for each in chunk.files),
+            of_rows=chunk.of_rows,
         )
         faults.point("chunk-written")
         self.log.add(
@@ -157,19 +270,25 @@ class Snapshots:
             tables={table: Part(chunk.files)},
         )
         self.known[generation.number] = after
+        self.speed.settle(after)
+        if after.number in self.chunked:
+            self.chunked[after.number] = max(self.chunked[after.number], chunk.high)
         if after.done:
             self.stream.flush()
 
     def abandon(self) -> None:
         """Forget what is being read, once it is: it is read again later."""
-        for future in self.reading.values():
-            chunk = future.result()
-            for file in chunk.files if chunk is not None else ():
-                remove(self.log.place.data / file.name)
+        self._give_up()
+        for number in self.reading:
+            chunk = self._result(number)
+            for file in chunk.files if isinstance(chunk, _Read) else ():
+                self.log.place.store.remove(file.name)
         self.reading.clear()
+        self._giving_up = False
 
     def close(self) -> None:
         """Wait for what is being read, and forget it."""
+        self._give_up()
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 

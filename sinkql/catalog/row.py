@@ -356,6 +356,7 @@ def delete_item(connection: Connection, full_name: str) -> None:
     mine = "(SELECT id FROM items WHERE full_name = ?)"
     connection.execute(f"DELETE FROM comments WHERE item_id = {mine}", (full_name,))
     connection.execute("DELETE FROM items WHERE full_name = ?", (full_name,))
-    sink_id = json.loads(facts).get("sink_id") if facts is not None else None
-    if sink_id is not None:
-        forget(connection, sink_id)
+    known = json.loads(facts) if facts is not None else {}
+    for name in ("sink_id", "source_id"):
+        if known.get(name) is not None:
+            forget(connection, known[name])

@@ -93,6 +93,7 @@ for _command in (
     run.stop,
     run.status,
     run.demo,
+    script.init,
     script.compile_,
     script.explain,
     script.lint,

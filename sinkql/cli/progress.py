@@ -25,6 +25,7 @@ from rich.text import Text
 
 from sinkql.cli.output import Output
 from sinkql.errors import as_data
+from sinkql.extension.stream import FirstSnapshot
 from sinkql.planner.name import short_name
 from sinkql.runtime.batch.progress import (
     Event,
@@ -33,6 +34,7 @@ from sinkql.runtime.batch.progress import (
     SinkElsewhere,
     SinkRebuilding,
     SinkRereading,
+    SinkSnapshotting,
     SinkStage,
     SinkStalled,
     SinkStarted,
@@ -43,6 +45,9 @@ from sinkql.runtime.batch.progress import (
     Stage,
 )
 
+_LINE_SECONDS = 10.0
+_BAR_CELLS = 10
+
 
 @dataclass(slots=True)
 class _Row:
@@ -51,6 +56,7 @@ class _Row:
     state: str = "starting"
     stage_at: float | None = None
     """Since when the state is a stage, whose seconds are shown."""
+    snapshot: FirstSnapshot | None = None
     rows: int = 0
     rate: float = 0.0
     lag: float = 0.0
@@ -58,11 +64,15 @@ class _Row:
     committed_at: float | None = None
     next_at: float | None = None
     rereading: bool = False
+    snapshot_shown_at: float | None = None
+    """When a line told last how far the first snapshot is."""
     shown: str | None = None
     """The error that was shown last: a try that fails in the same way again takes one line."""
 
     def shown_state(self, now: float) -> str:
         """Return the state, of a stage with its seconds so far."""
+        if self.snapshot is not None and self.state in ("running", "first batch"):
+            return f"snapshot: {_bar(self.snapshot)}"
         staged = self.stage_at is not None and self.state in get_args(Stage)
         return f"{self.state}: {now - (self.stage_at or now):.0f} s" if staged else self.state
 
@@ -171,6 +181,8 @@ class LiveProgress:
                 )
             case SinkRereading():
                 self._rereading(event)
+            case SinkSnapshotting():
+                self._snapshotting(event, now)
             case SinkStalled():
                 self._stalled(event)
             case SinkStopped():
@@ -188,6 +200,23 @@ class LiveProgress:
                 step=event.step,
                 rows=event.rows,
             )
+
+    def _snapshotting(self, event: SinkSnapshotting, now: float) -> None:
+        """Show how far a first snapshot is: on a terminal all the time, in lines now and then."""
+        row, snapshot = self.sinks.setdefault(event.sink, _Row()), event.snapshot
+        row.snapshot = None if snapshot.done else snapshot
+        before, row.snapshot_shown_at = row.snapshot_shown_at, now
+        told = before is not None and now < before + _LINE_SECONDS and not snapshot.done
+        if told and self.output.format == "text":
+            row.snapshot_shown_at = before
+            return
+        self._say(
+            f"sink {short_name(event.sink)} {_read_so_far(snapshot)}",
+            live=False,
+            event="snapshotting",
+            sink=event.sink,
+            **asdict(snapshot),
+        )
 
     def _committed(self, event: SinkCommitted, now: float) -> None:
         row = self.sinks.setdefault(event.sink, _Row())
@@ -299,6 +328,41 @@ class LiveProgress:
             )
         waiting = [Text(f"starting Spark for cluster {name}: {now - at:.0f} s") for name, at in starting]
         return Group(*waiting, table) if sinks else Group(*waiting)
+
+
+def _bar(snapshot: FirstSnapshot) -> str:
+    """Return a bar, and how long it will take; only a number of rows where nobody knows how many there are."""
+    left = f", {duration(snapshot.seconds_left)} left" if snapshot.seconds_left else ""
+    share = snapshot.share
+    if share is None:
+        return f"{_counted(snapshot.rows)} read"
+    full = int(share * _BAR_CELLS)
+    return f"{'█' * full}{'░' * (_BAR_CELLS - full)} {share:.0%}{left}"
+
+
+def _read_so_far(snapshot: FirstSnapshot) -> str:
+    if snapshot.done:
+        return f"has its first snapshot: {_counted(snapshot.rows)} in {_chunks(snapshot.chunks)}"
+    if not snapshot.rows:
+        return "reads its first snapshot"
+    chunks = f" of about {snapshot.of_chunks:,}" if snapshot.of_chunks is not None else ""
+    rows = f" of about {snapshot.of_rows:,}" if snapshot.of_rows is not None else ""
+    share = f" ({snapshot.share:.0%})" if snapshot.share is not None else ""
+    left = f", about {duration(snapshot.seconds_left)} left" if snapshot.seconds_left else ""
+    return f"reads its first snapshot: chunk {snapshot.chunks:,}{chunks}, row {snapshot.rows:,}{rows}{share}{left}"
+
+
+def _chunks(count: int) -> str:
+    return "1 chunk" if count == 1 else f"{count:,} chunks"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as people say it, in its one or two greatest units."""
+    whole = round(seconds)
+    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (whole % 60, "s")]
+    first = next((place for place, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count or len(parts) - 1 == first)
 
 
 def _counted(rows: int) -> str:

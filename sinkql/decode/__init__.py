@@ -8,5 +8,6 @@
 * `arrow_values`: columns with types of their own, as files and Avro have them → an Arrow array of each declared column.
 * `avro_schema`, `avro_depth`: schemas of Avro → the Arrow types of their values; what is nested too deeply.
 * `change`, `debezium`: messages that say how rows change → rows with `$diff`; those of Debezium in JSON.
+* `guess`: texts and values of a sample → the type that they have.
 * `convert`, `value`: texts of a column → an Arrow array; one text → a value.
 """

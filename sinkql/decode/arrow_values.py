@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -25,6 +25,8 @@ from sinkql.logical.array import UNEVEN, UnevenError, levels, squared
 from sinkql.logical.composite import entries
 from sinkql.logical.range import EMPTY, SUBTYPES, UPSIDE_DOWN, BeyondError, BoundsError, make_range
 from sinkql.logical.type import Field, map_type, record_type
+
+T = TypeVar("T")
 
 _TYPES: Mapping[str, str] = {
     "bool": "boolean", "int8": "smallint", "int16": "smallint", "uint8": "smallint", "int32": "integer",
@@ -124,7 +126,7 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
         return _ranges(values, name, failures)
     if name == "uuid" and pa.types.is_fixed_size_binary(values.type):
         return _each(values, type_, failures, lambda value: str(UUID(bytes=value)))
-    if name in ("text", "uuid", "jsonb", "interval", *SUBTYPES):
+    if name in ("text", "uuid", "jsonb", "interval", *SUBTYPES) or pa.types.is_string(values.type):
         return _text(values, declared, failures)
     if name in _UNSIGNED:
         return _unsigned(values, declared, failures)
@@ -153,17 +155,36 @@ def _list_like(type_: pa.DataType) -> bool:
 
 
 def _list(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
-    """Return lists of what the elements are read as; a list with one that does not fit is NULL, and noted."""
-    type_ = parse_type(declared)
+    """Return lists of what the elements are read as; a list with one that does not fit is noted."""
     plain = values.cast(pa.list_(values.type.value_type))
-    lengths = pc.fill_null(pc.list_value_length(plain), 0).to_numpy(zero_copy_only=False)
+    return lists(
+        plain.flatten(),
+        pc.list_value_length(plain),
+        declared,
+        failures,
+        column_of,
+    )
+
+
+def lists(
+    elements: T,
+    lengths: pa.Array,
+    declared: str,
+    failures: Failures,
+    read: Callable[[T, str, Failures], pa.Array],
+) -> pa.Array:
+    """Return lists of so many of the elements each, which `read` makes an array of their type.
+
+    A length is NULL where there is no list; a list with an element that does not fit is noted.
+    """
+    type_ = parse_type(declared)
+    offsets = np.concatenate(([0], np.cumsum(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False)))).astype(np.int32)
     own: Failures = {}
-    elements = column_of(plain.flatten(), str(type_.element), own)
-    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    array = read(elements, str(type_.element), own)
     for place, why in own.items():
         failures.setdefault(int(np.searchsorted(offsets, place, side="right")) - 1, why)
-    mask = plain.is_null() if plain.null_count else None
-    found = pa.ListArray.from_arrays(pa.array(offsets), elements, mask=mask).cast(arrow_type(declared))
+    mask = lengths.is_null() if lengths.null_count else None
+    found = pa.ListArray.from_arrays(pa.array(offsets), array, mask=mask).cast(arrow_type(declared))
     return found if levels(type_) < 2 else _squared(found, type_, failures)
 
 

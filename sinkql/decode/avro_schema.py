@@ -29,6 +29,8 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
     **{("long", f"local-timestamp-{name}"): pa.timestamp(unit)
        for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))},
 }  # fmt: skip
+ZONED = "timestamp-zoned"
+"""What texts are called that are instants in ISO 8601, for which Avro has no name."""
 _NAMED = ("record", "error", "enum", "fixed")
 _DIGITS = decimal.Context(prec=400)
 _WIDEST = 76
@@ -201,6 +203,8 @@ def _logical(schema: dict[str, Any], found: Column) -> Column:
     name, base = schema.get("logicalType"), schema["type"]
     if name == "uuid" and base == "string":
         return _of_texts(pa.uuid(), found.schema)
+    if name == ZONED and base == "string":
+        return _of_texts(pa.timestamp("us", "UTC"), found.schema)
     if name == "uuid" and base == "fixed" and schema["size"] == 16:
         return Column(pa.uuid(), found.schema, found.held, found.shown)
     if name == "decimal" and base in ("bytes", "fixed"):

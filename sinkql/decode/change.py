@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import md5
+from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sinkql import physical
 from sinkql.extension.stream import DecodedMessages
@@ -16,6 +20,9 @@ Places = np.ndarray
 
 ALIVE, GONE, EMPTIED, OTHER = ("c", "r", "u"), "d", "t", "m"
 """What Debezium calls changes: made, read in a snapshot, and updated; deleted; a table emptied; a message."""
+PLACEHOLDER = "__debezium_unavailable_value"
+"""What stands for a long value that did not change, and that the server did not send."""
+UNSENT = "its value was not sent; the table needs REPLICA IDENTITY FULL"
 NO_ROW = "it has no row after the change"
 NO_KEY = "it says that a row is gone, and not which one: its field before is null"
 NO_TRUNCATE = (
@@ -59,11 +66,14 @@ def changes(
     alive: Sequence[Part],
     gone: Sequence[Part],
     failures: Mapping[int, str],
+    rowless: Sequence[int],
 ) -> DecodedMessages:
     """Return rows in the order of their messages, without those that failed.
 
-    The parts of `alive` have all columns, those of `gone` the ones of the key alone, in its order.
+    The parts of `alive` have all columns, those of `gone` the ones of the key alone, in its order. A row with a value
+    that was not sent fails.
     """
+    failures = {**dict(_unsent(columns, alive)), **failures}
     places = np.concatenate([np.zeros(0, np.int64), *(part.places for part in (*alive, *gone))])
     diffs = np.ones(len(places), np.int64)
     diffs[sum(len(part.places) for part in alive) :] = -1
@@ -85,4 +95,46 @@ def changes(
     if order is not None:
         places, diffs = places[order], diffs[order]
     names = [*(column.name for column in columns), "$diff"]
-    return DecodedMessages(pa.record_batch([*arrays, pa.array(diffs)], names=names), failures, places)
+    return DecodedMessages(pa.record_batch([*arrays, pa.array(diffs)], names=names), failures, places, rowless)
+
+
+def _unsent(columns: Sequence[physical.Column], alive: Sequence[Part]) -> Iterator[tuple[int, str]]:
+    """Yield the places of rows with a value that was not sent, and why they fail."""
+    for part in alive:
+        for column, array in zip(columns, part.arrays, strict=True):
+            for row in _placeholders(array):
+                yield int(part.places[row]), f'column "{column.name}": {UNSENT}'
+
+
+def _placeholders(values: pa.Array) -> list[int]:
+    """Return the rows that have a placeholder: as a text, as its bytes, or in an array of them."""
+    type_ = values.type
+    if not pa.types.is_list(type_):
+        told = PLACEHOLDER if pa.types.is_string(type_) else PLACEHOLDER.encode() if pa.types.is_binary(type_) else None
+        return [] if told is None else _rows(pc.equal(values, pa.scalar(told, type_)))
+    found = []
+    for items in _arrays(type_.value_type):
+        rows = _rows(pc.equal(pc.list_value_length(values), len(items)))
+        if rows:
+            first = pc.list_element(values.take(pa.array(rows)), 0)
+            alike = _rows(pc.equal(first, pa.scalar(items[0], type_.value_type)))
+            found += [rows[place] for place in alike if values[rows[place]].as_py() == items]
+    return found
+
+
+def _arrays(type_: pa.DataType) -> list[list[Any]]:
+    """Return what arrays of a type may have in the place of their elements."""
+    told = PLACEHOLDER.encode()
+    if pa.types.is_string(type_):
+        uuid = UUID(bytes=md5(told, usedforsecurity=False).digest(), version=3)
+        return [[PLACEHOLDER], [str(uuid)]]
+    if pa.types.is_binary(type_):
+        return [[told]]
+    return [list(told)] if pa.types.is_integer(type_) else []
+
+
+def _rows(mask: pa.Array) -> list[int]:
+    if not mask.true_count:
+        return []
+    found: list[int] = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False)).tolist()
+    return found

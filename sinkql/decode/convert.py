@@ -167,6 +167,8 @@ def _has_minutes(characters: np.ndarray, ends: np.ndarray, shortest: int) -> boo
 def _near(characters: np.ndarray, ends: np.ndarray) -> bool:
     """Return whether all zones are less than 16 hours ahead or behind, as far as Postgres's go."""
     last = ends[1:][np.diff(ends) > 0]
+    if bool((characters[last - 1] == ord("Z")).all()):
+        return True
     hours = np.zeros(len(last), np.int32)
     for back in (6, 5, 3):
         sign = characters[last - back]

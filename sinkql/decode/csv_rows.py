@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from io import BytesIO
 from typing import Any, BinaryIO
 
@@ -55,22 +55,24 @@ class CsvRows:
         """Yield the rows of a stream that goes on in that line of a file, whose beginning is `head`."""
         first = next(self._splitter.blocks(BytesIO(head)), None)
         if first is not None:
-            table = self._layout(first) if self._header else None
-            yield from self._rows(self._splitter.blocks(stream, line, first.line_end), table)
+            table, named = (self._layout(first), first.raw(0)) if self._header else (None, b"")
+            yield from self._rows(self._splitter.blocks(stream, line, first.line_end), table, named)
 
-    def _rows(self, blocks: Iterator[Records], table: _Layout | None) -> Iterator[Decoded]:
+    def _rows(self, blocks: Iterator[Records], table: _Layout | None, head: bytes = b"") -> Iterator[Decoded]:
         if not self._header:
             table = _Layout(len(self._columns), tuple(range(len(self._columns))))
         for records in blocks:
             if table is None:
                 table, body = self._layout(records), records.part(1, len(records))
+                head = records.raw(0)
             else:
                 body = records
             if records.error is not None:
-                yield self._decoded([self._nulls(1)] * len(self._columns), body, {0: records.error})
+                yield replace(self._decoded([self._nulls(1)] * len(self._columns), body, {0: records.error}), head=head)
             elif len(body):
                 failures: Failures = {}
-                yield from self._parts(self._texts(body, table, 0, failures), body, failures)
+                for each in self._parts(self._texts(body, table, 0, failures), body, failures):
+                    yield replace(each, head=head) if each.failures else each
 
     def rows(self, records: Records) -> tuple[pa.RecordBatch, Failures]:
         """Return a row for each record by the place of its fields, and why some failed, whose rows mean nothing.

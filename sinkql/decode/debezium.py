@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinkql import physical
-from sinkql.decode.arrow_values import column_of
+from sinkql.decode.arrow_values import column_of, lists
 from sinkql.decode.change import (
     ALIVE,
     EMPTIED,
@@ -31,6 +31,8 @@ from sinkql.decode.change import (
     NO_ROW,
     NO_TRUNCATE,
     OTHER,
+    PLACEHOLDER,
+    UNSENT,
     Part,
     changes,
     unknown,
@@ -39,7 +41,7 @@ from sinkql.decode.convert import Failures, from_text
 from sinkql.decode.json_lines import MemberError, member
 from sinkql.extension.stream import DecodedMessages
 from sinkql.extension.types import arrow_type, parse_type
-from sinkql.logical import Interval
+from sinkql.logical import Interval, Type
 from sinkql.logical.interval import show_interval
 from sinkql.logical.type import RANGES
 
@@ -47,7 +49,6 @@ _TEMPORAL = ("date", "time", "timestamp", "timestamptz", "interval")
 _UNITS = {"Timestamp": "ms", "MicroTimestamp": "us", "NanoTimestamp": "ns", "Time": "ms", "MicroTime": "us",
           "NanoTime": "ns", "MicroDuration": "us", "NanoDuration": "ns"}  # fmt: skip
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_PLACEHOLDER = "__debezium_unavailable_value"
 _ISO = re.compile(
     r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d{1,6})?)S)?)?"
 )
@@ -57,10 +58,11 @@ _KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What the schema of a message says of a field: the unit of its numbers, and the scale of its decimals."""
+    """What the schema of a message says of a field: the unit of numbers, the scale of decimals, and those of items."""
 
     unit: str = "us"
     scale: int | None = None
+    items: Encoding | None = None
 
 
 _USUAL = Encoding()
@@ -86,7 +88,8 @@ class JsonChanges:
     @cached_property
     def _decode(self) -> Callable[[bytes], Any]:
         change: list[Any] = [
-            ("op", str | None, None), ("after", self._row | None, None), ("before", msgspec.Raw, msgspec.Raw(b"null")),
+            ("op", str | None, None), ("after", self._row | None | msgspec.UnsetType, msgspec.UNSET),
+            ("before", msgspec.Raw, msgspec.Raw(b"")),
         ]  # fmt: skip
         inner = msgspec.defstruct("Change", change, gc=False)
         whole = [
@@ -107,14 +110,14 @@ class JsonChanges:
     def decode(self, keys: pa.RecordBatch | None, values: Sequence[bytes | None]) -> DecodedMessages:
         """Return the rows that messages tell, with `$diff`; raises WideError."""
         failures: Failures = {}
+        rowless: list[int] = []
         alive: dict[int, tuple[Mapping[str, Encoding], list[int], list[Any]]] = {}
         gone: dict[int, tuple[Mapping[str, Encoding], list[int], list[Any]]] = {}
         for place, value in enumerate(values):
-            if value is None:
-                continue
             try:
-                found = self._change(value)
+                found = self._change(value) if value is not None else None
                 if found is None:
+                    rowless.append(place)
                     continue
                 encodings, row, there = found
             except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -126,7 +129,7 @@ class JsonChanges:
         everything = [(column, place) for place, column in enumerate(self.columns)]
         living = [self._part(*each, everything, failures) for each in alive.values()]
         dead = [self._dead(*each, keys, failures) for each in gone.values()]
-        return changes(self.columns, self.key, living, dead, failures)
+        return changes(self.columns, self.key, living, dead, failures, rowless)
 
     def _change(self, value: bytes) -> tuple[Mapping[str, Encoding], Any, bool] | None:
         """Return a row, how it is written, and whether it is there; None for a message of no row. Raises ValueError."""
@@ -137,13 +140,15 @@ class JsonChanges:
                 return None
             encodings = self._encodings(found.schema)
             found = found.payload
-        op = found.op
+        op, after, before = found.op, found.after, bytes(found.before)
+        if op is None and after is not msgspec.UNSET and before:  # as sinks write it
+            op = GONE if after is None else ALIVE[0]
         if op in ALIVE:
-            if found.after is None:
+            if not after:
                 raise ValueError(NO_ROW)
-            return encodings, found.after, True
+            return encodings, after, True
         if op == GONE:
-            return encodings, found.before, False
+            return encodings, before or b"null", False
         if op == OTHER:
             return None
         raise ValueError(NO_TRUNCATE if op == EMPTIED else unknown(op))
@@ -216,7 +221,8 @@ class JsonChanges:
         name = path.rstrip("`").rpartition(".")[2]
         column = next((each for each in self.columns if each.name == name), None)
         if column is None or "got " not in message:
-            return f"it is not a message of Debezium: {message[0].lower()}{message[1:]}"
+            why = message.removeprefix("JSON is malformed: ")
+            return f"it is not a message of Debezium: {why[0].lower()}{why[1:]}"
         return f'column "{name}": expected {column.type}, got {message.rpartition("got ")[2].strip("`")}'
 
 
@@ -237,7 +243,8 @@ def _encoding(field: Mapping[str, Any]) -> Encoding:
     name = field.get("name") or ""
     unit = _UNITS.get(name.rpartition(".")[2], "us")
     scale = int(field.get("parameters", {}).get("scale", 0)) if name == _DECIMAL else None
-    return Encoding(unit, scale)
+    items = field.get("items")
+    return Encoding(unit, scale, None if items is None else _encoding(items))
 
 
 def _decoded_as(type_: str) -> Any:
@@ -277,13 +284,43 @@ def _array(values: list[Any], column: physical.Column, encoding: Encoding, failu
     raws = [None if each is None or bytes(each) == b"null" else bytes(each) for each in values]
     if type_.name == "jsonb":
         return _texts([_json(each) for each in raws], "jsonb", failures)
-    if type_.name in ("array", "list", "map", "record"):
+    if type_.name in ("array", "list"):
+        return _lists(raws, type_, encoding.items or _USUAL, failures)
+    if type_.name in ("map", "record"):
         found = [_each(lambda raw: member(raw, type_), each, row, failures) for row, each in enumerate(raws)]
         return pa.array(found, arrow_type(column.type))
     if type_.name == "numeric":
         texts = [_each(lambda raw: _digits(raw, encoding.scale), each, row, failures) for row, each in enumerate(raws)]
         return from_text(pa.array(texts, pa.string()), column.type, failures)
     return _texts([_json(each) for each in raws], column.type, failures)
+
+
+def _lists(raws: Sequence[bytes | None], type_: Type, encoding: Encoding, failures: Failures) -> pa.Array:
+    """Return arrays, whose elements are written as columns of their type are."""
+    element = str(type_.element)
+    decode = _items(element)
+
+    def held(raw: bytes) -> list[Any]:
+        try:
+            return decode(raw)
+        except msgspec.MsgspecError as error:
+            message, _, within = str(error).partition(" - at `$")
+            wanted = element if within else str(type_)
+            raise ValueError(f"expected {wanted}, got {message.rpartition('got ')[2].strip('`')}") from None
+
+    found = [_each(held, raw, row, failures) for row, raw in enumerate(raws)]
+    return lists(
+        [each for items in found for each in items or ()],
+        pa.array([None if items is None else len(items) for items in found], pa.int32()),
+        str(type_),
+        failures,
+        lambda values, name, own: _array(values, physical.Column("", name), encoding, own),
+    )
+
+
+@cache
+def _items(element: str) -> Callable[[bytes], list[Any]]:
+    return msgspec.json.Decoder(list[_decoded_as(element)]).decode  # type: ignore[misc]  # a type made when it runs
 
 
 def _whole(values: list[Any], type_: str, failures: Failures) -> pa.Array:
@@ -294,9 +331,9 @@ def _whole(values: list[Any], type_: str, failures: Failures) -> pa.Array:
 
 
 def _texts(values: Sequence[str | None], type_: str, failures: Failures) -> pa.Array:
-    for row, value in enumerate(values if _PLACEHOLDER in values else ()):
-        if value == _PLACEHOLDER:
-            failures[row] = "its value was not sent; the table needs REPLICA IDENTITY FULL"
+    for row, value in enumerate(values if PLACEHOLDER in values else ()):
+        if value == PLACEHOLDER:
+            failures[row] = UNSENT
     own: Failures = {}
     found = from_text(pa.array(values, pa.string()), type_, own)
     for row, why in own.items():
@@ -350,8 +387,8 @@ def _each(convert: Callable[[Any], Any], value: Any, row: int, failures: Failure
 
 
 def _base64(text: str) -> bytes:
-    if text == _PLACEHOLDER:
-        raise ValueError("its value was not sent; the table needs REPLICA IDENTITY FULL")
+    if text == PLACEHOLDER:
+        raise ValueError(UNSENT)
     try:
         return b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -6,6 +6,7 @@ is halved until a few lines are left. Those, and lines with other types, are dec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, BinaryIO
@@ -36,7 +37,13 @@ _NUMBERS = (*RANGES, "real", "double precision", "numeric")
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
 _KINDS = {b'"': "str", b"t": "bool", b"f": "bool", b"[": "array", b"{": "object"}
 _BLANK = b" \t\r"
-_SMALL = (b"e-", b"E-", b"0" * 40)  # what a number that is not zero may have where it is read as zero
+_ENDLESS = re.compile(rb"[:,\[][ \t\r\n]*-?(?:NaN|Inf)")
+_BEFORE_ENDLESS = np.zeros(256, bool)
+_BEFORE_ENDLESS[list(b":,[ \t\r\n-")] = True
+_EXPONENT = re.compile(rb"[0-9][eE]-[0-9]+[ \t\r\n,}\]]")
+_ZEROS = b"0" * 40
+_PIECE = 1 << 17
+"""As many bytes as are looked at several times without leaving the processor's own memory."""
 
 
 class JsonDecoder:
@@ -117,22 +124,28 @@ class JsonDecoder:
         if table.num_rows != len(lines):
             return None
         failures: Failures = {}
+        zeros = np.zeros(len(lines), bool)
         arrays = []
         for column, chunks in zip(self._columns, table.itercolumns(), strict=True):
-            array = self._exactly(column, pa.concat_arrays(chunks.chunks), block, failures)
+            array = self._exactly(column, pa.concat_arrays(chunks.chunks), zeros, failures)
             if array is None or failures or (array.null_count and not column.nullable):
                 return None
             arrays.append(array)
-        return arrays
+        return arrays if not zeros.any() or not _lost(block, lines, np.flatnonzero(zeros)) else None
 
-    def _exactly(self, column: physical.Column, array: pa.Array, block: bytes, failures: Failures) -> pa.Array | None:
-        """Return an array of Arrow's parser in the column's type; None where it may not be what the text says."""
+    def _exactly(
+        self, column: physical.Column, array: pa.Array, zeros: np.ndarray, failures: Failures
+    ) -> pa.Array | None:
+        """Return an array of Arrow's parser in the column's type; None where it may not be what the text says.
+
+        Notes the lines of which a number was read as zero.
+        """
         if pa.types.is_string(array.type):
             return from_text(array, column.type, failures)
         if pa.types.is_floating(array.type):
-            zero = pc.any(pc.equal(array, pa.scalar(0, array.type))).as_py()
-            if pc.all(pc.is_finite(array)).as_py() is False or (zero and any(each in block for each in _SMALL)):
+            if pc.all(pc.is_finite(array)).as_py() is False:
                 return None
+            zeros |= pc.equal(array, pa.scalar(0, array.type)).fill_null(False).to_numpy(zero_copy_only=False)
             return array
         try:
             return array.cast(arrow_type(column.type))
@@ -201,7 +214,8 @@ class JsonDecoder:
         name = path.rstrip("`")
         column = next((column for column in self._columns if column.name == name), None)
         if column is None or "got " not in message:
-            return f"it is not a JSON object: {message[0].lower()}{message[1:]}"
+            why = message.removeprefix("JSON is malformed: ")
+            return f"it is not a JSON object: {why[0].lower()}{why[1:]}"
         return f'column "{name}": expected {column.type}, got {message.rpartition("got ")[2].strip("`")}'
 
 
@@ -319,7 +333,7 @@ def _objects(block: bytes, lines: Records) -> bool:
 
     No object goes over a line's end then: after a `}` and a newline, a `{` would have to follow a comma.
     """
-    if b"\0" in block:
+    if b"\0" in block or _endless(block):
         return False
     try:
         block.isascii() or block.decode()
@@ -332,19 +346,58 @@ def _objects(block: bytes, lines: Records) -> bool:
     if b"\r" in block:
         last = np.where(last == ord("\r"), characters[np.maximum(lines.ends - 2, 0)], last)
     opened = characters[lines.begins]
-    return bool((opened == ord("{")).all() and (last == ord("}")).all()) and _shallow(block, len(lines))
+    return bool((opened == ord("{")).all() and (last == ord("}")).all()) and _shallow(block, lines)
 
 
-def _shallow(block: bytes, lines: int) -> bool:
-    """Return whether no line can be nested too deeply."""
-    if block.count(b"[") + block.count(b"{") - lines < MOST_LEVELS:
+def _endless(block: bytes) -> bool:
+    """Return whether there may be a NaN or an infinity, which Arrow takes in members that no column has.
+
+    Looks for their first letters at the speed of memory: a search for whole words is slow.
+    """
+    characters = np.frombuffer(block, np.uint8)
+    for begin in range(0, len(characters), _PIECE):
+        piece = characters[begin : begin + _PIECE]
+        first = begin + np.flatnonzero((piece == ord("N")) | (piece == ord("I")))
+        first = first[_BEFORE_ENDLESS[characters[first - 1]] & (first < len(characters) - 2)]
+        third = characters[first + 2]
+        if bool(((third == ord("N")) | (third == ord("f"))).any()):
+            return _ENDLESS.search(block) is not None
+    return False
+
+
+def _lost(block: bytes, lines: Records, zeros: np.ndarray) -> bool:
+    """Return whether there may be a number that is not zero and is read as zero: it ends in e-… or has many zeros.
+
+    Only lines with a zero are looked at, where these are few. Looks for either at the speed of memory: "-" is frequent
+    in texts, and a search for two characters is slow.
+    """
+    if len(zeros) <= len(lines) // 4:
+        places = zip(lines.begins[zeros].tolist(), lines.ends[zeros].tolist(), strict=True)
+        block = b"\n".join([lines.data[begin:end] for begin, end in places])
+    characters = np.frombuffer(block, np.uint8)
+    exponents = np.flatnonzero((characters[1:] == ord("-")) & ((characters[:-1] | 0x20) == ord("e")))
+    if any(_EXPONENT.match(block, at - 1) for at in exponents.tolist()):
         return True
-    steps = _STEPS[np.frombuffer(block, np.uint8)]
-    return int(np.cumsum(steps, dtype=np.int32).max()) <= MOST_LEVELS
+    words = np.frombuffer(block, np.uint64, len(block) // 8)  # so many zeros fill at least one of them
+    return bool((words == _WORD).any()) and _ZEROS in block
 
 
-_STEPS = np.zeros(256, np.int8)
-_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+_WORD = np.frombuffer(_ZEROS, np.uint64, 1)[0]
+
+
+def _shallow(block: bytes, lines: Records) -> bool:
+    """Return whether no line is nested too deeply; only those with many brackets are looked at themselves.
+
+    Brackets within strings are none, so that those of one line say nothing of another.
+    """
+    characters = np.frombuffer(block, np.uint8)
+    pieces = (characters[begin : begin + _PIECE] for begin in range(0, len(characters), _PIECE))
+    if sum(np.count_nonzero((piece & 0xDF) == ord("[")) for piece in pieces) - len(lines) < MOST_LEVELS:  # and "{"
+        return True
+    opened = np.flatnonzero((characters & 0xDF) == ord("["))
+    counts = np.diff(np.searchsorted(opened, lines.ends - lines.begins[0]), prepend=0)
+    many = np.flatnonzero(counts > MOST_LEVELS).tolist()
+    return not any(nested_deeply(lines.data[lines.begins[each] : lines.ends[each]].decode()) for each in many)
 
 
 def without(batch: pa.RecordBatch, failures: Failures) -> pa.RecordBatch:

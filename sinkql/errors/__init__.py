@@ -24,6 +24,7 @@ from sinkql.errors.error import MissingError as MissingError
 from sinkql.errors.error import Notice as Notice
 from sinkql.errors.error import SharedKeyError as SharedKeyError
 from sinkql.errors.error import SinkqlError as SinkqlError
+from sinkql.errors.error import TableError as TableError
 from sinkql.errors.error import UnaskedError as UnaskedError
 from sinkql.errors.error import UnclosedError as UnclosedError
 from sinkql.errors.error import UnexpectedCharacterError as UnexpectedCharacterError

@@ -27,7 +27,8 @@ class Code:
 
     `cause` says when the error comes and `cure` what to do about it, each in whole sentences for the page of error
     codes. A `retryable` error may be gone at the next try by itself, so a running sink tries again.
-    One that is `of_rows` is gone once the rows that it comes of are taken back.
+    One that is `of_rows` is gone once the rows that it comes of are taken back. One `of_loss` says that a source no
+    longer has what comes next: ALTER SOURCE … SKIP goes on without that.
     """
 
     family: Family
@@ -35,6 +36,7 @@ class Code:
     cure: str
     retryable: bool = False
     of_rows: bool = False
+    of_loss: bool = False
 
     @property
     def exit_code(self) -> int:

@@ -94,6 +94,11 @@ class SinkqlError(Exception):
         """Tell whether it comes of rows, and is gone once they are taken back."""
         return self.declared.of_rows
 
+    @property
+    def of_loss(self) -> bool:
+        """Tell whether a source no longer has what comes next, so that ALTER SOURCE … SKIP is the way on."""
+        return self.declared.of_loss
+
 
 def _restore(kind: type[SinkqlError], state: dict[str, Any]) -> SinkqlError:
     error = kind.__new__(kind, state["message"])
@@ -147,6 +152,10 @@ class EndlessError(SinkqlError):
 
 class GoneError(SinkqlError):
     """Say that a part of a source was removed before it was read."""
+
+
+class TableError(SinkqlError):
+    """Say that one table of a source cannot be read; others can."""
 
 
 class SharedKeyError(SinkqlError):

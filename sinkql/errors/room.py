@@ -8,7 +8,7 @@ from sinkql.errors.error import SinkqlError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CLOSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-_SAID = ("No space left on device", "Disk quota exceeded", "database or disk is full")
+_SAID = ("No space left on device", "Disk quota exceeded", "File too large", "database or disk is full")
 """How programs say it that give no number."""
 
 

@@ -63,8 +63,11 @@ def operator_tree(operator: physical.Operator) -> Tree:
             return tree(
                 title(operator), calls, f"input changes: {operator.input_change}", operator_tree(operator.input)
             )
-        case physical.Pick() | physical.Normalize():
+        case physical.Pick():
             return tree(title(operator), operator_tree(operator.input))
+        case physical.Normalize():
+            kept = f"keeps: {', '.join(map(name, operator.kept))}" if operator.kept else None
+            return tree(title(operator), kept, operator_tree(operator.input))
 
 
 def _by(read: physical.Read) -> str:

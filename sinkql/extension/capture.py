@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -24,13 +25,17 @@ from sinkql import physical
 from sinkql.extension.stream import RowError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 Position = str
 Key = tuple[Any, ...]
 """Values of a table's key columns, JSON-able, as the connector writes and reads them."""
-ANEW = "Drop the sinks of the source, then the source, and create them again, the sinks into new tables."
-"""The hint where the server does not have what comes next."""
+SKIP = (
+    "Run ALTER SOURCE … SKIP: upsert sinks of the source then compute their rows again, others go on without the rest."
+)
+"""The hint where the server does not have what comes next: errors whose codes are `of_loss`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,8 @@ class CapturedTable:
 
     `id` is unique in the source and a file's name may have it; `name` is the upstream one, with its schema. `columns`
     are all that are taken, in SinkQL's types; `key` are those of the upstream key. With a key, rows are overwritten by
-    it (upsert); without one they come and go (retract). `holes`: the server may leave values out of a change.
+    it (upsert); without one they come and go (retract), or only come where rows are `pushed`: the log alone has these,
+    and a sink begins with all of them that it still has. `holes`: the server may leave values out of a change.
     `options` are the connector's own.
     """
 
@@ -49,13 +55,26 @@ class CapturedTable:
     key: tuple[str, ...]
     holes: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    pushed: bool = False
+
+    @property
+    def typed(self) -> tuple[tuple[str, str], ...]:
+        """Return the columns' names and types."""
+        return tuple((each.name, each.type) for each in self.columns)
+
+    @property
+    def repeatable(self) -> bool:
+        """Tell whether changes that a sink has may come to it once more, all those that followed them too."""
+        return bool(self.key) and not self.holes
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedSource:
     """A source that a capture reads: `id` is its own for ever, `name` the full name that it has now.
 
-    `connection` has secrets by name alone; `options` are the connector's own, those of the source.
+    `connection` has secrets by name alone, as has `log`, which reaches the store of its log, None for a folder.
+    `options` are the connector's own, those of the source. In `folder`, which only a capture knows, its stream may keep
+    what is its own.
     """
 
     id: str
@@ -63,6 +82,15 @@ class CapturedSource:
     kind: str
     connection: physical.Connection | None
     options: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
+    log: physical.Connection | None = None
+
+
+class LogPath(msgspec.Struct, frozen=True):
+    """A place of logs in an object store, and the full name of the connection that reaches it."""
+
+    path: str
+    connection: str
 
 
 class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,8 +104,8 @@ class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
     max_retained: int | None = None
     max_log: int = 20 << 30
     on_truncate: Literal["apply", "fail"] = "apply"
-    on_error: Literal["fail", "skip"] = "fail"
-    log: str | None = None
+    on_error: Literal["fail", "skip", "dead letter"] = "fail"
+    log: LogPath | None = None
 
 
 def source_options(source_id: str | None, name: str, options: Mapping[str, Any], keeping: Keeping) -> dict[str, Any]:
@@ -95,7 +123,8 @@ def source_options(source_id: str | None, name: str, options: Mapping[str, Any],
 def table_options(source: Mapping[str, Any], table: CapturedTable) -> dict[str, Any]:
     """Return what the options of a `logical.SourceTable` are, by those of its source (`source_options`).
 
-    The columns are those of the table's shape, whose change is UPSERT with the key, RETRACT without one. Of the
+    The columns are those of the table's shape, whose change is UPSERT with the key, RETRACT without one, APPEND where
+    rows are pushed. Of the
     table's own options, too, a value that decides no rows may stand under "tuning".
     """
     options = {key: value for key, value in table.options.items() if key != "tuning"}
@@ -104,13 +133,22 @@ def table_options(source: Mapping[str, Any], table: CapturedTable) -> dict[str, 
     return {**source, "tuning": tuning, "table": own, **({"holes": True} if table.holes else {})}
 
 
+def log_connection(options: Mapping[str, Any]) -> str | None:
+    """Return the full name of the connection that reaches the log of a planned source; None for other sources too."""
+    found = options.get("tuning", {}).get("keeping", {}).get("log")
+    return found["connection"] if found is not None else None
+
+
 def captured_source(
-    kind: str, options: Mapping[str, Any], connection: physical.Connection | None
+    kind: str,
+    options: Mapping[str, Any],
+    connection: physical.Connection | None,
+    log: physical.Connection | None = None,
 ) -> tuple[CapturedSource, Keeping]:
     """Return the source of planned options, of the source or of one of its tables, and how its log is kept."""
     tuning = options["tuning"]
     own = {**options["source"], "tuning": tuning["options"]}
-    source = CapturedSource(options["source_id"] or "", tuning["source"], kind, connection, own)
+    source = CapturedSource(options["source_id"] or "", tuning["source"], kind, connection, own, log=log)
     return source, msgspec.convert(tuning["keeping"], Keeping)
 
 
@@ -119,22 +157,26 @@ def captured_table(read: physical.Read) -> CapturedTable:
     own = read.options["table"]
     holes = bool(read.options.get("holes"))
     options = {**own["options"], "tuning": read.options["tuning"].get("table", {})}
-    return CapturedTable(own["id"], tuple(own["name"]), read.columns, tuple(own["key"]), holes, options)
+    pushed = read.change == "append"
+    return CapturedTable(own["id"], tuple(own["name"]), read.columns, tuple(own["key"]), holes, options, pushed)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
     """Rows of one table in the order of their changes, and the records of it that did not decode.
 
-    `rows` have the table's columns, then `$diff` (int64: with a key 1 for a row that the key has now, -1 for a key that
-    is gone, other columns NULL; without one 1 for a row that came, -1 for one that went), `$at` (timestamp[us, UTC], of
-    the commit), and where the table may have values that the server does not send, `$hole` (binary, a bit a column
-    from the lowest of the first byte on, NULL for none) and `$from` (a struct of the key columns: the key that the row
-    had before, whose values its holes have; NULL where the key is the same).
+    `rows` have the table's columns, then, unless they are pushed, `$diff` (int64: with a key 1 for a row that the key
+    has now, -1 for a key that is gone, other columns NULL; without one 1 for a row that came, -1 for one that went),
+    `$at` (timestamp[us, UTC], of the commit), and where the table may have values that the server does not send,
+    `$hole` (binary, a bit a column from the lowest of the first byte on, NULL for none) and `$from` (a struct of the
+    key columns: the key that the row had before, whose values its holes have; NULL where the key is the same).
+    `transactions` are the ids of the rows' transactions, as `Transactions` has them, of a table without a key: with
+    them its first snapshot need not wait for a moment in which nothing changes. None where they are not told.
     """
 
     rows: pa.RecordBatch
     errors: Sequence[RowError] = ()
+    transactions: NDArray[np.int64] | NDArray[np.object_] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +204,14 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Reshaped:
-    """A table has other columns from here on; `problem` says for a user what a sink cannot go on with."""
+    """A table has other columns from here on; `problem` says for a user what a sink cannot go on with.
+
+    `lost`: changes of the table before here may be missing, so that sinks of it stop, whatever columns they need.
+    """
 
     table: CapturedTable
     problem: str | None = None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +229,9 @@ class Snapshot(Protocol):
 
     def unseen(self, ids: Sequence[Any]) -> int | None:
         """Return the place of the first of these transactions that it does not see; None where it sees all."""
+
+    def certain(self, ids: Sequence[Any]) -> bool:
+        """Tell whether it sees those of these transactions that `unseen` says it does, and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +257,9 @@ class ChunkRead(Protocol):
     def __exit__(self, *error: object) -> None:
         """End it."""
 
+    def count(self) -> int | None:
+        """Return about how many rows the table has, without reading them; None where the server does not tell."""
+
     def read(self, after: Key | None, size: int) -> Chunk:
         """Return the rows after a key, about `size` bytes; without a key in the table all of them, `after` None."""
 
@@ -216,7 +268,16 @@ class Stream(Protocol):
     """A connector's reading of one server for one source. Only the capture's process has one.
 
     All methods raise SinkqlError; one that is `retryable` is tried again with a new stream, others stall the source.
+    `unit` is of what positions count, for users: bytes, transactions, requests.
     """
+
+    unit: str
+
+    def known(self) -> Position:
+        """Return about where the server is now, for users: it is asked nothing that it would have to write."""
+
+    def number(self, position: Position) -> int:
+        """Return how many of the unit the server has had up to a position."""
 
     def check(self) -> None:
         """Check that the server still is the one that was read, and has what is needed."""
@@ -226,6 +287,12 @@ class Stream(Protocol):
 
         Called where nothing of the source is in the log, and no sink has read it. What a server keeps nothing for
         returns its present end. It returns when whatever committed before is seen by every later snapshot.
+        """
+
+    def follows(self, after: Position) -> bool:
+        """Tell whether the server still has all that follows a position, though that may have been confirmed.
+
+        Called before `begin`, where a log is lost that alone was to keep it.
         """
 
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
@@ -262,8 +329,15 @@ class Stream(Protocol):
     def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
         """Fill the holes of rows whose key changed from the server, by the new key; called while chunks are read.
 
-        The look waits until it sees the transactions `ids`. The position is the server's end where a row was not
-        found, None where all were.
+        The look waits until it sees the transactions `ids`. The position is the server's end after it, up to which
+        rows that were found may have changed, and others have moved on; None where the server sends all values. Raises
+        TableError for a table that is there, and cannot be read.
+        """
+
+    def renew(self) -> None:
+        """Give up what the server keeps for this source, a part of which is lost; another stream's `create` comes next.
+
+        Nothing to do where the server keeps nothing.
         """
 
     def close(self) -> None:

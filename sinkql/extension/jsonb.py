@@ -87,8 +87,9 @@ def nested_deeply(text: str) -> bool:
     """Return whether a JSON text has more levels than are read."""
     if text.count("[") + text.count("{") <= MOST_LEVELS:
         return False
+    outside = _STRING.sub("", text) if "\\" in text else "".join(text.split('"')[::2])
     depth = 0
-    for bracket in _NOT_BRACKETS.sub("", _STRING.sub("", text)):
+    for bracket in _NOT_BRACKETS.sub("", outside):
         depth += 1 if bracket in "[{" else -1
         if depth > MOST_LEVELS:
             return True

@@ -5,21 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from sinkql import ast
 from sinkql.errors import SinkqlError, Span
-from sinkql.extension.capture import Keeping
+from sinkql.extension.capture import Keeping, LogPath
+from sinkql.extension.on_error import OnError, OnErrorOptions
 from sinkql.extension.options import described, option_span
+from sinkql.extension.plan import Planning
+from sinkql.extension.s3 import SCHEME
 
 _UNITS = {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
 _MOST = 1 << 62
+_POLICIES: dict[str, OnError] = {"FAIL": "fail", "SKIP": "skip", "DEAD LETTER": "dead letter"}
+
+_EXAMPLE = "LOG = 's3://bucket/prefix'"
+LOG = "where the log is kept, such as `s3://bucket/prefix`, with `AWS CONNECTION`; left out: in the catalog's folder"
+FIXED = ("LOG",)
+"""What was captured stays where it is: a log in another place would be a lost one."""
+REACHED_BY = "AWS CONNECTION"
+AWS_CONNECTION = "the connection whose keys reach `LOG`"
 
 
 @dataclass(frozen=True, slots=True)
-class KeepingOptions:
+class KeepingOptions(OnErrorOptions):
     """The options that each captured source has in its WITH (…)."""
 
+    fixed: ClassVar[tuple[str, ...]] = FIXED
     keep: Literal["server", "log"] | None = described(
         "who keeps the changes that sinks have not committed: server, or log, which frees the server at once",
         default=None,
@@ -29,26 +41,55 @@ class KeepingOptions:
     )
     max_log_size: str = described("how much the log holds before it waits for the sinks", default="20GB")
     on_truncate: Literal["APPLY", "FAIL"] = described("what TRUNCATE upstream does to sinks", default="APPLY")
-    on_error: Literal["FAIL", "SKIP"] = described("what to do with a row that does not decode", default="FAIL")
-    log: str | None = described("another place of the log than the state folder; not supported yet", default=None)
+    log: str | None = described(LOG, default=None)
+    aws_connection: ast.Name | None = described(AWS_CONNECTION, default=None)
 
 
 def keeping(
-    given: KeepingOptions, written: Sequence[ast.Option], span: Span, *, usual: Literal["server", "log"]
+    given: KeepingOptions,
+    written: Sequence[ast.Option],
+    span: Span,
+    planning: Planning,
+    *,
+    usual: Literal["server", "log"],
 ) -> Keeping:
-    """Return how a log is kept; `usual` is what keeps changes where KEEP is left out. Raises SQ2103 and SQ2973."""
-    if given.log is not None:
-        where = option_span(written, "LOG", span)
-        raise SinkqlError(
-            "SQ2973", "LOG is not supported yet", where, hint="Leave it out: the log is in the catalog's folder."
-        )
+    """Return how a log is kept; `usual` is what keeps changes where KEEP is left out. Raises SQ2103 and SQ2818."""
     retained = given.max_retained_wal
     return Keeping(
         keep=given.keep or usual,
         max_retained=None if retained is None else size(retained, "MAX RETAINED WAL", written, span),
         max_log=size(given.max_log_size, "MAX LOG SIZE", written, span),
         on_truncate="apply" if given.on_truncate == "APPLY" else "fail",
+        on_error=_POLICIES[given.on_error],
+        log=log_path(given.log, given.aws_connection, written, span, planning),
     )
+
+
+def log_path(
+    log: str | None, connection: ast.Name | None, written: Sequence[ast.Option], span: Span, planning: Planning
+) -> LogPath | None:
+    """Return where LOG puts the log; raises SQ2818 for another place than a bucket, or one that nothing reaches."""
+    if log is None and connection is None:
+        return None
+    if log is None:
+        where = option_span(written, REACHED_BY, span)
+        raise SinkqlError("SQ2818", "AWS CONNECTION requires LOG", where, hint=f"Add {_EXAMPLE}.")
+    where = option_span(written, "LOG", span)
+    if re.match(rf"{SCHEME}[^/]+(/|$)", log) is None:
+        raise SinkqlError(
+            "SQ2818",
+            f'LOG "{log}" names no bucket',
+            where,
+            hint=f"Write {_EXAMPLE}, or leave it out: the log is in the catalog's folder then.",
+        )
+    if connection is None:
+        raise SinkqlError(
+            "SQ2818",
+            "LOG requires AWS CONNECTION",
+            where,
+            hint="Add AWS CONNECTION = name, of a connection made by CREATE CONNECTION name TO AWS (…).",
+        )
+    return LogPath(log, planning.connection(connection, "AWS").name)
 
 
 def size(text: str, option: str, written: Sequence[ast.Option], span: Span) -> int:

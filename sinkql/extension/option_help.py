@@ -14,7 +14,9 @@ from sinkql import ast, logical
 from sinkql.extension.options import SecretOnly, SecretPart, label
 from sinkql.vocabulary import OptionWords
 
-Takes = Literal["text", "boolean", "number", "interval", "secret", "text or secret", "name", "list", "map", "choice"]
+Takes = Literal[
+    "text", "boolean", "number", "interval", "secret", "text or secret", "name", "expression", "list", "map", "choice"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,5 +97,6 @@ def _takes(hint: Any) -> Takes:
         SecretPart: "text or secret",
         logical.SecretText: "text or secret",
         ast.Name: "name",
+        ast.Expression: "expression",
     }
     return known.get(hint, "text")

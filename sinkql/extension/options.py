@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest, one_of
@@ -33,6 +33,16 @@ class SecretPart(logical.SecretText):
     """
 
     __slots__ = ()
+
+
+class Tuning:
+    """Extended by options that say how a source is read, and never which rows it has.
+
+    ALTER SOURCE changes any but those whose labels are `fixed`.
+    """
+
+    __slots__ = ()
+    fixed: ClassVar[tuple[str, ...]] = ()
 
 
 _SECRETS = (logical.SecretText, SecretOnly, SecretPart)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sinkql import ast, logical, physical
 from sinkql.errors import Notice
+from sinkql.extension.address import Address, ConnectionDraft, SourceDraft, Wanted
 from sinkql.extension.capture import Forget, OpenStream
+from sinkql.extension.check import Check, Examined
 from sinkql.extension.sink import SinkOptions
 from sinkql.extension.store import ObjectStore, OpenStore
 from sinkql.extension.stream import (
     Context,
     Decoding,
     MessageDecoding,
+    MessageEncoding,
     Offsets,
     OpenReader,
     OpenWriter,
@@ -104,10 +108,12 @@ class ConnectionKind:
     those in `fixed` decide which system is reached, and cannot change; `owner` is what messages call such connections.
 
     `validate` reaches out and raises SinkqlError (SQ4…) where the system does not answer; None: never validated.
-    Without `validates_unasked` that is done only for WITH (VALIDATE). `store` makes an object store of the options,
-    for connections that are one. `keys` makes the keys that a new connection has of its own, or others in the place of
-    those that it kept; they are kept as a secret's value is, under the connection's own name. `about` is a paragraph
-    for the page of options, as it is for sources and sinks.
+    Without `validates_unasked` that is done only for WITH (VALIDATE). `store` makes an object store of the options, for
+    connections that are one. `examine` looks at all that may keep its sources from running, now or later, and raises
+    where the system does not answer; without it `validate` is the one check of `doctor`. `keys` makes the keys that a
+    new connection has of its own, or others in the place of those that it kept; they are kept as a secret's value is,
+    under the connection's own name. `schemas`: it has those of messages. `about` is a paragraph for the page of
+    options, as it is for sources and sinks.
     """
 
     name: str
@@ -117,13 +123,27 @@ class ConnectionKind:
     fixed: tuple[str, ...] = ()
     validate: Callable[[logical.Connection, Access], None] | None = None
     validates_unasked: bool = True
+    examine: Callable[[logical.Connection, Examined, Access], Iterator[Check]] | None = None
     store: OpenStore | None = None
     keys: Callable[[str | None], Keys] | None = None
+    schemas: bool = False
     about: str = ""
 
 
 PlanSource = Callable[[ast.CreateSource, logical.Facts, Planning], SourcePlan]
 PlanTable = Callable[[logical.Source, logical.SourceTable, ast.CreateTableFrom], logical.SourceTable]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What EXPOSE PROGRESS shows of sources of a kind: columns, and rows.
+
+    `rows` gets the offsets that each sink has committed of the source, and the position up to which a capture has all
+    changes, None where there is none.
+    """
+
+    columns: tuple[logical.Column, ...]
+    rows: Callable[[Sequence[Offsets], str | None], Sequence[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +162,9 @@ class SourceKind:
 
     A server that keeps nothing for its readers is captured (`sinkql.extension.capture`): `stream` opens what its
     capture reads it with, `forget` takes away what a dropped source left on it; a new source has a `source_id` among
-    its facts.
+    its facts. Where sources are captured `together`, by one process, its context gives what opens their streams.
+    `examine` yields what keeps a source without a connection from running; it raises SinkqlError. `progress` is what
+    EXPOSE PROGRESS shows, which is refused without it.
     """
 
     name: str
@@ -157,7 +179,10 @@ class SourceKind:
     table: PlanTable | None = None
     messages: bool = False
     stream: OpenStream | None = None
+    together: Callable[[], AbstractContextManager[OpenStream]] | None = None
     forget: Forget | None = None
+    examine: Callable[[logical.Source, Access], Iterator[Check]] | None = None
+    progress: Progress | None = None
     about: str = ""
 
 
@@ -199,13 +224,42 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoded:
+    """What a format of messages is planned for that a sink writes: the keys or the values of a topic.
+
+    With ENVELOPE DEBEZIUM the `columns` of values are `before` and `after`, two records. `relation` names all columns
+    of what the sink reads, `comments` has those on them, and under no name that on the relation.
+    """
+
+    part: Literal["key", "value"]
+    topic: str
+    statement: ast.CreateSink
+    format: ast.Format
+    columns: tuple[logical.Column, ...]
+    relation: tuple[str, ...] = ()
+    comments: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageWriting:
+    """How sinks write a format of messages: `plan` returns the encoder's options, JSON-able, and reaches nothing.
+
+    `schema` returns by these what the messages of some columns are like, JSON-able; None where they have no schema.
+    """
+
+    plan: Callable[[Encoded, Planning], Mapping[str, Any]]
+    encoding: MessageEncoding
+    schema: Callable[[Mapping[str, Any], Sequence[physical.Column]], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MessageFormat:
     """One kind of FORMAT, KEY FORMAT and VALUE FORMAT of sources whose records are messages, as of Kafka.
 
     `plan` reaches nothing; its columns are those of the format, None for those that were asked for. With ENVELOPE
     DEBEZIUM (`Messages.statement` tells) the columns of values are those of the rows that change. `facts` may reach
     out, as to a registry of schemas; its facts, JSON-able, are stored with the source. With `keyed`, FORMAT alone is
-    that of keys as well, where these are read.
+    that of keys as well, where these are read. `writing` is how sinks write it, None where they cannot.
     """
 
     name: str
@@ -214,6 +268,7 @@ class MessageFormat:
     facts: Callable[[Messages, Planning, Access], logical.Facts] | None = None
     keyed: bool = False
     options: type | None = None
+    writing: MessageWriting | None = None
 
 
 class ReadRows(Protocol):
@@ -242,6 +297,12 @@ class FindTarget(Protocol):
 PlanSink = Callable[[ast.CreateSink, logical.Shape, logical.Facts, Planning], SinkPlan]
 
 
+FindEncoded = Callable[
+    [physical.Write, Literal["key", "value"]], tuple[str, Mapping[str, Any], tuple[physical.Column, ...]] | None
+]
+"""Return a format, its planned options, and what it is given as columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkKind:
     """One kind of CREATE SINK: `INTO name CONNECTION … (options) … WITH (with_options)`.
@@ -252,13 +313,17 @@ class SinkKind:
     answers, the target's schema.
 
     Sinks of the kind take `modes` (in lower case), FORMAT with one of `formats`; PARTITION BY and SORT BY if
-    `partitions`.
+    `partitions`; with `messages` they write messages, and take FORMAT, KEY FORMAT, VALUE FORMAT and HEADERS, which are
+    refused for others. What a `final` sink has written stays: its rows can be neither computed again nor taken out at
+    once.
 
     `reading` gives lines that tell how to read what the sink wrote, `rows` up to so many of its rows, in Arrow,
     `count_rows` how many there are; None where there is no such way. `destination` tells what a planned sink writes to,
     by which a second sink into the same is refused; where that has a branch, `publish` lets all read what is on it.
     Of the labels in WITH (…), those in `fixed` matter when a sink is created, and cannot change; of these a sink that
-    is created again may have those in `anew` for the same target. `owner` is what messages call such sinks.
+    is created again may have those in `anew` for the same target. `owner` is what messages call such sinks. `letters`
+    returns what writes, beside a sink, its records that do not decode, which only come, with the columns given.
+    `encoded` tells how a sink that writes messages writes their keys, None without any, or their values.
     """
 
     name: str
@@ -272,6 +337,8 @@ class SinkKind:
     modes: tuple[str, ...] = ("append", "upsert")
     formats: tuple[str, ...] = ()
     partitions: bool = False
+    messages: bool = False
+    final: bool = False
     facts: FindTarget | None = None
     check: Callable[[ast.CreateSink, logical.Sink, Planning], None] | None = None
     reading: Callable[[physical.Write, Context], list[str]] | None = None
@@ -279,6 +346,8 @@ class SinkKind:
     rows: ReadRows | None = None
     publish: Callable[[physical.Write, Context], Published] | None = None
     destination: Callable[[logical.Sink], logical.Destination] | None = None
+    letters: Callable[[physical.Write, Sequence[physical.Column]], physical.Write] | None = None
+    encoded: FindEncoded | None = None
     about: str = ""
 
 
@@ -323,6 +392,24 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
+class AddressKind:
+    """What a connector does with addresses of its servers.
+
+    `connection` drafts a connection, and raises SQ4039; `sources` asks the server through it. `options` gives what
+    follows CREATE TABLE … FROM SOURCE … (REFERENCE …) for a table of a source, so that all its columns can be read.
+    `sample` stands in for that of the kind of source `source` where rows are only looked at: it needs nothing to be set
+    up on the server.
+    """
+
+    schemes: tuple[str, ...]
+    connection: Callable[[Address], ConnectionDraft]
+    sources: Callable[[logical.Connection, Wanted, Access], Iterable[SourceDraft]]
+    options: Callable[[logical.SourceTable], str] = lambda table: ""
+    source: str = ""
+    sample: Callable[[ast.CreateSource, Planning, Access | None], logical.Facts] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Connector:
     """One external system: what it offers, by the words that SQL uses (upper case, single spaces).
 
@@ -338,4 +425,5 @@ class Connector:
     messages: tuple[MessageFormat, ...] = field(default=())
     later: tuple[Later, ...] = field(default=())
     scans: tuple[ScanKind, ...] = field(default=())
+    addresses: tuple[AddressKind, ...] = field(default=())
     tasks: tuple[str, ...] = field(default=())

@@ -12,6 +12,7 @@ from pkgutil import iter_modules
 from sinkql import physical
 from sinkql.extension.option_help import option_words
 from sinkql.extension.plan import (
+    AddressKind,
     ConnectionKind,
     Connector,
     FormatKind,
@@ -22,7 +23,7 @@ from sinkql.extension.plan import (
     SourceKind,
 )
 from sinkql.extension.store import ObjectStore, Options, RevealSecret
-from sinkql.extension.stream import Context, OpenReader, Reader
+from sinkql.extension.stream import Context, OpenReader, Reader, Writer
 from sinkql.vocabulary import OptionWords, Role, Vocabulary
 
 GROUP = "sinkql.connectors"
@@ -45,6 +46,7 @@ class Registry:
     readers: dict[str, OpenReader] = field(default_factory=dict)
     later: dict[tuple[Role, str], Later] = field(default_factory=dict)
     scans: dict[str, ScanKind] = field(default_factory=dict)
+    addresses: dict[str, AddressKind] = field(default_factory=dict)
     tasks: list[str] = field(default_factory=list)
     versions: str = ""
     """Those of the packages that connectors come from."""
@@ -56,6 +58,11 @@ class Registry:
         formats = {name: kind.decoding for name, kind in self.formats.items()}
         messages = {name: kind.decoding for name, kind in self.messages.items()}
         return open_reader(read, replace(context, formats=formats, messages=messages))
+
+    def writer(self, write: physical.Write, context: Context) -> Writer:
+        """Return the writer of a job."""
+        encodings = {name: kind.writing.encoding for name, kind in self.messages.items() if kind.writing is not None}
+        return self.sinks[write.connector].writer(write, replace(context, encodings=encodings))
 
     def store(self, kind: str, options: Options, secret: RevealSecret) -> ObjectStore:
         """Return the object store of a connection of that kind with these planned options."""
@@ -106,6 +113,7 @@ def register(connectors: Iterable[Connector], *, versions: str = "") -> Registry
         registry.messages.update({kind.name: kind for kind in connector.messages})
         registry.later.update({(kind.role, kind.name): kind for kind in connector.later})
         registry.scans.update({kind.name: kind for kind in connector.scans})
+        registry.addresses.update({scheme: kind for kind in connector.addresses for scheme in kind.schemes})
         registry.tasks.extend(connector.tasks)
     return registry
 

@@ -6,14 +6,33 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from sinkql import logical, physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
 
 _TIMEOUT_S = 10
 _KEEPALIVE_S = 15
+
+
+OPTION = "ssh_tunnel"
+"""Under which a planned connection names the one that it goes through, as `{"connection": name}`."""
+
+
+def planned_tunnel(planned: logical.Connection, access: Access) -> Mapping[str, Any] | None:
+    """Return the options of the tunnel that a planned connection goes through; None where it goes through none."""
+    through = planned.options.get(OPTION)
+    return access.connection(through["connection"]).options if through is not None else None
+
+
+def carried_tunnel(connection: physical.Connection) -> Mapping[str, Any] | None:
+    """Return those of a connection as a job carries it."""
+    through = connection.options.get(OPTION)
+    return connection.through[through["connection"]].options if through is not None else None
 
 
 class Tunnel:
@@ -28,7 +47,7 @@ class Tunnel:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ssh tunnel", daemon=True)
         self._thread.start()
-        self._connection: Any = None
+        self._connection: Login | None = None
         try:
             opened = asyncio.run_coroutine_threadsafe(self._open(options, secret, host, port), self._loop)
             self.port: int = opened.result()
@@ -37,50 +56,23 @@ class Tunnel:
             raise
 
     async def _open(self, options: Mapping[str, Any], secret: Callable[[str], str], host: str | None, port: int) -> int:
-        ssh = _library()
-        where = f"{options['host']}:{options['port']}"
-        keys = [ssh.import_private_key(text) for text in json.loads(reveal(options["keys"], secret))]
-        trusted: Any = ([ssh.import_public_key(options["host_key"])], [], []) if "host_key" in options else None
-        try:
-            self._connection = await ssh.connect(
-                options["host"], options["port"], username=options["user"], client_keys=keys, known_hosts=trusted,
-                config=None, agent_path=None, connect_timeout=_TIMEOUT_S, keepalive_interval=_KEEPALIVE_S,
-            )  # fmt: skip
-        except ssh.PermissionDenied as error:
-            raise SinkqlError(
-                "SQ4421", f"the SSH server {where} takes none of the tunnel's keys", detail=str(error),
-                hint="Put a key of SELECT public_key_1, public_key_2 FROM mz_ssh_tunnel_connections into the user's "
-                "authorized_keys on that server.",
-            ) from None  # fmt: skip
-        except ssh.HostKeyNotVerifiable as error:
-            raise SinkqlError(
-                "SQ4423", f"the SSH server {where} has another key than HOST KEY", detail=str(error),
-                hint="Ask who runs the server; correct HOST KEY if its key has changed.",
-            ) from None  # fmt: skip
-        except (OSError, ssh.Error, TimeoutError) as error:
-            raise SinkqlError(
-                "SQ4420", f"the SSH server {where} does not answer", detail=str(error) or type(error).__name__,
-                hint="Correct HOST and PORT of the SSH TUNNEL connection, or open the port in the firewall between.",
-            ) from None  # fmt: skip
+        through = await log_in(options, secret)
+        self._connection = through
         if host is None:
             return 0
         try:
-            _, writer = await self._connection.open_connection(host, port)
+            _, writer = await through.open_connection(host, port)
             writer.close()
-            listener = await self._connection.forward_local_port("127.0.0.1", 0, host, port)
-        except ssh.Error as error:
-            raise SinkqlError(
-                "SQ4422", f"the SSH server {where} does not reach {host}:{port}", detail=str(error),
-                hint="Correct HOST and PORT of what is connected to: they are looked up from the SSH server.",
-            ) from None  # fmt: skip
-        return int(listener.get_port())
+            return await through.forward(host, port)
+        except through.failures as error:
+            raise unreached(options, host, port, error) from None
 
     def close(self) -> None:
         """Close the tunnel; what goes through it breaks."""
         if self._loop.is_closed():
             return
         if self._connection is not None:
-            asyncio.run_coroutine_threadsafe(_closed(self._connection), self._loop).result(_TIMEOUT_S)
+            asyncio.run_coroutine_threadsafe(self._connection.close(), self._loop).result(_TIMEOUT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -94,9 +86,74 @@ class Tunnel:
         self.close()
 
 
-async def _closed(connection: Any) -> None:
-    connection.close()
-    await connection.wait_closed()
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A connection to an SSH server that has let the user in, as the loop that made it uses it."""
+
+    _ssh: Any
+    failures: tuple[type[Exception], ...]
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return bool(self._ssh.is_closed())
+
+    async def open_connection(self, host: str, port: int) -> tuple[Any, Any]:
+        """Return a reader and a writer of bytes of a host and port; raises `failures`."""
+        found: tuple[Any, Any] = await self._ssh.open_connection(host, port)
+        return found
+
+    async def forward(self, host: str, port: int) -> int:
+        """Return a port of 127.0.0.1 that leads to a host and port."""
+        listener = await self._ssh.forward_local_port("127.0.0.1", 0, host, port)
+        return int(listener.get_port())
+
+    async def close(self) -> None:
+        """End it."""
+        self._ssh.close()
+        await self._ssh.wait_closed()
+
+
+async def log_in(options: Mapping[str, Any], secret: Callable[[str], str]) -> Login:
+    """Connect to the SSH server of a planned connection; raises SQ4420, SQ4421, SQ4423 and SQ4424."""
+    ssh = _library()
+    where = _where(options)
+    keys = [ssh.import_private_key(text) for text in json.loads(reveal(options["keys"], secret))]
+    trusted: Any = ([ssh.import_public_key(options["host_key"])], [], []) if "host_key" in options else None
+    try:
+        connection = await ssh.connect(
+            options["host"], options["port"], username=options["user"], client_keys=keys, known_hosts=trusted,
+            config=None, agent_path=None, connect_timeout=_TIMEOUT_S, keepalive_interval=_KEEPALIVE_S,
+        )  # fmt: skip
+    except ssh.PermissionDenied as error:
+        raise SinkqlError(
+            "SQ4421", f"the SSH server {where} takes none of the tunnel's keys", detail=str(error),
+            hint="Put a key of SELECT public_key_1, public_key_2 FROM mz_ssh_tunnel_connections into the user's "
+            "authorized_keys on that server.",
+        ) from None  # fmt: skip
+    except ssh.HostKeyNotVerifiable as error:
+        raise SinkqlError(
+            "SQ4423", f"the SSH server {where} has another key than HOST KEY", detail=str(error),
+            hint="Ask who runs the server; correct HOST KEY if its key has changed.",
+        ) from None  # fmt: skip
+    except (OSError, ssh.Error, TimeoutError) as error:
+        raise SinkqlError(
+            "SQ4420", f"the SSH server {where} does not answer", detail=str(error) or type(error).__name__,
+            hint="Correct HOST and PORT of the SSH TUNNEL connection, or open the port in the firewall between.",
+        ) from None  # fmt: skip
+    return Login(connection, (ssh.Error, OSError))
+
+
+def unreached(options: Mapping[str, Any], host: str, port: int, error: Exception) -> SinkqlError:
+    """Return the error for a host and port that an SSH server does not reach."""
+    return SinkqlError(
+        "SQ4422", f"the SSH server {_where(options)} does not reach {host}:{port}", detail=str(error),
+        hint="Correct HOST and PORT of what is connected to: they are looked up from the SSH server.",
+    )  # fmt: skip
+
+
+def _where(options: Mapping[str, Any]) -> str:
+    return f"{options['host']}:{options['port']}"
 
 
 def _library() -> Any:

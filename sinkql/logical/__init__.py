@@ -23,6 +23,7 @@ from sinkql.logical.expression import Literal as Literal
 from sinkql.logical.expression import Reference as Reference
 from sinkql.logical.expression import Value as Value
 from sinkql.logical.expression import literal as literal
+from sinkql.logical.item import PROGRESS as PROGRESS
 from sinkql.logical.item import Cluster as Cluster
 from sinkql.logical.item import Connection as Connection
 from sinkql.logical.item import Database as Database

@@ -11,6 +11,9 @@ from typing import Any
 from sinkql.logical.relation import Relation, Shape
 from sinkql.vocabulary import join_name
 
+PROGRESS = "PROGRESS"
+"""The kind of sources that tell how far another one is read, which no connector reads."""
+
 
 @dataclass(frozen=True, slots=True)
 class SecretText:
@@ -136,11 +139,15 @@ class Destination:
 class SinkMode(StrEnum):
     APPEND = "append"
     UPSERT = "upsert"
+    DEBEZIUM = "debezium"
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where a sink's rows come from and go to, and how; without `snapshot` it starts at its sources' present end."""
+    """Where a sink's rows come from and go to, and how; without `snapshot` it starts at its sources' present end.
+
+    What a `final` one has written stays: its rows can be neither computed again nor taken out at once.
+    """
 
     name: str
     relation: str
@@ -158,6 +165,7 @@ class Sink:
     options: Mapping[str, Any]
     shape: Shape
     destination: Destination | None = None
+    final: bool = False
 
 
 Item = Database | Schema | Secret | Connection | Cluster | Source | View | Sink

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from sinkql import ast, logical, physical
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, one_of
 from sinkql.explain import Plan, to_dot, to_text, without_literals
 from sinkql.extension.registry import Registry
 from sinkql.lowering.job import lower, lower_relation, lower_sink
@@ -20,17 +21,20 @@ from sinkql.planner.refuse.statement import later
 
 _QUERY = "explained_query"
 _STAGES = ("RAW", "OPTIMIZED", "PHYSICAL", "SPARK SQL")
+_SCHEMAS: Mapping[str, Literal["key", "value"]] = {"KEY SCHEMA": "key", "VALUE SCHEMA": "value"}
 _USE = "Use RAW PLAN, OPTIMIZED PLAN, PHYSICAL PLAN or SPARK SQL, AS TEXT, AS JSON or AS DOT."
 
 
-def explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry) -> str:
-    """Return a stage of what EXPLAIN names; SQ2970 for a stage that there is not."""
+def explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> str:
+    """Return a stage of what EXPLAIN names, a CREATE with its facts; SQ2970 for a stage that there is not, SQ2367."""
+    if statement.stage in _SCHEMAS:
+        return json.dumps(_schema(statement, plans, registry, facts), indent=2, ensure_ascii=False)
     if statement.stage not in _STAGES:
         raise SinkqlError("SQ2970", f"EXPLAIN {statement.stage} is not supported yet", statement.span, hint=_USE)
     if statement.options:
         span = statement.options[0].name_span
         raise SinkqlError("SQ2970", "EXPLAIN … WITH (…) is not supported yet", span, hint="Leave it out.")
-    value = _explained(statement, plans, registry)
+    value = _explained(statement, plans, registry, facts)
     if statement.output == "DOT":
         return to_dot(value)
     if statement.stage == "SPARK SQL":
@@ -40,7 +44,7 @@ def explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Re
     return json.dumps(without_literals(_data(value)), indent=2) if statement.output == "JSON" else to_text(value)
 
 
-def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry) -> Plan:
+def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> Plan:
     explainee = statement.explainee
     assert explainee is not None  # only ANALYZE CLUSTER, which is refused, has none
     if isinstance(explainee, ast.Subscribe):
@@ -57,10 +61,36 @@ def _explained(statement: ast.Explain, plans: logical.CatalogReader, registry: R
         explainee = ast.CreateView(ast.Name((ast.Ident(_QUERY),)), explainee)
     if statement.stage == "RAW":
         return explainee
-    item = plan(explainee, {}, plans, registry).item
+    item = plan(explainee, facts, plans, registry).item
     if statement.stage == "OPTIMIZED":
         return item
     return _work(lower_sink(item, plans) if isinstance(item, logical.Sink) else item, plans)
+
+
+def _schema(statement: ast.Explain, plans: logical.CatalogReader, registry: Registry, facts: logical.Facts) -> Any:
+    """Return the schema of the messages that a sink writes; SQ2367 where they have none."""
+    explainee, part = statement.explainee, _SCHEMAS[statement.stage]
+    item: logical.Item | None = None
+    if isinstance(explainee, ast.ItemRef):
+        item = plans.item(find(plans, explainee.name, explainee.kind).name)
+    elif isinstance(explainee, ast.CreateSink):
+        item = plan(explainee, facts, plans, registry).item
+    if not isinstance(item, logical.Sink):
+        hint = f"Write EXPLAIN {statement.stage} FOR SINK name, or FOR CREATE SINK …."
+        raise SinkqlError("SQ2367", f"only sinks have a {statement.stage}", statement.span, hint=hint)
+    kind = registry.sinks[item.kind]
+    found = kind.encoded(lower_sink(item, plans).write, part) if kind.encoded is not None else None
+    if found is None:
+        why = f"the sink has no {part.upper()}" if kind.encoded is not None else f"{kind.owner} write no messages"
+        writers = one_of([f"INTO {name}" for name, each in registry.sinks.items() if each.encoded is not None])
+        raise SinkqlError("SQ2367", why, statement.span, hint=f"Sinks {writers} write messages, keys with KEY (…).")
+    format_, options, columns = found
+    writing = registry.messages[format_].writing
+    if writing is None or writing.schema is None:
+        known = [name for name, each in registry.messages.items() if each.writing is not None and each.writing.schema]
+        hint = f"Write {one_of([f'FORMAT {name}' for name in known])}."
+        raise SinkqlError("SQ2367", f"FORMAT {format_} has no schema", statement.span, hint=hint)
+    return writing.schema(options, columns)
 
 
 def _work(found: logical.Item | physical.Job, plans: logical.CatalogReader) -> Plan:

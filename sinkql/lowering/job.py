@@ -10,6 +10,7 @@ import msgspec
 
 from sinkql import ast, logical, physical
 from sinkql.errors import Span
+from sinkql.extension.capture import log_connection
 from sinkql.logical.expression import without_spans
 from sinkql.logical.function import AGGREGATES
 from sinkql.logical.type import INTEGER
@@ -39,17 +40,19 @@ def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: s
     lowering = _Lowering(catalog)
     body = lowering.item(sink.relation)
     proven = any(known <= set(sink.key) for known in sink.shape.keys)
-    if set(sink.key) != set(physical.key_of(body)):  # the sink must know which rows others take the place of
+    if sink.final or set(sink.key) != set(physical.key_of(body)):  # it must know which rows others take the place of
         body = lowering.retracting(body)
     change = physical.change_of(body)
-    if sink.mode is logical.SinkMode.UPSERT and change == "retract" and not proven:
+    if sink.key and change == "retract" and not proven:
         # where a key's row goes, another of its rows may be there still
         body, proven = physical.Pick(body, lowering.arrangement(), sink.key), True
+    columns = _columns(sink.shape.columns)
+    body = physical.narrowed(body, [column.name for column in columns])
     write = physical.Write(
         input=body,
         connector=sink.kind,
         connection=lowering.connection(sink.connection),
-        columns=_columns(sink.shape.columns),
+        columns=columns,
         mode=sink.mode.value,
         change=change,
         changelog=sink.changelog,
@@ -57,6 +60,7 @@ def lower_sink(sink: logical.Sink, catalog: logical.CatalogReader, *, sink_id: s
         proven=proven,
         options=dict(sink.options),
         store=lowering.connection(sink.store) if sink.store else None,
+        final=sink.final,
     )
     return physical.Job(
         sink=sink.name,
@@ -122,7 +126,8 @@ class _Lowering:
         item = self.catalog.item(name)
         assert isinstance(item, logical.Connection)
         options = dict(item.options)
-        through = [each["connection"] for each in options.values() if isinstance(each, dict) and "connection" in each]
+        named = [each for value in options.values() for each in (value if isinstance(value, list) else [value])]
+        through = [each["connection"] for each in named if isinstance(each, dict) and "connection" in each]
         return physical.Connection(item.name, item.kind, options, {each: self.connection(each) for each in through})
 
     def item(self, name: str) -> physical.Operator:
@@ -136,6 +141,7 @@ class _Lowering:
         if isinstance(item, logical.Source):
             entry = self.catalog.entry(item.name)
             known_as = entry.facts.get("identity", item.name) if entry is not None else item.name
+            log = log_connection(item.options)
             return physical.Read(
                 source=known_as,
                 connector=item.kind,
@@ -146,6 +152,7 @@ class _Lowering:
                 holes=bool(item.options.get("holes")),
                 connection=self.connection(item.connection) if item.connection else None,
                 renamed=item.name if item.name != known_as else None,
+                log=self.connection(log) if log is not None else None,
             )
         body = _View(self, item.name).relation(item.relation)
         return _renamed(body, item.relation.shape.columns, item.shape.columns)

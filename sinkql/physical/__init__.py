@@ -1,6 +1,7 @@
 """A job as data: what to read, which operators to run, what to write, and when. No Spark in it; JSON in, JSON out.
 
 * `operator`: the operators, from reads to the write.
+* `need`: which columns are used, and where.
 * `identity`: what of them decides rows → the hash that the sink's table remembers.
 * `job`: one sink's work.
 """
@@ -12,7 +13,10 @@ from sinkql.physical.job import Job as Job
 from sinkql.physical.job import decode as decode
 from sinkql.physical.job import encode as encode
 from sinkql.physical.job import meant_otherwise as meant_otherwise
+from sinkql.physical.job import secrets_in as secrets_in
 from sinkql.physical.job import to_data as to_data
+from sinkql.physical.need import columns_read as columns_read
+from sinkql.physical.need import narrowed as narrowed
 from sinkql.physical.operator import DIFF as DIFF
 from sinkql.physical.operator import SEQ as SEQ
 from sinkql.physical.operator import Aggregate as Aggregate

@@ -61,7 +61,7 @@ def evolution(old: Job, new: Job, *, same: bool = False) -> Evolution:
     """
     before, after = old.write, new.write
     only_come = before.change == after.change == "append" and not (old.stateful() or new.stateful())
-    exact = after.mode == "upsert" or not only_come
+    exact = after.mode == "upsert" or after.final or not only_come
     if _kind(before) != _kind(after):
         raise InPlaceError("its rows change in another way")
     had, has = _by_name(before), _by_name(after)
@@ -86,6 +86,8 @@ def anew(old: Job, new: Job, why: str) -> Evolution:
     before, after = old.write, new.write
     if before.mode != "upsert" or after.mode != "upsert":
         raise InPlaceError(why)
+    if after.final:
+        raise InPlaceError(f"{why}, and what it has written cannot be taken back")
     if (before.connector, before.key) != (after.connector, after.key):
         raise InPlaceError(f"{why}, and its key changes")
     if not new.snapshot:

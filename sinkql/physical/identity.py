@@ -88,8 +88,10 @@ def _operator(operator: Operator) -> list[Any]:
             return ["pick", operator.arrangement, [places[name] for name in operator.key], _operator(operator.input)]
         case Normalize():
             places = _places(operator.input)
-            key = [places[name] for name in operator.key]
-            return ["normalize", operator.arrangement, key, _operator(operator.input)]
+            key, kept = ([places[name] for name in names] for names in (operator.key, operator.kept))
+            # a source may have got columns since that nobody asks for
+            some = [kept] if 0 < len(kept) < len(places) else []
+            return ["normalize", operator.arrangement, key, *some, _operator(operator.input)]
 
 
 def _call(call: AggregateCall, places: _Places) -> list[Any]:

@@ -54,6 +54,13 @@ class Job(msgspec.Struct, frozen=True):
         """The hash of what decides the rows that it writes."""
         return plan_of(self.write)
 
+    @property
+    def renewable(self) -> bool:
+        """Whether all rows can be computed again, and then take the place of those that are there."""
+        write = self.write
+        foreign = write.options.get("existing_rows") == "keep"
+        return write.mode == "upsert" and not write.final and self.snapshot and not foreign
+
     def reads(self) -> tuple[Read, ...]:
         """Return the job's sources, each once, in the order they stand in the tree."""
         found: dict[str, Read] = {}
@@ -63,13 +70,14 @@ class Job(msgspec.Struct, frozen=True):
         return tuple(found.values())
 
     def secrets(self) -> frozenset[str]:
-        """Return the full names of the secrets that its connections take."""
-        write = self.write
-        named = (write.connection, write.store, *(read.connection for read in self.reads()))
+        """Return the full names of the secrets that its connections, sources and formats take."""
+        write, reads = self.write, list(self.reads())
+        named = (write.connection, write.store, *(each for read in reads for each in (read.connection, read.log)))
         connections = [each for each in named if each is not None]
         for each in connections:  # which grows by what they go through
             connections += each.through.values()
-        return frozenset(name for each in connections for name in _secrets(each.options))
+        options = [each.options for each in connections] + [each.options for each in reads] + [write.options]
+        return frozenset(name for each in options for name in secrets_in(each))
 
     def stateful(self) -> bool:
         """Tell whether an operator of the job keeps state."""
@@ -124,14 +132,14 @@ def _known_version(node: expression.Expression) -> tuple[str, int, int | None] |
             return None
 
 
-def _secrets(data: Any) -> set[str]:
-    """Return the names in `{"secret": name}` of a connection's options."""
+def secrets_in(data: Any) -> set[str]:
+    """Return the full names of the secrets that options take: those in `{"secret": name}`."""
     match data:
         case {"secret": str(name)}:
             return {name}
         case dict():
-            return {name for value in data.values() for name in _secrets(value)}
+            return {name for value in data.values() for name in secrets_in(value)}
         case list() | tuple():
-            return {name for value in data for name in _secrets(value)}
+            return {name for value in data for name in secrets_in(value)}
         case _:
             return set()

@@ -1,18 +1,33 @@
 """An operator and the columns that are wanted of it → the operators that those come from, without all the others.
 
-It says what decides the wanted columns: what nobody asks for is left out, projections one on top of the other are one.
-No job is run so. Sources keep the columns up to the last one that is needed, since a place in them may have a meaning.
+`needed` says what decides the wanted columns: what nobody asks for is left out, projections one on top of the other are
+one. No job is run so, but for what is `narrowed`. Sources keep the columns up to the last one that is needed, since a
+place in them may have a meaning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from sinkql.logical.expression import Expression, Reference, walk
 from sinkql.logical.type import parse_type
-from sinkql.physical.operator import Aggregate, Column, Map, Normalize, Operator, Output, Pick, Read, Union, columns_of
+from sinkql.physical.operator import (
+    Aggregate,
+    Column,
+    Map,
+    Normalize,
+    Operator,
+    Output,
+    Pick,
+    Read,
+    Stateful,
+    Union,
+    columns_of,
+    key_of,
+)
+from sinkql.physical.operator import walk as walk_operators
 
 
 def needed(operator: Operator, names: Iterable[str]) -> Operator:
@@ -28,18 +43,84 @@ def needed(operator: Operator, names: Iterable[str]) -> Operator:
             places = [place for place, column in enumerate(columns_of(operator)) if column.name in wanted]
             return Union(tuple(_places(each, places) for each in operator.inputs), operator.change)
         case Aggregate():
-            below = {each.name for each in operator.group} | {each.column for each in operator.calls if each.column}
-            return msgspec.structs.replace(operator, input=needed(operator.input, below))
-        case Pick() | Normalize():
-            # any of them may decide which row it is, and all are kept
+            return msgspec.structs.replace(operator, input=needed(operator.input, _grouped(operator)))
+        case Pick():
+            # any of them may decide which row it is
             below = {column.name for column in columns_of(operator.input)}
             return msgspec.structs.replace(operator, input=needed(operator.input, below))
+        case Normalize():
+            # all that it keeps decides which rows it knows, whoever asks for it
+            return msgspec.structs.replace(
+                operator, input=needed(operator.input, [each.name for each in operator.columns])
+            )
+
+
+def narrowed(operator: Operator, names: Iterable[str]) -> Operator:
+    """Return an operator of which the columns `names` are used, where what keeps rows by key keeps no others."""
+    wanted = set(names)
+    match operator:
+        case Read():
+            return operator
+        case Map():
+            return _narrowed_map(operator, wanted)
+        case Union():
+            inputs = tuple(_narrowed_whole(each) for each in operator.inputs)
+            return msgspec.structs.replace(operator, inputs=inputs)
+        case Aggregate():
+            return msgspec.structs.replace(operator, input=narrowed(operator.input, _grouped(operator)))
+        case Normalize():
+            columns = [column.name for column in columns_of(operator.input)]
+            kept = tuple(name for name in columns if name in wanted or name in operator.key)
+            given = narrowed(operator.input, kept)
+            left = len(columns_of(given)) > len(kept)
+            return msgspec.structs.replace(operator, input=given, kept=kept if left else ())
+        case Stateful():  # any column may decide what it gives
+            return msgspec.structs.replace(operator, input=_narrowed_whole(operator.input))
+
+
+def columns_read(operator: Operator, names: Iterable[str]) -> Mapping[str, frozenset[str]]:
+    """Return by source the columns that are used of it where `names` are of an operator."""
+    found: dict[str, frozenset[str]] = {}
+    _collect(operator, frozenset(names), found)
+    return found
+
+
+def _collect(operator: Operator, wanted: frozenset[str], found: dict[str, frozenset[str]]) -> None:
+    match operator:
+        case Read():
+            # rows without any column would be none
+            own = wanted | frozenset(operator.key) or frozenset([operator.columns[0].name])
+            found[operator.source] = found.get(operator.source, frozenset()) | own
+        case Map():
+            used = _computed(operator.outputs, operator.where)
+            _collect(operator.input, frozenset(used if operator.outputs else used | wanted), found)
+        case Aggregate():
+            _collect(operator.input, frozenset(_grouped(operator)), found)
+        case Normalize():
+            _collect(operator.input, frozenset(each.name for each in operator.columns), found)
+        case Union() | Stateful():
+            for each in operator.inputs:
+                _collect(each, frozenset(column.name for column in columns_of(each)), found)
+
+
+def _narrowed_whole(operator: Operator) -> Operator:
+    return narrowed(operator, [column.name for column in columns_of(operator)])
+
+
+def _narrowed_map(operator: Map, wanted: set[str]) -> Operator:
+    """Return a projection with the outputs that are used, and those that say which rows overwrite each other."""
+    if all(not isinstance(below, Normalize) for below in walk_operators(operator)):
+        return operator
+    wanted = wanted | set(key_of(operator))
+    outputs = tuple(each for each in operator.outputs if each.name in wanted) or operator.outputs[:1]
+    used = _computed(outputs, operator.where)
+    below = narrowed(operator.input, used if outputs else used | wanted)
+    return msgspec.structs.replace(operator, input=below, outputs=outputs)
 
 
 def _map(operator: Map, wanted: set[str]) -> Operator:
     outputs = tuple(each for each in operator.outputs if each.name in wanted)
-    conditions = [operator.where.expression] if operator.where is not None else []
-    used = {name for each in (*(output.expression for output in outputs), *conditions) for name in _references(each)}
+    used = _computed(outputs, operator.where)
     below = needed(operator.input, used if operator.outputs else used | wanted)
     if operator.where is not None or not isinstance(below, Map) or not _plain(outputs):
         return _projection(below, outputs, operator.where)
@@ -84,6 +165,17 @@ def _places(operator: Operator, places: Sequence[int]) -> Operator:
 
 def _reference(output: Output) -> str | None:
     return output.expression.name if isinstance(output.expression, Reference) else None
+
+
+def _computed(outputs: Iterable[Output], where: Output | None) -> set[str]:
+    """Return the columns that a projection and its filter take."""
+    expressions = [each.expression for each in (*outputs, *([where] if where is not None else []))]
+    return {name for each in expressions for name in _references(each)}
+
+
+def _grouped(operator: Aggregate) -> set[str]:
+    """Return the columns that an aggregate takes."""
+    return {each.name for each in operator.group} | {each.column for each in operator.calls if each.column}
 
 
 def _references(expression: Expression) -> set[str]:

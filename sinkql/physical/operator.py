@@ -55,7 +55,8 @@ class Read(msgspec.Struct, frozen=True, tag="read"):
 
     `source` is what offsets are kept under: the first full name that the source had. `name` is its name now. `key`:
     the columns by which rows overwrite each other, of an upsert source; `holes`: rows come with what its server may
-    leave out of them, as `Reader` says.
+    leave out of them, as `Reader` says. `log` reaches the store of the log of a source that is captured, None where it
+    is in a folder.
     """
 
     source: str
@@ -67,6 +68,7 @@ class Read(msgspec.Struct, frozen=True, tag="read"):
     renamed: str | None = None
     key: tuple[str, ...] = ()
     holes: bool = False
+    log: Connection | None = None
 
     @property
     def name(self) -> str:
@@ -145,10 +147,19 @@ class Pick(Stateful, frozen=True, tag="pick"):
     key: tuple[str, ...]
 
 
-class Normalize(Stateful, frozen=True, tag="normalize"):
-    """Rows that overwrite each other by `key` → rows that come and go."""
+class Normalize(Stateful, frozen=True, tag="normalize", omit_defaults=True):
+    """Rows that overwrite each other by `key` → rows that come and go; of `kept` columns alone, if it says which.
+
+    A row whose other columns change is the same row then.
+    """
 
     key: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns that it keeps, in the order of its input."""
+        return tuple(each for each in columns_of(self.input) if not self.kept or each.name in self.kept)
 
 
 Operator = Read | Map | Union | Aggregate | Pick | Normalize
@@ -167,19 +178,23 @@ class Connection(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Write(msgspec.Struct, frozen=True, tag="write"):
-    """The sink: `columns` are the table's without the changelog's, `options` the connector's own."""
+    """The sink: `columns` are the table's without the changelog's, `options` the connector's own.
+
+    What a `final` one has written stays: its rows only come, or come and go.
+    """
 
     input: Operator
     connector: str
     connection: Connection
     columns: tuple[Column, ...]
-    mode: Literal["append", "upsert"]
+    mode: Literal["append", "upsert", "debezium"]
     change: Change
     changelog: bool
     key: tuple[str, ...]
     proven: bool
     options: dict[str, Any]
     store: Connection | None = None
+    final: bool = False
 
 
 def walk(operator: Operator) -> list[Operator]:

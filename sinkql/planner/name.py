@@ -273,3 +273,8 @@ def check_columns(columns: tuple[tuple[str, Span], ...]) -> None:
                 hint='Names that begin with "$" are internal: use another name.',
             )
         seen.add(name)
+
+
+def in_full(name: ast.Name, source: ast.Name) -> ast.Name:
+    """Return the full name of what is made together with a source: what it lacks is that of its source."""
+    return ast.Name((*source.parts[: len(source.parts) - len(name.parts)], *name.parts), name.span)

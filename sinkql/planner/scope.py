@@ -8,10 +8,11 @@ from itertools import groupby, takewhile
 from typing import TypeVar
 
 from sinkql import ast, logical
-from sinkql.errors import Notice, SinkqlError, nearest, one_of
+from sinkql.errors import MissingError, Notice, SinkqlError, nearest, one_of
 from sinkql.extension.plan import FormatKind, MessageFormat
 from sinkql.extension.registry import Registry
-from sinkql.planner.name import find
+from sinkql.planner.name import find, short_name
+from sinkql.printer.part import name as print_name
 
 K = TypeVar("K", FormatKind, MessageFormat)
 
@@ -71,8 +72,8 @@ class Scope:
         )
 
     def connection(self, name: ast.Name, kind: str) -> logical.Connection:
-        entry = find(self.catalog, name, "CONNECTION")
-        item = self.catalog.item(entry.name)
+        full_name = self.connection_name(name, kind)
+        item = self.catalog.item(full_name)
         assert isinstance(item, logical.Connection)
         if item.kind != kind:
             raise SinkqlError(
@@ -81,8 +82,35 @@ class Scope:
                 name.span,
                 hint=f"Name a connection made with CREATE CONNECTION … TO {kind} (…).",
             )
-        self.use(entry.name)
+        self.use(full_name)
         return item
+
+    def connection_name(self, name: ast.Name, kind: str) -> str:
+        """Return the full name of a connection, of whatever kind; SQ2001 proposes those of the kind that is needed."""
+        try:
+            return find(self.catalog, name, "CONNECTION").name
+        except MissingError as error:
+            raise self._no_connection(error, name, kind) from None
+
+    def _no_connection(self, error: MissingError, name: ast.Name, kind: str) -> MissingError:
+        """Return the error for a connection that there is not, with the hint of those of the kind that is needed."""
+        entries = [(full, self.catalog.entry(full)) for full in self.catalog.names("CONNECTION")]
+        if kind not in self.registry.connections:
+            return error  # such as FILES: they are read through connections of other kinds
+        known = sorted(
+            short_name(full, self.catalog)
+            for full, entry in entries
+            if entry is not None and isinstance(entry.statement, ast.CreateConnection) and entry.statement.kind == kind
+        )
+        near = nearest(name.text, known)
+        if near is not None:
+            error.hint = f'Did you mean "{near}"?'
+        elif known:
+            listed = one_of([f'"{each}"' for each in known[:5]] + (["…"] if len(known) > 5 else []))
+            error.hint = f"Use {listed}, or create one with CREATE CONNECTION … TO {kind} (…)."
+        else:
+            error.hint = f"Create one with CREATE CONNECTION {print_name(name)} TO {kind} (…)."
+        return error
 
     def planned(self, item: logical.Item) -> Planned:
         """Return the item with all that was gathered."""
@@ -92,7 +120,8 @@ class Scope:
 def kinds_hint(written: str, known: Iterable[str], later: Iterable[str] = ()) -> str:
     """Return the hint for a kind that nobody offers: the nearest one, or all that are supported."""
     there = sorted(known)
-    near = next((each for each in there if each.startswith(f"{written} ")), None) or nearest(written, [*there, *later])
+    near = next((each for each in there if each.startswith(f"{written} ") or each.endswith(f" {written}")), None)
+    near = near or nearest(written, [*there, *later])
     return f"Did you mean {near}?" if near else f"The kinds are {listed_kinds(there)}."
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from sinkql import ast, logical
 from sinkql.errors import SinkqlError, Span, nearest, one_of
 from sinkql.extension.plan import SourceKind
-from sinkql.planner.name import find, join_name, short_name, sql_name
-from sinkql.planner.refuse.statement import check_table_from, later
+from sinkql.planner.name import find, in_full, join_name, short_name, sql_name
+from sinkql.planner.refuse.statement import check_table_from
 from sinkql.planner.scope import Scope
 from sinkql.printer.part import ident
 from sinkql.printer.part import name as print_name
@@ -19,8 +19,7 @@ def plan_table_from(full_name: str, statement: ast.CreateTableFrom, scope: Scope
 
     Raises SQ2460 for a source without tables, SQ2461 for a table that it has not, SQ2463 where none is named.
     """
-    if statement.source is None:
-        raise later(statement)
+    assert statement.source is not None, "rows that are pushed are of a source of their own"
     entry = find(scope.catalog, statement.source, "SOURCE")
     source = scope.catalog.item(entry.name)
     assert isinstance(source, logical.Source)
@@ -71,7 +70,7 @@ def subsources(statement: ast.CreateSource, source: logical.Source) -> tuple[ast
     found: list[ast.CreateTableFrom] = []
     taken = {statement.name.parts}
     for table, name, span in _chosen(statement.subsources, source):
-        full = _in_full(name, statement.name)
+        full = in_full(name, statement.name)
         if full.parts in taken:
             raise _taken_twice(name, statement.name, span)
         taken.add(full.parts)
@@ -144,11 +143,6 @@ def _text(table: logical.SourceTable) -> str:
     return ".".join(ident(ast.Ident(part)) for part in table.name)
 
 
-def _in_full(name: ast.Name, source: ast.Name) -> ast.Name:
-    """Return a subsource's full name: what it lacks is that of its source."""
-    return ast.Name((*source.parts[: len(source.parts) - len(name.parts)], *name.parts), name.span)
-
-
 def stand_in(full_name: str, catalog: logical.CatalogReader) -> str:
     """Return the name of what is read where a name stands: of a source of one table that is read, that table."""
     item = catalog.item(full_name)
@@ -159,9 +153,20 @@ def stand_in(full_name: str, catalog: logical.CatalogReader) -> str:
     return tables[0] if len(tables) == 1 else full_name
 
 
-def check_readable(item: logical.Item | None, name: ast.Name, catalog: logical.CatalogReader) -> None:
-    """Raise SQ2462 for a source that has tables, and no rows of its own."""
-    if not isinstance(item, logical.Source) or not item.tables:
+def check_readable(
+    item: logical.Item | None, name: ast.Name, catalog: logical.CatalogReader, *, once: bool = False
+) -> None:
+    """Raise SQ2462 for a source of tables, which has no rows of its own, SQ2469 for progress not read by a query."""
+    if not isinstance(item, logical.Source):
+        return
+    if item.kind == logical.PROGRESS and not once:
+        raise SinkqlError(
+            "SQ2469",
+            f'"{name.text}" tells how far a source is read, and has no rows that come and go',
+            name.span,
+            hint=f"Read source {short_name(item.options['source'], catalog)} itself: only queries read its progress.",
+        )
+    if not item.tables:
         return
     entry = catalog.entry(item.name)
     assert entry is not None

@@ -67,17 +67,23 @@ def _sink(head: str, rows: str, statement: ast.CreateSink) -> str:
         key and part.line("KEY", part.idents(key.columns), not key.enforced and "NOT ENFORCED"),
         statement.headers and f"HEADERS {part.ident(statement.headers)}",
         formats(statement.key_format, statement.format),
-        statement.mode and _mode(statement.mode),
+        statement.mode and _mode(statement.mode, messages=_messages(statement)),
         partition_by and f"PARTITION BY ({partition_by})",
         statement.sort_by and f"SORT BY ({', '.join(map(sorting, statement.sort_by))})",
         part.with_clause(statement.with_options),
     )
 
 
-def _mode(mode: ast.Mode) -> str:
+def _messages(statement: ast.CreateSink) -> bool:
+    """Tell whether a sink writes messages, of which the dialect says ENVELOPE: their formats are not those of files."""
+    format_ = statement.format
+    return statement.headers is not None or (format_ is not None and format_.name != "PARQUET")
+
+
+def _mode(mode: ast.Mode, *, messages: bool) -> str:
     if not mode.changelog:
         return "ENVELOPE NONE"
-    return "ENVELOPE DEBEZIUM" if mode.mode == "debezium" else f"MODE {mode.mode.upper()}"
+    return f"{'ENVELOPE' if messages or mode.mode == 'debezium' else 'MODE'} {mode.mode.upper()}"
 
 
 def sorting(term: ast.Sorting) -> str:

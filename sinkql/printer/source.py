@@ -50,6 +50,14 @@ def create_table_from(statement: ast.CreateTableFrom) -> str:
     )
 
 
+def create_progress(statement: ast.CreateProgress) -> str:
+    """Return the text of what tells how far a source is read."""
+    return part.clauses(
+        part.line("CREATE SUBSOURCE", statement.if_not_exists and "IF NOT EXISTS", part.name(statement.name)),
+        f"OF SOURCE {part.name(statement.source)} (PROGRESS)",
+    )
+
+
 def _subsource(statement: ast.CreateTableFrom) -> str:
     assert statement.source is not None  # the grammar demands both
     assert statement.reference is not None
@@ -114,6 +122,7 @@ def _pushed(statement: ast.CreateSource | ast.CreateTableFrom) -> tuple[str, ...
         f"BODY FORMAT {format_(statement.format)}",
         *(f"INCLUDE {_header(each)}" for each in statement.include),
         f"CHECK {_check(check)}" if check else "",
+        part.with_clause(statement.with_options),
     )
 
 

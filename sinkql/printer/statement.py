@@ -7,7 +7,7 @@ from sinkql.printer import part, table
 from sinkql.printer.alter import alter
 from sinkql.printer.redaction import without_secrets
 from sinkql.printer.relation import create_sink, create_sinks, create_view
-from sinkql.printer.source import create_source, create_table_from
+from sinkql.printer.source import create_progress, create_source, create_table_from
 from sinkql.vocabulary import Vocabulary
 
 _STAGES = {
@@ -101,6 +101,8 @@ def _statement(statement: ast.Statement) -> str:
             return table.create_table(statement)
         case ast.CreateTableFrom():
             return create_table_from(statement)
+        case ast.CreateProgress():
+            return create_progress(statement)
         case ast.CreateIndex():
             return table.create_index(statement)
 

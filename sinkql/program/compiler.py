@@ -159,7 +159,7 @@ class Compiler:
                 self.notices.extend(renaming.notices)
             case ast.Alter(action=ast.Publish()):
                 self.notices.extend(find_published(statement, self.catalog)[1])
-            case ast.Alter(action=ast.SetOwner()):
+            case ast.Alter(action=ast.SetOwner() | ast.Skip()):
                 self.notices.extend(find_altered(statement, self.catalog)[1])
             case ast.CommentOn():
                 find_commented(statement, self.catalog)
@@ -179,7 +179,9 @@ class Compiler:
                     self.create(each)
             case ast.OptimizeSink():
                 find(self.catalog, statement.name, "SINK")
-            case ast.ReplayErrors() | ast.Subscribe():
+            case ast.ReplayErrors():
+                find(self.catalog, statement.name, "SOURCE")
+            case ast.Subscribe():
                 raise later(statement)
             case ast.Insert() | ast.Update() | ast.Delete():
                 plan_change(statement, self.catalog, datetime.now(UTC).replace(tzinfo=None))
@@ -206,6 +208,7 @@ class Compiler:
                 | ast.CreateSchema()
                 | ast.CreateTable()
                 | ast.CreateTableFrom()
+                | ast.CreateProgress()
                 | ast.CreateIndex()
             ):
                 self.create(statement)

@@ -80,6 +80,7 @@ class _Linter:
         self._path = path
         self._compiler = Compiler(registry, {})
         self._failed: set[str] = set()
+        self._tables_unknown = False
         self._made: dict[str, Span] = {}
 
     def take(self, statement: ast.Statement | SinkqlError) -> None:
@@ -131,7 +132,7 @@ class _Linter:
                     return
                 plan_once(query, plans, datetime.now(UTC).replace(tzinfo=None))
             case ast.Explain():
-                explained(statement, plans, registry)
+                explained(statement, plans, registry, {})
             case ast.ShowCreate():
                 check_kind(statement)
                 find(plans, statement.name, statement.kind)
@@ -214,9 +215,18 @@ class _Linter:
         if isinstance(statement, ast.Create) and statement.name is not None:
             name = statement.name
             self._failed.add(name.value if isinstance(name, ast.Ident) else name.parts[-1].value)
-        unknown = isinstance(error, UnaskedError) or (isinstance(error, MissingError) and error.name in self._failed)
-        if not unknown:
+        if isinstance(statement, ast.CreateSource) and statement.subsources is not None:
+            tables = statement.subsources.references
+            self._failed |= {(each.name or each.upstream).parts[-1].value for each in tables}
+            self._tables_unknown |= not tables
+        if not isinstance(error, UnaskedError) and not self._unknown(error):
             self._add("error", error)
+
+    def _unknown(self, error: SinkqlError) -> bool:
+        """Tell whether what an error misses failed itself, or may be one of the tables that a server has."""
+        if not isinstance(error, MissingError):
+            return False
+        return error.name in self._failed or (self._tables_unknown and error.message.startswith("relation "))
 
     def _add(self, level: Level, error: SinkqlError) -> None:
         covered = self._masked.cover(error.within(path=self._path, text=self._masked.text))

@@ -142,7 +142,7 @@ def _statement(statement: ast.Statement, lexemes: Sequence[Lexeme], text: str, w
     targets = [each for each in lexical.scan(canonical) if each.kind != "END"]
     placed: dict[int, list[_Comment]] = {}
     matched = _matched(lexemes, targets)
-    fixed = tuple(_verbatim(parser.parse(canonical), canonical))
+    fixed = tuple(_verbatim(parser.parse(canonical, words), canonical))
     for place, comments in enumerate(gaps):
         for comment in comments:
             gap = _gap(comment, place, matched, len(targets))

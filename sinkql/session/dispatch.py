@@ -19,6 +19,8 @@ from sinkql.session.show.explain import explain
 from sinkql.session.show.show import show, show_create, show_variable
 from sinkql.session.sink.optimize import optimize
 from sinkql.session.sink.publish import publish
+from sinkql.session.sink.replay import replay
+from sinkql.session.sink.skip import skip
 from sinkql.session.workspace import Workspace
 
 
@@ -37,6 +39,8 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
             return naming.rename(statement, workspace.catalog)
         case ast.Alter(action=ast.Publish()):
             return publish(statement, workspace)
+        case ast.Alter(action=ast.Skip()):
+            return skip(statement, workspace)
         case ast.Alter(action=ast.SetOwner()):
             return naming.give(statement, workspace.catalog)
         case ast.CommentOn():
@@ -66,7 +70,9 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
             return optimize(statement, workspace)
         case ast.CreateSinks():
             return create_many(statement, workspace.catalog)
-        case ast.ReplayErrors() | ast.Subscribe():
+        case ast.ReplayErrors():
+            return replay(statement, workspace)
+        case ast.Subscribe():
             raise later(statement)
         case (
             ast.CreateSecret()
@@ -79,6 +85,7 @@ def dispatch(statement: ast.Statement, workspace: Workspace) -> Result:
             | ast.CreateSchema()
             | ast.CreateTable()
             | ast.CreateTableFrom()
+            | ast.CreateProgress()
             | ast.CreateIndex()
         ):
             return create(statement, workspace.catalog)

@@ -1,4 +1,4 @@
-"""A machine → what SinkQL needs of it, one check after the other, each that fails with its fix. Starts no Spark."""
+"""A machine and a catalog → what SinkQL needs of them, a check each, those that fail with a fix. Starts no Spark."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -20,10 +18,10 @@ from packaging.specifiers import SpecifierSet
 from sinkql.catalog.catalog import Catalog
 from sinkql.catalog.verify import problems
 from sinkql.errors import SinkqlError
+from sinkql.extension.check import Check
 from sinkql.extension.registry import discover
 from sinkql.runtime.spark.java import check_java, modules
-
-State = Literal["ok", "warning", "wrong"]
+from sinkql.session.server_check import checks_of_catalog
 
 _GIB = 1 << 30
 _MEMORY = 3 * _GIB  # Spark's 2 GiB, and Python's workers
@@ -38,18 +36,8 @@ _CLOUDED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A check: what was looked at, what was found, and how to fix it."""
-
-    name: str
-    state: State
-    found: str
-    fix: str | None = None
-
-
 def checks(catalog: Path) -> Iterator[Check]:
-    """Yield all checks of this machine, and of the catalog file if it is there."""
+    """Yield all checks of this machine, and of the catalog file and of what its connections lead to if it is there."""
     yield _python()
     yield from _packages()
     yield from _extras()
@@ -201,7 +189,8 @@ def _catalog(path: Path) -> Iterator[Check]:
         yield Check("catalog", "ok", f"{path} does not exist yet; the first statement creates it")
         return
     try:
-        found = list(problems(Catalog(path, discover())))
+        catalog = Catalog(path, discover())
+        found = list(problems(catalog))
     except SinkqlError as error:
         yield Check("catalog", "wrong", error.message, error.hint)
         return
@@ -210,3 +199,4 @@ def _catalog(path: Path) -> Iterator[Check]:
         yield Check("catalog", "wrong", what, problem.hint)
     if not found:
         yield Check("catalog", "ok", str(path))
+    yield from checks_of_catalog(catalog)

@@ -246,6 +246,10 @@ class Session:
         """Return columns and rows that tell what the sinks are doing, and how far they are."""
         return running.status(self._committed, self.sinks(names or None))
 
+    def source_status(self, names: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+        """Return columns and rows that tell how far the sources of the sinks are, and what is kept for them."""
+        return running.source_status(self._committed, self.sinks(names or None))
+
     def reading(self, job: physical.Job) -> list[str]:
         """Return lines that tell how to read what a sink wrote."""
         kind = self._committed.registry.sinks[job.write.connector]

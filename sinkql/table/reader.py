@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Context, Limit, Offsets, Reader, Split, Tally
+from sinkql.extension.stream import Context, Limit, Measure, Offsets, Reader, Split, Tally
 from sinkql.table.file import OtherLogError, Point, TableFile, table_path
 from sinkql.table.row import Codec, NarrowError
 
@@ -74,7 +74,10 @@ class TableReader(Reader):
         """Yield the rows that came and went in a range of changes, less those that did both in the batch."""
         tally.rows += split["last"] - split["first"] + 1
         with self._of_one_log(split["end"]):
-            yield from self._read(split, tally)
+            for batch in self._read(split, tally):
+                tally.dropped -= batch.num_rows
+                yield batch
+        tally.dropped += split["last"] - split["first"] + 1
 
     def _read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         first, last, end = split["first"], split["last"], _point(split["end"])
@@ -109,6 +112,10 @@ class TableReader(Reader):
                 detail=f"{change} were read, its file {there}: an older or another file was put in its place.",
                 hint="Put the newer file of the table back, or drop the sink and create it again, into a new table.",
             ) from error
+
+    def measure(self, offsets: Offsets) -> Measure:
+        """Return how many changes there are."""
+        return Measure(max(offsets["change"], self.file.last().change), offsets["change"], "changes")
 
     def lag(self, offsets: Offsets) -> float:
         """Return the age of the oldest unread statement, in seconds."""

@@ -10,8 +10,9 @@ from typing import Any
 
 from sinkql import logical, physical
 from sinkql.errors import SinkqlError
+from sinkql.extension.on_error import BadRecords, on_error
 from sinkql.extension.rows import python_values
-from sinkql.extension.stream import Decoding, Limit, Offsets, Reader, Split, Tally, UndecodableError, invalid_row
+from sinkql.extension.stream import Decoding, Limit, Offsets, Reader, RowError, Split, Tally, UndecodableError
 from sinkql.extension.types import arrow_type
 from sinkql.table.row import Row
 from sinkql.testing.row import alike
@@ -19,9 +20,9 @@ from sinkql.testing.row import alike
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A record that did not decode, or a text of which nothing does: the error of a source that ends with it."""
+    """A record that did not decode."""
 
-    error: SinkqlError
+    error: RowError
 
 
 Change = tuple[Row, int] | Refused
@@ -86,15 +87,16 @@ class GivenSource:
                 columns = map(python_values, decoded.batch.columns)
                 self.waiting += [(row, 1) for row in zip(*columns, strict=True)]
                 for each in decoded.failures:
-                    self.waiting.append(Refused(invalid_row(self.read.name, str(each.line), each.message, each.raw)))
+                    self.waiting.append(Refused(RowError(str(each.line), "SQ3101", each.message, each.raw)))
         except UndecodableError as error:
             message = f"the text cannot be read as {options['format']['name']}: {error}"
             raise SinkqlError("SQ3102", message, hint="Correct the text.") from error
 
     def skipped(self) -> int:
         """Return how many records were left out because they did not decode."""
-        skips = self.read.options.get("on_error") == "skip"
-        return sum(isinstance(each, Refused) for batch in self.batches for each in batch) if skips else 0
+        if on_error(self.read.options) == "fail":
+            return 0
+        return sum(isinstance(each, Refused) for batch in self.batches for each in batch)
 
     def end_batch(self) -> None:
         """Make the changes that wait a batch."""
@@ -133,7 +135,8 @@ class GivenReader(Reader):
         read = self.source.read
         kept = list(self._decoded(changes, tally))
         if self.source.retracts:
-            kept = _consolidated(kept)
+            kept = _consolidated(decoded := kept)
+            tally.dropped += len(decoded) - len(kept)
         rows = list(zip(*(row for row, _ in kept), strict=True)) or [()] * len(read.columns)
         arrays = [pa.array(values, arrow_type(each.type)) for values, each in zip(rows, read.columns, strict=True)]
         names = [each.name for each in read.columns]
@@ -147,13 +150,12 @@ class GivenReader(Reader):
         yield pa.record_batch(arrays, names=names)
 
     def _decoded(self, changes: Iterable[Change], tally: Tally) -> Iterator[tuple[Row, int]]:
+        bad = BadRecords(self.source.read.name, on_error(self.source.read.options))
         for each in changes:
             if not isinstance(each, Refused):
                 yield each
-            elif self.source.read.options.get("on_error") == "skip":
-                tally.failed += 1
             else:
-                raise each.error
+                bad.take(tally, each.error)
 
 
 def _consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:

@@ -152,7 +152,7 @@ class _Unwatched(CommitLog):
         epoch: int,
         snapshot: int | None = None,
         lag: float | None = None,
-        failed_rows: int = 0,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         """Do nothing."""
 

@@ -1,44 +1,43 @@
-"""Captures and sinks as processes of their own: takes orders as JSON lines, and forks for each.
-
-What is slow, the imports, is done once; the forked process dies as one of its own.
-"""
+"""Captures and sinks of a fake server as processes of their own (`support.forking`)."""
 
 from __future__ import annotations
 
-import gc
-import json
 import os
-import signal
-import sys
-import threading
-import traceback
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 
+from capture.leased import LeasedHost
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, once
 from capture.server import FakeStream, Server
 from sinkql.capture.process import Capture
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import Keeping
 from support.fault import armed
+from support.forking import serve
 
+_KEEPING = replace(QUICK, kept_seconds=1000.0)
+"""For those that look at all entries in the end."""
 PASSED = {"SQ3431", "SQ3435", "SQ3437", "SQ4201", "SQ5101", "SQ5206"}
 """What a sink meets while its capture dies, and gets over at its next start."""
 
 
 def _sinks(order: dict[str, Any]) -> Sinks:
-    return Sinks(Path(order["folder"]), tuple(order["names"]), msgspec.convert(order["keeping"], Keeping))
+    keeping = msgspec.convert(order["keeping"], Keeping)
+    return Sinks(Path(order["folder"]), tuple(order["names"]), keeping, storage=order["storage"])
 
 
 def _run(order: dict[str, Any]) -> int:
     os.environ.update(armed(order["faults"] or "none=fail"))
     sinks = _sinks(order)
     if order["role"] == "capture":
-        host = FakeHost(sinks, epoch=order["epoch"])
-        Capture(sinks.place, lambda: FakeStream(sinks.server, chunk_seconds=0.002), sinks.keeping, host, QUICK).run()
+        lease = order.get("lease")
+        host = FakeHost(sinks, epoch=order["epoch"]) if lease is None else LeasedHost(sinks, seconds=lease)
+        pace = QUICK if lease is None else _KEEPING
+        Capture(sinks.place, lambda: FakeStream(sinks.server, chunk_seconds=0.002), sinks.keeping, host, pace).run()
         return 0
     try:
         once(sinks, order["name"], patience=60.0)
@@ -49,40 +48,15 @@ def _run(order: dict[str, Any]) -> int:
     return 0
 
 
-def _child(order: dict[str, Any]) -> int:
-    sys.stdin.close()
-    try:
-        return _run(order)
-    except BaseException:
-        Path(order["log"]).write_text(traceback.format_exc())
-        return 70
-
-
-def serve() -> None:
-    """Fork for each order and tell the process id; tell how one ended that is waited for."""
-    with TemporaryDirectory() as folder:  # what is imported, and made once, is there in each
+def prepare() -> None:
+    """Import, and make once, what each process needs."""
+    with TemporaryDirectory() as folder:
         Server.make(Path(folder) / "server.db").commit([("t", 1, "one")])
         sinks = Sinks(Path(folder))
         with Running(sinks):
             once(sinks)
-    assert threading.active_count() == 1, "threads are in no fork"
-    gc.freeze()
-    for line in sys.stdin:
-        order = json.loads(line)
-        match order["do"]:
-            case "start":
-                pid = os.fork()
-                if not pid:
-                    os._exit(_child(order))
-                print(pid, flush=True)
-            case "poll":
-                pid, status = os.waitpid(order["pid"], os.WNOHANG)
-                print(json.dumps(os.waitstatus_to_exitcode(status) if pid else None), flush=True)
-            case "kill":
-                os.kill(order["pid"], signal.SIGKILL)
-                _, status = os.waitpid(order["pid"], 0)
-                print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
 
 
 if __name__ == "__main__":
-    serve()
+    prepare()
+    serve(_run)

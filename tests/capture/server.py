@@ -57,9 +57,10 @@ Change = tuple[str, int, str | None]
 
 @dataclass(frozen=True)
 class Server:
-    """The server's file."""
+    """The server's file; who cannot have it for `patience` seconds fails with sqlite3.OperationalError."""
 
     path: Path
+    patience: float = 60.0
 
     @classmethod
     def make(cls, path: Path) -> Server:
@@ -72,7 +73,7 @@ class Server:
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
         """Open its file, for one transaction."""
-        with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(self.path, timeout=self.patience, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("BEGIN IMMEDIATE")
             yield connection
@@ -140,6 +141,10 @@ class Seen:
         """Return the place of the first that it does not see."""
         return next((place for place, id_ in enumerate(ids) if id_ in self.unseen_ids or id_ > self.after), None)
 
+    def certain(self, ids: Sequence[Any]) -> bool:
+        """Tell that it is known of all."""
+        return True
+
 
 @dataclass
 class Read:
@@ -159,6 +164,9 @@ class Read:
 
     def __exit__(self, *error: object) -> None:
         pass
+
+    def count(self) -> int | None:
+        return len(self.rows)
 
     def read(self, after: Key | None, size: int) -> Chunk:
         """Return about `size` bytes, of which a row has 100."""
@@ -193,6 +201,9 @@ class FakeStream:
     chunk_seconds: float = 0.0
     fails: dict[str, list[SinkqlError]] = field(default_factory=dict)
     bound: int = 1 << 40
+    unit: str = "commits"
+    remembers: bool = False
+    """Whether the server has what it confirmed, too."""
     at: int = 0
     names: frozenset[str] = frozenset()
     stops: list[Position] = field(default_factory=list)
@@ -211,12 +222,16 @@ class FakeStream:
             connection.execute("INSERT OR IGNORE INTO slot VALUES ('s', ?)", (min(last, hidden - 1),))
             return position(connection.execute("SELECT confirmed FROM slot").fetchone()[0])
 
+    def follows(self, after: Position) -> bool:
+        return self.remembers
+
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
+        self._fail("begin")
         self.at, self.names = int(after, 16), frozenset(each.id for each in tables)
         self.stops = list(stops)
         confirmed = self.server.confirmed()
         assert confirmed is not None, "the slot is gone"
-        assert confirmed <= self.at, f"the server forgot what follows {after}: confirmed {confirmed}"
+        assert self.remembers or confirmed <= self.at, f"the server forgot what follows {after}: confirmed {confirmed}"
 
     def receive(self, seconds: float) -> Sequence[Event]:
         self._fail("receive")
@@ -258,6 +273,12 @@ class FakeStream:
     def end(self) -> Position:
         return position(self.server.end())
 
+    def known(self) -> Position:
+        return self.end()
+
+    def number(self, position: Position) -> int:
+        return int(position or "0", 16)
+
     def look(self) -> Snapshot:
         with self.server.open() as connection:
             return _look(connection)
@@ -281,6 +302,11 @@ class FakeStream:
 
     def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
         return rows, None
+
+    def renew(self) -> None:
+        self._fail("renew")
+        with self.server.open() as connection:
+            connection.execute("DELETE FROM slot")
 
     def close(self) -> None:
         pass

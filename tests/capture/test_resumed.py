@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from capture.pipeline import QUICK, Running, Sinks, once
 from capture.server import Server, position
+from sinkql.capture import mark
+from sinkql.capture.confirm import Marks
 from sinkql.capture.log import LogFolder
+from sinkql.capture.place import Place
 from sinkql.capture.process import discard
-from sinkql.capture.reader import LogReader, Place
+from sinkql.capture.reader import LogReader
+from sinkql.capture.store import FolderStore
 from sinkql.extension.stream import Limit
 
 _LARGE, _SMALL = (replace(QUICK, chunk_bytes=size) for size in (1000, 200))
 
 
-class Forgetting(LogFolder):
+class Forgetting(FolderStore):
     """A log whose first entry is forgotten while a sink looks for its place."""
 
     def numbers(self) -> list[int]:
-        found = super().numbers()
-        self.path(found[0]).unlink()
+        found, once = super().numbers(), self.folder / "forgotten"
+        if not once.exists():
+            once.touch()
+            self.path(found[0]).unlink()
         return found
 
 
@@ -82,6 +90,39 @@ def test_sink_that_waits_for_changes_alone_keeps_no_chunk_from_another(tmp_path:
     assert sinks.rows("a") == sinks.rows("b") == server.rows()
 
 
+def test_sink_that_begins_later_can_go_on_from_the_server(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks, replace(_SMALL, kept_seconds=1000.0)) as running:
+        once(sinks, "a")
+        server.commit([("t", 1, "new")])
+        once(sinks, "a")
+        running.until(lambda: server.confirmed() == server.end())
+        _read(running, "b", 3)  # though the log has chunks from the beginning
+    discard(sinks.place)
+    with Running(sinks, _SMALL):
+        once(sinks, "b")
+    assert sinks.rows("b") == server.rows()
+
+
+def test_sink_that_has_just_committed_is_known(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    sinks, all_of = Sinks(tmp_path), mark.all_of
+    with Running(sinks) as running:
+        running.wants("a")
+        loop = sinks.loop("a")
+        reader = loop.readers["t"]
+        running.until(lambda: reader.latest(Place().offsets(), Limit(1)) != Place().offsets())
+        place = reader.latest(Place().offsets(), Limit(1))
+    folder = sinks.place.folder
+
+    def committing(*arguments: Any) -> Iterator[tuple[str, Any]]:
+        yield from all_of(*arguments)
+        reader.committed(place)
+
+    monkeypatch.setattr(mark, "all_of", committing)
+    found = Marks.read(folder, sinks.clients())
+    assert found.at or found.wants
+
+
 def test_entry_ends_where_a_sink_is(tmp_path: Path, server: Server) -> None:
     sinks = Sinks(tmp_path, names=("a", "b"))
     with Running(sinks) as running:
@@ -111,7 +152,7 @@ def test_entry_that_is_forgotten_while_a_sink_looks_for_its_place_is_none_that_i
         running.until(lambda: running.captured() == server.end())
     reader = sinks.loop("a").readers["t"]
     assert isinstance(reader, LogReader)
-    place = replace(reader, log=Forgetting(reader.log.folder)).latest(at, Limit(1))
+    place = replace(reader, log=LogFolder(reader.folder, Forgetting(reader.folder))).latest(at, Limit(1))
     assert Place(**place).to == position(server.end())
 
 

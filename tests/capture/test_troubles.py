@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from capture.pipeline import QUICK, FakeHost, Running, Sinks, once, registry
+from capture.pipeline import QUICK, FakeHost, Running, Sinks, drain, once, registry
 from capture.server import FakeStream, Server
 from sinkql.capture import reader as reading
 from sinkql.capture.host import Client
@@ -48,7 +48,8 @@ def test_source_that_was_compiled_is_not_read(tmp_path: Path) -> None:
 
 def test_run_without_a_capture_says_that_none_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_PATIENCE_SECONDS", 0.01)
-    assert _code(Sinks(tmp_path)) == "SQ3431"
+    with pytest.raises(SinkqlError, match="SQ3431"):  # where `once` would begin again
+        drain(Sinks(tmp_path).loop("a"))
 
 
 def test_table_that_is_emptied_stops_a_sink_that_is_to_fail_then(tmp_path: Path, server: Server) -> None:
@@ -172,6 +173,8 @@ def test_lost_log_that_alone_had_the_changes_stops_its_sinks(tmp_path: Path, ser
     with Running(sinks):
         once(sinks)
     server.commit([("t", 2, "two")])
+    with Running(sinks) as running:
+        running.until(lambda: server.confirmed() == server.end())
     discard(sinks.place)
     with Running(sinks):
         assert _code(sinks) == "SQ3436"
@@ -205,7 +208,8 @@ def test_failure_without_a_code_is_told_and_tried_again(tmp_path: Path, server: 
 
     broken = [1, 2, 3]
     sinks = Sinks(tmp_path)
-    with Running(sinks, stream=lambda: Broken(server)) as running:
+    late = replace(QUICK, confirm_seconds=1.0)  # what was confirmed between two failures would make each the first
+    with Running(sinks, late, stream=lambda: Broken(server)) as running:
         once(sinks)
         server.commit([("t", 2, "two")])
         once(sinks)
@@ -267,7 +271,7 @@ def test_sinks_that_are_made_anew_read_a_source_whose_log_was_damaged(tmp_path: 
     sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
     with Running(sinks, _KEEPING):
         once(sinks)
-    sinks.place.path(sinks.place.numbers()[1]).unlink()
+    sinks.place.store.forget(sinks.place.numbers()[1])
     with Running(sinks):
         assert _code(sinks) == "SQ3436"
     anew = Sinks(tmp_path, names=("b",), keeping=sinks.keeping)
@@ -339,3 +343,36 @@ def test_transaction_that_no_snapshot_saw_before_a_crash_is_not_confirmed_after_
         assert server.confirmed() == before
         server.see_all()
         running.until(lambda: server.confirmed() == hidden)
+
+
+def test_tries_that_fail_as_they_begin_add_nothing_to_the_log(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    with Running(sinks):
+        once(sinks)
+    before = len(sinks.place.numbers())
+    fails = {"begin": [SinkqlError("SQ3431", "no answer") for _ in range(10)]}
+    with Running(sinks, stream=lambda: FakeStream(sinks.server, fails=fails)) as running:
+        running.until(lambda: not fails["begin"])
+        assert len(sinks.place.numbers()) <= before + 1
+        server.commit([("t", 2, "two")])
+        once(sinks)
+    assert sinks.rows() == server.rows()
+
+
+@pytest.mark.parametrize("how", ["deleted", "damaged"])
+def test_lost_log_begins_again_where_the_server_still_has_what_it_confirmed(
+    tmp_path: Path, server: Server, how: str
+) -> None:
+    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    with Running(sinks):
+        once(sinks)
+    server.commit([("t", 2, "two")])
+    with Running(sinks, _KEEPING) as running:
+        running.until(lambda: server.confirmed() == server.end())
+    if how == "deleted":
+        discard(sinks.place)
+    else:
+        sinks.place.store.forget(sinks.place.numbers()[1])
+    with Running(sinks, stream=lambda: FakeStream(server, remembers=True)):
+        once(sinks)
+    assert sinks.rows() == server.rows()

@@ -167,18 +167,19 @@ def test_long_history_is_cut(control: Control, database: Database, monkeypatch: 
 
 def test_commits_add_up(control: Control, database: Database) -> None:
     control.committed("s", rows=5, size=100, offsets={"n": {"count": 5}}, epoch=1, snapshot=2**60, lag=7)
-    control.committed("s", rows=2, size=10, offsets={"n": {"count": 7}}, epoch=2, failed_rows=1)
+    control.committed("s", rows=2, size=10, offsets={"n": {"count": 7}}, epoch=2, counts={"failed": 1, "read": 4})
     (row,) = _rows(database, "progress")
     assert (
         row["messages"],
         row["bytes"],
         row["failed_rows"],
+        row["read_rows"],
         row["commits"],
         row["epoch"],
         row["snapshot"],
         row["lag"],
         row["offsets"],
-    ) == (7, 110, 1, 2, 2, None, None, '{"n": {"count": 7}}')
+    ) == (7, 110, 1, 4, 2, 2, None, None, '{"n": {"count": 7}}')
 
 
 def _hold(path: Path, pipe: Connection) -> None:

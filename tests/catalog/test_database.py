@@ -9,6 +9,7 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,30 @@ def test_failed_upgrade_changes_nothing(tmp_path: Path) -> None:
 def test_reading_transaction_cannot_write(tmp_path: Path) -> None:
     with pytest.raises(SinkqlError), _open(tmp_path / "catalog.db").read() as connection:
         connection.insert("settings", {"name": "a", "value": "b"})
+
+
+class _MeetingWriters(sqlite3.Connection):
+    """A connection before whose first changes of the journal's mode another one begins to write."""
+
+    writers = 0
+
+    def execute(self, query: str, *values: Any) -> sqlite3.Cursor:
+        if query != "PRAGMA journal_mode = WAL" or not _MeetingWriters.writers:
+            return super().execute(query, *values)
+        _MeetingWriters.writers -= 1
+        (_, _, path) = super().execute("PRAGMA database_list").fetchone()
+        with closing(sqlite3.Connection(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            return super().execute(query, *values)
+
+
+def test_a_new_file_that_others_write_to_meanwhile_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_MeetingWriters, "writers", 3)
+    path = tmp_path / "catalog.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=_MeetingWriters))
+        _open(path)
+    assert (_MeetingWriters.writers, _pragma(path, "journal_mode")) == (0, "wal")
 
 
 def _commit_often(path: Path, start: multiprocessing.synchronize.Barrier) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
+from sinkql.extension.check import Check
 from sinkql.session import doctor
 from support.patience import PATIENCE_S
 
@@ -111,7 +112,7 @@ def test_a_package_that_is_missing_or_old_is_wrong(monkeypatch: pytest.MonkeyPat
     checks = {check.name: check for check in doctor._packages()}
     wanted = {each.name: each.specifier for each in map(Requirement, metadata.requires("sinkql") or ())}
     fix = f"Run pip install 'msgspec{wanted['msgspec']}'."
-    assert checks["msgspec"] == doctor.Check("msgspec", "wrong", "not installed", fix)
+    assert checks["msgspec"] == Check("msgspec", "wrong", "not installed", fix)
     assert (checks["pyspark"].state, checks["pyspark"].found) == ("wrong", f"3.5.1, needs {wanted['pyspark']}")
 
 

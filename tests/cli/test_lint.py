@@ -28,6 +28,21 @@ def test_a_good_script_has_no_findings() -> None:
     assert _codes(_PIPELINE) == []
 
 
+@pytest.mark.parametrize("tables", ["TABLES (public.users, public.orders AS bought)", "ALL TABLES"])
+def test_what_only_a_server_tells_of_its_tables_is_no_mistake(tables: str) -> None:
+    text = f"""
+    CREATE CONNECTION p TO POSTGRES (HOST 'h', DATABASE 'd', USER 'u') WITH (VALIDATE = false);
+    CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+    CREATE SOURCE shop FROM POSTGRES CONNECTION p (PUBLICATION 'p') FOR {tables};
+    CREATE MATERIALIZED VIEW spending AS SELECT user_id, sum(amount) AS amount FROM bought GROUP BY user_id;
+    CREATE SINK a FROM users INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'a') KEY (id) MODE UPSERT;
+    CREATE SINK b FROM spending INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'b') MODE APPEND;
+    """
+    assert [each for each in _codes(text) if each[0] == "error"] == []
+    if "users" in tables:
+        assert ("error", "SQ2001") in _codes(text.replace("FROM users", "FROM usrs"))
+
+
 def test_what_only_files_in_s3_tell_is_no_mistake() -> None:
     text = """
     CREATE SECRET s AS 'x';

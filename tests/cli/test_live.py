@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import re
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from rich.console import Console
 from rich.live import Live
 
 from sinkql.cli.output import Output
-from sinkql.cli.progress import LiveProgress
+from sinkql.cli.progress import LiveProgress, duration
 from sinkql.errors import SinkqlError
+from sinkql.extension.stream import FirstSnapshot
 from sinkql.runtime.batch.progress import (
     SinkCommitted,
+    SinkSnapshotting,
     SinkStage,
     SinkStalled,
     SinkStarted,
@@ -114,6 +117,63 @@ def test_what_a_start_does_is_shown_with_its_seconds_and_running_once_it_runs() 
         "s first batch: N s",
         "s running 5 5 N s N s ago in N s",
     ]
+
+
+def test_a_first_snapshot_is_a_bar_with_the_time_left_until_it_is_whole() -> None:
+    face, shown = LiveProgress(Output("text"), lambda sink: []), []
+    for event in (
+        SinkStarted(_SINK, 1, {}),
+        SinkSnapshotting(_SINK, FirstSnapshot()),
+        SinkSnapshotting(_SINK, FirstSnapshot(300, 1000, 3, 10, seconds_left=75.0)),
+        SinkSnapshotting(_SINK, FirstSnapshot(1000, 1000, 10, 10, seconds_left=0.0)),
+        SinkSnapshotting(_SINK, FirstSnapshot(1000, 1000, 10, 10, done=True)),
+    ):
+        face(event)
+        shown.append(face.sinks[_SINK].shown_state(0.0))
+        assert shown[-1] in _shown(face, 200)
+    assert shown == [
+        "running",
+        "snapshot: 0 rows read",
+        "snapshot: ███░░░░░░░ 30%, 1 min 15 s left",
+        "snapshot: ██████████ 100%",
+        "running",
+    ]
+
+
+def test_lines_tell_now_and_then_how_far_a_first_snapshot_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    face = LiveProgress(Output("text"), lambda sink: [])
+    clock = iter((0.0, 1.0, 12.0, 13.0))
+    monkeypatch.setattr("sinkql.cli.progress.time.monotonic", lambda: next(clock))
+    for rows in (100, 200, 300):
+        face(SinkSnapshotting(_SINK, FirstSnapshot(rows, 1000, rows // 100, 10, seconds_left=90.0)))
+    face(SinkSnapshotting(_SINK, FirstSnapshot(1000, 1000, 10, 10, done=True)))
+    assert [line[9:] for line in capsys.readouterr().out.splitlines()] == [
+        "sink s reads its first snapshot: chunk 1 of about 10, row 100 of about 1,000 (10%), about 1 min 30 s left",
+        "sink s reads its first snapshot: chunk 3 of about 10, row 300 of about 1,000 (30%), about 1 min 30 s left",
+        "sink s has its first snapshot: 1,000 rows in 10 chunks",
+    ]
+
+
+def test_programs_get_each_step_of_a_first_snapshot(capsys: pytest.CaptureFixture[str]) -> None:
+    face = LiveProgress(Output("json"), lambda sink: [])
+    for rows in (100, 200):
+        face(SinkSnapshotting(_SINK, FirstSnapshot(rows, 1000, rows // 100, 10, seconds_left=90.0)))
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first == {
+        "event": "snapshotting", "sink": _SINK, "rows": 100, "of_rows": 1000, "chunks": 1, "of_chunks": 10,
+        "done": False, "seconds_left": 90.0,
+    }  # fmt: skip
+    assert second["rows"] == 200
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min 59 s"), (3600, "1 h"), (90061, "1 d 1 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 _UNREAD = """

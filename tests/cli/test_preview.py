@@ -62,5 +62,6 @@ def test_a_mistake_is_shown_where_it_is(folder: Path, capsys: pytest.CaptureFixt
     (folder / "pipeline.sql").write_text("CREATE TABLE t (id int);\nINSERT INTO t VALUES ('x');")
     assert run(["preview", "-f", "pipeline.sql", "t"]) == 1
     assert "pipeline.sql:2:23: error[SQ2212]" in capsys.readouterr().err
+    Session().close()
     assert run(["preview", "nothing"]) == 1
     assert 'relation "nothing" does not exist' in capsys.readouterr().err

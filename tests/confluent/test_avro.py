@@ -8,6 +8,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -223,6 +224,13 @@ def test_messages_are_what_fastavro_reads(topic: tuple[Schema, list[bytes]]) -> 
 @given(damage())
 def test_a_damaged_message_fails_alone(topic: tuple[Schema, list[bytes]]) -> None:
     compare(*topic)
+
+
+@pytest.mark.parametrize("number", [10**38 - 1, 10**38, -(10**38) + 1, -(10**38), 2**127 - 1, -(2**127)])
+def test_decimals_have_38_digits(number: int) -> None:
+    value = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 9}
+    schema: Schema = {"type": "record", "name": "row", "fields": [{"name": "f0", "type": value}]}
+    compare(schema, [b"\0\0\0\0\1\x20" + number.to_bytes(16, "big", signed=True), b"\0\0\0\0\1\2\7"])
 
 
 def test_columns_have_the_types_of_arrow() -> None:

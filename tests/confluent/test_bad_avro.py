@@ -23,8 +23,8 @@ _STAMP = {"type": "long", "logicalType": "timestamp-micros"}
 _LOCAL = {"type": "long", "logicalType": "local-timestamp-millis"}
 _UUID = {"type": "string", "logicalType": "uuid"}
 _DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
-_FIXED = {"type": "fixed", "name": "x", "size": 4}
-_FIXED_DECIMAL = {**_FIXED, "logicalType": "decimal", "precision": 4}
+FIXED = {"type": "fixed", "name": "x", "size": 4}
+_FIXED_DECIMAL = {**FIXED, "logicalType": "decimal", "precision": 4}
 _DURATION = {"type": "fixed", "name": "d", "size": 12, "logicalType": "duration"}
 _RECORD = {
     "type": "record",
@@ -38,7 +38,7 @@ _TREE = {"type": "record", "name": "tree", "fields": [{"name": "next", "type": [
 _FAR = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # the greatest long
 _LEAST = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
 
-_VALUES: list[tuple[Any, bytes, bytes, str]] = [
+VALUES: list[tuple[Any, bytes, bytes, str]] = [
     # a type, bytes of a good value, bytes of a bad one, why it is
     ("boolean", b"\1", b"\2", "neither true nor false"),
     ("boolean", b"\1", b"", "cut off"),
@@ -68,8 +68,8 @@ _VALUES: list[tuple[Any, bytes, bytes, str]] = [
     (_ENUM, b"\2", b"\6", "no symbol"),
     (_ENUM, b"\2", b"\1", "no symbol"),
     (_ENUM, b"\2", _FAR, "no symbol"),
-    (_FIXED, b"abcd", b"abc", "cut off"),
-    (_FIXED, b"abcd", b"abcde", "goes on behind"),
+    (FIXED, b"abcd", b"abc", "cut off"),
+    (FIXED, b"abcd", b"abcde", "goes on behind"),
     (_DATE, b"\2", b"\xfe\xff\xff\xff\x0f", "years 1 to 9999"),
     (_DATE, b"\2", b"\xff\xff\xff\xff\x0f", "years 1 to 9999"),
     (_TIME, b"\2", b"\x01", "not within a day"),
@@ -80,7 +80,7 @@ _VALUES: list[tuple[Any, bytes, bytes, str]] = [
     (_UUID, b"\x48" + b"00000000-0000-0000-0000-000000000000", b"\2a", "is not a uuid"),
     (_UUID, b"\x48" + b"00000000-0000-0000-0000-000000000000", b"\x48" + b"g" * 36, "is not a uuid"),
     (_DECIMAL, b"\2\1", b"\4\x7f\xff", "does not fit"),
-    (_DECIMAL, b"\2\1", b"\x20" + b"\x7f" * 16, "does not fit"),
+    (_DECIMAL, b"\2\1", b"\x20" + b"\x7f" * 16, "more digits than fit"),
     (_DECIMAL, b"\2\1", b"\x22" + b"\1" * 17, "more digits than fit"),
     (_DECIMAL, b"\2\1", b"\x22" + b"\1" * 16, "cut off"),
     (_FIXED_DECIMAL, b"\0\0\0\1", b"\0\1\0\0", "does not fit"),
@@ -119,7 +119,7 @@ def row(type_: Any) -> Any:
     return {"type": "record", "name": "row", "fields": [{"name": "v", "type": type_}]}
 
 
-@pytest.mark.parametrize(("type_", "good", "bad", "why"), _VALUES)
+@pytest.mark.parametrize(("type_", "good", "bad", "why"), VALUES)
 def test_a_bad_value_fails_alone(type_: Any, good: bytes, bad: bytes, why: str) -> None:
     head = b"\0\0\0\0\1"
     found = opened(row(type_)).decode([head + good, head + bad, head + good])

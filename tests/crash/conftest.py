@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
@@ -67,8 +67,7 @@ class Children:
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({**order, "told": str(told)}) + "\n")
         self.process.stdin.flush()
-        answers, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
-        assert answers, f"{order} did not end in {PATIENCE_S:.0f} seconds"
+        assert wait([self.process.stdout.fileno()], PATIENCE_S), f"{order} did not end in {PATIENCE_S:.0f} seconds"
         status = json.loads(self.process.stdout.readline())
         log = Path(f"{told}.log")
         assert not log.exists(), log.read_text()

@@ -103,6 +103,16 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
+LETTERS = Kind(
+    "events",
+    "KEY (k) NOT ENFORCED MODE UPSERT",
+    ("k", "n", "v", "u"),
+    "",
+)
+"""A pipeline whose records that do not decode are kept in a table of their own."""
+LATE = Kind("events", "MODE APPEND", ("n", "k"), "")
+"""One of the same source whose sink takes them late."""
+
 STREAMED: Mapping[str, Kind] = {
     "overwritten": Kind(
         "kept",
@@ -140,7 +150,8 @@ class Pipeline:
     An `eager` one compacts as soon as there are two or three files. A `changed` one has a column more, w, which input
     from before the change has not, and goes on in the table of the one without. One `anew` reads another view of the
     same columns, and computes the rows of the table again. A `hasty` one keeps two snapshots, and expires and sweeps
-    as soon as there is anything. `then` is what else is done with the sink in the end: "optimize", "publish".
+    as soon as there is anything. A `lenient` one takes numbers for what they are that have "bad " before them. `then`
+    is what else is done with the sink in the end: "optimize", "publish", "replay".
     """
 
     folder: Path
@@ -155,6 +166,7 @@ class Pipeline:
     parted: bool = False
     branch: str | None = None
     hasty: bool = False
+    lenient: bool = False
     then: tuple[str, ...] = ()
     glob: str = field(default="*.json", repr=False)
 
@@ -166,7 +178,7 @@ class Pipeline:
     @property
     def what(self) -> Kind:
         """Return what its kind is."""
-        return {**KINDS, **STREAMED}[self.kind]
+        return {**KINDS, **STREAMED, "letters": LETTERS, "late": LATE}[self.kind]
 
     def registry(self) -> Registry:
         """Return what connectors offer, and the stream that it reads."""
@@ -202,7 +214,10 @@ class Pipeline:
             views = f"CREATE SOURCE e FROM LOAD GENERATOR COUNTER; CREATE MATERIALIZED VIEW kept AS {kind.expected};"
         if self.anew:
             relation, views = "other", f"{_VIEWS}CREATE MATERIALIZED VIEW other AS {ANEW[self.kind]};"
-        text = f"""{_SOURCE.format(folder=self.folder, more=more)}{views}
+        source = _SOURCE.format(folder=self.folder, more=more)
+        if kind in (LETTERS, LATE):
+            source = source.replace("FORMAT JSON", "FORMAT JSON WITH (ON ERROR = DEAD LETTER)")
+        text = f"""{source}{views}
 CREATE SINK s FROM {relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't')
   {clauses} WITH (COMMIT INTERVAL = '1s', {options});"""
         job = compile_text(text, facts={"s": {"sink_id": self.sink_id}}, registry=self.registry()).jobs[0]

@@ -19,8 +19,14 @@ _STEPS = (
     "read-marker", "claim", "commit-request", "commit-reply", "version-hint", "data-file", "commit-request#2",
     "commit-reply#2",
 )  # fmt: skip
+_OF_EACH = ("claim", "commit-request#2", "commit-reply#2")
+"""Steps at which each of the kinds is killed each time, and an upsert sink at the others, too."""
 CASES = [
-    *((kind, step) for kind in ("append", "upsert", "view") for step in _STEPS),
+    *(
+        pytest.param(kind, step, marks=pytest.mark.soak if kind != "upsert" and step not in _OF_EACH else ())
+        for kind in ("append", "upsert", "view")
+        for step in _STEPS
+    ),
     ("changelog", "commit-reply"),
     ("parts", "commit-reply"),
     ("upsert", "index-manifest"),

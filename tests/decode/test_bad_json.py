@@ -7,7 +7,7 @@ import pytest
 from sinkql import physical
 from sinkql.decode.messages import JsonMessages
 
-_BAD = [
+BAD = [
     # the type of the column, a good value, a bad message or value, why it is
     ("text", '"a"', b"", "not a JSON object"),
     ("text", '"a"', b" ", "not a JSON object"),
@@ -16,7 +16,7 @@ _BAD = [
     ("text", '"a"', b"[]", "not a JSON object"),
     ("text", '"a"', b"7", "not a JSON object"),
     ("text", '"a"', b'"a"', "not a JSON object"),
-    ("text", '"a"', b'{"v": "a"} {}', "not a JSON object"),
+    ("text", '"a"', b'{"v": "a"} {}', "not a JSON object: trailing characters (byte 12)"),
     ("text", '"a"', b'{"v": "a"}\n{"v": "b"}', "not a JSON object"),
     ("text", '"a"', b'{"v": "a",}', "not a JSON object"),
     ("text", '"a"', b"{'v': 'a'}", "not a JSON object"),
@@ -34,6 +34,8 @@ _BAD = [
     ("text", '"a"', b'{"id": 1.5, "v": "a"}', 'column "id"'),
     ("text", '"a"', b'{"v": "a"}', 'null value in column "id"'),
     ("text", '"a"', b"[" * 1000 + b"]" * 1000, "nested more than"),
+    ("text", '"a"', b'{"id": 2, "v": "a", "w":\nNaN}', "not a JSON object: invalid character"),
+    ("text", '"a"', b'{"id": 2, "v": "a", "w": [0,\n -Infinity]}', "not a JSON object: invalid"),
     ("boolean", "true", "1", "expected boolean, got int"),
     ("boolean", "true", '"true"', "expected boolean, got str"),
     ("smallint", "1", "32768", "is not a smallint"),
@@ -75,7 +77,7 @@ _BAD = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "good", "bad", "why"), _BAD)
+@pytest.mark.parametrize(("type_", "good", "bad", "why"), BAD)
 def test_a_bad_message_fails_alone(type_: str, good: str, bad: bytes | str, why: str) -> None:
     columns = (physical.Column("id", "bigint", nullable=False), physical.Column("v", type_))
     right = f'{{"id": 1, "v": {good}}}'.encode()

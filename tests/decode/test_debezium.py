@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from sinkql import physical
+from sinkql.decode.change import PLACEHOLDER
 from sinkql.decode.debezium import JsonChanges
 
 _TIME = "io.debezium.time."
@@ -87,7 +88,7 @@ def scaled(scale: int) -> dict[str, Any]:
     return {"name": _DECIMAL, "type": "bytes", "parameters": {"scale": str(scale)}}
 
 
-_VALUES: list[tuple[str, dict[str, Any], Any, Any]] = [
+_SCALARS: list[tuple[str, dict[str, Any], Any, Any]] = [
     # the type of the column, what the schema says, the value in JSON, the value
     ("date", {"name": f"{_TIME}Date", "type": "int32"}, 20455, date(2026, 1, 2)),
     ("date", {"name": f"{_CONNECT}Date", "type": "int32"}, 0, date(1970, 1, 1)),
@@ -120,9 +121,17 @@ _VALUES: list[tuple[str, dict[str, Any], Any, Any]] = [
     ("double precision", {"type": "double"}, 1, 1.0),
     ("double precision", {"type": "double"}, "NaN", "nan"),
     ("real", {"type": "float"}, 0.1, 0.10000000149011612),
-    ("integer list", {"type": "array"}, [1, None, 3], [1, None, 3]),
 ]  # fmt: skip
-_PLAIN = [each for each in _VALUES if each[1].get("name") in (
+_VALUES = [
+    *_SCALARS,
+    ("integer list", {"type": "array"}, [1, None, 3], [1, None, 3]),
+    *((f"{each}[]", {"type": "array", "items": said}, [value, None], [expected, None])
+      for each, said, value, expected in _SCALARS if expected != "nan"),
+    ("integer[]", {"type": "array"}, [], []),
+    ("integer[][]", {"type": "array"}, [[1, 2], [3, None]], [[1, 2], [3, None]]),
+    ("date[][]", {"type": "array", "items": {"type": "array"}}, [[0], [1]], [[date(1970, 1, 1)], [date(1970, 1, 2)]]),
+]  # fmt: skip
+_PLAIN = [each for each in _VALUES if each[1].get("items", each[1]).get("name") in (
     None, f"{_TIME}Date", f"{_TIME}MicroTimestamp", f"{_TIME}ZonedTimestamp", f"{_TIME}MicroTime",
     f"{_TIME}MicroDuration", f"{_TIME}Interval", "io.debezium.data.Uuid", "io.debezium.data.Json",
 )]  # fmt: skip
@@ -167,14 +176,14 @@ def test_messages_of_two_schemas_stay_in_order() -> None:
 
 
 _ID = {"id": 1}
-_BAD = [
+BAD = [
     ("text", b"", "truncated"),
     ("text", b"{", "truncated"),
     ("text", b"[]", "not a message of Debezium"),
     ("text", b"{}", "no field op"),
     ("text", b'{"payload": {}}', "no field op"),
     ("text", b'{"op": 7}', "not a message of Debezium"),
-    ("text", b'{"op": "c"} {}', "not a message of Debezium"),
+    ("text", b'{"op": "c"} {}', "not a message of Debezium: trailing characters (byte 13)"),
     ("text", b'{"op": "c", "after": {"id": 1, "v": "\xff"}}', "invalid UTF-8"),
     ("text", change("c"), "no row after the change"),
     ("text", change("u"), "no row after the change"),
@@ -220,10 +229,29 @@ _BAD = [
     ("jsonb", change("c", {"id": 1, "v": "{"}), "is not JSON"),
     ("jsonb", change("c", {"id": 1, "v": "\\u0000"}), "is not JSON"),
     ("integer list", change("c", {"id": 1, "v": ["a"]}), "expected integer, got str"),
+    ("date[]", change("c", {"id": 1, "v": [0, True]}), "expected date, got bool"),
+    ("date[]", change("c", {"id": 1, "v": 0}), "expected date[], got int"),
+    ("date[]", change("c", {"id": 1, "v": [0, 2**40]}), f'column "v": {2**40} does not fit'),
+    ("bytea[]", change("c", {"id": 1, "v": ["A"]}), "not in base64"),
+    ("integer[][]", change("c", {"id": 1, "v": [[1], [2, 3]]}), "not of one length"),
+    ("text[]", change("c", {"id": 1, "v": [PLACEHOLDER]}), "REPLICA IDENTITY FULL"),
+    ("uuid[]", change("c", {"id": 1, "v": ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]}), "REPLICA IDENTITY FULL"),
+    ("integer[]", change("c", {"id": 1, "v": list(PLACEHOLDER.encode())}), "REPLICA IDENTITY FULL"),
+    ("bytea[]", change("c", {"id": 1, "v": [b64encode(PLACEHOLDER.encode()).decode()]}), "REPLICA IDENTITY FULL"),
+    ("bytea", change("c", {"id": 1, "v": b64encode(PLACEHOLDER.encode()).decode()}), "REPLICA IDENTITY FULL"),
+    ("integer list", change("c", {"id": 1, "v": {}}), "got object"),
+    ("uint2", change("c", {"id": 1, "v": 65536}), "65536"),
+    ("uint8", change("c", {"id": 1, "v": 2**64}), "is not a uint8"),
+    ("bigint", change("c", {"id": 1, "v": -(2**63) - 1}), "is not a bigint"),
+    ("boolean", change("c", {"id": 1, "v": "true"}), "expected boolean, got str"),
+    ("text", change("u", None, _ID), "no row after the change"),
+    ("text", change("c", "a"), "not a message of Debezium"),
+    ("text", b'{"op": null, "after": {"id": 1}}', "no field op"),
+    ("timestamptz", change("c", {"id": 1, "v": True}), "got bool"),
 ]
 
 
-@pytest.mark.parametrize(("type_", "bad", "why"), _BAD)
+@pytest.mark.parametrize(("type_", "bad", "why"), BAD)
 def test_a_bad_message_fails_alone(type_: str, bad: bytes, why: str) -> None:
     good = change("c", {"id": 1, "v": None})
     found = decoder({"id": "bigint", "v": type_}).decode(None, [good, bad, good])

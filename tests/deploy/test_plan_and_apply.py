@@ -58,7 +58,7 @@ def test_everything_is_created_in_an_empty_catalog(session: Session) -> None:
         ("create", "MATERIALIZED VIEW", "v"),
         ("create", "SINK", "k"),
     ]
-    assert deployment.steps[-1].effect == 're-reads source "n" from the start, into table "a.t"'
+    assert deployment.steps[-1].effect == 'reads source "n" from the start, into table "a.t"'
     apply(deployment, session)
     assert _plan(session, _BASE).steps == ()
 
@@ -113,7 +113,7 @@ def test_effects_on_a_sink_name_a_destination_only_where_its_connector_does(
     registry = discover()
     registry.sinks["ICEBERG CATALOG"] = replace(registry.sinks["ICEBERG CATALOG"], destination=None)
     with Session(registry=registry) as session:
-        assert _plan(session, _BASE).steps[-1].effect == 're-reads source "n" from the start'
+        assert _plan(session, _BASE).steps[-1].effect == 'reads source "n" from the start'
         session.execute(_BASE)
         text = _BASE.replace("counter > 3", "counter > 4")
         effect = 're-reads source "n" from the start; what it wrote stays'
@@ -340,7 +340,7 @@ def test_an_item_that_becomes_one_of_another_kind_says_what_goes(session: Sessio
     session.execute("CREATE VIEW k AS SELECT counter FROM n")
     steps = _plan(session, _BASE).steps
     assert [(step.action, step.name.rpartition(".")[2]) for step in steps] == [("drop", "w"), ("replace", "k")]
-    assert steps[1].effect == 're-reads source "n" from the start, into table "a.t"'
+    assert steps[1].effect == 'reads source "n" from the start, into table "a.t"'
     back = _plan(session, _BASE.replace("CREATE SINK k FROM v", "CREATE TABLE k (a integer); CREATE SINK w FROM v"))
     assert back.steps[0].action == "replace"
 

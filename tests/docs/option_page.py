@@ -15,7 +15,7 @@ _HEAD = """# Options
 
 `=` may be left out. Strings may be written without quotes where they are one word. An interval is a string such as
 `'10s'`, `'1 min'` or `'00:00:30'`. "Secret or string" takes `SECRET name`, a string, or `'a:' || SECRET name`; how to
-make a secret is in the [guide](guide.md#secrets).
+make a secret is in the [guide](guide.md#secrets). `USERNAME` of a connection is another name of `USER`.
 """
 _VALUES = {
     "text": "string",

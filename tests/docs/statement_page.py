@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
 from sinkql.connectors.files.bucket import Bucket
+from sinkql.connectors.kafka.admin import Admin, Topic
 from sinkql.connectors.mysql import facts as mysql_facts
 from sinkql.connectors.postgres import facts as postgres_facts
 from sinkql.errors import SinkqlError
@@ -21,10 +23,13 @@ CREATE CONNECTION aws TO AWS (ACCESS KEY ID = SECRET s, SECRET ACCESS KEY = SECR
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
 CREATE CONNECTION pg TO POSTGRES (HOST 'db', DATABASE 'shop', USER 'u') WITH (VALIDATE = false);
 CREATE CONNECTION my TO MYSQL (HOST 'db', USER 'u') WITH (VALIDATE = false);
+CREATE CONNECTION brokers TO KAFKA (BROKER 'broker:9092', SECURITY PROTOCOL = PLAINTEXT) WITH (VALIDATE = false);
+CREATE CONNECTION schemas TO CONFLUENT SCHEMA REGISTRY (URL 'http://registry:8081') WITH (VALIDATE = false);
 CREATE CLUSTER c (SIZE = 'local[2]');
 CREATE SCHEMA sc;
 CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10);
 CREATE SOURCE h FROM LOAD GENERATOR AUCTION (UP TO 10);
+CREATE SOURCE d FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR TABLES (public.users AS buyers);
 CREATE TABLE t (id bigint PRIMARY KEY, name text);
 CREATE VIEW v AS SELECT counter FROM n;
 CREATE MATERIALIZED VIEW m AS SELECT counter FROM n;
@@ -40,13 +45,15 @@ _ORDERS = {
     "columns": [{"name": "id", "type": "int(11)", "nullable": False}],
     "key": ["id"],
 }
+_TOPIC = Topic("orders", "1", (0,))
 _SHOP = {"mysql": {"mariadb": True, "version": "10.11", "tables": [_ORDERS]}}
 _HEAD = """# Statements
 
 What SinkQL does with each statement of the dialect: it runs, or fails with the error that is shown. A test runs every
-statement of this page on its own, in a catalog with a secret `s`, the connections `aws`, `lake`, `pg` and `my`, a
-cluster `c`, a schema `sc`, the sources `n (counter)` and `h` (an auction house), a table `t (id, name)`, a view `v`, a
-materialized view `m` and a sink `k`, on a branch, that has not run yet.
+statement of this page on its own, in a catalog with a secret `s`, the connections `aws`, `lake`, `pg`, `my`, `brokers`
+and `schemas`, a cluster `c`, a schema `sc`, the sources `n (counter)`, `h` (an auction house) and `d` (a database with
+the table `buyers`), a table `t (id, name)`, a view `v`, a materialized view `m` and a sink `k`, on a branch, that has
+not run yet.
 [errors.md](errors.md) explains the error codes.
 """
 
@@ -55,7 +62,7 @@ def page(folder: Path) -> str:
     """Return the page; `folder` is empty, and takes the catalogs."""
     base = folder / "base"
     base.mkdir()
-    with Session(base / "catalog.db") as session:
+    with _offline(), Session(base / "catalog.db") as session:
         session.execute(_BASE)
     lines = [_HEAD.strip()]
     for number, (section, statements) in enumerate(_sections()):
@@ -74,14 +81,21 @@ def _sections() -> Iterator[tuple[str, list[str]]]:
         yield title, body.splitlines()
 
 
-def _outcome(text: str, catalog: Path) -> str:
-    # statements of this page reach no other machine
+@contextmanager
+def _offline() -> Iterator[None]:
+    """Let statements reach no other machine."""
     with (
-        Session(catalog) as session,
         patch.object(Bucket, "list", lambda _: iter(())),
+        patch.object(Admin, "check", lambda _: None),
+        patch.object(Admin, "topic", lambda _, name: _TOPIC),
         patch.object(mysql_facts, "find", lambda planned, access: _SHOP),
         patch.object(postgres_facts, "find", lambda login, publication: _PUBLICATION),
     ):
+        yield
+
+
+def _outcome(text: str, catalog: Path) -> str:
+    with _offline(), Session(catalog) as session:
         try:
             session.execute(text)
         except SinkqlError as error:

@@ -13,7 +13,7 @@ import pytest
 from support.command import Running, start
 from support.readers import connect, open_table
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 _PIPELINE = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');

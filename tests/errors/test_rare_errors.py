@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
@@ -24,7 +26,9 @@ from sinkql.connectors.iceberg.file import delete
 from sinkql.connectors.iceberg.file.delete import live_files
 from sinkql.connectors.iceberg.table.failure import explain
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Split, Tally
+from sinkql.extension.registry import discover
+from sinkql.extension.stream import RowError, Split, Tally
+from sinkql.runtime.batch.letter import dead_letters
 from sinkql.runtime.spark import session as spark
 from sinkql.runtime.spark import task
 from sinkql.runtime.spark.jvm import Jvm
@@ -32,6 +36,7 @@ from sinkql.script.file import script_files
 from sinkql.session import Session
 from sinkql.shell import terminal
 from sinkql.shell.terminal import run_shell
+from support import running
 
 _SINK = """
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
@@ -191,6 +196,34 @@ def test_source_with_other_columns_than_it_declares_is_refused(tmp_path: Path) -
     what = physical.Read("orders", "odd", {}, columns)
     read = task.ReadTask(what, reader, (split,), diff=False, sequence=False, first=0, side=tmp_path)
     assert _code(lambda: list(read.rows([0], "a"))) == "SQ3390"
+
+
+class _LosingReader:
+    """A source that reads three records, and gives a row of one, leaves one out, and says nothing of the third."""
+
+    def read(self, _: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
+        tally.rows += 3
+        tally.fail(RowError("1", "SQ3101", "it is none", b"x"))
+        yield pa.record_batch({"id": [1]})
+
+
+def test_source_that_loses_a_record_is_refused(tmp_path: Path) -> None:
+    reader: Any = _LosingReader()
+    split: Any = object()
+    what = physical.Read("orders", "odd", {}, (physical.Column("id", "bigint", False),))
+    read = task.ReadTask(what, reader, (split,), diff=False, sequence=False, first=0, side=tmp_path)
+    assert _code(lambda: list(read.rows([0], "a"))) == "SQ3392"
+
+
+def test_records_that_do_not_decode_go_to_no_sink_that_has_no_place_for_them(tmp_path: Path) -> None:
+    registry = discover()
+    job = running.job(running.csv_files(tmp_path), tmp_path)
+    keeping = msgspec.structs.replace(job.write.input, options={"tuning": {"on_error": "dead letter"}})
+    job = msgspec.structs.replace(job, write=msgspec.structs.replace(job.write, input=keeping))
+    assert dead_letters(registry, job, running.contexts(tmp_path, job)) is not None
+    sink = replace(registry.sinks["ICEBERG CATALOG"], letters=None)
+    registry = replace(registry, sinks={"ICEBERG CATALOG": sink})
+    assert _code(dead_letters, registry, job, running.contexts(tmp_path, job)) == "SQ3393"
 
 
 def test_split_that_gives_other_rows_the_second_time_is_refused(tmp_path: Path) -> None:

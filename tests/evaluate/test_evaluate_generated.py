@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TREES = 60
-_GUARDED = 60
 
 
 def outcome(expression: logical.Expression, row: tuple[Any, ...]) -> tuple[str, Any]:
@@ -90,11 +89,12 @@ def _asked(duck: duckdb.DuckDBPyConnection, query: str) -> tuple[str, Any]:
 
 
 @pytest.mark.spark
-def test_spark_computes_nothing_that_a_guard_leaves_out(spark: SparkSession) -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.soak)])
+def test_spark_computes_nothing_that_a_guard_leaves_out(spark: SparkSession, count: int) -> None:
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in COLUMNS.items())
     spark.createDataFrame(into_spark(table()), f"row bigint, {schema}").createOrReplaceTempView("guarded")
     guards = Guards(Random(7))
-    trees = [guards.any(4) for _ in range(_GUARDED)]
+    trees = [guards.any(4) for _ in range(count)]
     expected = [tuple(outcome(tree, row) for tree in trees) for row in ROWS]
     assert {kind for row in expected for kind, _ in row} == {"value"}
 
@@ -106,7 +106,7 @@ def test_spark_computes_nothing_that_a_guard_leaves_out(spark: SparkSession) -> 
     shown = [f"{spark_sql(tree)} AS x{number}" for number, tree in enumerate(trees)]
     found = rows.selectExpr("row", *shown).orderBy("row").collect()
     assert [tuple(value for _, value in row) for row in expected] == [tuple(row)[1:] for row in found]
-    kept = {number: rows.where(spark_sql(trees[number])).count() for number in range(0, _GUARDED, 10)}
+    kept = {number: rows.where(spark_sql(trees[number])).count() for number in range(0, count, 10)}
     assert {number: sum(row[number][1] is True for row in expected) for number in kept} == kept
 
 

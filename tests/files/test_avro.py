@@ -184,7 +184,7 @@ def test_files_of_every_codec_are_read_and_what_is_damaged_is_an_error(tmp_path:
     for number, bad in enumerate((data[:-3], data[: -len(_MARK)], damaged)):
         _put(tmp_path, "a.avro", bad)
         with pytest.raises(SinkqlError) as error:
-            _read(tmp_path, {"c0": "bigint"}, "AVRO", state=tmp_path / f"{number}", skip_errors=True)
+            _read(tmp_path, {"c0": "bigint"}, "AVRO", state=tmp_path / f"{number}", policy="skip")
         assert error.value.code == "SQ3102"
         assert "cannot be read as AVRO: its block at byte " in error.value.message
 
@@ -202,7 +202,7 @@ def test_files_of_every_codec_are_read_and_what_is_damaged_is_an_error(tmp_path:
 def test_a_file_that_has_no_rows_of_the_columns_is_an_error(tmp_path: Path, data: bytes, why: str) -> None:
     _put(tmp_path, "a.avro", data)
     with pytest.raises(SinkqlError) as error:
-        _read(tmp_path, {"c0": "bigint"}, "AVRO", skip_errors=True)
+        _read(tmp_path, {"c0": "bigint"}, "AVRO", policy="skip")
     assert error.value.code == "SQ3102"
     assert why in error.value.message
 
@@ -211,7 +211,7 @@ def test_a_record_that_is_nested_too_deeply_is_an_invalid_row(tmp_path: Path) ->
     records = [b"\x02\x02" * levels + b"\x02\x00" for levels in (100, 3000)]  # each has 1, and a next one or none
     blocks = b"".join(b"\x02" + _long(len(record)) + record + _MARK for record in records)
     _put(tmp_path, "a.avro", _avro(_schema(_NODE), []) + blocks)
-    rows, tally = _read(tmp_path, {"c0": "jsonb"}, "AVRO", skip_errors=True)
+    rows, tally = _read(tmp_path, {"c0": "jsonb"}, "AVRO", policy="skip")
     assert (len(rows), tally.failed) == (1, 1)
     assert "nested too deeply" in tally.errors[0].message
 
@@ -238,7 +238,7 @@ def test_a_block_that_would_end_the_process_is_an_error(
     data = _avro(schema, []) + _long(count) + _long(len(record)) + record + _MARK
     _put(tmp_path, "a.avro", data)
     with pytest.raises(SinkqlError, match="its block at byte") as error:
-        _read(tmp_path, {"c0": "jsonb"}, "AVRO", skip_errors=True)
+        _read(tmp_path, {"c0": "jsonb"}, "AVRO", policy="skip")
     assert (error.value.code, why in error.value.message) == ("SQ3102", True)
 
 
@@ -276,7 +276,7 @@ def test_values_that_do_not_fit_are_invalid_rows_of_their_numbers(tmp_path: Path
     )
     _put(tmp_path, "a.avro", _avro(told, []) + data[len(_avro(plain, [])) :])
     types = {"c0": "text", "c1": "date", "c2": "numeric(5,0)", "c3": "integer not null", "c4": "text[]", "c5": "jsonb"}
-    rows, tally = _read(tmp_path, types, "AVRO", skip_errors=True)
+    rows, tally = _read(tmp_path, types, "AVRO", policy="skip")
     assert rows == [("a", dt.date(1970, 1, 2), Decimal(1), 1, ["x"], "1")] * 6
     assert (tally.rows, tally.failed) == (12, 6)
     assert [each.position for each in tally.errors] == [f"a.avro:{row}" for row in range(2, 13, 2)]

@@ -61,7 +61,7 @@ def session(tmp_path: Path, server: Seaweed, monkeypatch: pytest.MonkeyPatch) ->
     [
         ("a.parquet", "PARQUET", _written(pq.write_table)),
         ("a.orc", "ORC", _written(po.write_table)),
-        ("a.csv.gz", "CSV WITH HEADER", gzip.compress("id,name\n1,x\n2,é\n".encode())),
+        ("a.csv.gz", "CSV WITH HEADER", gzip.compress("id,name\n1,x\n2,é\n".encode(), mtime=0)),
         ("a.json", "JSON", '{"id": 1, "name": "x"}\n{"id": 2, "name": "é"}\n'.encode()),
     ],
 )

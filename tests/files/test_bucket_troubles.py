@@ -13,10 +13,10 @@ import pytest
 
 from files.test_files_reader import _ALL, _reader, _rows
 from sinkql.connectors.aws.store import S3, Role, open_store
-from sinkql.connectors.files import bucket
 from sinkql.connectors.files.bucket import Bucket
 from sinkql.connectors.files.reader import FilesReader
 from sinkql.errors import SinkqlError
+from sinkql.extension import s3
 from sinkql.extension.renewal import now
 from sinkql.extension.stream import Tally
 from support.proxy import Rule, proxy
@@ -78,7 +78,7 @@ class Objects:
 def objects(server: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Objects]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.user)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
-    monkeypatch.setattr(bucket, "_TRIES", 1)
+    monkeypatch.setattr(s3, "_TRIES", 1)
     with proxy(server.s3) as (port, rule):
         yield Objects(server, tmp_path.name, port, rule)
 
@@ -170,7 +170,7 @@ def test_a_bucket_that_refuses_for_a_while_is_told_in_a_sentence_and_read_on(
 
 
 def test_a_bucket_that_stalls_is_told(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket, "_READ_S", 0.1)
+    monkeypatch.setattr(s3, "_READ_S", 0.1)
     with silent() as (address, asked), pytest.raises(SinkqlError) as error:
         objects.reader(tmp_path, S3({**objects.storage, "s3.endpoint": address})).initial(at_end=True)
     assert (error.value.code, error.value.retryable, asked.empty()) == ("SQ4223", True, False)

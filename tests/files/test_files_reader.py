@@ -38,7 +38,7 @@ def _reader(tmp_path: Path, **changes: Any) -> FilesReader:
         "home": "files",
         "columns": _COLUMNS,
         "format": _JSON,
-        "skip_errors": False,
+        "policy": "fail",
         "max_files": None,
         "compression": "AUTO",
     }
@@ -132,7 +132,7 @@ def test_ranges_of_csv_give_the_records_and_errors_of_the_whole_file(
     form = {**_CSV, "header": seed != 1}
     text = ("id,name" + end if form["header"] else "") + end.join(records) + chance.choice(["", end])
     _put(tmp_path, "a.csv", text)
-    whole = _reader(tmp_path, format=form, skip_errors=True, state=tmp_path / "whole")
+    whole = _reader(tmp_path, format=form, policy="skip", state=tmp_path / "whole")
     start, told = whole.initial(at_end=False), Tally()
     expected = _rows(whole, start, whole.latest(start, _ALL), told)
     assert told.failed
@@ -142,7 +142,7 @@ def test_ranges_of_csv_give_the_records_and_errors_of_the_whole_file(
         monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", step)
         for limit in (_ALL, Limit(17), Limit(1000, 300)):
             reader = _reader(
-                tmp_path, format=form, skip_errors=True, state=tmp_path / f"{step}-{limit.rows}-{limit.bytes}"
+                tmp_path, format=form, policy="skip", state=tmp_path / f"{step}-{limit.rows}-{limit.bytes}"
             )
             at, found, tally = start, [], Tally()
             while (then := reader.latest(at, limit)) != at:
@@ -164,7 +164,7 @@ def test_a_csv_file_of_carriage_returns_is_not_cut_at_newlines(
     monkeypatch.setattr("sinkql.connectors.files.content.PART_BYTES", 20)
     _put(tmp_path, "a.csv", head + '1,a\n2,b\r3,"c\n"\r' * 50)
     columns = (Column("id", "bigint"), Column("name" if "name" in head else "na\nme", "text"))
-    reader = _reader(tmp_path, format=_CSV, columns=columns, skip_errors=True)
+    reader = _reader(tmp_path, format=_CSV, columns=columns, policy="skip")
     start, tally = reader.initial(at_end=False), Tally()
     end = reader.latest(start, Limit(17))
     assert _rows(reader, start, end, tally) == [{columns[0].name: 3, columns[1].name: "c\n"}] * 50
@@ -367,7 +367,7 @@ def test_a_json_row_that_does_not_parse_is_named_by_its_line(
 
 def test_skipped_rows_are_counted_and_the_others_come(tmp_path: Path) -> None:
     _put(tmp_path, "a.csv", 'id,name\n1,x\n2,y,z\nq,w\n4,\n5,""\n')
-    reader = _reader(tmp_path, format=_CSV, skip_errors=True)
+    reader = _reader(tmp_path, format=_CSV, policy="skip")
     start = reader.initial(at_end=False)
     tally = Tally()
     rows = _rows(reader, start, reader.latest(start, _ALL), tally)
@@ -415,7 +415,7 @@ def test_a_file_that_is_one_array_is_one_batch(tmp_path: Path) -> None:
 def _skipped(tmp_path: Path, name: str, data: bytes, **changes: Any) -> tuple[list[Any], list[str], Tally]:
     """Return the ids that are read of a file, the places that are skipped, and the tally."""
     _put(tmp_path, name, data)
-    reader = _reader(tmp_path, skip_errors=True, **changes)
+    reader = _reader(tmp_path, policy="skip", **changes)
     start, tally = reader.initial(at_end=False), Tally()
     rows = _rows(reader, start, reader.latest(start, _ALL), tally)
     assert tally.rows == len(rows) + tally.failed
@@ -452,3 +452,20 @@ def test_a_blank_line_of_one_column_is_a_row(tmp_path: Path) -> None:
     plain = {"name": "CSV", "header": False, "delimiter": ","}
     ids, places, _ = _skipped(tmp_path, "a.csv", b'a\n\n""\nb\n', format=plain, columns=column)
     assert (ids, places) == (["a", None, "", "b"], [])
+
+
+@pytest.mark.parametrize(
+    ("files", "small"),
+    [
+        ({"a.json": _lines(range(1000)), "b.json": _lines(range(9))}, True),
+        ({"a.json": _lines(range(9000))}, False),
+        ({"a.json.gz": gzip.compress(_lines(range(9)).encode())}, False),
+        ({f"{each}.json": _lines(range(1)) for each in range(9)}, False),
+    ],
+)
+def test_few_plain_bytes_in_few_files_are_small(tmp_path: Path, files: dict[str, str | bytes], small: bool) -> None:
+    reader = _reader(tmp_path)
+    for name, text in files.items():
+        _put(tmp_path, name, text)
+    start = reader.initial(at_end=False)
+    assert reader.small(reader.splits(start, reader.latest(start, _ALL))) is small

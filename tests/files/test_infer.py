@@ -106,7 +106,7 @@ def test_all_of_a_sample_is_read_in_the_columns_that_are_found(tmp_path: Path, s
     folder, found = Folder(tmp_path / "in", "*", False), _found(tmp_path, _CSV)
     decoding = discover().formats["CSV"].decoding
     columns = tuple(Column(name, type_) for name, type_ in found.items())
-    reader = FilesReader("s", folder, tmp_path / "state", "files", columns, _CSV, decoding, False, None)
+    reader = FilesReader("s", folder, tmp_path / "state", "files", columns, _CSV, decoding, "fail", None)
     start = reader.initial(at_end=False)
     tally = Tally()
     for split in reader.splits(start, reader.latest(start, Limit(1 << 40))):

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sinkql.decode.json_lines import JsonDecoder
+from sinkql.decode.json_lines import _PIECE, JsonDecoder, _endless, _lines
 from sinkql.decode.value import value_of
 from sinkql.extension.jsonb import nested_deeply
 from sinkql.extension.stream import Failure
@@ -32,7 +32,20 @@ _GOOD = {
     "n": ("0.1", "1234567890.12", "1e3", "-0", '"5.25"', "1.500000", "null"),
     "w": ("0.0000000001", "9999999999999999999999999999.9999999999", "1e27", "null"),
     "y": ("true", "false", "null"),
-    "t": ('"x"', '""', '"\\u00e9"', '"é😀"', '"\\ud83d\\ude00"', '"a\\nb\\t\\"\\\\"', '"{"', "null"),
+    "t": (
+        '"x"',
+        '""',
+        '"the-end"',
+        '"7e-12-3E-4"',
+        '"1e-5 "',
+        '"00000000000000000000000000000000000000000000"',
+        '"\\u00e9"',
+        '"é😀"',
+        '"\\ud83d\\ude00"',
+        '"a\\nb\\t\\"\\\\"',
+        '"{"',
+        "null",
+    ),
     "at": ('"2024-02-29 12:30:45Z"', '"2024-02-29T12:30:45.123456+05:30"', "null"),
     "day": ('"2024-02-29"', '"0001-01-01"', "null"),
     "id": ('"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"', '"{A0EEBC999C0B4EF8BB6D6BB9BD380A11}"', "null"),
@@ -149,6 +162,51 @@ def test_lines_are_read_as_they_say_in_either_way() -> None:
             at_once += fast._schema is not None and not failures
     assert lines_seen > 8_000
     assert at_once > 10
+
+
+def test_words_that_look_like_exponents_are_no_reason_to_go_line_by_line() -> None:
+    line = b'{"d": 0, "r": 0.5, "t": "one-two 7e-12-3", "id": "a0eebc9e-9c0e-4efe-bb6e-6bb9bd380a11", "w": 0}'
+    decoder = JsonDecoder(_COLUMNS)
+    for end, at_once in ((b'{"d": 7}', True), (b'{"d": 7e-1}', False), (b'{"d": 0.%s1}' % (b"0" * 40), False)):
+        block = b"\n".join([line] * 50 + [end])
+        assert (decoder._at_once(_lines(block)) is not None) == at_once
+
+
+def test_only_numbers_that_are_read_as_zero_are_looked_at_where_these_are_few() -> None:
+    decoder = JsonDecoder(_COLUMNS)
+    for end, at_once in (
+        (b'{"d": 7e-1}', True),
+        (b'{"d": 0, "t": "7e-1x"}', True),
+        (b'{"d": 7e-400}', False),
+        (b'{"r": 1e-46}', False),
+        (b'{"d": 0.%s1}' % (b"0" * 400), False),
+    ):
+        for place in (0, 50):
+            lines = [b'{"d": 0.5, "r": 3e-7}'] * 50
+            lines.insert(place, end)
+            assert (decoder._at_once(_lines(b"\n".join(lines))) is not None) == at_once
+
+
+@pytest.mark.parametrize("word", [b"NaN", b"Inf", b"-Infinity"])
+def test_a_number_without_an_end_is_found_wherever_it_is(word: bytes) -> None:
+    for place in range(_PIECE - 5, _PIECE + 5):
+        begin = b'{"t": "In: Nab'.ljust(place - 6, b"N") + b'","x":'
+        assert _endless(begin + word + b"}")
+        assert not _endless(begin + b'"' + word + b'"}')
+
+
+@pytest.mark.parametrize("more", ["NaN", "Infinity", "[-Inf]", "[" * 450 + "]" * 450])
+def test_members_that_no_column_has_are_those_of_json_among_many_lines(more: str) -> None:
+    good = '{"i": 1, "t": "' + "}]" * 300 + ': NaN", "more": [' + "[],{}," * 300 + "[]]}"
+    block = "\n".join([good] * 50 + ['{"i": 2, "more": ' + more + "}"] + [good] * 50).encode()
+    rows, failures, _ = _decoded(JsonDecoder(_COLUMNS), block)
+    assert len(rows) == 100
+    assert [failure.line for failure in failures] == [51]
+
+
+def test_brackets_are_no_reason_to_go_line_by_line() -> None:
+    block = b"\n".join([b'{"t": "Info: %s", "more": [%s0]}' % (b"[" * 500, b"[],{}," * 500)] * 50)
+    assert JsonDecoder(_COLUMNS)._at_once(_lines(block)) is not None
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pytest
 from crash.pipeline import Pipeline
 from sinkql import faults
 from sinkql.connectors.files.listing import Log
+from sinkql.connectors.files.reader import FilesReader
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
@@ -22,7 +23,7 @@ from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.local.engine import LocalEngine
 from support.fault import armed
 from support.readers import duckdb_folder
-from support.running import drain, loop_of
+from support.running import csv_files, drain, loop_of
 
 _FILE = 100
 
@@ -164,3 +165,20 @@ def test_segments_lost_in_the_state_folder_come_back_from_the_table(pipeline: Pi
     _run(pipeline)
     found = duckdb_folder(str(next((pipeline.folder / "lake").rglob("metadata")).parent), "n")
     assert [(number,) for number in range(6)] == sorted(found)
+
+
+def test_figures_for_another_thread_change_nothing_of_what_a_batch_knows(tmp_path: Path) -> None:
+    """Files that seem to be read already would be left out of a rebuild."""
+    (tmp_path / "in").mkdir()
+    read = csv_files(tmp_path)
+    reader = discover().reader(read, Context("s", "id", tmp_path / "state", lambda _: ""))
+    assert isinstance(reader, FilesReader)
+    offsets = [reader.initial(at_end=False)]
+    for name in ("a", "b"):
+        (tmp_path / "in" / f"{name}.csv").write_text("id\n1\n")
+        offsets.append(reader.target(offsets[-1]))
+    _, first, second = offsets
+    seen = reader.log.seen(first["log"])
+    assert reader.measure(second).committed == 2
+    assert reader.lag(second) == 0.0
+    assert set(seen) == {"a.csv"}

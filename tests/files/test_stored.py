@@ -95,7 +95,7 @@ def test_a_column_is_read_as_its_own_type_or_one_with_room_for_it(tmp_path: Path
 def test_a_column_of_another_type_is_an_error_that_names_both(tmp_path: Path, values: pa.Array, type_: str) -> None:
     path = _write(tmp_path, "a.parquet", {"id": [1], "c": values})
     with pytest.raises(SinkqlError) as error:
-        _read(tmp_path, {"id": "bigint", "c": type_}, skip_errors=True)
+        _read(tmp_path, {"id": "bigint", "c": type_}, policy="skip")
     assert error.value.code == "SQ3102"
     assert f'file "{path}" cannot be read as PARQUET: column "c" is ' in error.value.message
     assert f"and not {type_}" in error.value.message
@@ -112,7 +112,7 @@ def test_a_file_without_a_column_is_an_error(tmp_path: Path, columns: dict[str, 
 @pytest.mark.parametrize(("type_", "values"), [("uint2", [7, -1, 65536, 65535]), ("uint8", [7, -1, 2**63 - 1])])
 def test_unsigned_integers_of_signed_columns_are_not_below_zero(tmp_path: Path, type_: str, values: list[int]) -> None:
     _write(tmp_path, "a.parquet", {"n": pa.array(values)})
-    rows, tally = _read(tmp_path, {"n": type_}, skip_errors=True)
+    rows, tally = _read(tmp_path, {"n": type_}, policy="skip")
     assert [value for (value,) in rows] == [value for value in values if value not in (-1, 65536)]
     assert tally.failed == len(values) - len(rows)
     assert "-1 does not fit" in tally.errors[0].message
@@ -126,7 +126,7 @@ def test_values_that_do_not_fit_are_invalid_rows(tmp_path: Path) -> None:
     day = pa.array([0, 0, 0, 0, 0, 0, 3_000_000, -800_000], pa.int32()).view(pa.date32())
     _write(tmp_path, "a.parquet", {"n": pa.array(range(8)), "t": texts, "at": at, "d": day}, row_group_size=3)
     types = {"n": "bigint", "t": "text", "at": "timestamp not null", "d": "date"}
-    rows, tally = _read(tmp_path, types, skip_errors=True)
+    rows, tally = _read(tmp_path, types, policy="skip")
     assert [row[:2] for row in rows] == [(0, "a"), (2, "c")]
     assert (tally.rows, tally.failed) == (8, 6)
     assert [each.position for each in tally.errors] == [f"a.parquet:{row}" for row in (2, 4, 5, 6, 7, 8)]
@@ -140,7 +140,7 @@ def test_times_that_no_day_and_no_calendar_has_are_invalid_rows(tmp_path: Path) 
     at = pa.array([2**62, 0, far, 0, 0], pa.int64()).view(pa.timestamp("ms"))
     time = pa.array([0, 86_399_999, 0, 86_400_000, -1], pa.int32()).view(pa.time32("ms"))
     _write(tmp_path, "a.parquet", {"at": at, "t": time})
-    rows, tally = _read(tmp_path, {"at": "timestamp", "t": "time"}, skip_errors=True)
+    rows, tally = _read(tmp_path, {"at": "timestamp", "t": "time"}, policy="skip")
     assert rows == [(dt.datetime(1970, 1, 1), dt.time(23, 59, 59, 999000))]
     assert [each.position for each in tally.errors] == [f"a.parquet:{row}" for row in (1, 3, 4, 5)]
 
@@ -192,7 +192,7 @@ def test_an_invalid_row_has_its_number_in_the_file(tmp_path: Path, format_: str)
     _put(tmp_path, "a.x", b"")
     _WRITERS[format_](table, tmp_path / "in" / "a.x", **_SMALL_PIECES[format_])
     os.utime(tmp_path / "in" / "a.x", (1_700_000_000, 1_700_000_000))
-    _, tally = _read(tmp_path, {"id": "bigint not null", "name": "text"}, format_, skip_errors=True)
+    _, tally = _read(tmp_path, {"id": "bigint not null", "name": "text"}, format_, policy="skip")
     assert [each.position for each in tally.errors] == ["a.x:4501"]
 
 

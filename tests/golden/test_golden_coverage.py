@@ -17,6 +17,8 @@ ELSEWHERE = {
     "SQ2339": "a sink that has not run: tests/session/test_optimize.py",
     "SQ2348": "a branch that is published: tests/session/test_publish.py",
     "SQ2415": "files to sample: tests/files/test_infer.py",
+    "SQ2832": "columns of a server: tests/mysql/test_source.py",
+    "SQ2353": "a loss that is skipped: tests/session/test_captured.py",
     "SQ2434": "a script that is compiled: tests/session/test_program.py",
     "SQ2477": "the key of Debezium's messages: tests/kafka/test_plan.py",
     "SQ2635": "a script that is planned: tests/deploy/test_plan_and_apply.py",

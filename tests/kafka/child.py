@@ -30,6 +30,8 @@ from support.running import drain, loop_of
 __all__ = ["kafka", "serve", "sinkql"]
 RETRY, FAULT, WRONG = 75, 70, 71
 """How a process ends that may be run again, that met its fault, and that met something else."""
+PROBLEM = Path("problem")
+"""What it met, in the working folder."""
 
 
 def _run(order: dict[str, Any]) -> int:
@@ -42,16 +44,11 @@ def _run(order: dict[str, Any]) -> int:
             loop = loop_of(job, session.context(job), discover(), engine=LocalEngine(2))
             loop.start(epoch=order["epoch"], once=True)
             drain(loop)
-    except faults.FaultError:
-        return FAULT
-    except SinkqlError as error:
-        if error.retryable:
-            return RETRY
-        Path("problem").write_text(traceback.format_exc())
-        return WRONG
-    except BaseException:
-        Path("problem").write_text(traceback.format_exc())
-        return WRONG
+    except BaseException as error:
+        PROBLEM.write_text(traceback.format_exc())
+        if isinstance(error, faults.FaultError):
+            return FAULT
+        return RETRY if isinstance(error, SinkqlError) and error.retryable else WRONG
     return 0
 
 

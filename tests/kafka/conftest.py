@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,3 +23,15 @@ def pipeline(broker: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     with Pipeline.at(broker, tmp_path) as found:
         yield found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Have what fails say what the broker does: most of it waited for the broker."""
+    report = yield
+    server = getattr(item, "funcargs", {}).get("broker")
+    if report.failed and isinstance(server, Kafka):
+        report.sections.append(("broker", server.account()))
+    return report

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 from kafka.pipeline import Pipeline
 from sinkql.errors import SinkqlError
 from support.kafka import PASSWORD, USER, Kafka
-from support.postgres import free_ports
+from support.port import free_ports
 
 pytestmark = pytest.mark.server
 

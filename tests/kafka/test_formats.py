@@ -28,10 +28,12 @@ _ROW = {
         {"name": "name", "type": ["null", "string"], "default": None},
     ],
 }  # fmt: skip
+_DATE = {"type": "int", "connect.version": 1, "connect.name": "io.debezium.time.Date"}
+_DATED = {**_ROW, "fields": [*_ROW["fields"], {"name": "days", "type": {"type": "array", "items": ["null", _DATE]}}]}
 _KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
 _ENVELOPE = {
     "type": "record", "name": "Envelope", "fields": [
-        {"name": "before", "type": ["null", _ROW]}, {"name": "after", "type": ["null", "Value"]},
+        {"name": "before", "type": ["null", _DATED]}, {"name": "after", "type": ["null", "Value"]},
         {"name": "op", "type": "string"},
     ],
 }  # fmt: skip
@@ -86,7 +88,7 @@ def test_changes_of_debezium_in_avro_are_an_upsert_table(pipeline: Pipeline, reg
     topic = pipeline.broker.topic()
 
     def changed(id_: int, op: str, name: str | None) -> tuple[bytes, bytes]:
-        row: dict[str, Any] = {"id": id_, "day": None, "tags": [], "name": name}
+        row: dict[str, Any] = {"id": id_, "day": None, "tags": [str(name), "x"], "name": name, "days": [id_, None]}
         after, before = (None, row) if op == "d" else (row, None)
         value = avro(registry, f"{topic}-value", _ENVELOPE, {"before": before, "after": after, "op": op})
         return avro(registry, f"{topic}-key", _KEY, {"id": id_}), value
@@ -96,7 +98,7 @@ def test_changes_of_debezium_in_avro_are_an_upsert_table(pipeline: Pipeline, reg
     pipeline.source("orders", "", topic, f"{_AVRO} ENVELOPE DEBEZIUM")
     pipeline.sink("orders", "KEY (id) MODE UPSERT")
     pipeline.drain("orders")
-    assert pipeline.rows("orders", "id, name") == [(1, "A")]
+    assert pipeline.rows("orders", "id, name, tags, days") == [(1, "A", ["A", "x"], [date(1970, 1, 2), None])]
     send(pipeline, topic, [changed(1, "d", None), changed(2, "c", "again")])
     pipeline.drain("orders")
     assert pipeline.rows("orders", "id, name") == [(2, "again")]
@@ -105,20 +107,49 @@ def test_changes_of_debezium_in_avro_are_an_upsert_table(pipeline: Pipeline, reg
 @pytest.mark.parametrize("schema", [False, True], ids=["plain", "with schemas"])
 def test_changes_of_debezium_in_json_are_an_upsert_table(pipeline: Pipeline, schema: bool) -> None:
     topic = pipeline.broker.topic()
-    fields = [{"field": "id", "type": "int64"}, {"field": "day", "type": "int32", "name": "io.debezium.time.Date"}]
+    fields: list[Any] = [
+        {"field": "id", "type": "int64"},
+        {"field": "day", "type": "int32", "name": "io.debezium.time.Date"},
+    ]
+    fields.append({"field": "days", "type": "array", "items": fields[1]})
     described = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
 
     def changed(id_: int, op: str, day: int | None = None) -> tuple[bytes, bytes]:
-        row = {"id": id_, "day": day}
+        row = {"id": id_, "day": day, "days": [day, 0], "tags": ["a", None]}
         payload = {"before": row if op == "d" else None, "after": None if op == "d" else row, "op": op}
         return b"", json.dumps({"schema": described, "payload": payload} if schema else payload).encode()
 
     send(pipeline, topic, [changed(1, "c", 0), changed(2, "c", 1), changed(1, "u", 2), changed(2, "d")])
-    columns = "(id bigint, day date, PRIMARY KEY (id) NOT ENFORCED)"
+    columns = "(id bigint, day date, days date list, tags text[], PRIMARY KEY (id) NOT ENFORCED)"
     pipeline.source("orders", columns, topic, "FORMAT JSON ENVELOPE DEBEZIUM")
     pipeline.sink("orders", "KEY (id) MODE UPSERT")
     pipeline.drain("orders")
-    assert pipeline.rows("orders", "id, day") == [(1, date(1970, 1, 3))]
+    assert pipeline.rows("orders", "id, day, days, tags") == [
+        (1, date(1970, 1, 3), [date(1970, 1, 3), date(1970, 1, 1)], {"items": ["a", None], "dimensions": 1}),
+    ]  # fmt: skip
+
+
+def test_keys_of_json_may_have_their_schema_beside_them(pipeline: Pipeline) -> None:
+    topics = pipeline.broker.topic(), pipeline.broker.topic()
+
+    def key(id_: int) -> bytes:
+        schema = {"type": "struct", "fields": [{"type": "int64", "optional": False, "field": "id"}]}
+        return json.dumps({"schema": schema, "payload": {"id": id_}}).encode()
+
+    def changed(id_: int, op: str, name: str | None = None) -> tuple[bytes, bytes]:
+        after = None if op == "d" else {"id": id_, "name": name}
+        return key(id_), json.dumps({"before": None, "after": after, "op": op}).encode()
+
+    send(pipeline, topics[0], [changed(1, "c", "a"), changed(2, "c", "b"), changed(1, "d"), changed(2, "u", "c")])
+    send(pipeline, topics[1], [(key(1), b'{"name": "a"}'), (b'{"id": 2}', b'{"name": "b"}'), (key(1), None)])
+    columns = "(id bigint, name text, PRIMARY KEY (id) NOT ENFORCED)"
+    for topic, envelope in zip(topics, ("DEBEZIUM", "UPSERT"), strict=True):
+        name = envelope.lower()
+        pipeline.source(name, columns, topic, f"KEY FORMAT JSON VALUE FORMAT JSON ENVELOPE {envelope}")
+        pipeline.sink(name, "KEY (id) MODE UPSERT")
+        pipeline.drain(name)
+    assert pipeline.rows("debezium", "id, name") == [(2, "c")]
+    assert pipeline.rows("upsert", "id, name") == [(2, "b")]
 
 
 def test_rows_of_protobuf_are_columns(pipeline: Pipeline, registry: StubRegistry) -> None:

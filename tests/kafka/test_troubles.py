@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +12,12 @@ from confluent_kafka import KafkaError
 
 from kafka.pipeline import Pipeline
 from sinkql.connectors.kafka import consume
+from sinkql.connectors.kafka import reader as reader_module
 from sinkql.connectors.kafka.client import Client, Troubles
+from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Limit
-from support.kafka import Kafka
+from sinkql.extension.stream import Limit, Measure
+from support.kafka import PASSWORD, USER, Kafka
 from support.patience import PATIENCE_S
 from support.running import drain
 
@@ -30,6 +31,16 @@ def _numbers(pipeline: Pipeline, topic: str, options: str = "") -> None:
 
 def _texts(*numbers: int) -> list[str]:
     return [str(each) for each in numbers]
+
+
+def _skipped(
+    pipeline: Pipeline, code: str, *, source: str = "s", sink: str = "s", message: str = "as it says"
+) -> list[str]:
+    """Skip what a sink reports; return the codes of the notices."""
+    job = pipeline.job(sink)
+    pipeline.session.catalog.control.status(job.sink_id, "failed", error=f"{code}: {message}")
+    (done,) = pipeline.session.execute(f"ALTER SOURCE {source} SKIP;")
+    return [each.code for each in done.notices]
 
 
 def test_open_and_aborted_transactions_are_not_read(broker: Kafka, pipeline: Pipeline) -> None:
@@ -60,6 +71,22 @@ def test_open_and_aborted_transactions_are_not_read(broker: Kafka, pipeline: Pip
     assert len(pipeline.rows("s")) == 6
 
 
+def test_messages_that_are_not_read_yet_are_counted(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic(partitions=2)
+    broker.send(topic, *_texts(*range(6)))
+    _numbers(pipeline, topic)
+    loop = pipeline.drain("s")
+    (reader,), (end,) = loop.readers.values(), loop.marker.end.values()
+    assert isinstance(reader, KafkaReader)
+    assert reader.measure(end) == Measure(6, 6, "messages")
+    assert reader.lag(end) == 0.0
+    broker.send(topic, "6", "7")
+    assert reader.measure(end).known == 6  # the brokers are asked now and then
+    reader._seen.asked_at = -reader_module._MEASURE_S
+    assert reader.measure(end) == Measure(8, 6, "messages")
+    assert reader.lag(end) > 0.0
+
+
 def test_what_compaction_left_is_read(broker: Kafka, pipeline: Pipeline) -> None:
     topic = broker.topic(cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.001")
     producer = broker.producer()
@@ -82,6 +109,68 @@ def test_messages_that_are_gone_stop_the_sink(broker: Kafka, pipeline: Pipeline)
     with pytest.raises(SinkqlError, match=f"SQ3370.*\n?.*{topic}/0 from offset 20 to 21"):
         pipeline.drain("s")
     assert pipeline.rows("s") == [(each,) for each in range(20)]
+    assert _skipped(pipeline, "SQ3370") == ["SQ2353"]
+    broker.forget(topic, 23)
+    broker.send(topic, *_texts(23, 24))
+    for _ in range(2):
+        pipeline.drain("s")
+        assert pipeline.rows("s") == [(each,) for each in (*range(20), 23, 24)]
+    broker.send(topic, "25")
+    broker.forget(topic, 26)
+    with pytest.raises(SinkqlError, match="SQ3370"):  # another loss
+        pipeline.drain("s")
+
+
+def test_place_that_the_catalog_was_not_told_of_is_skipped(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send(topic, "1", "2")
+    _numbers(pipeline, topic)
+    early = pipeline.drain("s").marker
+    broker.send(topic, "3", "4")
+    pipeline.drain("s")
+    pipeline.session.catalog.control.committed(
+        pipeline.job("s").sink_id, rows=2, size=1, offsets=early.end, epoch=early.epoch
+    )
+    broker.send(topic, "5", "6")
+    broker.forget(topic, 5)
+    with pytest.raises(SinkqlError, match="SQ3370"):
+        pipeline.drain("s")
+    assert _skipped(pipeline, "SQ3370") == ["SQ2353"]
+    pipeline.drain("s")
+    assert pipeline.rows("s") == [(1,), (2,), (3,), (4,), (6,)]
+
+
+def test_messages_of_a_later_partition_that_are_gone_are_skipped(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send(topic, "1")
+    _numbers(pipeline, topic)
+    pipeline.drain("s")
+    broker.grow(topic, 2)
+    broker.send(topic, "2", "3", partition=1)
+    broker.forget(topic, 1, partition=1)
+    with pytest.raises(SinkqlError, match=f"SQ3370.*{topic}/1 from offset 0 to 0"):
+        pipeline.drain("s")
+    assert _skipped(pipeline, "SQ3370") == ["SQ2353"]
+    pipeline.drain("s")
+    assert pipeline.rows("s") == [(1,), (3,)]
+
+
+def test_what_one_source_of_a_sink_lost_is_not_skipped_with_another(broker: Kafka, pipeline: Pipeline) -> None:
+    topics = broker.topic(), broker.topic()
+    for name, topic in zip(("s", "other"), topics, strict=True):
+        broker.send(topic, "1")
+        pipeline.source(name, "(n bigint)", topic, "FORMAT TEXT")
+    pipeline.run("CREATE MATERIALIZED VIEW both AS SELECT n FROM s UNION ALL SELECT n FROM other;")
+    pipeline.sink("both")
+    pipeline.drain("both")
+    broker.send(topics[1], "2", "3")
+    broker.forget(topics[1], 2)
+    with pytest.raises(SinkqlError, match="SQ3370") as lost:
+        pipeline.drain("both")
+    assert _skipped(pipeline, "SQ3370", sink="both", message=lost.value.message) == ["SQ2354"]
+    assert _skipped(pipeline, "SQ3370", source="other", sink="both", message=lost.value.message) == ["SQ2353"]
+    pipeline.drain("both")
+    assert pipeline.rows("both") == [(1,), (1,), (3,)]
 
 
 def test_messages_that_go_while_a_split_is_read_are_told(broker: Kafka, pipeline: Pipeline) -> None:
@@ -106,10 +195,17 @@ def test_a_topic_made_anew_stops_the_sink(broker: Kafka, pipeline: Pipeline) -> 
     with pytest.raises(SinkqlError, match="SQ3371"):
         pipeline.drain("s")
     broker.topic(name=topic)
-    broker.send(topic, *_texts(*range(100, 110)))
+    broker.send(topic, *_texts(*range(100, 104)))
     with pytest.raises(SinkqlError, match="SQ3371"):
         pipeline.drain("s")
     assert pipeline.rows("s") == [(each,) for each in range(5)]
+    assert _skipped(pipeline, "SQ3371") == ["SQ2353"]
+    loop = pipeline.loop("s")
+    loop.start(epoch=1, once=True)
+    assert not loop.caught_up(), "what it read of the other topic counts for nothing"
+    drain(loop)
+    assert pipeline.rows("s") == [(each,) for each in (*range(5), *range(100, 104))]
+    assert _skipped(pipeline, "SQ3431") == ["SQ2354"]
 
 
 @dataclass(frozen=True)
@@ -187,6 +283,33 @@ def test_a_source_begins_where_it_says(broker: Kafka, pipeline: Pipeline) -> Non
     assert pipeline.rows("late") == [(4,), (5,), (7,)]
 
 
+def test_offsets_that_are_not_there_yet_are_waited_for(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send(topic, *_texts(0, 1))
+    _numbers(pipeline, topic, ", START OFFSET (4)")
+    pipeline.drain("s")
+    broker.send(topic, *_texts(2, 3))
+    pipeline.drain("s")
+    broker.send(topic, *_texts(4, 5))
+    pipeline.drain("s")
+    assert pipeline.rows("s") == [(4,), (5,)]
+
+
+def test_a_user_without_rights_to_groups_reads(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send(topic, *_texts(1, 2))
+    pipeline.run(
+        f"CREATE SECRET p AS '{PASSWORD}'; CREATE CONNECTION asked TO KAFKA (BROKER '{broker.sasl_address}', SECURITY "
+        f"PROTOCOL 'SASL_PLAINTEXT', SASL MECHANISMS 'PLAIN', SASL USERNAME '{USER}', SASL PASSWORD SECRET p);"
+    )
+    wanted = f"TOPIC '{topic}', GROUP ID PREFIX 'barred'"
+    pipeline.run(f"CREATE SOURCE s (n bigint) FROM KAFKA CONNECTION asked ({wanted}) FORMAT TEXT;")
+    broker.reserve_group("barredsinkql", "somebody")
+    pipeline.sink("s")
+    pipeline.drain("s")
+    assert pipeline.rows("s") == [(1,), (2,)]
+
+
 def test_a_sink_without_a_snapshot_begins_at_the_end(broker: Kafka, pipeline: Pipeline) -> None:
     topic = broker.topic()
     broker.send(topic, *_texts(1, 2))
@@ -210,21 +333,20 @@ def test_a_broker_that_is_killed_and_comes_back_is_read_on(broker: Kafka, pipeli
     assert caught.value.retryable
     broker.start()
     broker.send(topic, *_texts(3))
-    _drain_in_the_end(pipeline)
+    pipeline.drain("s")  # at once, though the client had not tried yet whether the broker is back
     assert pipeline.rows("s") == [(1,), (2,), (3,)]
 
 
-def _drain_in_the_end(pipeline: Pipeline) -> None:
-    """Have the sink try again what may pass, as a run does: the client may not know yet that the broker is back."""
-    until = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            pipeline.drain("s")
-        except SinkqlError as error:
-            if not error.retryable or time.monotonic() > until:
-                raise
-        else:
-            return
+def test_a_topic_that_goes_while_a_sink_looks_for_more_is_told(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send(topic, "1")
+    _numbers(pipeline, topic)
+    loop = pipeline.drain("s")
+    (reader,) = loop.readers.values()
+    (end,) = loop.marker.end.values()
+    broker.delete(topic)
+    with pytest.raises(SinkqlError, match="SQ3371"):
+        all(reader.latest(end, Limit(100)) for _ in itertools.count())  # until the broker, too, has heard of it
 
 
 def test_a_partition_that_lost_its_end_stops_the_sink(broker: Kafka, pipeline: Pipeline) -> None:
@@ -239,11 +361,45 @@ def test_a_partition_that_lost_its_end_stops_the_sink(broker: Kafka, pipeline: P
         reader.verify({**end, "partitions": {"0": 3}})
 
 
+def _breaks(*arguments: object) -> None:
+    raise OSError("the catalog is gone")
+
+
+def test_a_topic_is_another_one_after_letters_were_committed(
+    broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.topic()
+    broker.send(topic, *_texts(1, 2))
+    pipeline.source("s", "(n bigint)", topic, "FORMAT TEXT WITH (ON ERROR = 'DEAD LETTER')")
+    pipeline.sink("s")
+    loop = pipeline.drain("s")
+    broker.send(topic, "bad", "3")
+    start, ((name, reader),) = loop.marker.end, loop.readers.items()
+    monkeypatch.setattr(loop.writer, "commit", _breaks)
+    with pytest.raises(OSError, match="gone"):
+        loop.process(start, {name: reader.target(start[name])})
+    broker.delete(topic)
+    broker.topic(name=topic)
+    broker.send(topic, *_texts(4, 5))
+    with pytest.raises(SinkqlError, match="SQ3371"):
+        pipeline.drain("s")
+    assert _skipped(pipeline, "SQ3371") == ["SQ2353"]
+    pipeline.drain("s")
+    assert pipeline.rows("s", "n") == [(1,), (2,), (4,), (5,)]
+
+
 def test_an_error_that_nobody_foresaw_is_told_as_kafka_tells_it() -> None:
     client = Client("k", "a:1", "SSL", ())
     error = client.failure(KafkaError(KafkaError.INVALID_CONFIG), Troubles())
     assert error.code == "SQ4277"
     assert "Configuration is invalid" in error.message
+
+
+def test_a_transaction_that_kafka_has_not_ended_is_waited_for() -> None:
+    error = Client("k", "a:1", "SSL", ()).failure(KafkaError(KafkaError.CONCURRENT_TRANSACTIONS), Troubles())
+    assert (error.code, error.message) == ("SQ4277", "Kafka has not ended an earlier transaction of the sink")
+    assert error.hint is not None
+    assert error.hint.startswith("The sink tries again")
 
 
 def test_each_range_gives_just_its_own_messages(broker: Kafka) -> None:

@@ -44,7 +44,8 @@ _OF_EXAMPLES = frozenset((
     "SQ2006", "SQ2460", "SQ2464", "SQ2341", "SQ2340", "SQ2602",  # what is made is not as the form wants it
     "SQ2101", "SQ2103", "SQ2104", "SQ2510", "SQ2514", "SQ2519", "SQ2533",  # options
     "SQ2604", "SQ2605", "SQ2614", "SQ2636",  # those of roles and settings
-    "SQ2301", "SQ2306", "SQ2413", "SQ2423", "SQ2426",  # no name, no key, no columns
+    "SQ2301", "SQ2302", "SQ2306", "SQ2323", "SQ2365",  # no name, no envelope, no key, no headers
+    "SQ2413", "SQ2423", "SQ2426",  # no columns
     "SQ2552",  # an authority
     "SQ2561",  # an address
 ))  # fmt: skip
@@ -64,7 +65,7 @@ def test_every_form_of_the_dialect_runs_or_is_not_supported_yet(tmp_path: Path) 
             wrong.append((text, str(error)))
     assert wrong == []
     assert outcomes["runs"] > 150, outcomes
-    assert sum(outcomes[code] for code in _OF_EXAMPLES) < 60, outcomes
+    assert sum(outcomes[code] for code in _OF_EXAMPLES) < 65, outcomes
 
 
 def _run(text: str, path: Path) -> SinkqlError | None:

@@ -71,6 +71,10 @@ CREATE SOURCE s (skip int, b text)
         ("", ""),
         (" ;; ", ""),
         ("-- only this", "-- only this\n"),
+        (
+            "CREATE CLUSTER -- here\na (ACCESS DELEGATION) FEATURES (START OFFSET)",
+            "CREATE CLUSTER -- here\n    a (ACCESS DELEGATION) FEATURES (START OFFSET);\n",
+        ),
         ("show sinks", "SHOW SINKS;\n"),
         ("show sinks;show views;", "SHOW SINKS;\nSHOW VIEWS;\n"),
         ("\n\nshow sinks;\n\n\n\nshow views;\n\n", "SHOW SINKS;\n\nSHOW VIEWS;\n"),

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.long
 
 # sentences that say what has no meaning: a clause twice, four-part names, options of WITH, functions, numbers
 _MEANINGLESS = ("SQ1021", "SQ1022", "SQ1023", "SQ1024", "SQ1025", "SQ1026", "SQ1027", "SQ1028")
+_DAMAGES = 2_000
 _SAME_EACH_TIME = settings(
-    max_examples=2_000,
     deadline=None,
     derandomize=True,
     database=None,
@@ -39,11 +39,12 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'memory');
 """
 
 
-def test_every_sentence_of_the_grammar_prints_as_itself() -> None:
+@pytest.mark.parametrize("count", [1_000, pytest.param(2_000, marks=pytest.mark.soak)])
+def test_every_sentence_of_the_grammar_prints_as_itself(count: int) -> None:
     outcomes: Counter[str] = Counter()
     used: set[str] = set()
 
-    @_SAME_EACH_TIME
+    @settings(_SAME_EACH_TIME, max_examples=count)
     @given(sentences())
     def check(sentence: tuple[str, frozenset[str]]) -> None:
         text, rules = sentence
@@ -55,7 +56,7 @@ def test_every_sentence_of_the_grammar_prints_as_itself() -> None:
         outcomes[error.code if error is not None else "right"] += 1
 
     check()
-    assert outcomes.total() >= 2_000
+    assert outcomes.total() >= count
     assert outcomes["right"] > 0.8 * outcomes.total()
     assert reached() == used
 
@@ -70,7 +71,7 @@ def _parsed(text: str) -> tuple[tuple[ast.Statement, ...], SinkqlError | None]:
 def test_a_damaged_script_is_right_or_gets_a_coded_error_within_its_text() -> None:
     outcomes: Counter[str] = Counter()
 
-    @_SAME_EACH_TIME
+    @settings(_SAME_EACH_TIME, max_examples=_DAMAGES)
     @given(damaged())
     def check(damage: str) -> None:
         text = _BEFORE + damage
@@ -86,7 +87,7 @@ def test_a_damaged_script_is_right_or_gets_a_coded_error_within_its_text() -> No
         assert error.code in error.shown()
 
     check()
-    assert outcomes.total() >= 2_000
+    assert outcomes.total() >= _DAMAGES
     assert outcomes["right"] < 0.5 * outcomes.total()
     assert len(outcomes) > 40
 

@@ -10,14 +10,13 @@ from language.session_fuzz import Fuzz
 
 pytestmark = pytest.mark.long
 
-_COUNT = 10_000
 
-
+@pytest.mark.parametrize("count", [4_000, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_a_statement_runs_or_gets_a_coded_error_within_its_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
     fuzz = Fuzz(11, tmp_path)
-    assert next(fuzz.failures(_COUNT), None) is None
-    assert fuzz.outcomes["right"] > 0.05 * _COUNT
+    assert next(fuzz.failures(count), None) is None
+    assert fuzz.outcomes["right"] > 0.05 * count
     assert len(fuzz.outcomes) > 80, fuzz.outcomes

@@ -22,6 +22,7 @@ from support.aws import KEYS, Aws, aws
 from support.command import Running, start
 from support.google import Google, google
 from support.patience import PATIENCE_S
+from support.port import held_ports
 from support.seaweed import Seaweed, seaweed
 from support.vault import ROOT, Vault, vault
 
@@ -122,6 +123,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         vault(root / "vault") as bao,
         aws() as amazon,
         google() as cloud,
+        held_ports(1) as (ui,),
     ):
         environment = _put(root, secrets, bao, amazon)
         secrets["google key"] = Canary("google key", json.loads(cloud.key)["private_key"].splitlines()[5])
@@ -130,7 +132,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         (root / "put" / "key.json").write_text(cloud.key)
         for kind, text in (("vault token", ROOT), ("aws key", KEYS["AWS_SECRET_ACCESS_KEY"])):
             secrets[kind] = Canary(kind, text)
-        yield Scene(root, server, cloud, secrets, environment, _free_port())
+        yield Scene(root, server, cloud, secrets, environment, ui)
 
 
 def _put(root: Path, secrets: dict[str, Canary], bao: Vault, amazon: Aws) -> dict[str, str]:
@@ -152,14 +154,6 @@ def _put(root: Path, secrets: dict[str, Canary], bao: Vault, amazon: Aws) -> dic
         "KEYRING_PROPERTY_FILE_PATH": str(root / "put" / "ring.cfg"),
         "PYTHONPATH": os.pathsep.join([hooks, os.environ.get("PYTHONPATH", "")]),
     }
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _while_running(scene: Scene, running: Running, number: int, planted: str = "") -> list[Place]:

@@ -143,7 +143,7 @@ def test_hints_of_golden_errors_lead_past_the_mistake(path: Path, tmp_path: Path
 _JSON = "CREATE SOURCE s (id bigint) FROM FILES (PATH = 'in') FORMAT JSON"
 _INSTEAD = (
     (f"{_JSON} ENVELOPE UPSERT (VALUE DECODING ERRORS = (INLINE));", f"{_JSON} WITH (ON ERROR = 'SKIP');"),
-    (f"{_JSON} EXPOSE PROGRESS AS p;", "SELECT * FROM mz_internal.mz_sink_statistics;"),
+    (f"{_JSON} EXPOSE PROGRESS AS p;", "SELECT * FROM mz_internal.mz_source_progress;"),
     (f"{_JSON} INCLUDE HEADER 'h' AS h;", f"{_JSON};"),
     (
         "CREATE REPLACEMENT MATERIALIZED VIEW r FOR totals AS SELECT id FROM orders;",

@@ -28,7 +28,7 @@ def test_an_incident_of_the_server_is_told() -> None:
     with pytest.raises(SinkqlError) as caught:
         _walk(_event(INCIDENT))
     assert caught.value.code == "SQ4469"
-    assert "create them again" in (caught.value.hint or "")
+    assert "ALTER SOURCE … SKIP" in (caught.value.hint or "")
 
 
 def test_nothing_comes_of_what_is_outside_of_transactions() -> None:

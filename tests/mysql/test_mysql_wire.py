@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import socket
 import struct
 import uuid
 from collections.abc import Sequence
@@ -14,12 +16,13 @@ from sinkql import physical
 from sinkql.capture.columnar import Block
 from sinkql.connectors.mysql.binary_json import BinaryJsonError, json_text
 from sinkql.connectors.mysql.event import Log, Section
-from sinkql.connectors.mysql.packet import numbered_bytes
+from sinkql.connectors.mysql.packet import numbered_bytes, ready
 from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
 from sinkql.connectors.mysql.snapshot import _owned
 from sinkql.connectors.mysql.table import changed_rows, match
 from sinkql.connectors.mysql.wire import TableMap
 from sinkql.extension.capture import CapturedTable
+from support.patience import PATIENCE_S
 
 _SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 _OTHER = "00000000-0000-0000-0000-00000000000a"
@@ -254,3 +257,14 @@ def test_binary_moments_become_text() -> None:
 def test_a_damaged_document_is_an_error(data: bytes) -> None:
     with pytest.raises(BinaryJsonError):
         json_text(data)
+
+
+# --- what comes from a server -----------------------------------------------------------------------------------------
+
+
+def test_a_connection_with_a_high_number_is_waited_for() -> None:
+    one, other = socket.socketpair()
+    with one, other, socket.socket(fileno=fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 1100)) as high:
+        assert not ready(high, 0)
+        other.send(b"x")
+        assert ready(high, PATIENCE_S)

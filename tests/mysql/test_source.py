@@ -118,6 +118,7 @@ _REFUSED = (
     ("SQ2814", "", "by_code", "EXCLUDE COLUMNS"),
     ("SQ2812", "(TEXT COLUMNS (users.nam))", "users", "users.name"),
     ("SQ2813", "(EXCLUDE COLUMNS (users.id))", "users", "view"),
+    ("SQ2832", "(TEXT COLUMNS (keyless.f))", "keyless", "real"),
     ("SQ2461", "", "seen", ""),
 )
 
@@ -201,11 +202,12 @@ def test_a_connection_is_encrypted(session: Session, server: MariaDb, mode: str)
         server.run("ALTER USER reader@'%' REQUIRE NONE")
 
 
-def test_a_user_without_the_privilege_is_told(session: Session, server: MariaDb) -> None:
-    server.run("REVOKE REPLICATION SLAVE ON *.* FROM reader@'%'")
+@pytest.mark.parametrize("privilege", ["REPLICATION SLAVE", "BINLOG MONITOR"])
+def test_a_user_without_a_privilege_is_told(session: Session, server: MariaDb, privilege: str) -> None:
+    server.run(f"REVOKE {privilege} ON *.* FROM reader@'%'")
     try:
         error = _refused(session, "CREATE SOURCE s FROM MYSQL CONNECTION my FOR ALL TABLES;")
     finally:
-        server.run("GRANT REPLICATION SLAVE ON *.* TO reader@'%'")
+        server.run(f"GRANT {privilege} ON *.* TO reader@'%'")
     assert error.code == "SQ4465"
     assert "GRANT" in (error.hint or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -10,12 +11,13 @@ import pymysql
 import pytest
 
 from mysql.captured import received, stream_of, table_of
+from sinkql.connectors.mysql import stream as module
 from sinkql.connectors.mysql.setting import check_settings
 from sinkql.connectors.mysql.stream import MySqlStream
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, TableError
 from sinkql.extension.capture import CapturedTable, Changed, Event, Moved, Reshaped
 from support.mariadb import MariaDb
-from support.patience import Deadline
+from support.patience import Deadline, joined
 
 pytestmark = pytest.mark.server
 
@@ -31,6 +33,81 @@ def stream(server: MariaDb, table: CapturedTable) -> Iterator[MySqlStream]:
     with stream_of(server) as found:
         found.begin(found.create(), [table])
         yield found
+
+
+def test_offsets_count_transactions_and_tables_tell_about_how_many_rows_they_have(
+    server: MariaDb, database: str, table: CapturedTable, stream: MySqlStream
+) -> None:
+    before = stream.number(stream.known())
+    _run(server, database, *(f"INSERT INTO t VALUES ({n}, 'x'), ({n + 50}, 'x')" for n in range(50)), "ANALYZE TABLE t")
+    assert stream.number(stream.known()) - before >= 50
+    with stream.chunk(table) as read:
+        assert 50 <= (read.count() or 0) <= 200
+
+
+def test_what_keeps_a_table_alone_from_being_read(
+    server: MariaDb, database: str, table: CapturedTable, stream: MySqlStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sinkql.connectors.mysql.snapshot._LOCK_S", 1)
+
+    def code() -> str:
+        with pytest.raises(TableError) as unread, stream.chunk(table):
+            pass
+        assert unread.value.hint
+        return unread.value.code
+
+    with server.connect(database=database) as other, other.cursor() as cursor:
+        cursor.execute("LOCK TABLES t WRITE")
+        cursor.execute("ALTER TABLE t ADD COLUMN w int")
+        assert code() == "SQ3712"
+        cursor.execute("UNLOCK TABLES")
+    _run(server, database, "RENAME TABLE t TO other")
+    assert code() == "SQ3711"
+    _run(server, database, "RENAME TABLE other TO t", "ALTER TABLE t DROP PRIMARY KEY")
+    assert code() == "SQ3711"
+    _run(server, database, "ALTER TABLE t ADD PRIMARY KEY (id), DROP COLUMN v")
+    assert code() == "SQ3711"
+
+
+_RETYPED = {
+    "v varchar(20) CHARACTER SET latin1": None,
+    "v varchar(30)": None,
+    "v varchar(10)": "v",
+    "v varbinary(80)": "v",
+    "v enum('x', 'y')": "v",
+    "v int": "v",
+    "i bigint": "i",
+    "i int unsigned": "i",
+    "d decimal(12, 2)": None,
+    "d decimal(10, 4)": "d",
+    "at timestamp(3) NULL": "at",
+    "at datetime(6)": None,
+    "at datetime": "at",
+    "doc longtext": None,
+    "doc text": "doc",
+    "body mediumtext": None,
+    "body tinytext": "body",
+    "body blob": "body",
+}
+"""What a column is altered to, and which one is told to be another one by now; None: its rows are read."""
+
+
+def test_a_column_of_another_type_than_was_declared_is_not_read(server: MariaDb, database: str) -> None:
+    columns = "id int PRIMARY KEY, v varchar(20), i int, d decimal(10, 2), at datetime(3), doc json, body text"
+    server.run(f"CREATE TABLE {database}.t ({columns})", f"INSERT INTO {database}.t (id, i) VALUES (1, 2)")
+    table = table_of(server, database, "t")
+    found: dict[str, str | None] = {}
+    with stream_of(server) as stream:
+        for column in _RETYPED:
+            _run(server, database, f"CREATE OR REPLACE TABLE t ({columns})", f"ALTER TABLE t MODIFY {column}")
+            try:
+                with stream.chunk(table) as chunk:
+                    chunk.read(None, 1 << 20)
+                found[column] = None
+            except TableError as error:
+                found[column] = f"{error.code} {error.detail}"
+    told = {each: name and f'SQ3711 column "{name}" has another type' for each, name in _RETYPED.items()}
+    assert found == told
 
 
 def _events(stream: MySqlStream) -> list[Event]:
@@ -115,6 +192,46 @@ def test_a_prepared_transaction_comes_when_it_is_committed(
         assert _changes(_events(again)) == [(1, 1, "a"), (1, 3, "c")]
 
 
+def test_a_prepared_transaction_comes_however_often_the_log_is_read_anew_before_its_end(
+    server: MariaDb, table: CapturedTable, database: str
+) -> None:
+    with stream_of(server) as stream:
+        position = stream.create()
+    _run(server, database, "XA START 'far'", "INSERT INTO t VALUES (1, 'a')", "XA END 'far'", "XA PREPARE 'far'")
+    for number in range(2, 5):
+        _run(server, database, f"INSERT INTO t VALUES ({number}, 'b')")
+        with stream_of(server) as again:
+            again.begin(position, [table])
+            events = _events(again)
+        assert _changes(events) == [(1, number, "b")]
+        position = next(each.to for each in reversed(events) if isinstance(each, Changed | Moved))
+    _finish(server, "XA COMMIT 'far'")
+    with stream_of(server) as again:
+        again.begin(position, [table])
+        assert _changes(_events(again)) == [(1, 1, "a")]
+
+
+def test_reading_begins_once_what_was_prepared_before_has_ended(
+    server: MariaDb, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _run(server, database, "CREATE TABLE u (id int PRIMARY KEY)")
+    table = table_of(server, database, "u")
+    _run(server, database, "XA START 'old'", "INSERT INTO u VALUES (1)", "XA END 'old'", "XA PREPARE 'old'")
+    with stream_of(server) as stream:
+        monkeypatch.setattr(module, "_LOOK_S", 0.2)
+        with pytest.raises(SinkqlError) as caught:
+            stream.create()
+        assert caught.value.code == "SQ4470"
+        monkeypatch.undo()
+        ending = threading.Thread(target=_finish, args=(server, "XA COMMIT 'old'"), daemon=True)
+        ending.start()
+        stream.begin(stream.create(), [table])
+        joined(ending)
+        with stream.chunk(table) as chunk:
+            (read,) = chunk.read(None, 1 << 20).rows
+        assert read.rows.num_rows == 1
+
+
 def test_a_prepared_transaction_that_is_rolled_back_never_comes(
     server: MariaDb, stream: MySqlStream, database: str
 ) -> None:
@@ -145,6 +262,8 @@ _GOES_ON = (
     "ALTER TABLE t CONVERT TO CHARACTER SET latin1",
     "TRUNCATE TABLE u",
     "DROP TABLE u",
+    "ALTER TABLE t DROP PRIMARY KEY, ADD UNIQUE (id)",
+    "ALTER TABLE t ADD UNIQUE (v, id), DROP PRIMARY KEY, ADD UNIQUE (id)",
     "RENAME TABLE u TO w",
 )
 
@@ -164,6 +283,8 @@ _PROBLEMS = (
     ("ALTER TABLE t MODIFY v varchar(5)", 'column "v" of table "{d}.t" has another type'),
     ("ALTER TABLE t MODIFY v int", 'column "v" of table "{d}.t" has another type'),
     ("ALTER TABLE t MODIFY id bigint", 'column "id" of table "{d}.t" has another type'),
+    ("ALTER TABLE t DROP PRIMARY KEY", 'table "{d}.t" has no unique key of "id" any more'),
+    ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)", 'table "{d}.t" has no unique key of "id" any more'),
     ("ALTER TABLE t MODIFY v varchar(20) CHARACTER SET big5", 'column "v" of table "{d}.t" has the character set big5'),
     ("DROP TABLE t", 'table "{d}.t" was dropped or renamed'),
     ("RENAME TABLE t TO w", 'table "{d}.t" was dropped or renamed'),
@@ -184,6 +305,8 @@ def test_what_no_sink_can_go_on_with_is_told(
     _run(server, database, "CREATE TABLE u LIKE t", "INSERT INTO t VALUES (1, '5')", statement)
     if "MODIFY" in statement or "COLUMN" in statement or "CHANGE" in statement:
         _run(server, database, "INSERT INTO t (id) VALUES (2)")
+    if "KEY" in statement:
+        _run(server, database, "INSERT INTO t VALUES (2, '6')")
     changes = _changes(_events(stream))
     assert [(1, 1, "5"), problem.format(d=database)] == [each for each in changes if each]
 
@@ -240,7 +363,7 @@ def test_a_log_that_the_server_has_deleted_is_told(server: MariaDb, table: Captu
         with pytest.raises(SinkqlError) as caught:
             received(stream, stream.end(), lambda _: None)
     assert caught.value.code == "SQ4466", str(caught.value)
-    assert "create them again" in (caught.value.hint or "")
+    assert "ALTER SOURCE … SKIP" in (caught.value.hint or "")
 
 
 def test_a_server_that_lost_transactions_is_told(stream: MySqlStream, server: MariaDb, table: CapturedTable) -> None:

@@ -55,8 +55,8 @@ class Tables:
             for type_, table in described.items():
                 with stream.chunk(table) as chunk:
                     read = list(chunk.read(None, 1 << 20).rows)
-                printed = dict(self.server.rows(f"SELECT id, {_printed(type_, text=text)} FROM {'.'.join(table.name)}"))
-                found[type_] = Rows(logged[table.id], read, printed)
+                shown = dict(self.server.rows(f"SELECT id, {printed(type_, text=text)} FROM {'.'.join(table.name)}"))
+                found[type_] = Rows(logged[table.id], read, shown)
         return found
 
     def _fill(self, names: Mapping[str, str], values: Mapping[str, Sequence[str]]) -> None:
@@ -87,56 +87,57 @@ def _values(parts: Sequence[TableRows]) -> dict[int, Any]:
     return found
 
 
-def _printed(type_: str, *, text: bool) -> str:
+def printed(type_: str, column: str = "v", *, text: bool = False) -> str:
+    """Return the query of a column that `expected` understands, or of its text."""
     kind = declared(type_).kind
     if text:
-        return "CAST(v AS CHAR CHARACTER SET utf8mb4)"
+        return f"CAST({column} AS CHAR CHARACTER SET utf8mb4)"
     if kind == "float":
-        return "v * 1e0"
+        return f"{column} * 1e0"
     if kind == "bit":
-        return "v + 0"
+        return f"{column} + 0"
     if kind in ("date", "datetime", "timestamp", "time", "year", "uuid", "inet4", "inet6"):
-        return "CAST(v AS CHAR CHARACTER SET utf8mb4)"
+        return f"CAST({column} AS CHAR CHARACTER SET utf8mb4)"
     if kind.endswith(("char", "text", "enum", "set")):
-        return "HEX(CONVERT(v USING utf8mb4))"
-    return "HEX(v)" if kind.endswith(("binary", "blob")) else "v"
+        return f"HEX(CONVERT({column} USING utf8mb4))"
+    return f"HEX({column})" if kind.endswith(("binary", "blob")) else column
 
 
-def _expected(type_: str, printed: Any) -> Any:
+def expected(type_: str, shown: Any) -> Any:
     """Return the value that the server's text means."""
     kind = declared(type_).kind
-    if printed is None:
+    if shown is None:
         return None
     if kind.endswith(("char", "text", "enum", "set")):
-        return bytes.fromhex(printed).decode()
+        return bytes.fromhex(shown).decode()
     if kind.endswith(("binary", "blob")):
-        return bytes.fromhex(printed)
+        return bytes.fromhex(shown)
     match kind:
         case "date":
-            return date.fromisoformat(printed)
+            return date.fromisoformat(shown)
         case "datetime":
-            return datetime.fromisoformat(printed)
+            return datetime.fromisoformat(shown)
         case "timestamp":
-            return datetime.fromisoformat(f"{printed}+00:00")
+            return datetime.fromisoformat(f"{shown}+00:00")
         case "time":
-            return time.fromisoformat(printed)
+            return time.fromisoformat(shown)
         case "year":
-            return int(printed)
+            return int(shown)
         case "bit":
-            return Decimal(printed)
-    return Decimal(printed) if type_ == "bigint unsigned" else printed
+            return Decimal(shown)
+    return Decimal(shown) if type_ == "bigint unsigned" else shown
 
 
 def test_values_are_those_that_the_server_prints(tables: Tables) -> None:
     assert sum(map(len, VECTORS.values())) >= 150
     for type_, rows in tables.read(VECTORS).items():
-        expected = {number: _expected(type_, printed) for number, printed in rows.printed.items()}
-        assert repr(expected) == repr({each: _plain(value) for each, value in rows.logged.items()}), type_
-        assert repr(expected) == repr({each: _plain(value) for each, value in rows.read.items()}), type_
+        said = {number: expected(type_, value) for number, value in rows.printed.items()}
+        assert repr(said) == repr({each: plain(value) for each, value in rows.logged.items()}), type_
+        assert repr(said) == repr({each: plain(value) for each, value in rows.read.items()}), type_
         assert rows.log_errors == rows.read_errors == []
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a moment in a time zone as Python itself writes it."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return datetime.fromisoformat(value.isoformat())

@@ -108,5 +108,6 @@ TEXTS: dict[str, tuple[str, ...]] = {
     "bigint unsigned": ("18446744073709551615", "0"),
     "bigint": ("-9223372036854775808",),
     "tinyint": ("-1", "1"),
+    "uuid": ("'123E4567-e89b-12d3-a456-426655440000'", "'00000000-0000-0000-0000-000000000000'"),
 }
 """Values of columns that TEXT COLUMNS reads as the server prints them."""

@@ -59,6 +59,7 @@ def view(text: str) -> physical.Operator:
     item = catalog.item("materialize.public.v")
     assert isinstance(item, logical.View)
     body = _named(lower_view(item, catalog)[0])
+    body = physical.narrowed(body, [column.name for column in physical.columns_of(body)])  # as a sink's job is
     (read, *_) = [each for each in physical.walk(body) if isinstance(each, physical.Read)]
     assert (read.change, read.key) == ("upsert", ("k",))
     return body

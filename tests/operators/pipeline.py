@@ -6,10 +6,12 @@ import math
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import pyarrow as pa
@@ -25,6 +27,8 @@ from sinkql.runtime.state.arrangement import Arrangements
 
 Row = tuple[Any, ...]
 Change = tuple[Row, int]
+Attempt = tuple[list[Row], str]
+_COMPARED = 3
 
 
 def columns(**types: str) -> tuple[physical.Column, ...]:
@@ -95,6 +99,17 @@ class Taking:
         return WriteResult(bucket, len(rows), rows)
 
 
+@contextmanager
+def in_parts() -> Iterator[None]:
+    """Have rows come to the operators in parts of some hashes, and runs have pieces."""
+    with (
+        patch("sinkql.spill.MOST", 1),
+        patch("sinkql.spill.PART", 300),
+        patch("sinkql.runtime.state.arrangement._MERGED_AT_ONCE", 1000),
+    ):
+        yield
+
+
 class Pipeline:
     """Run one view's operators batch by batch over its sources, and keep what they give."""
 
@@ -117,12 +132,45 @@ class Pipeline:
         empty = state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
         self.manifests = [state.save(folder, empty, epoch=1)]
         self.table: Counter[Row] = Counter()
-        self.merged = 0
+        self.merged = self.pieces = 0
 
     def batch(self, **changes: Sequence[Change]) -> None:
-        """Put changes into the sources, run a batch, and commit it."""
+        """Put changes into the sources, run a batch, in memory and in parts by turns, and commit it.
+
+        Every third batch runs in both ways, which come to the same.
+        """
         self.offer(**changes)
-        self.commit(*self.attempt())
+        if not isinstance(self.engine, LocalEngine):
+            self.commit(*self.attempt())
+            return
+        with patch("sinkql.runtime.state.run._DIGESTED", 3):
+            number = len(self.manifests)
+            both = number % _COMPARED == 0
+            attempts = []
+            if both or number % 2:
+                attempts.append(self.attempt())
+            if both or not number % 2:
+                with in_parts():
+                    attempts.append(self.attempt())
+                self.pieces += self._pieces(attempts[-1][1])
+        if both:
+            told, content = ([each(attempt) for attempt in attempts] for each in (_told, self._content))
+            assert told[0] == told[1], set(told[0]) ^ set(told[1])
+            assert content[0] == content[1], content
+        self.commit(*attempts[-1])
+
+    def _content(self, attempt: Attempt) -> Any:
+        """Return what an attempt's manifest says of runs but for the form that they have."""
+        form = ("file", "bytes", "starts")
+        return {
+            (name, bucket): [{key: value for key, value in run.items() if key not in form} for run in runs]
+            for name, buckets in state.load(self.folder, attempt[1])["arrangements"].items()
+            for bucket, runs in buckets.items()
+        }
+
+    def _pieces(self, manifest: str) -> int:
+        found = state.load(self.folder, manifest)["arrangements"].values()
+        return sum("starts" in run for buckets in found for runs in buckets.values() for run in runs)
 
     def offer(self, **changes: Sequence[Change]) -> None:
         for name, reader in self.readers.items():
@@ -141,7 +189,7 @@ class Pipeline:
         if read.change != "upsert" or diff > 0:
             rows[row] += diff
 
-    def attempt(self, commit: str | None = None) -> tuple[list[Row], str]:
+    def attempt(self, commit: str | None = None) -> Attempt:
         """Run the last offered batch from the committed state; return its changes and the new state's name."""
         manifest = state.load(self.folder, self.manifests[-1])
         commit = commit or uuid.uuid4().hex
@@ -194,6 +242,10 @@ class Pipeline:
         return +self.table
 
 
+def _told(attempt: Attempt) -> list[str]:
+    return sorted(map(repr, attempt[0]))
+
+
 def plain(row: Sequence[Any]) -> Row:
     """Return a row in which values that SQL holds equal are equal: one NaN, one zero."""
     return tuple(map(_plain, row))
@@ -208,4 +260,6 @@ def _plain(value: Any) -> Any:
 
 
 def unplain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(unplain, value))
     return math.nan if value == "NaN" else value

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import msgspec
+
 import sinkql
 from sinkql.physical import decode, encode
 
@@ -33,3 +35,12 @@ def test_a_connection_that_goes_through_none_says_nothing_of_it() -> None:
     plain = "CREATE CONNECTION plain TO ICEBERG CATALOG (CATALOG TYPE = 'memory');"
     (job,) = sinkql.compile(plain + script).jobs
     assert "through" not in json.loads(encode(job))["write"]["connection"]
+
+
+def test_secrets_of_a_format_are_the_jobs() -> None:
+    (job,) = sinkql.compile(_SCRIPT).jobs
+    (read,) = job.reads()
+    registry = {"options": {"password": {"secret_text": [{"secret": "materialize.public.other"}]}}}
+    read = msgspec.structs.replace(read, options={**read.options, "format": {"registry": registry}})
+    other = msgspec.structs.replace(job, write=msgspec.structs.replace(job.write, input=read))
+    assert other.secrets() == {"materialize.public.key", "materialize.public.other"}

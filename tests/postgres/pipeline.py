@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 
-from sinkql import physical
-from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.process.captures import captured
 from sinkql.session import Session
 from sinkql.session.sink.desk import CatalogDesk
 from sinkql.session.sink.roster import CatalogRoster
-from support.patience import Deadline
+from support import running
 from support.running import loop_of
 
 
@@ -28,21 +24,8 @@ def capturing(session: Session) -> Iterator[None]:
 def catch_up(session: Session, *, turn: int = 1) -> None:
     """Run every sink, one after the other, up to what has committed on the server by now."""
     for job in session.jobs():
-        _once(session, job, turn)
-
-
-def _once(session: Session, job: physical.Job, turn: int) -> None:
-    context = session.context(job)
-    context.folder.mkdir(parents=True, exist_ok=True)
-    loop = loop_of(job, context, session.catalog.registry)
-    loop.start(epoch=turn, once=True)
-    pacer = Pacer(loop.readers)
-    orders = Orders(loop.marker.end, timedelta(0), job.max_rows_per_commit, loop.targets)
-    deadline = Deadline()
-    while not loop.caught_up():
-        start = loop.marker.end
-        end = pacer.offer(start, orders, time.time_ns() // 1_000_000)
-        if end == start:
-            deadline.check(f"the end of what {job.sink} reads")
-        else:
-            loop.process(start, end)
+        context = session.context(job)
+        context.folder.mkdir(parents=True, exist_ok=True)
+        loop = loop_of(job, context, session.catalog.registry)
+        loop.start(epoch=turn, once=True)
+        running.catch_up(loop)

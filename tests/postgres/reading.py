@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +23,11 @@ from support.postgres import Postgres
 
 
 def login(server: Postgres, database: str, **more: Any) -> Login:
-    options = {"host": "127.0.0.1", "port": server.port, "database": database, "user": {"secret_text": ["postgres"]}}
+    return login_at(server.port, database, **more)
+
+
+def login_at(port: int, database: str, **more: Any) -> Login:
+    options = {"host": "127.0.0.1", "port": port, "database": database, "user": {"secret_text": ["postgres"]}}
     return Login("c", {**options, "ssl_mode": "disable", **more}, lambda name: name)
 
 
@@ -45,11 +50,15 @@ class Reading:
     """A stream that has begun at its slot, and what it has given."""
 
     def __init__(
-        self, server: Postgres, database: str, of: Mapping[str, CapturedTable], id_: str | None = None
+        self,
+        server: Postgres,
+        database: str,
+        of: Mapping[str, CapturedTable],
+        id_: str | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self.source = CapturedSource(
-            id_ or str(uuid.uuid4()), "db.public.s", "postgres", None, {"publication": "p", "tuning": {}}
-        )
+        options = {"publication": "p", "tuning": {}}
+        self.source = CapturedSource(id_ or str(uuid.uuid4()), "db.public.s", "postgres", None, options, folder)
         self.tables = of
         self.stream = PostgresStream(login(server, database), self.source, failure)
         self.stream.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -10,23 +11,38 @@ from typing import Any
 
 import psycopg
 import pytest
+from pyiceberg.catalog import load_catalog
 
 from capture.pipeline import drain
+from sinkql.capture import mark
+from sinkql.capture.bucket import BucketStore
+from sinkql.capture.process import discard
+from sinkql.errors import SinkqlError
+from sinkql.extension.check import Check
+from sinkql.physical.job import encode
+from sinkql.runtime.batch.meter import Meter
+from sinkql.runtime.batch.progress import Event
 from sinkql.runtime.local.engine import LocalEngine
-from sinkql.runtime.process.captures import captured
+from sinkql.session.server_check import checks_of_catalog
 from sinkql.session.session import Session
 from sinkql.session.sink.desk import CatalogDesk
 from sinkql.session.sink.roster import CatalogRoster
+from support.command import start
+from support.patience import Deadline
 from support.postgres import Postgres
+from support.postgres import postgres as postgres_server
 from support.readers import duckdb_folder
 from support.running import loop_of
+from support.seaweed import seaweed
+
+from .pipeline import capturing
 
 pytestmark = pytest.mark.server
 _SQL = """
 CREATE CONNECTION pg TO POSTGRES (HOST '127.0.0.1', PORT {port}, DATABASE '{database}', USER 'postgres');
 CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
   WAREHOUSE = '{folder}/lake');
-CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES;
+CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES EXPOSE PROGRESS AS p;
 CREATE SINK a FROM orders INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'a') KEY (id) MODE UPSERT
   WITH (COMMIT INTERVAL = '1s');
 """
@@ -51,8 +67,7 @@ def test_rows_from_before_and_changes_arrive(tmp_path: Path, database: psycopg.C
     info = database.info
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
-        desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
-        with captured(desk):
+        with capturing(session):
             _once(session)
             assert len(duckdb_folder(tmp_path / "lake" / "n" / "a")) == 1000
             database.execute("DELETE FROM orders WHERE id % 2 = 0")
@@ -66,25 +81,202 @@ def test_rows_from_before_and_changes_arrive(tmp_path: Path, database: psycopg.C
         assert database.execute("SELECT count(*) FROM pg_replication_slots").fetchone() == (0,)
 
 
-def test_rows_without_a_key_come_and_go_as_often_as_on_the_server(
+def test_how_far_a_source_is_can_be_asked(tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]) -> None:
+    info = database.info
+    with Session(tmp_path / "catalog.db") as session:
+        session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
+        (job,) = session.jobs(None)
+        told: list[Event] = []
+        meter = Meter(job.sink_id, session.catalog.control, told.append)
+        with capturing(session):
+            loop = loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine())
+            drain(loop)
+            meter.look(job.sink, loop.readers, loop.marker.end, waits=False, last=True)
+        assert _asked(session, "statistics", "snapshot_records_known, snapshot_records_staged, snapshot_committed") == {
+            "s": (1000, 1000, True),
+            "orders": (1000, 1000, True),
+        }
+        # what its capture said last, as it ended
+        ((known, committed),) = set(_asked(session, "statistics", "offset_known, offset_committed").values())
+        (end,) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone() or ()
+        assert 0 < committed <= known <= end
+        ((lsn,),) = session.execute("SELECT lsn FROM p")[0].rows
+        assert 0 < lsn <= known
+        assert session.execute("SHOW SUBSOURCES ON s")[0].rows == (("orders", "subsource"), ("p", "progress"))
+        ((behind, unit, consistent),) = set(_asked(session, "progress", "behind, unit, consistent").values())
+        assert (behind, unit, consistent) == (known - committed, "bytes", True)
+        columns, ((*sink,),) = session.status()
+        assert sink[columns.index("behind")] == f"{behind} bytes"
+        columns, ((*source,),) = session.source_status()
+        assert source[: columns.index("lag_seconds")] == ["s", "created", f"{behind} bytes"]
+        retained = _asked(session, "progress", "retained_bytes, log_bytes, kept_by")["s"]
+        assert retained[0] > 0
+        assert retained[2] == "server"
+        lake = load_catalog("default", type="sql", uri=f"sqlite:///{tmp_path}/lake.db", warehouse=f"{tmp_path}/lake")
+        assert lake.load_table("n.a").properties[f"sinkql.{job.sink_id}.consistent"] == "true"
+
+
+def test_run_tells_how_far_a_first_snapshot_is(tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]) -> None:
+    info = database.info
+    (tmp_path / "p.sql").write_text(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
+    running = start("exec", "p.sql", "--once", folder=tmp_path)
+    first = running.wait_for(lambda event: event.get("event") == "snapshotting")
+    last = running.wait_for(lambda event: event.get("event") == "snapshotting" and event["done"])
+    assert running.end() == 0
+    assert not first["done"]
+    assert {name: last[name] for name in ("sink", "rows", "of_rows", "chunks", "of_chunks")} == {
+        "sink": "materialize.public.a", "rows": 1000, "of_rows": 1000, "chunks": 1, "of_chunks": 1,
+    }  # fmt: skip
+
+
+def _asked(session: Session, which: str, columns: str) -> dict[str, tuple[Any, ...]]:
+    """Return some columns of a relation of sources, by the sources' names."""
+    query = f"SELECT o.name, {columns} FROM mz_internal.mz_source_{which} AS s JOIN mz_objects AS o ON o.id = s.id"
+    return {name: tuple(rest) for name, *rest in session.execute(query)[0].rows}
+
+
+def test_changes_that_the_server_lost_are_skipped(
+    tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]
+) -> None:
+    """As the hint says."""
+    info = database.info
+    with Session(tmp_path / "catalog.db") as session:
+        session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
+        with capturing(session):
+            _once(session)
+        database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+        database.execute("DELETE FROM orders WHERE id % 2 = 0")
+        database.execute("UPDATE orders SET name = 'new', id = id + 10000 WHERE id < 100")
+        with capturing(session):
+            with pytest.raises(SinkqlError, match=r"SQ3701.*\n?.*\n?.*ALTER SOURCE … SKIP"):
+                _once(session)
+            assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
+            desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+            folder, deadline = desk.folder(desk.captures()[0]).folder, Deadline()
+            while not mark.era(folder).begin:
+                deadline.check("another slot")
+            _once(session)
+            database.execute("DELETE FROM orders WHERE id % 3 = 0")
+            _once(session)
+        expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
+        assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
+
+
+def test_rows_are_computed_again_if_both_log_and_state_are_lost(
     tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]
 ) -> None:
     info = database.info
-    database.execute("CREATE TABLE odd (x int)")
-    database.execute("ALTER TABLE odd REPLICA IDENTITY FULL")
-    database.execute("INSERT INTO odd SELECT n % 10 FROM generate_series(1, 500) AS n")
+    with Session(tmp_path / "catalog.db") as session:
+        session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
+        with capturing(session):
+            _once(session)
+            desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+            folder = desk.folder(desk.captures()[0])
+        discard(folder)
+        (job,) = session.jobs()
+        lost = list(session.context(job).folder.glob("state*"))
+        assert lost
+        for each in lost:
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        database.execute("DELETE FROM orders WHERE id % 2 = 0")
+        database.execute("UPDATE orders SET name = 'new', id = id + 10000 WHERE id < 100")
+        with capturing(session):
+            with pytest.raises(SinkqlError, match="SQ3438"):
+                _once(session)
+            loop = loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine())
+            loop.start(epoch=2, once=True)
+            loop.rebuild()
+            database.execute("DELETE FROM orders WHERE id % 3 = 0")
+            _once(session)
+        expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
+        assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
+
+
+def test_rows_that_cannot_be_computed_again_are_kept_if_the_user_says_so(
+    tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]
+) -> None:
+    """As the hint says: another source of the sink no longer has what was read from it."""
+    info, file = database.info, tmp_path / "in" / "more.csv"
+    file.parent.mkdir()
+    file.write_text("id,name\n-1,file\n-2,file\n")
+    with Session(tmp_path / "catalog.db") as session:
+        session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
+        session.execute(
+            f"CREATE SOURCE f (id integer, name text) FROM FILES (PATH '{file.parent}') FORMAT CSV WITH HEADER;"
+            "CREATE MATERIALIZED VIEW every AS SELECT id, name FROM orders UNION ALL SELECT id, name FROM f;"
+            "CREATE SINK u FROM every INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'u') KEY (id) "
+            "NOT ENFORCED MODE UPSERT WITH (COMMIT INTERVAL = '1s');"
+        )
+        with capturing(session):
+            _once(session, "u")
+        database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+        database.execute("DELETE FROM orders WHERE id = 1")
+        database.execute("UPDATE orders SET name = 'new' WHERE id < 100")
+        file.unlink()
+        with capturing(session):
+            with pytest.raises(SinkqlError, match=r"SQ3701"):
+                _once(session, "u")
+            session.execute("ALTER SOURCE s SKIP;")
+            with pytest.raises(SinkqlError, match=r"SQ3439.*\n?.*\n?.*ALTER SOURCE … SKIP once more") as failed:
+                _once(session, "u")
+            (job,) = session.jobs(("u",))
+            session.catalog.control.status(job.sink_id, "failed", error=f"{failed.value.code}: {failed.value.message}")
+            assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
+            _once(session, "u")
+            database.execute("DELETE FROM orders WHERE id % 3 = 0")
+            _once(session, "u")
+        expected = database.execute("SELECT id, name FROM orders").fetchall()
+        kept = [(-1, "file"), (-2, "file"), (1, "old 1")]
+        assert duckdb_folder(tmp_path / "lake" / "n" / "u") == sorted(expected + kept)
+
+
+def test_tables_that_have_moved_to_another_server_are_read_there(
+    tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]
+) -> None:
+    """As the hint says; on the other server the table has another number."""
+    info = database.info
+    with Session(tmp_path / "catalog.db") as session, postgres_server() as other:
+        session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
+        with capturing(session):
+            _once(session)
+        other.execute(f"CREATE DATABASE {info.dbname}")
+        other.execute(
+            "CREATE TABLE first (); CREATE TABLE orders (id int PRIMARY KEY, name text); CREATE PUBLICATION p FOR "
+            "TABLE orders; INSERT INTO orders SELECT n, 'moved ' || n FROM generate_series(500, 1100) AS n",
+            info.dbname,
+        )
+        session.execute(f"ALTER CONNECTION pg SET (PORT = {other.port})")
+        with capturing(session), pytest.raises(SinkqlError, match=r"SQ3703.*\n?.*REFRESH REFERENCES"):
+            _once(session)
+        session.execute("ALTER SOURCE s REFRESH REFERENCES")
+        with capturing(session):
+            with pytest.raises(SinkqlError, match=r"SQ3701.*"):
+                _once(session)
+            assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2353"]
+            _once(session)
+            other.execute("DELETE FROM orders WHERE id % 3 = 0", info.dbname)
+            _once(session)
+        expected = other.execute("SELECT id, name FROM orders ORDER BY id", info.dbname)
+        assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
+
+
+@pytest.mark.parametrize("wait", [0.02, 0.0], ids=["now and then", "all the time"])
+def test_rows_without_a_key_come_and_go_as_often_as_on_the_server(
+    tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]], wait: float
+) -> None:
+    info = database.info
+    _make_odd(database)
     with Session(tmp_path / "catalog.db") as session:
         session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
         session.execute(
             "CREATE SINK b FROM odd INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'b') MODE APPEND "
             "WITH (COMMIT INTERVAL = '1s')"
         )
-        desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
         stopping = threading.Event()
-        writer = threading.Thread(target=_write, args=(info.dsn, stopping))
+        writer = threading.Thread(target=_write, args=(info.dsn, stopping, wait))
         writer.start()
         try:
-            with captured(desk):
+            with capturing(session):
                 _once(session, "b")
                 stopping.set()
                 writer.join()
@@ -99,11 +291,83 @@ def test_rows_without_a_key_come_and_go_as_often_as_on_the_server(
     assert {x: count for x, count in found.items() if count} == expected
 
 
-def _write(where: str, stopping: threading.Event) -> None:
-    """Change rows of the table without a key, now and then."""
+def test_table_without_a_key_is_emptied(tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]) -> None:
+    info = database.info
+    _make_odd(database)
+    with Session(tmp_path / "catalog.db") as session:
+        session.execute(_SQL.format(folder=tmp_path, port=info.port, database=info.dbname))
+        session.execute(
+            "CREATE MATERIALIZED VIEW counts AS SELECT x, count(*) AS n FROM odd GROUP BY x;"
+            "CREATE SINK c FROM counts INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'c') KEY (x) "
+            "MODE UPSERT WITH (COMMIT INTERVAL = '1s')"
+        )
+        with capturing(session):
+            _once(session, "c")
+            for turn in range(2):
+                database.execute("TRUNCATE odd")
+                database.execute(f"INSERT INTO odd SELECT n % 7 FROM generate_series(1, 50 + {turn}) AS n")
+            _again(session, "c")
+            database.execute("DELETE FROM odd WHERE x = 3")
+            database.execute("INSERT INTO odd VALUES (100)")
+            _again(session, "c")
+    expected = database.execute("SELECT x, count(*) FROM odd GROUP BY x ORDER BY x").fetchall()
+    assert duckdb_folder(tmp_path / "lake" / "n" / "c") == expected
+
+
+def _make_odd(database: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """Make a table without a key, with rows that are alike."""
+    database.execute("CREATE TABLE odd (x int)")
+    database.execute("ALTER TABLE odd REPLICA IDENTITY FULL")
+    database.execute("INSERT INTO odd SELECT n % 10 FROM generate_series(1, 500) AS n")
+
+
+def _again(session: Session, name: str) -> None:
+    """Run a sink, again where it has come to what has its rows computed again."""
+    try:
+        _once(session, name)
+    except SinkqlError as error:
+        if error.code != "SQ3438":
+            raise
+        _once(session, name)
+
+
+def _write(where: str, stopping: threading.Event, wait: float) -> None:
+    """Change rows of the table without a key."""
     with psycopg.connect(where, autocommit=True) as connection:
         turn = 0
-        while not stopping.wait(0.02):
+        while not stopping.wait(wait):
             turn += 1
             connection.execute("UPDATE odd SET x = %s WHERE x = %s", (turn % 13, turn % 10))
             connection.execute("INSERT INTO odd VALUES (%s)", (turn,))
+
+
+def test_log_may_be_in_a_bucket(tmp_path: Path, database: psycopg.Connection[tuple[Any, ...]]) -> None:
+    info = database.info
+    with seaweed(tmp_path / "seaweed") as server, Session(tmp_path / "catalog.db") as session:
+        session.execute(
+            f"CREATE SECRET key AS '{server.secret}'; CREATE CONNECTION aws TO AWS (ACCESS KEY ID = '{server.user}', "
+            f"SECRET ACCESS KEY = SECRET key, ENDPOINT = 'http://127.0.0.1:{server.s3}');"
+        )
+        text = _SQL.format(folder=tmp_path, port=info.port, database=info.dbname)
+        placed = "EXPOSE PROGRESS AS p WITH (KEEP = 'log', LOG = 's3://data/logs/', AWS CONNECTION = aws);"
+        session.execute(text.replace("EXPOSE PROGRESS AS p;", placed))
+        (told,) = (each for each in checks_of_catalog(session.catalog) if each.name == "s: log")
+        assert told == Check("s: log", "ok", "s3://data/logs/ has conditional writes")
+        (job,) = session.jobs()
+        assert server.secret not in encode(job).decode()
+        with capturing(session):
+            _once(session)
+            database.execute("UPDATE orders SET name = 'new', id = id + 10000 WHERE id < 100")
+            _once(session)
+            expected = database.execute("SELECT id, name FROM orders ORDER BY id").fetchall()
+            assert duckdb_folder(tmp_path / "lake" / "n" / "a") == expected
+        desk = CatalogDesk(session.catalog, CatalogRoster(session.catalog), session.access.secret)
+        log = desk.folder(desk.captures()[0])
+        assert len(log.numbers()) > 2
+        assert not (log.folder / "log").exists()
+        with pytest.raises(SinkqlError) as failed:
+            session.execute("ALTER SOURCE s SET (LOG = 's3://data/elsewhere')")
+        assert failed.value.code == "SQ2340"
+        session.execute("DROP SOURCE s CASCADE")
+        assert isinstance(log.store, BucketStore)
+        assert list(log.store._objects.list("logs/")) == []

@@ -12,7 +12,8 @@ from sinkql.connectors.postgres.connect import failure
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
 from support.authority import authority
-from support.postgres import Postgres, free_ports
+from support.port import free_ports
+from support.postgres import Postgres
 from support.postgres import postgres as postgres_server
 from support.tls_front import tls_front
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sinkql.extension.capture import Changed, Reshaped
+from sinkql.extension.capture import Changed, Moved, Reshaped
 from support.postgres import Postgres
 
 from .reading import Reading, reading, shown
@@ -224,3 +224,24 @@ def test_what_is_confirmed_does_not_come_again_and_the_same_source_takes_over_it
             assert again.stream.retained() > 0
         finally:
             again.stream.close()
+
+
+def test_a_stop_before_a_transaction_that_comes_in_parts_is_told(
+    postgres: Postgres, postgres_database: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION p FOR TABLE t")
+    with reading(postgres, postgres_database) as found:
+        run("INSERT INTO t VALUES (0)")
+        run("CREATE TABLE other (id int)")
+        stop = found.stream.end()
+        again = Reading(postgres, postgres_database, found.tables, found.source.id)
+        run("INSERT INTO t SELECT * FROM generate_series(1, 1000)")
+        found.stream.close()
+        monkeypatch.setattr("sinkql.connectors.postgres.stream._BLOCK", 2000)
+        again.begin(stops=[stop])
+        again.read()
+        again.stream.close()
+    first = next(place for place, each in enumerate(again.events) if isinstance(each, Changed) and each.open)
+    before = again.events[first - 1]
+    assert isinstance(before, Moved)
+    assert before.to == stop

@@ -90,3 +90,32 @@ def test_tables_of_all_kinds_follow_the_server(
 
 def _rows(*tables: str) -> list[Rows]:
     return [duckdb_folder(Path("lake/n") / table) for table in tables]
+
+
+def test_a_column_that_comes_later_has_the_servers_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres: Postgres, postgres_database: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = "CREATE TABLE t (id integer PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'a'), (2, 'b')"
+    postgres.execute(f"{server}; CREATE PUBLICATION p FOR TABLE t", postgres_database)
+    with Session() as session:
+        session.execute(
+            f"CREATE CONNECTION pg TO POSTGRES (HOST '127.0.0.1', PORT {postgres.port}, "
+            f"DATABASE '{postgres_database}', USER postgres);"
+            "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');"
+            "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES;"
+            "CREATE SINKS FOR TABLES (t) INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n')"
+            "  WITH (COMMIT INTERVAL = '1s');"
+        )
+        with capturing(session):
+            catch_up(session)
+            postgres.execute(
+                "ALTER TABLE t ADD COLUMN n integer DEFAULT 7; INSERT INTO t VALUES (3, 'c', 8)", postgres_database
+            )
+            catch_up(session, turn=2)
+            assert _rows("t") == [[(1, "a"), (2, "b"), (3, "c")]]
+            session.execute("ALTER SOURCE s REFRESH REFERENCES;")
+            postgres.execute("UPDATE t SET n = 9 WHERE id = 2", postgres_database)
+            catch_up(session, turn=3)
+            assert _rows("t") == [[(1, "a", 7), (2, "b", 9), (3, "c", 8)]]
+        session.execute("DROP SOURCE s CASCADE;")

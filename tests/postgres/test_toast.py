@@ -28,11 +28,15 @@ CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'la
 CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'letters') FOR TABLES (public.letters);
 CREATE MATERIALIZED VIEW long AS SELECT left(body, 1) AS first, count(note) AS notes, sum(n) AS n
   FROM letters WHERE length(body) > 3000 GROUP BY left(body, 1);
+CREATE MATERIALIZED VIEW notes AS SELECT b, a, note FROM letters WHERE a < 3;
 CREATE SINK all_letters FROM letters INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'letters')
   KEY (a, b) MODE UPSERT WITH (COMMIT INTERVAL = '1s');
 CREATE SINK long_letters FROM long INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'long')
   KEY (first) MODE UPSERT WITH (COMMIT INTERVAL = '1s');
+CREATE SINK notes_sink FROM notes INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'notes')
+  KEY (a, b) MODE UPSERT WITH (COMMIT INTERVAL = '1s');
 """
+_NOTES = "SELECT b, a, note FROM letters WHERE a < 3"
 _LETTERS = "SELECT a, b, n, body, note FROM letters"
 _LONG = """SELECT left(body, 1), count(note), sum(n) FROM letters WHERE length(body) > 3000 GROUP BY left(body, 1)"""
 
@@ -64,6 +68,7 @@ def test_tables_have_what_the_server_did_not_send_again(
             catch_up(session, turn=turn)
             assert duckdb_folder("lake/n/letters", "a, b, n, body, note") == _rows(*server, _LETTERS)
             assert duckdb_folder("lake/n/long", "first, notes, n") == _rows(*server, _LONG)
+            assert duckdb_folder("lake/n/notes", "b, a, note") == _rows(*server, _NOTES)
     session.execute("DROP SOURCE s CASCADE;")
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
 
 from sinkql.connectors.postgres.connect import failure
 from sinkql.connectors.postgres.message import HEADER
-from sinkql.connectors.postgres.slot import Timelines, slot_name
+from sinkql.connectors.postgres.slot import Timelines, application_name, read_place, slot_name
 from sinkql.connectors.postgres.stream import PostgresStream, forget
 from sinkql.errors import SinkqlError, codes
 from sinkql.extension.capture import CapturedTable
-from support.patience import Deadline
+from support.patience import Deadline, joined
 from support.postgres import Postgres
 from support.postgres import postgres as postgres_server
 
@@ -101,6 +104,30 @@ def test_a_transaction_that_does_not_end(
         writer.execute("COMMIT")
 
 
+def test_a_slot_that_is_being_made_for_a_process_that_died(
+    postgres: Postgres, postgres_database: str, one_table: dict[str, CapturedTable]
+) -> None:
+    id_ = str(uuid.uuid4())
+    making = f"SELECT pg_create_logical_replication_slot('{slot_name(id_)}', 'pgoutput')"
+    there = f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{slot_name(id_)}'"
+    with postgres.connect(postgres_database) as writer, closing(postgres.connect(postgres_database)) as maker:
+        writer.execute("BEGIN; INSERT INTO t VALUES (1)")
+        maker.pgconn.send_query(making.encode())  # which waits for the writer
+        _wait(lambda: postgres.execute(there) == [(None,)])
+        ending = threading.Thread(target=_commit_once_waited_for, args=(postgres, writer, id_), daemon=True)
+        ending.start()
+        found = Reading(postgres, postgres_database, one_table, id_)
+        joined(ending)
+        assert found.start == Timelines(1).position(read_place(str(postgres.execute(there)[0][0])))
+    found.stream.close()
+
+
+def _commit_once_waited_for(postgres: Postgres, writer: psycopg.Connection[Any], id_: str) -> None:
+    asked = f"SELECT 1 FROM pg_stat_activity WHERE application_name = '{application_name(id_)}' AND query LIKE '%slot%'"
+    _wait(lambda: postgres.execute(asked))
+    writer.execute("COMMIT")
+
+
 def test_what_a_chunk_cannot_read(
     postgres: Postgres, postgres_database: str, one_table: dict[str, CapturedTable]
 ) -> None:
@@ -110,7 +137,7 @@ def test_what_a_chunk_cannot_read(
     user = login(postgres, postgres_database, user={"secret_text": [role]})
     reader = PostgresStream(user, found.source, failure)
     reader._timelines = Timelines(1)  # it may not ask for them
-    with _raises("SQ3710"), reader.chunk(one_table["t"]):
+    with _raises("SQ3710", retryable=True), reader.chunk(one_table["t"]):
         pass
     postgres.execute(f"DROP ROLE {role}", postgres_database)
     with postgres.connect(postgres_database) as writer:
@@ -181,6 +208,26 @@ def test_a_position_beyond_a_failover_is_lost() -> None:
     before = Timelines(1)
     assert timelines.place(before.position(0x500)) == 0x500
     assert timelines.place(before.position(0x501)) is None
+
+
+def test_a_position_that_the_server_has_not_come_to_is_lost(
+    postgres: Postgres, postgres_database: str, one_table: dict[str, CapturedTable]
+) -> None:
+    """As where a copy of its disk from before was put back."""
+    found = Reading(postgres, postgres_database, one_table)
+    with _raises("SQ3709"):
+        found.stream.begin(Timelines(1).position(read_place("7F/0")), list(one_table.values()))
+    found.stream.close()
+
+
+def test_a_standby_that_takes_over_in_between_is_asked_again(
+    postgres: Postgres, postgres_database: str, one_table: dict[str, CapturedTable]
+) -> None:
+    found = Reading(postgres, postgres_database, one_table)
+    found.stream._timelines = Timelines(1, ((0, 1),))
+    with _raises("SQ4413", retryable=True):
+        found.begin()
+    found.stream.close()
 
 
 def test_what_was_read_and_lost_at_a_failover_stalls(

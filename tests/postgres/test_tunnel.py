@@ -11,7 +11,8 @@ import pytest
 
 from sinkql.errors import SinkqlError
 from sinkql.session import Session
-from support.postgres import Postgres, free_ports
+from support.port import free_ports
+from support.postgres import Postgres
 from support.ssh import SshServer, ssh_server
 
 pytestmark = pytest.mark.server

@@ -74,3 +74,26 @@ def test_stop_ends_the_work_at_its_next_step() -> None:
     clock = Clock()
     allowance = Allowance(clock=clock, last=lambda: True, stops=lambda: clock.now > 100.4)
     assert keep_house(allowance, clock, step=0.25) == 0.5
+
+
+@pytest.mark.parametrize("step", [0.01, 0.1])
+def test_a_batch_that_is_due_waits_for_its_share_of_the_interval_and_the_end_of_a_step(step: float) -> None:
+    clock, due_at = Clock(), 0.0
+    allowance = Allowance(clock=clock, left=lambda: due_at - clock.now)
+    spent, late = [], []
+    for number in range(100):
+        due_at = clock.now + 1
+        clock.now += 0.3 if number % 10 == 9 else 1.2  # most batches take longer than the interval
+        before = clock.now
+        spent.append(keep_house(allowance, clock, step=step))
+        late.append(clock.now - max(before, due_at))
+    assert max(late) <= 0.15 * (1.2 + max(spent)) + step + 1e-9
+    assert sum(spent) >= 0.86 * 0.15 * sum([*[1.2] * 9, 0.3] * 10)
+
+
+def test_time_that_is_left_until_a_batch_is_due_goes_into_what_was_saved_up() -> None:
+    clock, due_at = Clock(), 0.0
+    allowance = Allowance(clock=clock, left=lambda: due_at - clock.now)
+    assert keep_house(allowance, clock, step=0.25) == 0.0
+    due_at = clock.now + 0.75
+    assert keep_house(allowance, clock, step=0.25) == 0.75

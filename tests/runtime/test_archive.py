@@ -148,3 +148,9 @@ def _starts(folder: Path) -> str:
         return Path(f"/proc/{process.pid}/maps").read_text()
     finally:
         starting.end()
+
+
+def test_archive_that_cannot_be_asked_for_is_not_there(made: Archive) -> None:
+    unnamable = Archive(made.path.with_name("x" * 300))
+    unnamable.make()
+    assert unnamable.option == ""

@@ -49,7 +49,7 @@ def open_loop(each: physical.Job, folder: Path, events: list[Event] | None = Non
     registry = discover()
     context = contexts(folder, each)
     readers = {read.source: registry.reader(read, context) for read in each.reads()}
-    writer = registry.sinks[each.write.connector].writer(each.write, context)
+    writer = registry.writer(each.write, context)
     told = events if events is not None else []
     return BatchLoop(each, readers, writer, LocalEngine(), context.folder, MemoryControl(), told.append)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
-import select
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -23,7 +23,7 @@ from sinkql.runtime.process import child, supervisor
 from sinkql.runtime.process.application import Workload
 from sinkql.runtime.process.child import Child
 from sinkql.runtime.sink.host import SinkOutcome
-from support.patience import PATIENCE_S, joined
+from support.patience import PATIENCE_S, Deadline, joined
 from support.running import FixedRoster, MemoryControl, contexts, counter, job
 
 _LONG = SparkStarting("x" * (1 << 20))
@@ -84,7 +84,7 @@ class _Family:
         threading.Event().wait()
 
     def _read(self, size: int) -> bytes:
-        assert select.select([self._alive], [], [], PATIENCE_S)[0], "a child neither came nor ended"
+        assert wait([self._alive], PATIENCE_S), "a child neither came nor ended"
         return os.read(self._alive, size)
 
 
@@ -197,6 +197,59 @@ def test_a_run_that_fails_here_ends_its_children(tmp_path: Path, monkeypatch: py
     with pytest.raises(MemoryError):
         supervisor.run(_workload(tmp_path, "one", "two", "three"))
     assert [each.process.exitcode for each in children] == [0, 0]
+
+
+class _Desk:
+    """Say that a source of a kind is to be captured; whoever begins that is killed."""
+
+    def __init__(self) -> None:
+        self.parent = os.getpid()
+
+    def captures(self) -> list[Any]:
+        if os.getpid() != self.parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [None]
+
+
+def test_a_run_whose_sources_nobody_captures_any_more_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+        assert stopping.wait(PATIENCE_S)
+        return [SinkOutcome(each.job.sink, "stopped") for each in workload.roster.now() if each.job.cluster == cluster]
+
+    monkeypatch.setattr(child, "run_here", stopped)
+    monkeypatch.setattr(supervisor, "run_here", stopped)
+    workload = replace(_workload(tmp_path, "one", "two"), desk=cast(Any, _Desk()))
+    outcomes = supervisor.run(workload)
+    assert [(each.ending, each.error and each.error.code) for each in outcomes] == [("failed", "SQ4004")] * 2
+
+
+class _Later:
+    """Have a source captured from a time on; a file says that it is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.parent, self.from_now, self.found = os.getpid(), folder / "from_now", folder / "found"
+
+    def captures(self) -> list[Any]:
+        if not self.from_now.exists():
+            return []
+        if os.getpid() != self.parent:
+            self.found.touch()
+        return []
+
+
+def test_source_that_a_sink_reads_while_it_runs_is_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = _Later(tmp_path)
+
+    def altered(cluster: str, workload: Workload, stopping: threading.Event) -> list[SinkOutcome]:
+        desk.from_now.touch()
+        deadline = Deadline()
+        while not desk.found.exists():
+            deadline.check("somebody who captures")
+        return [SinkOutcome(each.job.sink, "stopped") for each in workload.roster.now()]
+
+    monkeypatch.setattr(supervisor, "run_here", altered)
+    outcomes = supervisor.run(replace(_workload(tmp_path, "one"), desk=cast(Any, desk), once=False))
+    assert [(each.ending, each.error) for each in outcomes] == [("stopped", None)]
 
 
 def _ended(workload: Workload) -> list[SinkOutcome]:

@@ -31,6 +31,7 @@ class _Sink:
     slow: threading.Event | None = None
     error: Exception | None = None
     fails: bool = False
+    further: int = 0
     tried: list[tuple[int, int]] = field(default_factory=list)
 
     def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
@@ -40,7 +41,7 @@ class _Sink:
             assert self.gate.wait(PATIENCE_S)
         return {"at": min(self.size, start["at"] + 1)}
 
-    def process(self, start: JobOffsets, end: JobOffsets, more: bool) -> float | None:
+    def process(self, start: JobOffsets, end: JobOffsets, more: bool) -> float | JobOffsets:
         batch = start["s"]["at"], end["s"]["at"]
         with self.changed:
             self.tried.append(batch)
@@ -52,9 +53,9 @@ class _Sink:
         if self.fails:
             return 0.02
         with self.changed:
-            self.batches.append(batch)
+            self.batches.append((batch[0], batch[1] + self.further))
             self.changed.notify_all()
-        return None
+        return {"s": {"at": batch[1] + self.further}}
 
     def seat(self, *, interval_ms: int = 5) -> Seat:
         orders = Orders({"s": {"at": 0}}, timedelta(milliseconds=interval_ms), 100)
@@ -102,6 +103,14 @@ def test_each_batch_begins_where_the_one_before_ended_and_one_call_is_for_many()
     assert lane.calls == 1
 
 
+def test_a_batch_that_went_on_further_is_followed_by_what_comes_after_it() -> None:
+    sink = _Sink(further=3)
+    with _conductor([]) as found:
+        found.enrol(sink.seat())
+        sink.has(3)
+    assert sink.batches[:3] == [(0, 4), (4, 8), (8, 12)]
+
+
 def test_a_round_that_is_over_is_followed_by_another() -> None:
     lanes: list[ThreadLane] = []
     sink = _Sink()
@@ -109,6 +118,83 @@ def test_a_round_that_is_over_is_followed_by_another() -> None:
         found.enrol(sink.seat())
         sink.has(10)
     assert lanes[0].calls > 1
+
+
+def test_a_lane_is_left_until_its_sink_is_due_or_others_wait_for_one() -> None:
+    sink, other = _Sink(slow=threading.Event()), _Sink()
+    seat = sink.seat(interval_ms=1_800_000)
+    seat.pacer.cut = True  # it is due at once
+    with _conductor([]) as found:
+        found.enrol(seat)
+        sink.tries(1)
+        assert 0 < found.left(seat) <= 1_800
+        seat.pacer.cut = True
+        assert found.left(seat) == 0
+        seat.pacer.cut = False
+        assert found.left(seat) > 0
+        waiting = other.seat()
+        found.enrol(waiting)
+        assert other.looked.wait(PATIENCE_S)
+        with found._changed:
+            assert found._changed.wait_for(lambda: waiting._state == "ready", PATIENCE_S)
+        assert found.left(seat) == 0
+        assert sink.slow is not None
+        sink.slow.set()
+        other.has(1)
+
+
+@dataclass
+class _BacklogSink(_Sink):
+    """A sink whose first three batches a limit cuts, and for which nothing else is due for half an hour.
+
+    The third one waits until it `may` go on.
+    """
+
+    may: threading.Event = field(default_factory=threading.Event)
+
+    def latest(self, start: Offsets, limit: Limit, until: Offsets | None = None) -> Offsets:
+        cut = until is None and len(self.batches) < 3
+        return {"at": start["at"] + (2 if cut else 1)}
+
+    def process(self, start: JobOffsets, end: JobOffsets, more: bool) -> float | JobOffsets:
+        assert len(self.batches) != 2 or self.may.wait(PATIENCE_S)
+        return super().process(start, end, more)
+
+    def backlog(self) -> Seat:
+        seat = self.seat(interval_ms=1_800_000)
+        seat.pacer.cut = True  # it is due at once
+        return seat
+
+
+@pytest.mark.parametrize(("ahead_seconds", "calls"), [(3600.0, 2), (60.0, 1)])
+def test_a_lane_is_called_before_more_is_due_after_a_round_of_several_batches(
+    ahead_seconds: float, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conductor, "_AHEAD_SECONDS", ahead_seconds)
+    lanes: list[ThreadLane] = []
+    sink = _BacklogSink()
+    sink.may.set()
+    with _conductor(lanes, round_seconds=61) as found:
+        found.enrol(sink.backlog())
+        sink.has(4)
+        lanes[0].played(calls)
+    assert [lane.calls for lane in lanes] == [calls]
+
+
+def test_another_lane_is_there_before_a_round_of_several_batches_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conductor, "_AHEAD_SECONDS", 3600.0)
+    lanes: list[ThreadLane] = []
+    sink = _BacklogSink()
+    with _conductor(lanes, most=2) as found:
+        found.enrol(sink.backlog())
+        with found._changed:
+            assert found._changed.wait_for(
+                lambda: sorted(each.state for each in found._places) in (["called", "running"], ["running", "staying"]),
+                PATIENCE_S,
+            )
+        sink.may.set()
+        sink.has(4)
+    assert len(lanes) == 2
 
 
 def test_no_lane_is_called_where_nothing_is_new() -> None:
@@ -235,7 +321,7 @@ def test_sinks_hear_of_a_lane_that_failed_and_may_come_back() -> None:
     assert len(lanes) == 2
 
 
-def test_a_lane_without_room_for_a_call_has_failed() -> None:
+def test_a_lane_without_room_for_a_call_has_failed_and_is_stopped() -> None:
     lanes: list[ThreadLane] = []
     sink = _Sink(gate=threading.Event())
     assert sink.gate is not None
@@ -246,6 +332,7 @@ def test_a_lane_without_room_for_a_call_has_failed() -> None:
         sink.gate.set()
         assert seat.wake.wait(PATIENCE_S)
         assert str(seat.error) == "no room for a tick"
+        assert lanes[0].ended.wait(PATIENCE_S)
 
 
 def test_what_nobody_foresaw_is_told_and_others_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +352,22 @@ def test_what_nobody_foresaw_is_told_and_others_may_come(monkeypatch: pytest.Mon
         found.enrol(other.seat())
         other.has(3)
     assert sink.tried == []
+
+
+def test_a_worn_lane_makes_place_for_another_where_there_is_always_something_to_run() -> None:
+    lanes: list[ThreadLane] = []
+    sinks = [_Sink() for _ in range(5)]
+    with _conductor(lanes, round_seconds=0.02) as found:
+        for sink in sinks:
+            found.enrol(sink.seat(interval_ms=0))
+        sinks[0].has(3)
+        lanes[0].worn = True
+        assert lanes[0].ended.wait(PATIENCE_S)
+        for sink in sinks:
+            sink.has(len(sink.batches) + 3)
+    assert len(lanes) == 2
+    for sink in sinks:
+        assert sink.batches == [(at, at + 1) for at in range(len(sink.batches))]
 
 
 def test_a_worn_lane_makes_place_for_another() -> None:

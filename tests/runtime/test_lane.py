@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from support.patience import PATIENCE_S, Deadline
+from sinkql.runtime.batch.failure import coded
+from support.patience import PATIENCE_S, Deadline, joined
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,3 +48,40 @@ def test_a_lane_whose_round_fails_says_why(spark: SparkSession, tmp_path: Path) 
     while (failure := lane.failure()) is None:
         deadline.check("its failure")
     assert "no round" in str(failure)
+
+
+def test_a_lane_without_room_names_its_folder(spark: SparkSession, tmp_path: Path) -> None:
+    from sinkql.runtime.spark.lane import SparkLane
+
+    def play() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    lane = SparkLane(spark, tmp_path / "lane", play)
+    lane.call()
+    deadline = Deadline()
+    while (failure := lane.failure()) is None:
+        deadline.check("its failure")
+    told = coded(failure)
+    assert (told.code, told.message) == ("SQ4306", f'no room is left for file "{tmp_path / "lane"}"')
+
+
+def test_a_lane_may_be_stopped_while_its_round_ends(spark: SparkSession, tmp_path: Path) -> None:
+    from sinkql.runtime.spark.lane import SparkLane
+
+    begun, ended = threading.Event(), threading.Event()
+
+    def play() -> None:
+        begun.set()
+        assert stopping.wait(PATIENCE_S)
+        ended.set()
+
+    lane = SparkLane(spark, tmp_path / "lane", play)
+    stopping = threading.Event()
+    lane.call()
+    assert begun.wait(PATIENCE_S)
+    stop = threading.Thread(target=lane.stop, daemon=True)
+    stop.start()
+    stopping.set()
+    joined(stop)
+    assert ended.is_set()
+    assert lane.failure() is not None

@@ -15,7 +15,8 @@ from pyspark import SparkContext
 
 from sinkql.extension.registry import discover
 from sinkql.runtime.process.application import Workload, _Spark
-from sinkql.runtime.process.supervisor import Stopping, _signals
+from sinkql.runtime.process.stopping import Stopping
+from sinkql.runtime.process.supervisor import _signals
 from sinkql.runtime.spark.jvm import Jvm
 from sinkql.runtime.spark.session import CancelledError, SparkSettings, Starting
 from support.command import launch

@@ -10,16 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import msgspec
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 
 from sinkql import physical
 from sinkql.errors import LateError
+from sinkql.extension import replay
 from sinkql.extension.registry import discover
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.batch.meter import Meter
 from sinkql.runtime.batch.progress import Event, SinkCommitted, SinkStalled
 from sinkql.runtime.sink.roster import Roster
 from support.command import ONLY_LATE
 from support.patience import PATIENCE_S, joined
+from support.readers import duckdb_folder
 from support.running import FixedRoster, MemoryControl, contexts, counter, csv_files, job, output, rows
 
 if TYPE_CHECKING:
@@ -134,6 +140,59 @@ def test_an_append_sink_runs_fused_and_in_batches(spark: SparkSession, tmp_path:
     assert [(n,) for n in range(1, 2501)] == rows(tmp_path)
     assert [event.rows for event in events if isinstance(event, SinkCommitted)] == [1000, 1000, 500]
     assert list((contexts(tmp_path, each).folder / "attempts").iterdir()) == []
+
+
+def test_records_that_do_not_decode_are_kept_by_the_tasks_that_read_them(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        (tmp_path / "in" / f"{number}.csv").write_text(f"id\n{number}\nx{number}\n")
+    read = csv_files(tmp_path)
+    tuning = {**read.options["tuning"], "on_error": "dead letter"}
+    read = msgspec.structs.replace(read, options={**read.options, "tuning": tuning})
+    each = job(physical.Map(read, (), output("", "`id` > 0", "boolean")), tmp_path)
+    assert endings(run_sinks(spark, [each], tmp_path)) == [("caught up", None)]
+    assert rows(tmp_path) == [(1,), (2,)]
+    letters = duckdb_folder(tmp_path / "lake" / "n" / "t__errors", "position, raw")
+    assert letters == [(f"{number}.csv:3", f"x{number}".encode()) for number in range(3)]
+
+
+@pytest.mark.parametrize("count", [3, 1100])
+def test_records_that_were_corrected_are_put_in_by_tasks(spark: SparkSession, tmp_path: Path, count: int) -> None:
+    """A few of them here, more by Spark, through what the sink does with rows."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("id\n7\n" + "".join(f"x{number}\n" for number in range(count)))
+    read = csv_files(tmp_path)
+    tuning = {**read.options["tuning"], "on_error": "dead letter"}
+    read = msgspec.structs.replace(read, options={**read.options, "tuning": tuning})
+    each = job(physical.Map(read, (), output("", "`id` > 0", "boolean")), tmp_path)
+    assert endings(run_sinks(spark, [each], tmp_path)) == [("caught up", None)]
+    assert rows(tmp_path) == [(7,)]
+    lake = f"file://{tmp_path}/lake"
+    catalog = load_catalog("default", type="sql", uri=f"sqlite:///{tmp_path}/lake.db", warehouse=lake)
+    table = catalog.load_table("n.t__errors")
+    kept = table.scan().to_arrow()
+    place = kept.schema.get_field_index("raw")
+    raw = pa.array([value.removeprefix(b"x") for value in kept.column("raw").to_pylist()], kept.field(place).type)
+    table.overwrite(kept.set_column(place, kept.field(place), raw))
+    folder = contexts(tmp_path, each).folder
+    asked = replay.ask(folder, read.source)
+    assert endings(run_sinks(spark, [each], tmp_path)) == [("caught up", None)]
+    answer = replay.answered(folder, read.source, asked)
+    assert answer is not None
+    assert (answer.replayed, answer.left, answer.error) == (count, 0, None)
+    assert rows(tmp_path) == sorted([(7,), *((number,) for number in range(1, count))])
+
+
+def test_no_sink_ends_because_it_cannot_tell_how_far_it_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: object, **more: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(Meter, "look", fails)
+    each = job(counter(up_to=3, rows_per_second=None), tmp_path)
+    assert endings(run_sinks(spark, [each], tmp_path)) == [("caught up", None)]
+    assert len(rows(tmp_path)) == 3
 
 
 def test_a_running_sink_compacts_its_table_when_asked_to_and_keeps_its_files(

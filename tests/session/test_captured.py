@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from capture.server import COLUMNS, FakeStream, Server, table
 from sinkql import ast, logical
-from sinkql.capture import open_reader
+from sinkql.capture import mark, open_reader
 from sinkql.capture.host import Doing
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, as_data
 from sinkql.extension.capture import CapturedSource, Keeping, Reveal, source_options, table_options
 from sinkql.extension.plan import Planning, SourceKind, SourcePlan
 from sinkql.extension.registry import Registry, discover
 from sinkql.extension.types import parse_type
 from sinkql.runtime.process.captures import captured
+from sinkql.runtime.process.desk import Capturing
 from sinkql.session.session import Session
 from sinkql.session.sink.desk import CatalogDesk
 from sinkql.session.sink.roster import CatalogRoster
@@ -95,11 +97,32 @@ def test_lease_is_one_captures_alone_and_its_status_is_the_sources(session: Sess
     assert second.acquire() == 2
 
 
+def test_each_sink_is_as_far_behind_as_its_source_s_capture_says(session: Session) -> None:
+    desk = _desk(session)
+    host = desk.host(desk.captures()[0].source)
+    assert host.acquire() == 1
+    ids = {name: session.jobs([name])[0].sink_id for name in ("a", "b")}
+    far = {ids["a"]: 5 << 20, ids["b"]: (1 << 20) + 17}
+    known = {"unit": "bytes", "offset_known": 5 << 20, "offset_committed": (1 << 20) + 17, "retained_bytes": 9 << 20}
+    host.tell(Doing("running", None, {**known, "log_bytes": 2048, "kept_by": "server", "sinks": far}))
+    query = "SELECT k.name, p.behind, p.unit FROM mz_internal.mz_sink_progress AS p JOIN mz_sinks AS k ON k.id = p.id"
+    assert sorted(session.execute(query)[0].rows) == [("a", 0, "bytes"), ("b", 4194287, "bytes")]
+    columns, rows = session.status()
+    assert [(row[0], row[columns.index("behind")]) for row in rows] == [("a", "0 bytes"), ("b", "4194287 bytes")]
+    columns, rows = session.source_status(["a"])
+    assert [dict(zip(columns, row, strict=True)) for row in rows] == [
+        {"source": "s", "status": "created", "behind": "4194287 bytes", "lag_seconds": None, "error": None,
+         "retained": "9437184 bytes", "log": "2048 bytes", "kept_by": "server"},
+    ]  # fmt: skip
+    ((details,),) = session.execute("SELECT details FROM mz_internal.mz_source_statuses WHERE name = 's'")[0].rows
+    assert "sinks" not in str(details)
+
+
 def test_capture_is_a_process_that_comes_again_and_ends_with_the_last_sink(session: Session) -> None:
     desk = _desk(session)
     source = desk.captures()[0].source
     control = session.catalog.control
-    log = desk.folder(source)
+    log = desk.folder(desk.captures()[0])
     with captured(desk):
         deadline = Deadline()
         pids = set()
@@ -114,10 +137,78 @@ def test_capture_is_a_process_that_comes_again_and_ends_with_the_last_sink(sessi
     assert os.getpid() not in pids
 
 
-def test_dropped_source_leaves_nothing(session: Session, forgotten: list[str]) -> None:
+def test_captures_go_on_after_a_failure_that_nobody_foresaw(
+    session: Session, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(CatalogDesk):
+        def captures(self) -> Sequence[Capturing]:
+            if broken.is_set():
+                raise RuntimeError("unforeseen")
+            return super().captures()
+
+    broken = multiprocessing.get_context("fork").Event()
+    desk = Broken(session.catalog, CatalogRoster(session.catalog, every_seconds=0.0), session.access.secret)
+    source = desk.captures()[0].source
+    control, log, deadline = session.catalog.control, desk.folder(desk.captures()[0]), Deadline()
+    with captured(desk):
+        while (holder := control.holder(source.id)) is None or not log.numbers():
+            deadline.check("a capture")
+        broken.set()
+        said = ""
+        while "unforeseen" not in said:
+            said += capfd.readouterr().err
+            deadline.check("the failure")
+        os.kill(holder.process.pid, 9)
+        broken.clear()
+        while (now := control.holder(source.id)) is None or now.process.pid == holder.process.pid:
+            deadline.check("another capture")
+
+
+def test_process_that_keeps_captures_comes_again(session: Session) -> None:
     desk = _desk(session)
     source = desk.captures()[0].source
-    log = desk.folder(source)
+    control, log, deadline = session.catalog.control, desk.folder(desk.captures()[0]), Deadline()
+    with captured(desk) as captures:
+        while (holder := control.holder(source.id)) is None or not log.numbers():
+            deadline.check("a capture")
+        keeper = captures._keeper
+        assert keeper is not None
+        keeper.kill()
+        while (now := control.holder(source.id)) is None or now.process.pid == holder.process.pid:
+            captures.look()
+            deadline.check("another capture")
+
+
+def test_loss_that_a_capture_reports_is_skipped_and_no_other(session: Session) -> None:
+    (capturing,) = _desk(session).captures()
+    folder = _desk(session).folder(capturing).folder
+    assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2354"]
+    mark.tell(folder, mark.Word(1, 0.0, trouble=mark.Trouble(as_data(SinkqlError("SQ4011", "no answer")), 0.0, 0.0)))
+    assert [each.code for each in session.execute("ALTER SOURCE s SKIP;")[0].notices] == ["SQ2354"]
+    assert not (folder / "skip.json").exists()
+    mark.tell(
+        folder, mark.Word(1, 0.0, trouble=mark.Trouble(as_data(SinkqlError("SQ3436", "the log is lost")), 0.0, 0.0))
+    )
+    (notice,) = session.execute("ALTER SOURCE s SKIP;")[0].notices
+    assert (notice.code, notice.message) == ("SQ2353", "skipped: the log is lost")
+    assert mark.take(folder / "skip.json", mark.Skip) == mark.Skip("SQ3436")
+
+
+def test_loss_that_a_sink_reports_is_skipped_for_it_alone(session: Session) -> None:
+    (capturing,) = _desk(session).captures()
+    folder = _desk(session).folder(capturing).folder
+    job = next(each for each in session.jobs() if each.sink.endswith(".a"))
+    session.catalog.control.status(job.sink_id, "failed", error="SQ3434: it is gone")
+    session.stop("a")
+    (notice,) = session.execute("ALTER SOURCE s SKIP;")[0].notices
+    assert notice.message == "skipped: it is gone"
+    assert [path.stem for path in (folder / "skip").iterdir()] == [job.sink_id]
+    assert session.catalog.control.desired(job.sink_id) == "running"
+
+
+def test_dropped_source_leaves_nothing(session: Session, forgotten: list[str]) -> None:
+    desk = _desk(session)
+    log = desk.folder(desk.captures()[0])
     log.folder.mkdir(parents=True)
     session.execute("DROP SOURCE s CASCADE;")
     assert forgotten == ["materialize.public.s"]

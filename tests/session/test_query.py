@@ -77,7 +77,7 @@ def test_a_sink_that_cannot_be_read_says_so(folder: Path) -> None:
     assert fails(session, "SELECT * FROM user_activity_iceberg").code == "SQ2643"
 
 
-def test_a_source_whose_rows_are_overwritten_shows_the_last_of_each_key() -> None:
+def test_a_source_whose_rows_are_overwritten_shows_the_last_of_each_key(folder: Path) -> None:
     session = Session(registry=_overwritten())
     session.execute("CREATE SOURCE n FROM LOAD GENERATOR COUNTER (UP TO 10)")
     assert rows(session, "SELECT * FROM n ORDER BY counter") == [(number,) for number in (1, 2, 3, 4, 6, 8, 10)]

@@ -265,3 +265,55 @@ def test_stalls_are_notices(piped: Session) -> None:
     piped.catalog.control.status(sink_id(piped), "stalled", error="no such file", hint="Put it back.")
     query = "SELECT notice_type, message, hint FROM mz_internal.mz_notices"
     assert _rows(piped, query) == [("Sink stalled", "no such file", "Put it back.")]
+
+
+def test_source_statistics_are_those_of_its_slowest_sinks_and_of_all_its_tables(session: Session) -> None:
+    session.execute(
+        "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'memory') WITH (VALIDATE = false);"
+        "CREATE SOURCE a FROM LOAD GENERATOR AUCTION FOR TABLES (bids, users);"
+        "CREATE SOURCE n FROM LOAD GENERATOR COUNTER;"
+        + "".join(
+            f"CREATE SINK {name} FROM {source} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'x', TABLE = '{name}')"
+            " MODE APPEND WITH (COMMIT INTERVAL = '1m');"
+            for name, source in (("b1", "bids"), ("b2", "bids"), ("u", "users"), ("c", "n"))
+        )
+    )
+    control = session.catalog.control
+    public = "materialize.public"
+    session.execute("ALTER SOURCE n RENAME TO m")
+    for sink, source, figures in (
+        ("b1", "bids", {"known": 90, "committed": 50, "unit": "rows", "rows": 40, "of_rows": 60, "done": False}),
+        ("b2", "bids", {"known": 95, "committed": 40, "unit": "rows", "rows": 60, "of_rows": 60, "done": True}),
+        ("u", "users", {"known": 5, "committed": 5, "unit": "rows", "rows": 7, "of_rows": 7, "done": True}),
+        ("c", "n", {"known": 9, "committed": 4, "unit": "rows"}),
+    ):
+        control.measured(session.jobs([sink])[0].sink_id, {f"{public}.{source}": figures})
+    columns = "snapshot_records_known, snapshot_records_staged, snapshot_committed, offset_known, offset_committed"
+    statistics = (
+        f"SELECT o.name, {columns} FROM mz_internal.mz_source_statistics s JOIN mz_objects o ON o.id = s.id"
+        " ORDER BY o.name"
+    )
+    assert _rows(session, statistics) == [
+        ("a", 67, 47, False, 100, 45),
+        ("bids", 60, 40, False, 95, 40),
+        ("m", None, None, None, 9, 4),
+        ("users", 7, 7, True, 5, 5),
+    ]
+    progress = (
+        "SELECT o.name, behind, unit, consistent FROM mz_internal.mz_source_progress s JOIN mz_objects o ON o.id = s.id"
+    )
+    assert sorted(_rows(session, progress), key=str) == [
+        ("a", 55, "rows", False), ("bids", 55, "rows", False), ("m", 5, "rows", None), ("users", 0, "rows", True),
+    ]  # fmt: skip
+    names, rows = session.status()
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    assert [(each["name"], each["snapshot"], each["behind"]) for each in found] == [
+        ("b1", "40 of about 60", "40 rows"), ("b2", None, "55 rows"), ("c", None, "5 rows"), ("u", None, "0 rows"),
+    ]  # fmt: skip
+
+
+def test_table_that_takes_requests_is_a_source(session: Session) -> None:
+    session.execute("CREATE TABLE w FROM WEBHOOK BODY FORMAT JSON")
+    for relation in ("statuses", "statistics", "progress"):
+        query = f"SELECT o.name FROM mz_internal.mz_source_{relation} AS s JOIN mz_objects AS o ON o.id = s.id"
+        assert _rows(session, query) == [("w",)]

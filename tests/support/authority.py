@@ -12,11 +12,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def authority(folder: Path) -> tuple[Path, Path]:
-    """Make an authority; return its certificate, and a file with key and certificate of a server at 127.0.0.1."""
+def authority(folder: Path, *names: str) -> tuple[Path, Path]:
+    """Make an authority; return its certificate, and a file with key and certificate of a server at 127.0.0.1.
+
+    The server may have other names.
+    """
     root, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     certificate = _signed("authority of a test", root, root).sign(root, hashes.SHA256())
-    place = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    place = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), *map(x509.DNSName, names)])
     server = _signed("server of a test", own, root).add_extension(place, critical=False).sign(root, hashes.SHA256())
     trusted, identity = folder / "authority.pem", folder / "server.pem"
     trusted.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import tempfile
+import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,42 +14,79 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from support.authority import authority
+from support.kafka_account import account
 from support.patience import PATIENCE_S, Deadline
-from support.postgres import free_ports
+from support.port import held_ports
 
 _JARS = Path(__file__).parents[2] / ".kafka" / "libs"
 _JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+_TELLING = (
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    *(
+        f"-Dorg.slf4j.simpleLogger.log.{name}=info"
+        for name in (
+            "kafka.coordinator.transaction",
+            "org.apache.kafka.coordinator.transaction",
+            "org.apache.kafka.controller.BrokerHeartbeatManager",
+        )
+    ),
+)
 USER, PASSWORD = "ann", "open sesame"
 """Who may come in by SASL, with any mechanism."""
+
+
+class _Silent:
+    """Keep what the client library would write to the standard error while a broker is not there."""
+
+    def __init__(self) -> None:
+        self.last: deque[str] = deque(maxlen=20)
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        """Take a line."""
+        self.last.append(f"{time.strftime('%H:%M:%S', time.gmtime())} {text % args}")
+
+    debug = info = warning = error = critical = log
 
 
 @dataclass
 class Kafka:
     """Hold a broker that may be stopped, killed and started again: it keeps its ports and its topics.
 
-    `trusted` is the certificate of the authority that signed its own, `identity` has its key and its certificate.
+    `trusted` is the certificate of the authority that signed its own, `identity` has its key and its certificate. The
+    first of a cluster is its controller; others have the controller's port. With a `domain` it names itself
+    `broker-1.domain` to clients that do not speak plain text.
     """
 
     folder: Path
+    ports: Sequence[int]
     trusted: Path
     identity: Path
-    ports: Sequence[int] = field(default_factory=lambda: free_ports(5))
+    number: int = 1
+    controller: int = 0
+    domain: str = ""
     _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _admin: Any = None
+    _clients: _Silent = field(default_factory=_Silent)
 
     @property
     def address(self) -> str:
@@ -74,6 +113,10 @@ class Kafka:
         """What the broker says."""
         return self.folder / "log"
 
+    def account(self) -> str:
+        """Say what it does, to whom waits for it in vain."""
+        return "\n".join([*self._clients.last, account(self._process, self.admin, self.address, self.log)])
+
     def initialize(self) -> None:
         """Make the folder of a new broker."""
         (self.folder / "server.properties").write_text(
@@ -86,7 +129,7 @@ class Kafka:
 
     def start(self) -> None:
         """Start the broker, and wait until it answers."""
-        command = [*_JAVA, _QUIET, "-cp", f"{_JARS}/*", "kafka.Kafka", "server.properties"]
+        command = [*_JAVA, _QUIET, *_TELLING, "-cp", f"{_JARS}/*", "kafka.Kafka", "server.properties"]
         with self.log.open("ab") as log:
             process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
         self._process = process
@@ -95,7 +138,7 @@ class Kafka:
             assert process.poll() is None, self.log.read_text()[-4000:]
             deadline.check("an answer of Kafka")
             with suppress(KafkaException):
-                if self.admin.list_topics(timeout=1).brokers:
+                if self.number in self.admin.list_topics(timeout=1).brokers:
                     return
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
@@ -117,11 +160,18 @@ class Kafka:
             self._admin = AdminClient({"bootstrap.servers": self.address, "logger": _Silent(), "log_level": 0})
         return self._admin
 
-    def topic(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
-        """Make a topic, and return its name."""
+    def topic(
+        self, partitions: int = 1, name: str | None = None, brokers: Sequence[Sequence[int]] = (), **config: str
+    ) -> str:
+        """Make a topic, and return its name; `brokers` says for each partition which ones have it, its leader first."""
         named = name or f"t{next(self._numbers)}"
         dotted = {label.replace("_", "."): value for label, value in config.items()}
         new = NewTopic(named, partitions, 1, config=dotted)
+        if brokers:
+            partitions, new = (
+                len(brokers),
+                NewTopic(named, len(brokers), replica_assignment=list(brokers), config=dotted),
+            )
         self.admin.create_topics([new])[named].result()
         self._settled(named, partitions)
         return named
@@ -138,6 +188,22 @@ class Kafka:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
         self._settled(topic, partitions)
 
+    def elect(self, topic: str) -> None:
+        """Have the first brokers of partitions lead them again."""
+        places = [TopicPartition(topic, each) for each in self.ends(topic, committed=False)]
+        for error in self.admin.elect_leaders(ElectionType.PREFERRED, places).result().values():
+            assert error is None or error.code() == KafkaError.ELECTION_NOT_NEEDED, error
+
+    def follow(self, topic: str) -> None:
+        """Wait until all brokers that have a topic have all of it."""
+        deadline = Deadline()
+        while any(len(each.isrs) < len(each.replicas) for each in self._partitions(topic)):
+            deadline.check("the followers of a topic")
+
+    def _partitions(self, topic: str) -> Sequence[Any]:
+        found: Sequence[Any] = self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions.values()
+        return found
+
     def forget(self, topic: str, before: int, partition: int = 0) -> None:
         """Delete the records of a partition before an offset, as retention does."""
         place = TopicPartition(topic, partition, before)
@@ -148,8 +214,16 @@ class Kafka:
         partitions = self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         asked = {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions}
-        found = self.admin.list_offsets(asked, isolation_level=level)
-        return {place.partition: future.result().offset for place, future in found.items()}
+        deadline = Deadline()
+        while True:
+            found = self.admin.list_offsets(asked, isolation_level=level)
+            try:
+                return {place.partition: future.result().offset for place, future in found.items()}
+            except KafkaException as error:  # the client knows a leader that was before
+                if error.args[0].code() not in (KafkaError.FENCED_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION):
+                    raise
+            deadline.check("the leaders of a topic")
+            self.admin.list_topics(topic, timeout=PATIENCE_S)
 
     def settle(self, topic: str) -> None:
         """Wait until no transaction is open: brokers write the marks at their ends a little later."""
@@ -157,10 +231,38 @@ class Kafka:
         while self.ends(topic) != self.ends(topic, committed=False):
             deadline.check("the end of transactions")
 
+    def committed(self, topic: str, ends: Mapping[int, int]) -> list[Any]:
+        """Return the committed messages of partitions before some offsets, a partition after the other."""
+        found: dict[int, list[Any]] = {partition: [] for partition in ends}
+        left = {partition: end for partition, end in ends.items() if end}
+        # what commits no offsets does not wait for that, for minutes at times, when it closes
+        settings: dict[str, Any] = {"bootstrap.servers": self.address, "group.id": "check", "fetch.wait.max.ms": 10}
+        settings |= {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
+        consumer = Consumer(settings | {"auto.offset.reset": "error"})
+        try:
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in left])
+            deadline = Deadline()
+            while left:
+                deadline.check("the messages of a topic")
+                message = consumer.poll(0.1)
+                if message is None:
+                    continue
+                partition, ended = message.partition(), message.error() is not None
+                assert not ended or message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                if partition in left and not ended and message.offset() < left[partition]:
+                    found[partition].append(message)
+                if message.offset() + (not ended) >= left.get(partition, 0):
+                    left.pop(partition, None)
+        finally:
+            consumer.close()
+        return [message for partition in ends for message in found[partition]]
+
     def producer(self, **config: Any) -> Any:
         """Return a producer; with `transactional_id` its transactions are begun already."""
         dotted = {label.replace("_", "."): value for label, value in config.items()}
-        made = Producer({"bootstrap.servers": self.address, "linger.ms": 1, "logger": _Silent(), **dotted})
+        # what is sent again comes in order, and once
+        settings = {"bootstrap.servers": self.address, "linger.ms": 1, "enable.idempotence": True}
+        made = Producer({**settings, "logger": self._clients, **dotted})
         if "transactional_id" in config:
             made.init_transactions(PATIENCE_S)
         return made
@@ -179,11 +281,17 @@ class Kafka:
             change = UserScramCredentialUpsertion(user, info, password.encode())
             self.admin.alter_user_scram_credentials([change])[user].result()
 
+    def reserve_group(self, group: str, user: str) -> None:
+        """Let one user alone use a group of consumers."""
+        who = (f"User:{user}", "*", AclOperation.READ, AclPermissionType.ALLOW)
+        binding = AclBinding(ResourceType.GROUP, group, ResourcePatternType.LITERAL, *who)
+        self.admin.create_acls([binding])[binding].result()
+
     def _settled(self, topic: str, partitions: int) -> None:
         deadline = Deadline()
         while True:
-            found = self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
-            if len(found) == partitions and all(each.leader >= 0 for each in found.values()):
+            found = self._partitions(topic)
+            if len(found) == partitions and all(each.leader >= 0 for each in found):
                 return
             deadline.check("the leaders of a topic")
 
@@ -191,6 +299,8 @@ class Kafka:
         plain, controller, sasl, ssl, sasl_ssl = self.ports
         names = {"PLAINTEXT": plain, "SASL_PLAINTEXT": sasl, "SSL": ssl, "SASL_SSL": sasl_ssl}
         listeners = [f"{name}://127.0.0.1:{port}" for name, port in names.items()]
+        own = f"broker-{self.number}.{self.domain}" if self.domain else "127.0.0.1"
+        advertised = [f"{name}://{'127.0.0.1' if name == 'PLAINTEXT' else own}:{port}" for name, port in names.items()]
         module = "org.apache.kafka.common.security"
         login = f'{module}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
         scram = f"{module}.scram.ScramLoginModule required;"
@@ -200,14 +310,16 @@ class Kafka:
             for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
         }
         return {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller}"]),
-            "advertised.listeners": ",".join(listeners),
+            "process.roles": "broker" if self.controller else "broker,controller",
+            "node.id": str(self.number),
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller or controller}",
+            "listeners": ",".join([*listeners, *([] if self.controller else [f"CONTROLLER://127.0.0.1:{controller}"])]),
+            "advertised.listeners": ",".join(advertised),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT," + ",".join(f"{name}:{name}" for name in names),
             "log.dirs": str(self.folder / "data"),
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
             "log.cleaner.backoff.ms": "100",
             "log.retention.check.interval.ms": "1000",
             "auto.create.topics.enable": "false",
@@ -232,20 +344,25 @@ class Kafka:
         }
 
 
-class _Silent:
-    """Take what the client library would write to the standard error while a broker is not there."""
-
-    def log(self, *args: object) -> None:
-        """Say nothing."""
-
-    debug = info = warning = error = critical = log
+@contextmanager
+def another(first: Kafka, number: int = 2) -> Iterator[Kafka]:
+    """Run one more broker of a cluster until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="kafka-") as folder, held_ports(5) as ports:
+        server = Kafka(Path(folder), ports, first.trusted, first.identity, number, first.ports[1], first.domain)
+        server.initialize()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @contextmanager
-def kafka() -> Iterator[Kafka]:
+def kafka(domain: str = "") -> Iterator[Kafka]:
     """Run a new broker until the block ends."""
-    with tempfile.TemporaryDirectory(prefix="kafka-") as folder:
-        server = Kafka(Path(folder), *authority(Path(folder)))
+    with tempfile.TemporaryDirectory(prefix="kafka-") as folder, held_ports(5) as ports:
+        names = [f"*.{domain}"] if domain else []
+        server = Kafka(Path(folder), ports, *authority(Path(folder), *names), domain=domain)
         server.initialize()
         server.start()
         server.add_scram_user(USER, PASSWORD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from support.patience import joined
+from support.patience import PATIENCE_S, joined
 
 
 class ThreadLane:
@@ -14,7 +14,9 @@ class ThreadLane:
     def __init__(self, round_: Callable[[], None]) -> None:
         self.calls, self.worn, self.stopped = 0, False, False
         self.broken: Exception | None = None
+        self.ended = threading.Event()
         self._called = threading.Semaphore(0)
+        self._played = threading.Semaphore(0)
         self._round = round_
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -22,6 +24,7 @@ class ThreadLane:
     def _run(self) -> None:
         while self._called.acquire() and not self.stopped:
             self._round()
+            self._played.release()
 
     def call(self) -> None:
         """Begin a round; raises OSError where it is broken."""
@@ -29,6 +32,11 @@ class ThreadLane:
             raise OSError("no room for a tick")
         self.calls += 1
         self._called.release()
+
+    def played(self, rounds: int) -> None:
+        """Wait for the end of so many rounds."""
+        for _ in range(rounds):
+            assert self._played.acquire(timeout=PATIENCE_S)
 
     def failure(self) -> Exception | None:
         """Return why it runs no rounds."""
@@ -39,3 +47,4 @@ class ThreadLane:
         self.stopped = True
         self._called.release()
         joined(self._thread)
+        self.ended.set()

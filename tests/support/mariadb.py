@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,9 +14,9 @@ import pymysql
 
 from support.authority import authority
 from support.patience import PATIENCE_S, Deadline
+from support.port import held_ports
 
 PASSWORD = "pass word's"
-_ATTEMPTS = 4
 _SETTINGS = (
     "--bind-address=127.0.0.1", "--server-id=1", "--log-bin=binlog", "--binlog-format=ROW", "--binlog-row-image=FULL",
     "--binlog-row-metadata=FULL", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M",
@@ -91,16 +90,14 @@ def mariadb(folder: Path, *settings: str) -> Iterator[MariaDb]:
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     trusted, _ = authority(folder)
-    for _ in range(_ATTEMPTS):
-        server = MariaDb(folder, _free_port(), trusted, settings)
+    with held_ports(1) as (port,):
+        server = MariaDb(folder, port, trusted, settings)
         try:
-            if server.start():
-                _add_reader(server)
-                yield server
-                return
+            assert server.start(), (folder / "log").read_text()
+            _add_reader(server)
+            yield server
         finally:
             server.stop()
-    raise RuntimeError((folder / "log").read_text())
 
 
 def _add_reader(server: MariaDb) -> None:
@@ -113,10 +110,3 @@ def _add_reader(server: MariaDb) -> None:
 
 def _as_root(argument: str) -> tuple[str, ...]:
     return (argument,) if os.geteuid() == 0 else ()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

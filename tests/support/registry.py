@@ -28,6 +28,10 @@ class StubRegistry:
     hang_up: int = 0
     """How many of the next requests get no answer."""
     asked: list[str] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+    """Subjects that take no schema more."""
+    levels: dict[str, str] = field(default_factory=dict)
+    """How the schemas of subjects may change."""
 
     def register(
         self,
@@ -93,6 +97,22 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(401, _error(401, "Unauthorized"))
         else:
             self._send(*stub.answer(self.path))
+
+    def do_POST(self) -> None:
+        stub, body = self.stub, json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        match [unquote(each) for each in self.path.strip("/").split("/")]:
+            case ["subjects", subject, "versions"] if subject in stub.refused:
+                self._send(409, _error(409, "Schema being registered is incompatible with an earlier schema"))
+            case ["subjects", subject, "versions"]:
+                self._send(200, {"id": stub.register(subject, body["schema"])})
+            case _:
+                self._send(404, _error(404, "HTTP 404 Not Found"))
+
+    def do_PUT(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        _, subject = self.path.strip("/").split("/")
+        self.stub.levels[unquote(subject)] = body["compatibility"]
+        self._send(200, body)
 
     def _send(self, status: int, body: Any) -> None:
         data = json.dumps(body).encode()

@@ -21,10 +21,12 @@ from sinkql.extension.registry import Registry
 from sinkql.extension.stream import Compacted, Context, JobOffsets
 from sinkql.runtime.batch.control import CommitLog, Desired, Status
 from sinkql.runtime.batch.engine import Engine
+from sinkql.runtime.batch.letter import dead_letters
 from sinkql.runtime.batch.loop import BatchLoop
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.sink.roster import Work
+from support.patience import PATIENCE_S
 from support.readers import Rows, duckdb_folder, pyiceberg_rows
 
 COUNTER = physical.Column("counter", "bigint", False)
@@ -63,7 +65,6 @@ def csv_files(folder: Path) -> physical.Read:
         "recursive": False,
         "format": {"name": "CSV", "header": True, "delimiter": ","},
         "follow": True,
-        "on_error": "fail",
         "tuning": {"max_files_per_commit": None},
     }
     return physical.Read("files", "FILES", options, (physical.Column("id", "bigint"),))
@@ -148,8 +149,11 @@ def loop_of(
 ) -> BatchLoop:
     """Return the batch loop of a job with its connectors, not started; without Spark, and in memory, if not told."""
     readers = {read.source: registry.reader(read, context) for read in job.reads()}
-    writer = registry.sinks[job.write.connector].writer(job.write, context)
-    return BatchLoop(job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl())
+    writer = registry.writer(job.write, context)
+    letters = dead_letters(registry, job, context)
+    return BatchLoop(
+        job, readers, writer, engine or LocalEngine(), context.folder, control or MemoryControl(), letters=letters
+    )
 
 
 def drain(loop: BatchLoop) -> int:
@@ -171,6 +175,23 @@ def drain(loop: BatchLoop) -> int:
             return batches
         loop.process(start, end)
         batches += 1
+
+
+def catch_up(loop: BatchLoop, *, patience: float = PATIENCE_S) -> None:
+    """Commit up to the loop's targets, waiting for what captures have not handed over yet. `start` came before."""
+    if loop.rebuilds():
+        loop.rebuild()
+    pacer = Pacer(loop.readers)
+    orders = Orders(loop.marker.end, timedelta(0), loop.job.max_rows_per_commit, loop.targets)
+    until = time.monotonic() + patience
+    while not loop.caught_up():
+        start = loop.marker.end
+        end = pacer.offer(start, orders, time.time_ns() // 1_000_000)
+        if end == start:
+            assert time.monotonic() < until, f"no end: {start}, {loop.targets}"
+            time.sleep(0.002)
+        else:
+            loop.process(start, end)
 
 
 def _iceberg(type_: str) -> str:
@@ -202,6 +223,7 @@ class MemoryControl:
     compactions: list[Compacted] = field(default_factory=list)
     asking: dict[str, int] = field(default_factory=dict)
     begun: list[int] = field(default_factory=list)
+    figures: dict[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     outcomes: dict[int, Compacted] = field(default_factory=dict)
     optimized_once: threading.Event = field(default_factory=threading.Event)
 
@@ -225,6 +247,9 @@ class MemoryControl:
 
     def compacted(self, sink_id: str, done: Compacted) -> None:
         self.compactions.append(done)
+
+    def measured(self, id_: str, figures: Mapping[str, Mapping[str, Any]]) -> None:
+        self.figures[id_] = figures
 
     def asked(self, sink_id: str) -> int | None:
         return self.asking.get(sink_id)
@@ -265,9 +290,9 @@ class MemoryControl:
         epoch: int,
         snapshot: int | None = None,
         lag: float | None = None,
-        failed_rows: int = 0,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
-        self.commits.append({"sink": sink_id, "rows": rows, "offsets": offsets, "failed": failed_rows})
+        self.commits.append({"sink": sink_id, "rows": rows, "offsets": offsets, "counts": dict(counts or {})})
         self.committed_once.set()
 
 

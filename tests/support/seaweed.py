@@ -11,12 +11,13 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
 from support.patience import PATIENCE_S, Deadline
+from support.port import held_ports
 
 SECRET = "secretsecret"
 ROLE = "arn:aws:iam::123456789012:role/MaterializeIcebergRole"
@@ -53,16 +54,16 @@ def seaweed(folder: Path, *, user: str = "admin", secret: str = SECRET) -> Itera
     for attempt in range(_ATTEMPTS):
         data = folder / f"data{attempt}"
         data.mkdir(parents=True)
-        ports = _free_ports(7)
-        server = Seaweed(ports[0], ports[1], user, secret)
-        process = _start(data, ports, server)
-        try:
-            if _ready(process, server):
-                yield server
-                return
-        finally:
-            process.kill()  # its data is thrown away with the folder
-            process.wait(PATIENCE_S)
+        with _held_ports(7) as ports:
+            server = Seaweed(ports[0], ports[1], user, secret)
+            process = _start(data, ports, server)
+            try:
+                if _ready(process, server):
+                    yield server
+                    return
+            finally:
+                process.kill()  # its data is thrown away with the folder
+                process.wait(PATIENCE_S)
     raise RuntimeError((folder / f"data{_ATTEMPTS - 1}.log").read_text())
 
 
@@ -137,22 +138,18 @@ def _list_namespaces(server: Seaweed) -> None:
         pass
 
 
-def _free_ports(count: int) -> list[int]:
-    """Return free ports whose number plus 10,000, which the servers use for gRPC, is free as well."""
-    found: list[int] = []
-    held: list[socket.socket] = []
-    while len(found) < count:
-        first, second = socket.socket(), socket.socket()
-        held += [first, second]
-        first.bind(("127.0.0.1", 0))
-        port = first.getsockname()[1]
-        if port >= 55_000:
-            continue
-        try:
-            second.bind(("127.0.0.1", port + 10_000))
-        except OSError:
-            continue
-        found.append(port)
-    for each in held:
-        each.close()
-    return found
+@contextmanager
+def _held_ports(count: int) -> Iterator[list[int]]:
+    """Give ports until the block ends, as `held_ports` does, and those 10,000 higher, for gRPC."""
+    with ExitStack() as stack:
+        found: list[int] = []
+        while len(found) < count:
+            (port,) = stack.enter_context(held_ports(1))
+            if port >= 55_000:
+                continue
+            second = stack.enter_context(socket.socket())
+            second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                second.bind(("127.0.0.1", port + 10_000))
+                found.append(port)
+        yield found

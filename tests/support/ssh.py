@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import asyncssh
 
@@ -15,21 +16,35 @@ from support.patience import PATIENCE_S
 
 @dataclass
 class SshServer:
-    """Hold the server's port and public key, and the public keys that it lets in."""
+    """Hold the server's port and public key, and the public keys that it lets in.
+
+    All hosts of a `domain` are this machine.
+    """
 
     port: int = 0
     host_key: str = ""
     authorized: set[str] = field(default_factory=set)
     forwarded: list[tuple[str, int]] = field(default_factory=list)
+    domain: str = ""
+    connections: list[asyncssh.SSHServerConnection] = field(default_factory=list)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def authorize(self, line: str) -> None:
         """Let whoever has the private key of a line of authorized_keys in, and nobody else."""
         self.authorized = {asyncssh.import_public_key(line).get_fingerprint()}
 
+    def hang_up(self) -> None:
+        """End all connections."""
+        for each in self.connections:
+            self._loop.call_soon_threadsafe(each.abort)
+
 
 class _Session(asyncssh.SSHServer):
     def __init__(self, of: SshServer) -> None:
         self._of = of
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._of.connections.append(conn)
 
     def begin_auth(self, username: str) -> bool:
         return True
@@ -40,15 +55,18 @@ class _Session(asyncssh.SSHServer):
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         return username == "tunnel" and key.get_fingerprint() in self._of.authorized
 
-    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> Any:
         self._of.forwarded.append((dest_host, dest_port))
+        if self._of.domain and dest_host.endswith(f".{self._of.domain}"):
+            return self._of.connections[-1].forward_connection("127.0.0.1", dest_port)
         return True
 
 
 @contextmanager
-def ssh_server() -> Iterator[SshServer]:
+def ssh_server(domain: str = "") -> Iterator[SshServer]:
     """Run a server until the block ends."""
-    loop, found = asyncio.new_event_loop(), SshServer()
+    found = SshServer(domain=domain)
+    loop = found._loop
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     key = asyncssh.generate_private_key("ssh-ed25519")

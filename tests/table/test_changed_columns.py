@@ -269,7 +269,6 @@ def _apply(session: Session, text: str) -> tuple[str, str]:
     return step.action, step.effect
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("clauses", ["MODE APPEND", "KEY (id) MODE UPSERT"])
 def test_columns_get_wider_types_and_other_names_in_place(session: Session, clauses: str) -> None:
     text = _NARROW.format(clauses=clauses).replace("(6, 2));", "(6, 2), u uint2);").replace("r, n FROM", "r, n, u FROM")
@@ -331,7 +330,6 @@ def test_a_real_that_is_no_number_or_nothing_is_held_as_it_is() -> None:
     assert str(found.to_pylist()) == "[nan, None, inf, 0.5]"
 
 
-@pytest.mark.slow
 def test_a_cast_in_the_view_widens_too(session: Session) -> None:
     session.execute(_NARROW.format(clauses="KEY (id) MODE UPSERT") + "INSERT INTO t VALUES (1, 1, 0.1, 1.25);")
     drain(_start(session, 1))

@@ -200,7 +200,7 @@ def test_plan_says_that_rows_are_replaced(session: Session) -> None:
     text = _SETUP + _OF_M.replace("s FROM m", "other FROM m").replace("'1s'", "'1s', EXISTING ROWS = REPLACE")
     effects = [effect for _, kind, effect in _effects(session, text) if kind == "SINK"]
     assert effects[1] == (
-        're-reads source "t" from the start, into table "n.s"; table "n.s" exists, with 3 rows, which new rows replace'
+        'reads source "t" from the start, into table "n.s"; table "n.s" exists, with 3 rows, which new rows replace'
     )
 
 

@@ -26,7 +26,7 @@ from sinkql.connectors.iceberg.keyindex.key import key_columns
 from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
 from sinkql.connectors.iceberg.keyindex.vector import one_each
 from sinkql.connectors.iceberg.table.sql import KnowingCatalog
-from sinkql.connectors.iceberg.write.upsert import UpsertTask
+from sinkql.connectors.iceberg.write.keyed import UpsertTask
 from sinkql.extension.stream import WriteResult
 from support.index import live_entries
 

@@ -183,7 +183,7 @@ def test_saving_twice_is_once_and_never_replaces(sink: Sink) -> None:
 
 
 def test_merged_runs_stay_above_the_base(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=2))
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.keyed.TIERS", replace(TIERS, fan=2))
     sink.apply(_rows(range(200)))
     sink.rebuild()
     (base,) = sink.index.runs
@@ -195,7 +195,7 @@ def test_merged_runs_stay_above_the_base(sink: Sink, monkeypatch: pytest.MonkeyP
 
 
 def test_merge_of_all_runs_forgets_keys_that_are_gone(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=2))
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.keyed.TIERS", replace(TIERS, fan=2))
     sink.buckets, sink.change = 1, "retract"
     sink.apply(_rows([1, 2], last="$diff"))
     sink.apply(batch_of({"id": [1], "note": ["a"], "$diff": [-1]}, TYPES))
@@ -207,7 +207,7 @@ def test_merge_of_all_runs_forgets_keys_that_are_gone(sink: Sink, monkeypatch: p
 
 
 def test_merge_does_not_cross_a_foreign_run(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=2))
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.keyed.TIERS", replace(TIERS, fan=2))
     sink.buckets, sink.change = 1, "retract"
     sink.apply(_rows([1, 2], last="$diff"))
     sink.apply(batch_of({"id": [1], "note": ["a"], "$diff": [-1]}, TYPES))

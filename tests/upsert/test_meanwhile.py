@@ -102,7 +102,7 @@ def test_a_row_that_goes_meanwhile_stays_away_though_the_index_forgets_it(
         assert sum(run.rows for run in kept.sink.index.runs) == len(kept.rows)
 
     if forgets == "merge":
-        monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=2))
+        monkeypatch.setattr("sinkql.connectors.iceberg.write.keyed.TIERS", replace(TIERS, fan=2))
     else:
         monkeypatch.setattr(fold, "_SLACK", -1 << 16)
     kept.compact(step, deed)

@@ -20,18 +20,22 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, TruncateTransform
 from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, NestedField, StringType, StructType
 
+from sinkql import spill
 from sinkql.connectors.iceberg.commit.snapshot import FileChange, Notes, prepare
 from sinkql.connectors.iceberg.compact import pick
-from sinkql.connectors.iceberg.file import read
+from sinkql.connectors.iceberg.file import ordered, read
 from sinkql.connectors.iceberg.file.data import for_tasks, write_data_file
 from sinkql.connectors.iceberg.file.delete import live_files, read_dead
 from sinkql.connectors.iceberg.file.manifest import vector_of
+from sinkql.connectors.iceberg.file.name import has_rows_of
+from sinkql.connectors.iceberg.file.order import sorted_numbers
 from sinkql.connectors.iceberg.file.place import divide, place_of
 from sinkql.connectors.iceberg.file.vector import read_vector
-from sinkql.connectors.iceberg.keyindex import fold
+from sinkql.connectors.iceberg.keyindex import fold, run
 from sinkql.connectors.iceberg.keyindex.run import TIERS
+from sinkql.connectors.iceberg.write import keyed
 from support.index import live_entries
-from upsert.keyed_sink import Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
+from upsert.keyed_sink import NAME, Sink, batch_of, create_table, duckdb_rows, pyiceberg_rows
 
 pytestmark = pytest.mark.long
 
@@ -124,21 +128,22 @@ def test_table_holds_what_a_dict_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, change: Any, granularity: str, spec: PartitionSpec
 ) -> None:
     # merges must happen between changes of the buckets
-    monkeypatch.setattr("sinkql.connectors.iceberg.write.upsert.TIERS", replace(TIERS, fan=3))
+    monkeypatch.setattr("sinkql.connectors.iceberg.write.keyed.TIERS", replace(TIERS, fan=3))
     files, deletes = replace(pick._LEAST.files, fan=5), replace(pick._LEAST.deletes, fan=6)
     monkeypatch.setattr(pick, "_LEAST", replace(pick._LEAST, files=files, deletes=deletes))
     monkeypatch.setattr(fold, "_SLACK", 100)
     monkeypatch.setattr(read, "_ROWS", 30)
     monkeypatch.setattr(read, "_AT_ONCE", 10)
-    rng = random.Random(f"{change} {granularity}")
+    rng, spilling = random.Random(f"{change} {granularity}"), random.Random(version)
     table = create_table(
         tmp_path, COLUMNS, {"format-version": str(version), "write.delete.granularity": granularity}, spec
     )
     sink = Sink(table, ("name", "number"), tmp_path / "index", change=change)
     model: dict[Key, Row] = {}
-    lost = compacted = folded = meanwhile = 0
+    lost = compacted = folded = meanwhile = spilled = 0
     for number in range(36):
         size = rng.choice([0, 1, 30, 200])
+        spilled += _may_spill(monkeypatch, often=spilling.random() < 0.5)
         sink.apply(_changes(rng, model, size) if change == "retract" else _writes(rng, model, size))
         if number % 9 == 8:
             sink.buckets = rng.choice([1, 2, 3, 5])
@@ -191,7 +196,20 @@ def test_table_holds_what_a_dict_holds(
     assert meanwhile > 3
     assert sink.merged > 0
     assert lost > 0
+    assert spilled > 9
     assert len(model) == sum(file.rows - file.dead for file in sink.index.files.values())
+
+
+def _may_spill(monkeypatch: pytest.MonkeyPatch, *, often: bool) -> bool:
+    """Have the next batches go by way of temporary files, in parts of some rows, or not."""
+    most, part, entries = (300, 1000, 10) if often else (1 << 20, 1 << 20, 1 << 20)
+    monkeypatch.setattr(spill, "MOST", most)
+    monkeypatch.setattr(spill, "PART", part)
+    monkeypatch.setattr(ordered, "MOST", most)
+    monkeypatch.setattr(keyed, "_WAITING", entries)
+    for module in (keyed, run):
+        monkeypatch.setattr(module, "MERGED_AT_ONCE", entries)
+    return often
 
 
 def _append(sink: Sink, model: dict[Key, Row], name: str) -> None:
@@ -219,8 +237,11 @@ def _check_files(sink: Sink) -> None:
     live = live_files(sink.table)
     assert sink.index.paths() == {*live.data, *live.deletes}
     assert all(file.dead < file.rows for file in sink.index.files.values())
+    sorting = for_tasks(sink.table, key=[column.name for column in sink.key]).sorting
     for file in sink.index.files.values():
         rows = pq.read_table(file.path.removeprefix("file://"))
+        if has_rows_of(file.path, NAME):
+            assert sorted_numbers(rows, sorting).tolist() == list(range(rows.num_rows))
         assert [file.place] == [place for place, _ in divide(rows, sink.table.schema(), sink.table.spec())]
     there = {file.path for file in sink.index.files.values()}
     deletes = {note.path: note for note in sink.index.deletes.values()}

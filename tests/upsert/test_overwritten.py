@@ -46,6 +46,7 @@ _KINDS = {
     "grouped": ("SELECT t, count(*) AS c, max(x) AS m FROM e GROUP BY t", "KEY (t) MODE UPSERT", "FORMAT VERSION = 3"),
     "positive": ("SELECT k, x * x AS x, t FROM e WHERE x > 0", "KEY (k) MODE UPSERT", "FORMAT VERSION = 2"),
     "divided": ("SELECT k, 10 % x AS q FROM e", "KEY (k) MODE UPSERT", "FORMAT VERSION = 2"),
+    "some columns": ("SELECT k, t FROM e", "KEY (k, t) MODE UPSERT", "FORMAT VERSION = 2"),
     "other key": ("SELECT k, x FROM e", "KEY (k, x) MODE UPSERT", "FORMAT VERSION = 2"),
 }
 

@@ -16,6 +16,7 @@ from sinkql.extension.stream import Compacted
 
 LEASE_SECONDS = 30.0
 _KEPT_CHANGES = 1000  # of status, a sink: older ones go
+_ACCOUNT = ("read", "removed", "superseded", "filtered", "dropped", "failed", "stale")
 _FOOTPRINT = ("files_before", "files_after", "bytes_before", "bytes_after")
 _MINE = "sink_id = ? AND owner = ?"
 
@@ -182,10 +183,11 @@ class Control:
         epoch: int,
         snapshot: int | None = None,
         lag: float | None = None,
-        failed_rows: int = 0,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         """Add a commit to the sink's statistics and record its offsets."""
-        added = {"messages": rows, "bytes": size, "failed_rows": failed_rows, "commits": 1}
+        account = {f"{name}_rows": 0 for name in _ACCOUNT} | {f"{name}_rows": n for name, n in (counts or {}).items()}
+        added = {"messages": rows, "bytes": size, "commits": 1, **account}
         latest = {
             "epoch": epoch,
             "snapshot": snapshot,
@@ -198,6 +200,12 @@ class Control:
             if before is not None:
                 added = {name: getattr(before, name) + value for name, value in added.items()}
             connection.put("progress", "sink_id", {"sink_id": sink_id, **added, **latest})
+
+    def measured(self, id_: str, figures: Mapping[str, Mapping[str, Any]]) -> None:
+        """Record how far a sink is in its sources, by their names, or a capture (under no name) in its server."""
+        values = {"id": id_, "figures": json.dumps(figures, sort_keys=True), "measured_at": now()}
+        with self._database.write() as connection:
+            connection.put("measures", "id", values)
 
     def commits(self, sink_id: str) -> int:
         """Return how many commits the sink has made."""
@@ -273,6 +281,7 @@ def forget(connection: Connection, sink_id: str) -> None:
     """Delete everything about a dropped sink except its status history and the epoch of its lease."""
     for table in ("desired", "statuses", "progress", "maintenance"):
         connection.execute(f"DELETE FROM {table} WHERE sink_id = ?", (sink_id,))
+    connection.execute("DELETE FROM measures WHERE id = ?", (sink_id,))
 
 
 def _desired(connection: Connection, sink_id: str) -> Desired:

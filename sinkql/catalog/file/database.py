@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
@@ -167,10 +168,15 @@ def _use_wal(path: Path) -> None:
     plain = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         check_ours(plain, path)
-        if plain.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            # Waits behind the lock of a write, where changing the mode itself would fail at once.
+        until = time.monotonic() + BUSY_SECONDS
+        while plain.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            # Waits behind the lock of a write, where changing the mode itself fails at once.
             plain.execute("BEGIN IMMEDIATE")
             plain.execute("COMMIT")
-            plain.execute("PRAGMA journal_mode = WAL")
+            try:
+                plain.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:  # the next writer came in between
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
     finally:
         plain.close()

@@ -37,7 +37,7 @@ def _start(pid: int) -> str:
     try:
         # The command's name stands in parentheses and may hold anything; fields are counted from behind it.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may end while it is looked at
         return _without_proc(pid)
     return "gone" if fields[0] in "ZX" else fields[19]
 

@@ -135,13 +135,28 @@ TABLES = (
       sink_id TEXT NOT NULL PRIMARY KEY,
       messages INTEGER NOT NULL,
       bytes INTEGER NOT NULL,
+      read_rows INTEGER NOT NULL,
+      removed_rows INTEGER NOT NULL,
+      superseded_rows INTEGER NOT NULL,
+      filtered_rows INTEGER NOT NULL,
+      dropped_rows INTEGER NOT NULL,
       failed_rows INTEGER NOT NULL,
+      stale_rows INTEGER NOT NULL,
       commits INTEGER NOT NULL,
       epoch INTEGER NOT NULL,
       snapshot INTEGER,
       lag REAL,
       offsets TEXT NOT NULL,
       committed_at TEXT NOT NULL
+    )
+    """,
+    # How far sinks are in their sources, by the names that offsets are kept under, and captures in their servers (by
+    # the source's id, under no name), as JSON.
+    """
+    CREATE TABLE measures (
+      id TEXT NOT NULL PRIMARY KEY,
+      figures TEXT NOT NULL,
+      measured_at TEXT NOT NULL
     )
     """,
     # What compactions of a sink's table did, all in all; `problem` is why the last one failed. The OPTIMIZE SINK of a

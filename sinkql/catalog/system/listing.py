@@ -56,7 +56,7 @@ _REPLICAS = "'r1 (' || coalesce(i.size, 'own master') || ')' AS replicas"
 _SUBSOURCES = (
     "(SELECT o.name, o.type, o.schema_id, d.referenced_object_id AS source_id"
     " FROM mz_sources AS o JOIN mz_internal.mz_object_dependencies AS d ON d.object_id = o.id"
-    " WHERE o.type = 'subsource') AS i"
+    " WHERE o.type IN ('subsource', 'progress')) AS i"
 )
 _RUNNING = (
     "(SELECT count(*) FROM mz_sinks AS k JOIN mz_internal.mz_sink_statuses AS s ON s.id = k.id"

@@ -63,6 +63,7 @@ def _objects(kinds: str) -> str:
     )
 
 
+_BROKERS = "(SELECT '{' || group_concat(b.value, ',') || '}' FROM json_each(i.details, '$.options.brokers') AS b)"
 _OBJECT_COLUMNS = """
 id text
 oid oid
@@ -82,9 +83,9 @@ type text {_detail("type")}
 connection_id text {_detail("connection_id")}
 size text -
 envelope_type text {_detail("envelope_type")}
-format text -
-key_format text -
-value_format text -
+format text {_detail("format")}
+key_format text {_detail("key_format")}
+value_format text {_detail("value_format")}
 cluster_id text {_detail("cluster_id")}
 owner_id text {OWNER}
 {_SQL}""",
@@ -96,7 +97,7 @@ owner_id text {OWNER}
         f"branch text {_detail('options.branch')}",
         _of_type("SINK", "iceberg"),
     ),
-    relation("mz_catalog.mz_kafka_sinks", f"id text\ntopic text {_detail('topic')}", _of_type("SINK", "kafka")),
+    relation("mz_catalog.mz_kafka_sinks", f"id text\ntopic text {_detail('options.topic')}", _of_type("SINK", "kafka")),
     relation(
         "mz_catalog.mz_connections",
         f"{_HEAD}\ntype text {_detail('type')}\n{_OWNED}\n{_SQL}",
@@ -104,7 +105,7 @@ owner_id text {OWNER}
     ),
     relation(
         "mz_catalog.mz_kafka_connections",
-        "id text\nbrokers text[] -\nsink_progress_topic text -",
+        f"id text\nbrokers text[] {_BROKERS}\nsink_progress_topic text {_detail('options.progress_topic')}",
         _of_type("CONNECTION", "kafka"),
     ),
     relation(
@@ -124,7 +125,7 @@ type text {_detail("type")}
 connection_id text {_detail("connection_id")}
 size text -
 envelope_type text {_detail("envelope_type")}
-key_format text -
+key_format text {_detail("key_format")}
 value_format text {_detail("value_format")}
 cluster_id text {_detail("cluster_id")}
 {_OWNED}
@@ -133,7 +134,7 @@ cluster_id text {_detail("cluster_id")}
     ),
     relation(
         "mz_catalog.mz_kafka_sources",
-        "id text\ngroup_id_prefix text -\ntopic text -",
+        f"id text\ngroup_id_prefix text {_detail('group')}\ntopic text {_detail('options.topic')}",
         _of_type("SOURCE", "kafka"),
     ),
     relation(

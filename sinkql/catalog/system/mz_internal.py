@@ -22,12 +22,71 @@ _SINKS = (
     "WHERE i.kind = 'SINK'"
 )
 
+SINKS_BEHIND = """SELECT m.id AS sink_id, max((e.value ->> 'known') - (e.value ->> 'committed'), 0) AS behind,
+    e.value ->> 'unit' AS unit
+  FROM measures AS m JOIN json_each(m.figures) AS e
+  WHERE e.value ->> 'known' IS NOT NULL
+  UNION ALL
+  SELECT s.key, max((e.value ->> 'offset_known') - s.value, 0), e.value ->> 'unit'
+  FROM measures AS m JOIN json_each(m.figures) AS e ON e.key = '' JOIN json_each(e.value, '$.sinks') AS s"""
+"""How far each sink is behind each of its sources: by its own figures, or by those of a capture whose log it reads."""
+
 # A source is read by sinks, through views or not, and is as well as the worst of them.
 _READ_BY = """WITH RECURSIVE read_by(source_id, item_id) AS (
   SELECT d.referenced_id, d.item_id FROM dependencies AS d
   JOIN items AS o ON o.id = d.referenced_id AND o.kind IN ('SOURCE', 'TABLE')
   UNION
   SELECT r.source_id, d.item_id FROM read_by AS r JOIN dependencies AS d ON d.referenced_id = r.item_id
+)"""
+_OWN = (
+    "(o.kind = 'SOURCE' AND json_extract(o.details, '$.type') IS NOT 'progress'"
+    " OR json_extract(o.details, '$.captured_as') IS NOT NULL)"
+)
+"""Sources and their subsources, and tables that are sources, as those FROM WEBHOOK."""
+_READ = f"({_OWN} OR json_extract(o.details, '$.source_id') IS NOT NULL)"
+"""The same, and tables that are made of one."""
+# How far sinks are in a source and its tables: as far as the slowest of each table, all tables together. Of a source
+# that is captured, its capture says how far the server is; its tables stand in that one's log.
+_MEASURED = """ parts(source_id, id, known_as) AS (
+  SELECT o.id, o.id, coalesce(json_extract(o.facts, '$.identity'), o.full_name) FROM items AS o
+  WHERE o.kind IN ('SOURCE', 'TABLE')
+  UNION ALL
+  SELECT json_extract(o.details, '$.source_id'), o.id, coalesce(json_extract(o.facts, '$.identity'), o.full_name)
+  FROM items AS o
+  WHERE o.kind IN ('SOURCE', 'TABLE') AND json_extract(o.details, '$.source_id') IS NOT NULL
+),
+measured_parts AS (
+  SELECT t.source_id, t.id, max(e.value ->> 'known') AS known, min(e.value ->> 'committed') AS committed,
+    max(e.value ->> 'unit') AS unit, max(coalesce(e.value ->> 'lag', p.lag)) AS lag,
+    min(e.value ->> 'rows') AS rows, max(e.value ->> 'of_rows') AS of_rows, min(e.value ->> 'done') AS done,
+    min(e.value ->> 'chunks') AS chunks, max(e.value ->> 'of_chunks') AS of_chunks,
+    max(e.value ->> 'seconds_left') AS seconds_left, max(m.measured_at) AS measured_at
+  FROM parts AS t
+  JOIN read_by AS r ON r.source_id = t.id
+  JOIN items AS k ON k.id = r.item_id AND k.kind = 'SINK'
+  JOIN measures AS m ON m.id = json_extract(k.details, '$.sink_id')
+  JOIN json_each(m.figures) AS e ON e.key = t.known_as
+  LEFT JOIN progress AS p ON p.sink_id = m.id
+  GROUP BY t.source_id, t.id
+),
+measured AS (
+  SELECT source_id, sum(known) AS known, sum(committed) AS committed, max(unit) AS unit, max(lag) AS lag,
+    sum(rows) AS rows, CASE WHEN count(of_rows) = count(rows) THEN sum(of_rows) END AS of_rows, min(done) AS done,
+    sum(chunks) AS chunks, CASE WHEN count(of_chunks) = count(chunks) THEN sum(of_chunks) END AS of_chunks,
+    max(seconds_left) AS seconds_left, max(measured_at) AS measured_at
+  FROM measured_parts
+  GROUP BY source_id
+),
+captured AS (
+  SELECT o.id AS source_id, c.* FROM items AS o
+  LEFT JOIN items AS s ON s.id = json_extract(o.details, '$.source_id')
+  JOIN (
+    SELECT m.id AS log_id, e.value ->> 'offset_known' AS known, e.value ->> 'offset_committed' AS committed,
+      e.value ->> 'unit' AS unit, e.value ->> 'retained_bytes' AS retained_bytes, e.value ->> 'log_bytes' AS log_bytes,
+      e.value ->> 'kept_by' AS kept_by, e.value ->> 'captured_to' AS captured_to,
+      e.value ->> 'confirmed_to' AS confirmed_to, m.measured_at
+    FROM measures AS m JOIN json_each(m.figures) AS e ON e.key = ''
+  ) AS c ON c.log_id = coalesce(json_extract(o.facts, '$.source_id'), json_extract(s.facts, '$.source_id'))
 )"""
 # What its capture says, as long as it has the lease.
 _CAPTURES = (
@@ -101,8 +160,16 @@ bytes_committed uint8 coalesce(p.bytes, 0)
         """
 id text
 desired text d.desired
+behind uint8 b.behind
+unit text b.unit
 commits uint8 p.commits
+read_rows uint8 p.read_rows
+removed_rows uint8 p.removed_rows
+superseded_rows uint8 p.superseded_rows
+filtered_rows uint8 p.filtered_rows
+dropped_rows uint8 p.dropped_rows
 failed_rows uint8 p.failed_rows
+stale_keys uint8 p.stale_rows
 epoch uint8 p.epoch
 snapshot bigint p.snapshot
 lag double_precision p.lag
@@ -112,6 +179,11 @@ committed_at timestamptz p.committed_at
         "FROM items AS i\n"
         f"LEFT JOIN progress AS p ON p.sink_id = {_SINK_ID}\n"
         f"LEFT JOIN desired AS d ON d.sink_id = {_SINK_ID}\n"
+        "LEFT JOIN (\n"
+        "  SELECT sink_id, sum(behind) AS behind, max(unit) AS unit\n"
+        f"  FROM ({SINKS_BEHIND})\n"
+        "  GROUP BY sink_id HAVING min(unit) = max(unit)\n"
+        f") AS b ON b.sink_id = {_SINK_ID}\n"
         "WHERE i.kind = 'SINK'",
     ),
     # SinkQL's own: what compactions of its table did, and why the last one failed if it did.
@@ -155,7 +227,7 @@ details jsonb
   LEFT JOIN read_by AS r ON r.source_id = o.id
   LEFT JOIN mz_sink_statuses AS k ON k.id = r.item_id
   LEFT JOIN ({_CAPTURES}) AS c ON c.sink_id = json_extract(o.facts, '$.source_id')
-  WHERE o.kind = 'SOURCE'
+  WHERE {_OWN}
 ) AS i
 WHERE i.place = 1""",
     ),
@@ -180,28 +252,67 @@ replica_id text -
         """
 id text
 replica_id text -
-messages_received uint8 sum(coalesce(p.messages, 0))
-bytes_received uint8 sum(coalesce(p.bytes, 0))
-updates_staged uint8 sum(coalesce(p.messages, 0))
-updates_committed uint8 sum(coalesce(p.messages, 0))
+messages_received uint8
+bytes_received uint8
+updates_staged uint8
+updates_committed uint8
 records_indexed uint8 0
 bytes_indexed uint8 0
 rehydration_latency interval -
-snapshot_records_known uint8 -
-snapshot_records_staged uint8 -
-snapshot_committed boolean -
-offset_known uint8 -
-offset_committed uint8 -
+snapshot_records_known uint8
+snapshot_records_staged uint8
+snapshot_committed boolean
+offset_known uint8
+offset_committed uint8
 """,
         f"""FROM (
-  {_READ_BY}
-  SELECT o.id, {_SINK_ID} AS sink_id FROM items AS o
+  {_READ_BY},{_MEASURED}
+  SELECT o.id,
+    sum(coalesce(p.read_rows, 0)) AS messages_received, sum(coalesce(p.bytes, 0)) AS bytes_received,
+    sum(coalesce(p.messages, 0)) AS updates_staged, sum(coalesce(p.messages, 0)) AS updates_committed,
+    m.of_rows AS snapshot_records_known, m.rows AS snapshot_records_staged, m.done AS snapshot_committed,
+    coalesce(c.known, m.known) AS offset_known, coalesce(c.committed, m.committed) AS offset_committed
+  FROM items AS o
   LEFT JOIN read_by AS r ON r.source_id = o.id
-  LEFT JOIN items AS i ON i.id = r.item_id AND i.kind = 'SINK'
-  WHERE o.kind = 'SOURCE'
-) AS i
-LEFT JOIN progress AS p ON p.sink_id = i.sink_id
-GROUP BY i.id""",
+  LEFT JOIN items AS k ON k.id = r.item_id AND k.kind = 'SINK'
+  LEFT JOIN progress AS p ON p.sink_id = json_extract(k.details, '$.sink_id')
+  LEFT JOIN measured AS m ON m.source_id = o.id
+  LEFT JOIN captured AS c ON c.source_id = o.id
+  WHERE {_READ}
+  GROUP BY o.id
+) AS i""",
+    ),
+    # SinkQL's own: how far a source's slowest sinks are behind it, and what is kept for them.
+    relation(
+        "mz_internal.mz_source_progress",
+        """
+id text
+behind uint8
+unit text
+lag double_precision
+consistent boolean
+snapshot_chunks_known uint8
+snapshot_chunks_staged uint8
+snapshot_seconds_left double_precision
+retained_bytes uint8
+log_bytes uint8
+kept_by text
+captured_to text
+confirmed_to text
+measured_at timestamptz
+""",
+        f"""FROM (
+  {_READ_BY},{_MEASURED}
+  SELECT o.id,
+    max(coalesce(c.known, m.known) - coalesce(c.committed, m.committed), 0) AS behind, coalesce(c.unit, m.unit) AS unit,
+    m.lag, m.done AS consistent, m.of_chunks AS snapshot_chunks_known, m.chunks AS snapshot_chunks_staged,
+    m.seconds_left AS snapshot_seconds_left, c.retained_bytes, c.log_bytes, c.kept_by, c.captured_to, c.confirmed_to,
+    max(coalesce(c.measured_at, m.measured_at), coalesce(m.measured_at, c.measured_at)) AS measured_at
+  FROM items AS o
+  LEFT JOIN measured AS m ON m.source_id = o.id
+  LEFT JOIN captured AS c ON c.source_id = o.id
+  WHERE {_READ}
+) AS i""",
     ),
     relation(
         "mz_internal.mz_aws_connections",
@@ -275,8 +386,8 @@ occurred_at timestamptz i.occurred_at
     ),
     relation(
         "mz_internal.mz_webhook_sources",
-        "id text\nname text\nurl text -",
-        "FROM items AS i\nWHERE i.kind = 'SOURCE' AND json_extract(i.details, '$.type') = 'webhook'",
+        "id text\nname text\nurl text json_extract(i.details, '$.url')",
+        "FROM items AS i\nWHERE i.kind IN ('SOURCE', 'TABLE') AND json_extract(i.details, '$.type') = 'webhook'",
     ),
     relation(
         "mz_internal.mz_postgres_sources",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sinkql import ast, logical
+from sinkql.planner.item.source import pushed_source
 from sinkql.planner.item.table import default, rules
 from sinkql.planner.name import join_name
 
@@ -38,6 +39,8 @@ def _plain_options(item: logical.Connection, find_id: FindId) -> dict[str, Any]:
         match value:
             case str() | int():
                 found[name] = value
+            case list() if all(isinstance(each, str) for each in value):
+                found[name] = value
             case {"secret_text": [{"secret": secret}]}:
                 found[f"{name}_secret_id"] = find_id(secret)
             case {"connection": connection}:
@@ -50,23 +53,31 @@ def _plain_options(item: logical.Connection, find_id: FindId) -> dict[str, Any]:
 def _source(item: logical.Source, statement: ast.Create, find_id: FindId) -> dict[str, Any]:
     if isinstance(statement, ast.CreateTable):
         return _table(item, statement)
-    if isinstance(statement, ast.CreateTableFrom):
-        assert statement.source is not None
+    if isinstance(statement, ast.CreateProgress):
+        return {"type": "progress", "columns": _columns(item.shape)}
+    if isinstance(statement, ast.CreateTableFrom) and statement.source is not None:
         source = find_id(join_name(*(part.value for part in statement.source.parts)))
         found = {"type": "subsource", "source_id": source, "columns": _columns(item.shape)}
         captured = item.options.get("table")
         if isinstance(captured, dict):
             found |= {"upstream_kind": item.kind, "upstream": captured["name"]}
         return found
+    if isinstance(statement, ast.CreateTableFrom):
+        statement = pushed_source(statement)
     assert isinstance(statement, ast.CreateSource)
+    tuning = item.options.get("tuning", {})
     return {
         "type": "load-generator" if item.kind.startswith("LOAD GENERATOR ") else item.kind.lower().replace(" ", "-"),
         "connection_id": find_id(item.connection) if item.connection else None,
         "envelope_type": (statement.envelope or "none").lower(),
         "value_format": statement.format.name.lower() if statement.format else None,
+        "key_format": statement.key_format.name.lower() if statement.key_format else None,
         "cluster_id": _cluster(statement.cluster, find_id),
         "columns": _columns(item.shape),
         "captured_as": item.options.get("source_id"),
+        "options": {name: value for name, value in item.options.items() if isinstance(value, str | int)},
+        "url": tuning.get("options", {}).get("url"),
+        "group": tuning.get("group"),
     }
 
 
@@ -101,12 +112,24 @@ def _sink(item: logical.Sink, statement: ast.Create, facts: logical.Facts, find_
     return {
         "type": item.kind.split()[0].lower(),
         "connection_id": find_id(item.connection),
-        "envelope_type": item.mode.value if item.changelog or item.mode is logical.SinkMode.UPSERT else "none",
+        "envelope_type": item.mode.value if item.changelog or item.mode is not logical.SinkMode.APPEND else "none",
+        **_formats(statement),
         "cluster_id": find_id(item.cluster),
         "options": {name: value for name, value in item.options.items() if isinstance(value, str | int)},
         "sink_id": facts.get("sink_id"),
         "destination": _destination(item, find_id),
     }
+
+
+def _formats(statement: ast.CreateSink) -> dict[str, str]:
+    """Return the formats of messages; `format` where keys and values have the same."""
+    if statement.format is None or statement.format.name == "PARQUET":
+        return {}
+    value, key = statement.format, statement.key_format or (statement.format if statement.key is not None else None)
+    found = {"value_format": value.name.lower()}
+    if key is not None:
+        found["key_format"] = key.name.lower()
+    return {**found, "format": value.name.lower()} if key is None or key.name == value.name else found
 
 
 def _destination(item: logical.Sink, find_id: FindId) -> list[Any] | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sinkql.cli.output import Output
+from sinkql.cli.context import catalog_of
 
 _WRONG = 4
 
@@ -27,7 +27,7 @@ def backup(context: click.Context, file: Path) -> int:
     """
     from sinkql.catalog.file.backup import back_up_all
 
-    path, output = _file(context)
+    path, output = catalog_of(context)
     tables = back_up_all(path, file)
     output.line(f"wrote {file}", file=str(file), tables=str(tables) if tables is not None else None)
     if tables is not None:
@@ -63,7 +63,7 @@ def verify(context: click.Context) -> int:
     from sinkql.catalog.verify import problems
     from sinkql.extension.registry import discover
 
-    path, output = _file(context)
+    path, output = catalog_of(context)
     opened = Catalog(path, discover())
     found = list(problems(opened))
     for each in found:
@@ -88,22 +88,10 @@ def upgrade(context: click.Context) -> int:
     from sinkql.catalog.file.sqlite_file import version_of
     from sinkql.catalog.system import LAYOUT
 
-    path, output = _file(context)
+    path, output = catalog_of(context)
     before = version_of(path)
     Database(path, LAYOUT)
     upgraded = f"upgraded {path} from version {before} to {VERSION}"
     done = upgraded if before < VERSION else f"{path} has version {VERSION}"
     output.line(done, file=str(path), before=before, version=VERSION)
     return 0
-
-
-def _file(context: click.Context) -> tuple[Path, Output]:
-    """Return the catalog file, which must be there: SQ4115."""
-    from sinkql.errors import SinkqlError
-    from sinkql.session.session import catalog_file
-
-    named, output = context.obj
-    path = catalog_file(named)
-    if not path.exists():
-        raise SinkqlError("SQ4115", f'catalog file "{path}" does not exist', hint="Name it with --catalog FILE.")
-    return path, output

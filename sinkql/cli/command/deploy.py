@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sinkql import durable
-from sinkql.cli.context import open_session
+from sinkql.cli.context import open_or_empty, open_session
 from sinkql.cli.output import Output
 from sinkql.cli.script import VARIABLES, fill_script
 from sinkql.script.file import script_files
@@ -39,8 +39,11 @@ def plan(
     detailed_exitcode: bool,
     out: Path | None,
 ) -> int:
-    """Show the steps that make the catalog match FILEs (or folders of .sql files). Changes nothing."""
-    session, output = open_session(context)
+    """Show the steps that make the catalog match FILEs (or folders of .sql files). Changes nothing.
+
+    Where there is no catalog yet, all is to be created.
+    """
+    session, output = open_or_empty(context)
     deployment = _planned(session, output, paths, variables, keep=keep)
     _print(deployment, output)
     if out is not None:

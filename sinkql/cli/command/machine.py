@@ -2,29 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
+from sinkql.cli.address import of_server
 from sinkql.cli.output import Output
+from sinkql.cli.script import VARIABLES, fill_scripts
+
+if TYPE_CHECKING:
+    from sinkql.extension.check import Check
 
 _MARKS = {"ok": "ok", "warning": "warning", "wrong": "WRONG"}
 _ENVIRONMENT = 4
 _VARIABLE = "_SINKQL_COMPLETE"
 
 
-@click.command(short_help="Check this machine and the catalog.")
+@click.command(short_help="Check this machine, the catalog, and the servers that it reads.")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Check the servers of this script instead, which is not run; may be repeated.",
+)
+@of_server("Check this server instead, and all of its tables or topics")
+@VARIABLES
 @click.pass_context
-def doctor(context: click.Context) -> int:
-    """Check this machine and the catalog file, and say how to fix what is missing or wrong. Starts no Spark.
+def doctor(
+    context: click.Context,
+    files: tuple[Path, ...],
+    address: str | None,
+    registry: str | None,
+    variables: dict[str, str],
+) -> int:
+    """Check this machine, the catalog file and the servers of its connections, and say how to fix what is wrong.
+
+    A server is asked for what sources need of it: settings, privileges, replication slots, keys of tables, retention.
+    Nothing is changed there. Starts no Spark.
 
     Exits with 4 if anything is wrong; warnings do not count.
     """
     from sinkql.session.doctor import checks
+    from sinkql.session.draft import examine
+    from sinkql.session.server_check import checks_of_script
     from sinkql.session.session import catalog_file
 
     name, output = context.obj
     assert isinstance(output, Output)
+    if address is not None:
+        if files:
+            raise click.UsageError("a script and an address cannot be checked at once")
+        return _tell(output, examine(address, registry=registry))
+    if files:
+        return _tell(output, checks_of_script(*fill_scripts(files, output, variables)))
+    return _tell(output, checks(catalog_file(name)))
+
+
+def _tell(output: Output, checks: Iterable[Check]) -> int:
     wrong = 0
-    for check in checks(catalog_file(name)):
+    for check in checks:
         wrong += check.state == "wrong"
         text = f"{_MARKS[check.state]:<8} {check.name}: {check.found}"
         output.line(text, name=check.name, state=check.state, found=check.found, fix=check.fix)

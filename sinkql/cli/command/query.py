@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sinkql.cli.context import names_of, open_session
+from sinkql.cli.address import of_server
+from sinkql.cli.context import names_of, open_existing, open_session
 from sinkql.cli.output import Output
 from sinkql.script.file import read_script
 from sinkql.shell.setting import FORMATS, RowFormat
 
 if TYPE_CHECKING:
     from sinkql import ast
-    from sinkql.session import Result
+    from sinkql.session import Result, Session
 
 
 @click.command(short_help="Show rows of a source, view, table or sink.")
@@ -29,26 +30,49 @@ if TYPE_CHECKING:
     type=click.Path(exists=False, path_type=Path),
     help="Take ITEM from this script instead of the catalog.",
 )
+@of_server("Take ITEM, a table or topic, from this server")
+@click.option("--types", is_flag=True, help="Show the columns and their types before the rows.")
 @click.pass_context
-def preview(context: click.Context, item: str, limit: int, file: Path | None) -> int:
+def preview(
+    context: click.Context,
+    item: str,
+    limit: int,
+    file: Path | None,
+    address: str | None,
+    registry: str | None,
+    types: bool,
+) -> int:
     """Show rows of ITEM: a source, view or table as it is now, or what a sink has written.
 
     With --file the script runs in a temporary catalog, and a sink shows the rows that it would write.
+
+    Topics and tables of other systems are read as they are now, and nothing is left there: no slot, no group.
     """
+    if address is not None:
+        from sinkql.session.draft import look
+
+        return _print(context.obj[1], look(address, item, limit, registry=registry), types=types)
     if file is not None:
-        return _print(context.obj[1], _from_script(file, item, limit))
-    session, output = open_session(context)
-    return _print(output, session.preview(item, limit=limit))
+        return _from_script(context.obj[1], file, item, limit, types=types)
+    session, output = open_existing(context)
+    return _show(session, output, item, limit, types=types)
 
 
-def _print(output: Output, result: Result) -> int:
+def _show(session: Session, output: Output, item: str, limit: int, *, types: bool) -> int:
+    return _print(output, session.preview(item, limit=limit), types=types)
+
+
+def _print(output: Output, result: Result, *, types: bool) -> int:
+    if types and result.types:  # the system catalog's are none of SQL
+        pairs = zip(result.columns, map(str, result.types), strict=True)
+        output.table(("column", "type"), list(pairs))
     output.table(result.columns, result.rows)
     for notice in result.notices:
         output.notice(notice)
     return 0
 
 
-def _from_script(path: Path, item: str, limit: int) -> Result:
+def _from_script(output: Output, path: Path, item: str, limit: int, *, types: bool) -> int:
     from sinkql import ast
     from sinkql.errors import SinkqlError
     from sinkql.parser import parse
@@ -71,7 +95,7 @@ def _from_script(path: Path, item: str, limit: int) -> Result:
                     session.run_statement(statement)
         except SinkqlError as error:
             raise masked.cover(error.within(path=str(path), text=masked.text)) from error.__cause__
-        return session.preview(relations.get(item, item), limit=limit)
+        return _show(session, output, relations.get(item, item), limit, types=types)
 
 
 def _spelled(name: ast.Name) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sinkql.cli.context import names_of, open_session
+from sinkql.cli.context import names_of, open_existing, open_session
 from sinkql.cli.script import FILES, VARIABLES, fill_script
 
 _ONCE = click.option("--once", is_flag=True, help="Commit what there is now, then stop.")
@@ -81,7 +81,7 @@ def start(context: click.Context, names: tuple[str, ...]) -> int:
 
     A running `sinkql up` starts them, and a running `sinkql exec` those that failed in it; this command does not.
     """
-    session, output = open_session(context)
+    session, output = open_existing(context)
     for name in names:
         session.start(name)
         output.line(f'sink "{name}" may run again', sink=name)
@@ -93,14 +93,31 @@ def start(context: click.Context, names: tuple[str, ...]) -> int:
 @click.pass_context
 def stop(context: click.Context, names: tuple[str, ...]) -> int:
     """Stop the sinks NAMES after their running batch. They stay stopped until `sinkql start`."""
-    session, output = open_session(context)
+    session, output = open_existing(context)
     for name in names:
         session.stop(name)
         output.line(f'sink "{name}" will stop after its batch', sink=name)
     return 0
 
 
-_IF_ANY = ("rows_read_again", "skipped", "last_compaction", "files_optimized", "branch", "error", "hint")
+_IF_ANY = (
+    "rows_read_again",
+    "snapshot",
+    "seconds_left",
+    "skipped",
+    "stale_keys",
+    "behind",
+    "last_compaction",
+    "files_optimized",
+    "branch",
+    "lag_seconds",
+    "retained",
+    "log",
+    "kept_by",
+    "error",
+    "hint",
+)
+_SIZES = ("behind", "retained", "log")
 
 
 @click.command(short_help="Show what the sinks are doing.")
@@ -108,17 +125,20 @@ _IF_ANY = ("rows_read_again", "skipped", "last_compaction", "files_optimized", "
 @click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @click.pass_context
 def status(context: click.Context, names: tuple[str, ...], watch: bool) -> int:
-    """Show what the sinks NAMES, or all sinks, are doing.
+    """Show what the sinks NAMES, or all sinks, are doing, and how far behind they and their sources are.
 
-    If the output is not a terminal, --watch prints the table again whenever it has changed.
+    As JSON there is a line a sink alone. If the output is not a terminal, --watch prints all again whenever it has
+    changed.
     """
-    session, output = open_session(context)
+    session, output = open_existing(context)
 
     def shown() -> str:
-        columns, rows = session.status(names)
-        return output.rendered(
-            *((columns, rows) if output.format == "json" else _without_empty(columns, rows)), null=""
-        )
+        sinks = session.status(names)
+        if output.format == "json":
+            return output.rendered(*sinks)
+        sources = session.source_status(names)
+        shown = (sinks, sources) if sources[1] else (sinks,)
+        return "\n".join(output.rendered(*_for_people(*table), null="") for table in shown)
 
     if watch:
         from sinkql.cli.watch import watch_text
@@ -129,14 +149,17 @@ def status(context: click.Context, names: tuple[str, ...], watch: bool) -> int:
     return 0
 
 
-def _without_empty(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
-    """Leave out what nobody reads: ids, and hints and the like while there are none."""
+def _for_people(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Leave out what nobody reads: ids, and hints and the like while there are none; and round sizes."""
+    from sinkql.shell.screen.value import with_sizes  # as `render_rows`
+
     shown = [
         place
         for place, name in enumerate(columns)
         if name != "id" and (name not in _IF_ANY or any(row[place] for row in rows))
     ]
-    return [columns[place] for place in shown], [[row[place] for place in shown] for row in rows]
+    found = [[with_sizes(row[place]) if columns[place] in _SIZES else row[place] for place in shown] for row in rows]
+    return [columns[place] for place in shown], found
 
 
 @click.command(short_help="Run the quickstart example.")

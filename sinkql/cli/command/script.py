@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from sinkql import durable
+from sinkql.cli.address import of_server
 from sinkql.cli.output import Output
 from sinkql.cli.script import FILES, VARIABLES, fill_script, fill_scripts
 from sinkql.errors import as_data
@@ -50,6 +51,55 @@ def compile_(
         durable.write(target, (program.to_json() + "\n").encode(), private=True)
         jobs = "1 job" if len(program.jobs) == 1 else f"{len(program.jobs)} jobs"
         output.line(f"wrote {jobs} to {target}", jobs=len(program.jobs), file=target)
+    return 0
+
+
+@click.command(short_help="Write a script for what a server has.")
+@click.argument("names", nargs=-1)
+@of_server("The server", required=True)
+@click.option("--namespace", metavar="NAME", help="The namespace of the tables.  [default: the database]")
+@click.option(
+    "-o",
+    "target",
+    type=click.Path(path_type=Path),
+    default=Path("pipeline.sql"),
+    show_default=True,
+    help="File to write; - is standard output.",
+)
+@click.pass_context
+def init(
+    context: click.Context,
+    names: tuple[str, ...],
+    address: str,
+    registry: str | None,
+    namespace: str | None,
+    target: Path,
+) -> int:
+    """Write a script that reads the tables or topics of a server, or those of NAMES, into Iceberg tables.
+
+    What cannot be read stands in comments, with what to do. Nothing is changed on the server. A password is read from
+    PGPASSWORD, MYSQL_PWD, KAFKA_PASSWORD or REGISTRY_PASSWORD, and the script reads it from there too.
+
+    \b
+    sinkql init --from postgres://ann@localhost:5432/shop
+    sinkql exec pipeline.sql
+    """
+    from sinkql.errors import SinkqlError
+    from sinkql.session.draft import write_script
+
+    _, output = context.obj
+    if str(target) != "-" and target.exists():
+        raise SinkqlError("SQ4041", f'"{target}" is there already', hint="Name another file with -o.")
+    text, variables, left_out = write_script(address, names, registry=registry, namespace=namespace)
+    if str(target) == "-":
+        click.echo(text, nl=False)
+        return 0
+    durable.write(target, text.encode())
+    output.line(f"wrote {target}", file=target, variables=variables, left_out=left_out)
+    if left_out:
+        output.note(f"{', '.join(left_out)}: left out, {target} says why")
+    needs = f"With {' and '.join(variables)} in the environment, run" if variables else "Run"
+    output.note(f"{needs} sinkql exec {target}")
     return 0
 
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sinkql.cli.context import names_of, open_session
+from sinkql.cli.context import names_of, open_existing, open_session
 from sinkql.errors import SinkqlError
 
 
@@ -43,7 +43,7 @@ def list_(context: click.Context) -> int:
     from sinkql.planner.name import short_name
     from sinkql.session.item.secret import secrets
 
-    session, output = open_session(context)
+    session, output = open_existing(context)
     output.table(("secret", "kept in"), [(short_name(name), where) for name, where in secrets(session.catalog)])
     return 0
 
@@ -55,7 +55,7 @@ def check(context: click.Context, names: tuple[str, ...]) -> int:
     """Read the secrets NAMES, or all, as a job would, and report those that cannot be read. Shows no values."""
     from sinkql.session.item.secret import check_secret, secrets
 
-    session, output = open_session(context)
+    session, output = open_existing(context)
     code = 0
     for name in names or [name for name, _ in secrets(session.catalog)]:
         try:

@@ -5,8 +5,10 @@
 * `schema`: FORMAT … USING → the text of a schema, of the statement or the registry.
 * `avro_plan`, `avro_columns`: a schema of Avro → columns, and the decoder's options.
 * `avro`, `avro_change`: messages of Avro → rows, and rows that change, by the schemas that they were written with.
+* `avro_connect`: schemas as Kafka Connect writes them → the same with Avro's own names of dates and times.
 * `avro_fit`: a writer's and a reader's schema → columns of records.
 * `avro_node`, `avro_walk`: a writer's schema, and messages all at once → arrays, and which messages are wrong.
+* `avro_sink`, `avro_derive`: a sink's columns → the schema that it registers. `avro_write`: rows → messages of Avro.
 * `protobuf_plan`, `protobuf_schema`: a schema of Protobuf → columns, and the decoder's options.
 * `protobuf`: messages of Protobuf → rows.
 """
@@ -14,16 +16,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from sinkql import logical, physical
 from sinkql.connectors.confluent.avro_plan import plan as plan_avro
+from sinkql.connectors.confluent.avro_sink import plan_avro as plan_written
 from sinkql.connectors.confluent.connection import KIND, OWNER, RegistryOptions, plan
 from sinkql.connectors.confluent.protobuf_plan import plan as plan_protobuf
 from sinkql.connectors.confluent.schema import ask
-from sinkql.extension.plan import Access, ConnectionKind, Connector, Later, MessageFormat
-from sinkql.extension.stream import ChangeDecoder, Context, MessageDecoder, MessageDecoding
+from sinkql.extension.plan import Access, ConnectionKind, Connector, Later, MessageFormat, MessageWriting
+from sinkql.extension.stream import (
+    ChangeDecoder,
+    Context,
+    MessageDecoder,
+    MessageDecoding,
+    MessageEncoder,
+    MessageEncoding,
+)
 
 _ABOUT = """\
 The connection is checked when it is created, unless `WITH (VALIDATE = false)` stands after its options. Certificates
@@ -32,8 +43,11 @@ and keys are texts in PEM, as `SECRET name`."""
 
 def _validate(connection: logical.Connection, access: Access) -> None:
     from sinkql.connectors.confluent.registry import Registry  # only where one is asked
+    from sinkql.extension.tunnel import planned_tunnel
 
-    Registry(connection.name, connection.options, access.secret).check()
+    tunnel = planned_tunnel(connection, access)
+    with closing(Registry(connection.name, connection.options, access.secret, tunnel)) as registry:
+        registry.check()
 
 
 def _open_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageDecoder:
@@ -57,6 +71,18 @@ def _open_protobuf(options: Mapping[str, Any], columns: Sequence[physical.Column
     return ProtobufMessages.of(options, columns, context)
 
 
+def _write_avro(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageEncoder:
+    from sinkql.connectors.confluent.avro_write import AvroRows
+
+    return AvroRows.of(options, columns, context)
+
+
+def _avro_schema(options: Mapping[str, Any], columns: Sequence[physical.Column]) -> Any:
+    from sinkql.connectors.confluent.avro_derive import derived
+
+    return derived(columns, options)
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
     """The options of FORMAT … USING: those of schemas that sinks make, and of one in the statement."""
@@ -73,11 +99,24 @@ class SchemaOptions:
 
 connector = Connector(
     "confluent",
-    connections=(ConnectionKind(KIND, plan, RegistryOptions, OWNER, ("URL",), validate=_validate, about=_ABOUT),),
+    connections=(
+        ConnectionKind(KIND, plan, RegistryOptions, OWNER, ("URL",), validate=_validate, schemas=True, about=_ABOUT),
+    ),
     messages=(
-        MessageFormat("AVRO", plan_avro, MessageDecoding(_open_avro, _open_changes), ask, keyed=True),
+        MessageFormat(
+            "AVRO",
+            plan_avro,
+            MessageDecoding(_open_avro, _open_changes),
+            ask,
+            keyed=True,
+            writing=MessageWriting(plan_written, MessageEncoding(_write_avro), _avro_schema),
+        ),
         MessageFormat("PROTOBUF", plan_protobuf, MessageDecoding(_open_protobuf), ask, keyed=True),
     ),
     later=(Later("FORMAT", "AVRO", SchemaOptions), Later("FORMAT", "PROTOBUF", SchemaOptions)),
-    tasks=("sinkql.connectors.confluent.avro", "sinkql.connectors.confluent.avro_change"),
+    tasks=(
+        "sinkql.connectors.confluent.avro",
+        "sinkql.connectors.confluent.avro_change",
+        "sinkql.connectors.confluent.avro_write",
+    ),
 )

@@ -75,6 +75,7 @@ class AvroChanges:
         failures: Failures = {}
         alive: list[Part] = []
         gone: list[Part] = []
+        rowless = [place for place, value in enumerate(values) if value is None]
         given = np.array([place for place, value in enumerate(values) if value is not None], np.int64)
         messages = [value for value in values if value is not None]
         own: Failures = {}
@@ -87,9 +88,10 @@ class AvroChanges:
                 continue
             found, wrong = _read(envelope, walk)
             self._sort(found, places, wrong, keys, alive, gone)
+            rowless += [place for place, op in zip(places.tolist(), found.ops, strict=True) if op == OTHER]
             failures.update({int(places[row]): why for row, why in wrong.items()})
         failures.update({int(given[row]): why for row, why in own.items()})
-        return changes(self.columns, self.key, alive, gone, failures)
+        return changes(self.columns, self.key, alive, gone, failures, rowless)
 
     def _sort(
         self,
@@ -165,6 +167,9 @@ def _read(envelope: _Envelope, walk: Walk) -> tuple[_Found, Failures]:
         else:
             field.skip(walk, None)
         walk.after(name)
+    if "op" not in envelope.fields:  # as sinks write it
+        left = np.isin(walk.rows(None), rows["after"][0])
+        ops = [ALIVE[0] if each else GONE for each in left.tolist()]
     for row, why in (before if "before" in rows else {}).items():
         if ops[row] == GONE:
             failures.setdefault(row, why)

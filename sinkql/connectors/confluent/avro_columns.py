@@ -28,7 +28,7 @@ def columns_of(parsed: Parsed) -> tuple[logical.Column, ...]:
 def rows_of(parsed: Parsed) -> Parsed:
     """Return the schema of the rows that change, of that of Debezium's messages; raises ValueError."""
     fields = {each["name"]: each["type"] for each in parsed.schema["fields"]}
-    if not {"after", "op"} <= fields.keys():
+    if "after" not in fields or not fields.keys() & {"op", "before"}:
         raise ValueError("it is not one of Debezium's, which has the fields after and op")
     rows = parsed.follow(fields["after"])
     if not (isinstance(rows, dict) and rows["type"] == "record"):

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.connectors.confluent.avro_connect import named
 from sinkql.connectors.confluent.avro_node import JSON, Node, Schema, node_of
 from sinkql.connectors.confluent.avro_walk import Rows, Walk
 from sinkql.decode.arrow_values import column_of, inferred, json_text, readable
@@ -64,8 +65,8 @@ def parse(text: str, references: Sequence[str] = ()) -> Parsed:
     names: dict[str, Schema] = {}
     try:
         for reference in references:
-            fastavro.parse_schema(msgspec.json.decode(reference), named_schemas=names)
-        schema = fastavro.parse_schema(msgspec.json.decode(text), named_schemas=names)
+            fastavro.parse_schema(named(msgspec.json.decode(reference)), named_schemas=names)
+        schema = fastavro.parse_schema(named(msgspec.json.decode(text)), named_schemas=names)
         return Parsed(schema, names)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None

@@ -311,8 +311,10 @@ def _logical_bytes(schema: dict[str, Any], names: Mapping[str, Schema], size: in
         if length is None:
             length = np.full(len(at), size)
         bad = length > _MOST_BYTES
-        walk.fail(rows, bad, DIGITS)
-        return _words(walk, at, np.where(bad, 0, length))
+        low, high = _words(walk, at, np.where(bad, 0, length))
+        beyond = _beyond(low, high)
+        walk.fail(rows, bad | beyond, DIGITS)
+        return np.where(beyond, 0, low), np.where(beyond, 0, high)
 
     def make(walk: Walk, raw: tuple[Any, ...], valid: Mask | None) -> pa.Array:
         if (raw[1] == raw[0] >> 63).all():
@@ -334,6 +336,22 @@ def _words(walk: Walk, at: Numbers, length: Numbers) -> tuple[Numbers, Numbers]:
         high = np.where(more, (high << 8) | ((low >> 56) & 0xFF), high)
         low = np.where(more, (low << 8) | byte, low)
     return low, high
+
+
+def _beyond(low: Numbers, high: Numbers) -> Mask:
+    """Tell which numbers of two words have more than 38 digits."""
+    unsigned = low.view(np.uint64)
+    over = (high > _LIMIT[0]) | ((high == _LIMIT[0]) & (unsigned >= _LIMIT[1]))
+    under = (high < _LEAST[0]) | ((high == _LEAST[0]) & (unsigned <= _LEAST[1]))
+    found: Mask = over | under
+    return found
+
+
+def _two_words(number: int) -> tuple[int, np.uint64]:
+    return number >> 64, np.uint64(number & (1 << 64) - 1)
+
+
+_LIMIT, _LEAST = _two_words(10**_FLAT), _two_words(-(10**_FLAT))
 
 
 def _durations(walk: Walk, raw: tuple[Any, ...], valid: Mask | None) -> pa.Array:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import msgspec
@@ -16,6 +16,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension import identity
 from sinkql.extension.secret import reveal
 from sinkql.extension.stream import Context
+from sinkql.extension.tunnel import OPTION, Tunnel
 
 Access = tuple[str, tuple[tuple[str, str], ...]]
 """The name of a connection to a registry, and its options with the values of secrets."""
@@ -60,29 +61,61 @@ class _Found(msgspec.Struct):
 
 
 _FOUND = msgspec.json.Decoder(_Found)
+
+
+class _Registered(msgspec.Struct):
+    """What a registry says of a schema that it was given."""
+
+    id: int
+
+
+_REGISTERED = msgspec.json.Decoder(_Registered)
+_ANY = msgspec.json.Decoder(dict[str, Any])
 _SUBJECTS = msgspec.json.Decoder(list[str])
 
 
 class Registry:
     """Ask one registry. What an id stands for never changes, and is asked for once."""
 
-    def __init__(self, name: str, options: Mapping[str, Any], secret: Callable[[str], str]) -> None:
-        """Make the client of the connection `name`; raises SQ4264 for certificates that cannot be used."""
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        secret: Callable[[str], str],
+        tunnel: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make the client of the connection `name`, which goes through a tunnel of these options.
+
+        Raises SQ4264 for certificates that cannot be used, SQ442x for the tunnel.
+        """
         self._name = name
         self._known: dict[int, Schema] = {}
-        given = {key: reveal(value, secret) for key, value in options.items() if key != "url"}
+        given = {key: reveal(value, secret) for key, value in options.items() if key not in ("url", OPTION)}
         user, password = given.get("user"), given.get("password", "")
+        url = urlsplit(options["url"])
+        verify = _tls(given) if url.scheme == "https" else True
+        headers, place = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}, options["url"]
+        self._tunnel = None
+        self._more: dict[str, Any] = {}
+        if tunnel is not None:
+            assert url.hostname is not None
+            self._tunnel = Tunnel(tunnel, secret, url.hostname, url.port or (443 if url.scheme == "https" else 80))
+            place = url._replace(netloc=f"127.0.0.1:{self._tunnel.port}").geturl()
+            headers["Host"] = url.netloc.rpartition("@")[2]
+            self._more = {"extensions": {"sni_hostname": url.hostname}}  # which its certificate is for
         self._client = httpx.Client(
-            base_url=options["url"],
+            base_url=place,
             auth=(user, password) if user is not None else None,
-            verify=_tls(given) if options["url"].startswith("https") else True,
+            verify=verify,
             timeout=_PATIENCE_S,
-            headers={"Accept": "application/vnd.schemaregistry.v1+json, application/json"},
+            headers=headers,
         )
 
     def close(self) -> None:
         """Close the connections that are open."""
         self._client.close()
+        if self._tunnel is not None:
+            self._tunnel.close()
 
     def check(self) -> None:
         """Ask for something that every registry has; raises SQ426x."""
@@ -120,11 +153,32 @@ class Registry:
         follow(found.references, ())
         return texts
 
+    def register(self, subject: str, schema: str) -> int:
+        """Return the id of a schema of Avro, which a subject has then; raises SQ4267, and SQ426x."""
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        answer = self._ask("POST", path, {"schema": schema, "schemaType": "AVRO"})
+        if answer.status_code in (409, 422):
+            raise SinkqlError(
+                "SQ4267",
+                f'the schema registry of connection "{self._name}" refuses the schema of "{subject}"',
+                detail=_said(answer),
+                hint="Set another COMPATIBILITY LEVEL, write into a new topic, or have columns that fit the schemas "
+                "that are there.",
+            )
+        return self._decoded(answer, _REGISTERED).id
+
+    def set_compatibility(self, subject: str, level: str) -> None:
+        """Say how the schemas of a subject may change; raises SQ426x."""
+        self._decoded(self._ask("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": level}), _ANY)
+
     def _get(self, path: str) -> httpx.Response:
+        return self._ask("GET", path, None)
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
         """Return the answer to a request, of which some tries may be lost."""
         for left in reversed(range(_TRIES)):
             try:
-                return self._client.get(path)
+                return self._client.request(method, path, json=body, **self._more)
             except httpx.InvalidURL as error:
                 raise self._no_registry(str(error)) from None
             except httpx.TransportError as error:
@@ -195,8 +249,13 @@ def access_of(options: Mapping[str, Any], context: Context) -> Access | None:
     if registry is None:
         return None
     given = {
-        name: value if name == "url" else reveal(value, context.secret) for name, value in registry["options"].items()
+        name: value if name == "url" else reveal(value, context.secret)
+        for name, value in registry["options"].items()
+        if name != OPTION
     }
+    if "tunnel" in registry:
+        keys = {"secret_text": [reveal(registry["tunnel"]["keys"], context.secret)]}
+        given[OPTION] = msgspec.json.encode({**registry["tunnel"], "keys": keys}).decode()
     return registry["name"], tuple(sorted(given.items()))
 
 
@@ -204,8 +263,9 @@ def access_of(options: Mapping[str, Any], context: Context) -> Access | None:
 def opened(registry: Access, process: int) -> Registry:
     """Return the client of a registry; a process, of this id, has one."""
     name, options = registry
-    texts = {key: text if key == "url" else {"secret_text": [text]} for key, text in options}
-    return Registry(name, texts, str)
+    texts = {key: text if key == "url" else {"secret_text": [text]} for key, text in options if key != OPTION}
+    tunnel = dict(options).get(OPTION)
+    return Registry(name, texts, str, msgspec.json.decode(tunnel) if tunnel is not None else None)
 
 
 def _tls(given: Mapping[str, str]) -> ssl.SSLContext:

@@ -28,13 +28,15 @@ def ask(messages: Messages, planning: Planning, access: Access) -> logical.Facts
     if given.registry is None or _written(messages, given) is not None:
         return {}
     from sinkql.connectors.confluent.registry import Registry, UnknownSchemaError  # only where one is asked
+    from sinkql.extension.tunnel import planned_tunnel
 
     assert given.connection is not None
     connection = planning.connection(given.connection, KIND)
     strategy = _strategy(messages, given)
     subject = f"{messages.topic}-{messages.part}"
     try:
-        with closing(Registry(connection.name, connection.options, access.secret)) as registry:
+        tunnel = planned_tunnel(connection, access)
+        with closing(Registry(connection.name, connection.options, access.secret, tunnel)) as registry:
             id_ = _id(strategy)
             found = registry.latest(subject) if id_ is None else registry.schema(id_)
     except UnknownSchemaError:
@@ -83,8 +85,19 @@ def registry_options(messages: Messages, planning: Planning) -> dict[str, Any]:
     if given.registry is None:
         return {}
     assert given.connection is not None
-    connection = planning.connection(given.connection, KIND)
-    return {"tuning": {"registry": {"name": connection.name, "options": dict(connection.options)}}}
+    return {"tuning": {"registry": registry_of(given.connection, planning)}}
+
+
+def registry_of(name: ast.Name, planning: Planning) -> dict[str, Any]:
+    """Return what opens the registry of a connection: its name, its options, and those of its tunnel."""
+    connection = planning.connection(name, KIND)
+    found: dict[str, Any] = {"name": connection.name, "options": dict(connection.options)}
+    through = connection.options.get("ssh_tunnel")
+    if through is not None:
+        tunnel = planning.catalog.item(through["connection"])
+        assert isinstance(tunnel, logical.Connection)
+        found["tunnel"] = dict(tunnel.options)
+    return found
 
 
 def unusable(messages: Messages, error: ValueError) -> SinkqlError:

@@ -23,7 +23,6 @@ from sinkql import physical
 from sinkql.connectors.files.compression import ENDINGS
 from sinkql.connectors.files.plan import (
     FilesOptions,
-    FilesSourceOptions,
     look,
     named,
     plan,
@@ -34,6 +33,7 @@ from sinkql.connectors.files.plan import (
     sample,
 )
 from sinkql.decode.csv_form import CsvOptions
+from sinkql.extension.on_error import OnErrorOptions
 from sinkql.extension.plan import Connector, FormatKind, Later, Scan, ScanKind, SourceKind
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Context, Decoder, Decoding, Reader, StoredDecoder
@@ -127,7 +127,7 @@ connector = Connector(
             plan,
             _open_reader,
             FilesOptions,
-            FilesSourceOptions,
+            OnErrorOptions,
             facts=look,
             sample=sample,
             named=named,

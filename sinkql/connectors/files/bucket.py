@@ -24,20 +24,14 @@ import xxhash
 from sinkql.connectors.files.content import SoughtStream, changed
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.errors import GoneError, SinkqlError
-from sinkql.extension.aws_failure import failure, no_s3
-from sinkql.extension.signing import signing_session
+from sinkql.extension.aws_failure import no_s3
+from sinkql.extension.s3 import SCHEME, Keys, code_of, s3_client, s3_failure
 from sinkql.extension.store import ObjectStore
 
-SCHEME = "s3://"
 _WHO = "files on AWS connections"
-_REGION = "us-east-1"
-_CONNECT_S, _READ_S, _TRIES = 5.0, 30.0, 4
 _BUFFER = 1 << 20
 _PAGE = 1000
 _FRESH_S = 60.0
-_OTHER_REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
-_EXPIRED = ("ExpiredToken", "ExpiredTokenException")
-_DENIED = ("AccessDenied", "AllAccessDisabled", "403", "Forbidden")
 _GONE = ("NoSuchKey", "404", "NotFound")
 _OVERWRITTEN = ("PreconditionFailed", "412")
 _ALONE = "./"
@@ -45,19 +39,6 @@ _ALONE = "./"
 
 Entry = tuple[str, str, str]
 """An object's name, its etag, and all that the store says of it: few entries of a listing are new."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    """Keys as they were when a task got them."""
-
-    known: Mapping[str, str] = field(repr=False)
-
-    def properties(self) -> Mapping[str, str]:
-        return self.known
-
-    def renew(self) -> None:
-        """Do nothing: the task ends, and the next one gets new keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +63,7 @@ class Bucket:
         return cls(name, prefix, pattern, recursive, store)
 
     def __reduce__(self) -> tuple[type[Bucket], tuple[Any, ...]]:
-        keys = _Keys(dict(self.store.properties()))
-        return Bucket, (self.name, self.prefix, self.pattern, self.recursive, keys)
+        return Bucket, (self.name, self.prefix, self.pattern, self.recursive, Keys.of(self.store))
 
     @property
     def pinned(self) -> bool:
@@ -168,7 +148,7 @@ class Bucket:
             reply = self._connected().get_object(Bucket=self.name, **given)
             data: bytes = reply["Body"].read()
         except Exception as error:
-            code = _code(error)
+            code = code_of(error)
             if code in _OVERWRITTEN:
                 raise changed(self, file) from None
             if code in _GONE:
@@ -188,41 +168,8 @@ class Bucket:
         return self._client[0]
 
     def _failure(self, error: Exception) -> SinkqlError:
-        code, what = _code(error), f"{SCHEME}{self.name}"
-        if code == "NoSuchBucket":
-            return SinkqlError(
-                "SQ3307",
-                f'bucket "{self.name}" does not exist',
-                hint="Correct the path, or ENDPOINT of the AWS connection, or create the bucket.",
-                option="PATH",
-            )
-        if code in _EXPIRED:
-            self.store.renew()
-            return SinkqlError(
-                "SQ4308",
-                f'the keys to "{what}" have expired',
-                detail=code,
-                hint="A role is assumed again by itself; a SESSION TOKEN has to be replaced, with its keys.",
-                option="SESSION TOKEN",
-            )
-        if code in _DENIED:
-            return SinkqlError(
-                "SQ3308",
-                f'"{what}" denies access',
-                detail=code,
-                hint="Allow the keys or the role of the AWS connection s3:ListBucket on the bucket, and s3:GetObject "
-                "on what is in it.",
-                option="PATH",
-            )
-        if code in _OTHER_REGION:
-            return SinkqlError(
-                "SQ4303",
-                f'"{what}" is in another region',
-                detail=code,
-                hint="Set REGION, or ENDPOINT, in CREATE CONNECTION … TO AWS.",
-                option="PATH",
-            )
-        return failure(error)
+        allow = "s3:ListBucket on the bucket, and s3:GetObject on what is in it"
+        return s3_failure(error, self.name, self.store, allow=allow, option="PATH")
 
 
 def listed_object(name: str, etag: str, told: str) -> SeenFile:
@@ -240,6 +187,8 @@ class BucketWatch:
         self._same: set[bytes] = set()
         self._waiting: dict[str, int] = {}
         self._at = -_FRESH_S
+        self.unread = 0
+        """How many objects `oldest` found."""
 
     def __reduce__(self) -> tuple[type[BucketWatch], tuple[Bucket]]:
         return BucketWatch, (self.folder,)
@@ -273,6 +222,7 @@ class BucketWatch:
         if time.monotonic() - self._at >= _FRESH_S:
             self.new(seen, settled=False)
         times = [at for name, at in self._waiting.items() if name not in seen]
+        self.unread = len(times)
         return min(times) / 1e9 if times else None
 
     def still(self, file: SeenFile) -> SeenFile:
@@ -292,20 +242,7 @@ class _Object(SoughtStream):
 
 
 def _client(store: ObjectStore) -> Any:  # boto3 has no types
-    known = store.properties()
-    region = known.get("s3.region") or _REGION
-    session = signing_session(store, region, _WHO)
-    from botocore.config import Config  # there, since the session is
-
-    style = {"addressing_style": "path"} if known.get("s3.path-style-access") == "true" else {}
-    settings = Config(
-        connect_timeout=_CONNECT_S,
-        read_timeout=_READ_S,
-        retries={"mode": "standard", "total_max_attempts": _TRIES},
-        s3=style,
-        response_checksum_validation="when_required",
-    )
-    client = session.create_client("s3", region, endpoint_url=known.get("s3.endpoint"), config=settings)
+    client = s3_client(store, _WHO)
     client.meta.events.register("before-parse.*.ListObjectsV2", _parse_page)  # which comes before botocore's own
     return client
 
@@ -372,8 +309,3 @@ def _visible(name: str, *, recursive: bool) -> bool:
     if last[:1] in ("", ".", "_"):
         return False
     return not folders or (recursive and all(folder[:1] not in (".", "_") for folder in folders))
-
-
-def _code(error: Exception) -> str:
-    response: Mapping[str, Any] = getattr(error, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))

@@ -21,6 +21,7 @@ from sinkql.connectors.files.compression import Compression, codec_of, plain
 from sinkql.connectors.files.content import Place
 from sinkql.connectors.files.seen import SeenFile
 from sinkql.decode.csv_rows import CsvRows
+from sinkql.decode.guess import type_of_texts, type_of_values
 from sinkql.errors import InvalidFileError
 from sinkql.extension.stream import Decoded, Decoder, Decoding, StoredDecoder, UndecodableError
 from sinkql.logical.type import Field, Type, parse_type, record_type
@@ -28,18 +29,6 @@ from sinkql.logical.type import Field, Type, parse_type, record_type
 _FILES = 6
 _BYTES = 1 << 20
 _NAME = re.compile(r"[^$\x00][^\x00]*")
-
-_TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
-_DAY = r"\d{4}-\d\d-\d\d"
-_FORMS = (
-    ("boolean", re.compile(r"true|false")),
-    ("bigint", re.compile(r"0|-?[1-9]\d{0,17}")),
-    ("double precision", re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?([eE][+-]?\d{1,2})?")),
-    ("date", re.compile(_DAY)),
-    ("timestamp", re.compile(rf"{_DAY}[ T]{_TIME}")),
-    ("timestamptz", re.compile(rf"{_DAY}[ T]{_TIME}(Z|[+-]\d\d(:?\d\d)?)")),
-)
-"""Types of texts, the narrowest first. Numbers that begin with 0, as codes do, are texts."""
 
 Columns = Sequence[tuple[str, str]]
 """Names and types."""
@@ -147,7 +136,7 @@ def _csv(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Mapp
             raise _invalid(path, f"its header has no column of the files before it; it has {', '.join(head)}")
         for name, column in _decoded(path, data, decoding, options, [(name, "text") for name in names]).items():
             texts.setdefault(name, []).extend(value for value in column if value is not None)
-    found = [(name, _type_of_texts(texts.get(name, []))) for name in names]
+    found = [(name, type_of_texts(texts.get(name, []))) for name in names]
     return _kept(found, "text", samples, decoding, options)
 
 
@@ -163,7 +152,7 @@ def _json(samples: Sequence[tuple[str, bytes]], decoding: Decoding, options: Map
             for name, value in document.items():
                 values.setdefault(name, []).append(value)
     found = [
-        (name, _type_of_values([each for each in column if each is not None]))
+        (name, type_of_values([each for each in column if each is not None]))
         for name, column in values.items()
         if column
     ]
@@ -180,28 +169,6 @@ def _members(data: bytes) -> Iterator[str]:
         for each in document if isinstance(document, list) else (document,):
             if isinstance(each, dict):
                 yield from each
-
-
-def _type_of_texts(texts: Sequence[str]) -> str:
-    if not texts:
-        return "text"
-    return next((type_ for type_, form in _FORMS if all(form.fullmatch(text) for text in texts)), "text")
-
-
-def _type_of_values(values: Sequence[Any]) -> str:
-    kinds = {type(value) for value in values}
-    if kinds == {bool}:
-        return "boolean"
-    if kinds == {int} and all(-(1 << 63) <= value < 1 << 63 for value in values):
-        return "bigint"
-    if float in kinds and all(
-        type(value) is float or (type(value) is int and abs(value) < 1 << 53) for value in values
-    ):
-        return "double precision"
-    if kinds == {str}:
-        type_ = _type_of_texts(values)
-        return type_ if type_ in ("date", "timestamp", "timestamptz") else "text"
-    return "jsonb"
 
 
 def _kept(

@@ -8,6 +8,7 @@ than its own files, and the segments that no marker needs any more are swept.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -46,20 +47,22 @@ class Log:
         self._seen: dict[str, SeenFile] = {}
         self._at: str | None = None
         self._whole: set[str] = set()
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Log], tuple[Path]]:
         return Log, (self.folder,)
 
     def seen(self, head: str | None) -> Mapping[str, SeenFile]:
         """Return the files of the log by name; what comes after the last head asked for is added to what is known."""
-        if head != self._at:
-            news = self._since(head, self._at)
-            if news is None:
-                self._seen, news = {}, list(self._all(head))
-            for segment in news:
-                self._seen.update((file.name, file) for file in (*segment.again, *segment.files))
-            self._at = head
-        return self._seen
+        with self._lock:
+            if head != self._at:
+                news = self._since(head, self._at)
+                if news is None:
+                    self._seen, news = {}, list(self._all(head))
+                for segment in news:
+                    self._seen.update((file.name, file) for file in (*segment.again, *segment.files))
+                self._at = head
+            return self._seen
 
     def added(self, start: str | None, end: str | None) -> list[SeenFile]:
         """Return the files that `end` has and `start` has not."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sinkql import ast, logical
 from sinkql.connectors.files.compression import Compression
@@ -15,6 +15,7 @@ from sinkql.connectors.files.folder import Folder
 from sinkql.decode.columns import check_names, declared
 from sinkql.decode.csv_form import csv_form
 from sinkql.errors import InvalidFileError, SinkqlError, Span, UnaskedError
+from sinkql.extension.on_error import OnErrorOptions
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Access, FormatPlan, Planning, SourcePlan
 from sinkql.printer.part import name as print_name
@@ -49,24 +50,11 @@ class FilesOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FilesSourceOptions:
-    """The options of WITH (…)."""
-
-    on_error: Literal["FAIL", "SKIP"] = described("what to do with a row that does not decode", default="FAIL")
-
-
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
     """Plan a FILES source: append-only rows of the declared columns."""
     options = bind(statement.options, FilesOptions, owner="sources from files", span=statement.kind_span)
     _check_place(statement, options.path, planning)
-    for option in statement.with_options:
-        if option.name == "ON ERROR" and isinstance(option.value, ast.Text) and option.value.value == "DEAD LETTER":
-            hint = "Use ON ERROR = SKIP, which counts the rows, or FAIL."
-            raise _later("ON ERROR = DEAD LETTER is", option.span, hint)
-    source_options = bind(
-        statement.with_options, FilesSourceOptions, owner="sources from files", span=statement.kind_span
-    )
+    given = bind(statement.with_options, OnErrorOptions, owner="sources from files", span=statement.kind_span)
     if "/" in options.glob:
         raise SinkqlError(
             "SQ2327",
@@ -120,14 +108,16 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
                 ident.span,
                 hint=f"Its columns are {', '.join(names)}.",
             )
-    tuning: dict[str, Any] = {"max_files_per_commit": options.max_files_per_commit}
+    tuning: dict[str, Any] = {
+        "on_error": given.on_error.lower(),
+        "max_files_per_commit": options.max_files_per_commit,
+    }
     return SourcePlan(
         {
             "path": options.path,
             "glob": options.glob,
             "recursive": options.recursive,
             "follow": options.follow,
-            "on_error": source_options.on_error.lower(),
             "format": {"name": format_.name, **planned.options},
             "tuning": tuning,
             **({} if options.compression == "AUTO" else {"compression": options.compression}),

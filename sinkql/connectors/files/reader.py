@@ -43,12 +43,15 @@ from sinkql.connectors.files.listing import Log
 from sinkql.connectors.files.seen import Part, SeenFile, from_data
 from sinkql.connectors.files.watch import Watch
 from sinkql.errors import GoneError, SinkqlError
+from sinkql.extension.on_error import BadRecords, OnError, on_error
 from sinkql.extension.stream import (
     Context,
     Decoded,
+    DecodedMessages,
     Decoder,
     Decoding,
     Limit,
+    Measure,
     Offsets,
     QuotedDecoder,
     Reader,
@@ -56,17 +59,20 @@ from sinkql.extension.stream import (
     Split,
     Tally,
     UndecodableError,
-    invalid_row,
+    unkept,
 )
+from sinkql.extension.types import arrow_type
 
+_SMALL_BYTES = 256 << 10
+_SMALL_FILES = 8
 _SPLIT_BYTES = 64 << 20
 _MOST_SPLITS = 64
 _MOST_FILES = 10_000  # of a batch: it keeps a list of them, and so does each of its tasks
 _BLOCK_BYTES = 1 << 20
-_MOST_ERRORS = 20
 _GUESSED_ROW_BYTES = 20
 _TRIES = 3
 _BOM = b"\xef\xbb\xbf"
+_CORRECT = "Correct the file."
 _THEN = """ No row of it was written, and a file that is put there later is read then. The sink continues when it is \
 started again."""
 
@@ -86,14 +92,17 @@ class FilesReader(Reader):
     columns: tuple[physical.Column, ...]
     format: dict[str, Any]
     decoding: Decoding
-    skip_errors: bool
+    policy: OnError
     max_files: int | None
     compression: Compression = "AUTO"
     log: Log = field(init=False, repr=False, compare=False)
+    told: Log = field(init=False, repr=False, compare=False)
+    """The same for figures, which another thread asks for: what `log` has in memory is of where batches are."""
     watch: Watch | BucketWatch = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "log", Log(self.state / self.home))
+        for name in ("log", "told"):
+            object.__setattr__(self, name, Log(self.state / self.home))
         watch = Watch(self.folder) if isinstance(self.folder, Folder) else BucketWatch(self.folder)
         object.__setattr__(self, "watch", watch)
 
@@ -109,7 +118,7 @@ class FilesReader(Reader):
             read.columns,
             options["format"],
             context.formats[options["format"]["name"]],
-            options["on_error"] == "skip",
+            on_error(options),
             options["tuning"]["max_files_per_commit"],
             options.get("compression", "AUTO"),
         )
@@ -305,9 +314,14 @@ class FilesReader(Reader):
         names = self.log.unneeded([offsets["log"] for offsets in kept], before=before)
         return tuple(f"{self.home}/{name}" for name in names)
 
+    def measure(self, offsets: Offsets) -> Measure:
+        """Return how many files were read, and how many more there were when it was looked for the oldest."""
+        read = len(self.told.seen(offsets["log"]))
+        return Measure(read + self.watch.unread, read, "files")
+
     def lag(self, offsets: Offsets) -> float:
         """Return the age of the oldest file that was not read to its end, by the time it was written."""
-        oldest = self.watch.oldest(self.log.seen(offsets["log"]))
+        oldest = self.watch.oldest(self.told.seen(offsets["log"]))
         return max(0.0, time.time() - oldest) if oldest is not None else 0.0
 
     # --- rows --------------------------------------------------------------------------------------------------------
@@ -321,6 +335,13 @@ class FilesReader(Reader):
             for file in files
             for split in self._ranges(file, at if partial is not None and file.name == partial.name else 0)
         ]
+
+    def small(self, splits: Sequence[Split]) -> bool:
+        """Tell by the sizes of plain files: what is in compressed ones may be a thousand times as large."""
+        if self.decoding.stored is not None or len(splits) > _SMALL_FILES:
+            return False
+        files = [from_data(split["file"]) for split in splits]
+        return sum(file.size for file in files) <= _SMALL_BYTES and not any(map(self._codec, files))
 
     def _ranges(self, file: SeenFile, begin: int) -> Iterator[Split]:
         if self.decoding.stored is not None:
@@ -353,7 +374,7 @@ class FilesReader(Reader):
             yield {"file": name, "base": 0, "from": 0, "to": 0, "lines": 0, "parts": ()}
 
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split, less those that do not decode; raises SQ3101 for the first one unless skipping.
+        """Yield the rows of a split, less those that do not decode; raises SQ3101 where these stop the sinks.
 
         Raises SQ3301 before a row comes of bytes that are not as they were listed.
         """
@@ -371,6 +392,28 @@ class FilesReader(Reader):
                 yield from self._read_whole(file, chunks, tally)
         if split["parts"]:
             tally.bytes += split["parts"][-1][0] - split["from"]
+
+    def again(self, records: Sequence[RowError]) -> Iterator[DecodedMessages]:
+        """Decode lines, elements of arrays and CSV records, these as the header of their file says."""
+        if self.decoding.stored is not None:
+            raise unkept(f"files of FORMAT {self.format['name']} are not cut into records")
+        form = {name: value for name, value in self.format.items() if name != "array"}
+        decoder = self.decoding.open(form, self.columns)
+        for record in records:
+            yield self._once_more(record, decoder)
+
+    def _once_more(self, record: RowError, decoder: Decoder) -> DecodedMessages:
+        raw = record.raw.replace(b"\n", b" ") if self.format.get("array") else record.raw
+        head = record.about.get("header")
+        stream = BytesIO(raw if head is None else f"{head}\n".encode() + raw)
+        try:
+            found = list(decoder.decode(stream))
+        except (UndecodableError, pa.ArrowException) as error:
+            return DecodedMessages(_none(self.columns), {0: str(error)})
+        failures = [failure.message for each in found for failure in each.failures]
+        if failures or sum(each.records for each in found) != 1:
+            return DecodedMessages(_none(self.columns), {0: failures[0] if failures else "it is not one record"})
+        return DecodedMessages(next(each.batch for each in found if each.records), {})
 
     def _read_lines(
         self, file: SeenFile, split: Split, chunks: Iterator[bytes], tally: Tally
@@ -445,10 +488,13 @@ class FilesReader(Reader):
     def _tallied(
         self, file: SeenFile, parts: Iterator[Decoded], tally: Tally, *, before: int = 0
     ) -> Iterator[pa.RecordBatch]:
+        bad = BadRecords(self.source, self.policy, _CORRECT)
         for decoded in parts:
             tally.rows += decoded.records
             for failure in decoded.failures:
-                self._failed(f"{file.name}:{before + failure.line}", failure.message, failure.raw, tally)
+                position = f"{file.name}:{before + failure.line}"
+                about = {"header": decoded.head.decode(errors="replace")} if decoded.head else {}
+                bad.take(tally, RowError(position, "SQ3101", failure.message, failure.raw, about=about))
             yield decoded.batch
 
     def _too_long(self, file: SeenFile, error: LongLineError) -> SinkqlError:
@@ -458,13 +504,6 @@ class FilesReader(Reader):
             hint="Correct the file; the sink then continues.",
         )
 
-    def _failed(self, position: str, message: str, raw: bytes, tally: Tally) -> None:
-        if not self.skip_errors:
-            raise invalid_row(self.source, position, message, raw)
-        tally.failed += 1
-        if len(tally.errors) < _MOST_ERRORS:
-            tally.errors.append(RowError(position, "SQ3101", message, raw[:1000]))
-
 
 def _place(read: physical.Read, context: Context) -> Folder | Bucket:
     options = read.options
@@ -472,6 +511,11 @@ def _place(read: physical.Read, context: Context) -> Folder | Bucket:
         store = context.store(read.connection)
         return Bucket.of(options["path"], options["glob"], options["recursive"], store)
     return Folder(Path(options["path"]).absolute(), options["glob"], options["recursive"])
+
+
+def _none(columns: Sequence[physical.Column]) -> pa.RecordBatch:
+    fields = [pa.field(column.name, arrow_type(column.type)) for column in columns]
+    return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
 
 
 def _partial(offsets: Offsets) -> tuple[SeenFile | None, int]:

@@ -39,6 +39,8 @@ class Watch:
         self._left = 0
         self._again: dict[str, SeenFile] = {}
         self._listed: dict[str, int] = {}
+        self.unread = 0
+        """How many files `oldest` found."""
 
     def __reduce__(self) -> tuple[type[Watch], tuple[Folder]]:
         return Watch, (self.folder,)
@@ -94,6 +96,7 @@ class Watch:
                 times.append(self.folder.file(name).stat().st_mtime)
             except OSError:
                 continue  # the next look for new files says what it is
+        self.unread = len(times)
         return min(times, default=None)
 
     def still(self, file: SeenFile) -> SeenFile:

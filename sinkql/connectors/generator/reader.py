@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,13 @@ from sinkql import physical
 from sinkql.connectors.generator.kind import open_pace, open_table
 from sinkql.connectors.generator.table import Pace, Table, Window
 from sinkql.errors import EndlessError
-from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally
+from sinkql.extension.stream import Limit, Measure, Offsets, Reader, Split, Tally
 
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 1 << 25
 _SPLIT_ROWS = 1 << 20
+_SMALL_ROWS = 5000
+_SMALL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,12 @@ class GeneratorReader(Reader):
             for at in range(start["count"], end["count"], step)
         ]
 
+    def small(self, splits: Sequence[Split]) -> bool:
+        """Tell by the number of places."""
+        places: int = sum(split["to"] - split["from"] for split in splits)
+        rows = places * self.table.weight
+        return rows <= _SMALL_ROWS and rows * self.table.row_bytes <= _SMALL_BYTES
+
     def read(self, split: Split, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range of places, less those that come and go in the batch."""
         table = self.table
@@ -103,6 +111,10 @@ class GeneratorReader(Reader):
             tally.rows += rows.num_rows
             tally.bytes += rows.nbytes
             yield rows
+
+    def measure(self, offsets: Offsets) -> Measure:
+        """Return how many places of the table the clock has made."""
+        return Measure(self._due(offsets["since"]), offsets["count"], "rows")
 
     def lag(self, offsets: Offsets) -> float:
         """Return how long ago the first rows that were not read came."""

@@ -144,7 +144,8 @@ connector = Connector(
             rows=_rows,
             publish=_publish,
             destination=destination,
+            letters=plan.letters,
         ),
     ),
-    tasks=("sinkql.connectors.iceberg.write.append", "sinkql.connectors.iceberg.write.upsert"),
+    tasks=("sinkql.connectors.iceberg.write.append", "sinkql.connectors.iceberg.write.keyed"),
 )

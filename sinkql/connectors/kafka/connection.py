@@ -17,7 +17,11 @@ from sinkql.logical import SecretText
 KIND = "KAFKA"
 OWNER = "Kafka connections"
 _BROKER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s,:\[\]/]+):(\d{1,5})")
-_LATER = ("SSH TUNNEL", "AWS PRIVATELINK", "AWS CONNECTION", "PROGRESS TOPIC", "PROGRESS TOPIC REPLICATION FACTOR")
+_LATER = ("AWS PRIVATELINK", "AWS CONNECTION")
+TUNNELS = "ssh_tunnels"
+"""Where a planned connection has what its brokers are behind: `{"connection": name}`, of one broker with `broker`."""
+PROGRESS_TOPIC = "_sinkql-progress"
+"""Where sinks write how far they are, unless a connection says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +46,27 @@ class KafkaOptions:
         "with `SSL KEY`: a certificate that shows who asks, in PEM", default=None
     )
     ssl_key: SecretOnly | None = described("the key of `SSL CERTIFICATE`, in PEM", default=None)
-    ssh_tunnel: ast.Name | None = described("not supported yet", default=None)
+    ssh_tunnel: ast.Name | None = described(
+        "a connection to an SSH server that brokers are reached through; a broker has one of its own as `'host:9092' "
+        "USING SSH TUNNEL name`",
+        default=None,
+    )
     aws_privatelink: ast.Name | None = described("not supported yet", default=None)
     aws_connection: ast.Name | None = described("not supported yet", default=None)
-    progress_topic: str | None = described("not supported yet", default=None)
-    progress_topic_replication_factor: int | None = described("not supported yet", default=None)
+    progress_topic: str | None = described(
+        "the topic in which sinks keep how far they are, else `_sinkql-progress`; they make it if it is not there",
+        default=None,
+    )
+    progress_topic_replication_factor: int | None = described(
+        "of a topic of progress that sinks make, else as the brokers have it", default=None
+    )
 
 
 def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, Any]:
     """Return `brokers`, `protocol`, and what else is given; raises SQ2101 to SQ2106, SQ2560 to SQ2563 and SQ2988."""
     _check_later(statement)
     brokers = tuple(_brokers(statement))
+    tunnels = _tunnels(statement, planning)
     options = bind(
         statement.options,
         KafkaOptions,
@@ -73,8 +87,15 @@ def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapp
         "ssl_key": options.ssl_key,
     }
     planned: dict[str, Any] = {"brokers": list(brokers), "protocol": protocol}
+    if options.ssh_tunnel is not None:
+        tunnels.append({"connection": planning.connection(options.ssh_tunnel, "SSH TUNNEL").name})
+    if tunnels:
+        planned[TUNNELS] = tunnels
     if options.sasl_mechanisms is not None:
         planned["sasl_mechanism"] = options.sasl_mechanisms
+    planned["progress_topic"] = options.progress_topic or PROGRESS_TOPIC
+    if options.progress_topic_replication_factor:
+        planned["progress_replication"] = options.progress_topic_replication_factor
     return planned | {name: secret_data(text) for name, text in secrets.items() if text is not None}
 
 
@@ -82,19 +103,46 @@ def _check_later(statement: ast.CreateConnection) -> None:
     for option in statement.options:
         if option.name in _LATER:
             message = f"{option.name} of Kafka connections is not supported yet"
-            network = option.name in ("SSH TUNNEL", "AWS PRIVATELINK")
-            hint = "Write BROKER 'host:9092' with an address that this machine reaches." if network else None
-            raise SinkqlError("SQ2988", message, option.span, hint=hint or "Leave it out.")
-        items = option.value.items if isinstance(option.value, ast.Sequence) else (option.value,)
-        for item in items:
-            if option.name in ("BROKER", "BROKERS") and isinstance(item, ast.Phrase):
-                words = (item.then or item).words
-                raise SinkqlError(
-                    "SQ2988",
-                    f"{words} of a broker is not supported yet" if words else f"{option.name} takes no options yet",
-                    item.span,
-                    hint="Write the address alone, as BROKER 'host:9092'.",
-                )
+            hint = "Write BROKER 'host:9092' with an address that this machine reaches, or add SSH TUNNEL name."
+            if option.name == "AWS CONNECTION":
+                hint = "Leave it out."
+            raise SinkqlError("SQ2988", message, option.span, hint=hint)
+    for _, item in _items(statement):
+        if isinstance(item, ast.Phrase) and not _tunneled(item):
+            words = (item.then or item).words
+            raise SinkqlError(
+                "SQ2988",
+                f"{words} of a broker is not supported yet" if words else "a broker takes no options",
+                item.span,
+                hint="Write the address alone, as BROKER 'host:9092', or 'host:9092' USING SSH TUNNEL name.",
+            )
+
+
+def _items(statement: ast.CreateConnection) -> Iterator[tuple[ast.Option, ast.Value | None]]:
+    """Yield each broker that is written, and the option that it is written in."""
+    for option in statement.options:
+        if option.name in ("BROKER", "BROKERS"):
+            items = option.value.items if isinstance(option.value, ast.Sequence) else (option.value,)
+            yield from ((option, item) for item in items)
+
+
+def _tunneled(item: ast.Phrase) -> bool:
+    """Tell whether it is a broker behind an SSH tunnel."""
+    then = item.then
+    return then is not None and then.words == "USING SSH TUNNEL" and not (item.words or item.options or then.options)
+
+
+def _tunnels(statement: ast.CreateConnection, planning: Planning) -> list[dict[str, str]]:
+    """Return the tunnels of single brokers."""
+    found = []
+    for _, item in _items(statement):
+        if isinstance(item, ast.Phrase):
+            assert isinstance(item.value, ast.Text)
+            assert item.then is not None
+            assert isinstance(item.then.value, ast.Word)
+            name = planning.connection(item.then.value.name, "SSH TUNNEL").name
+            found.append({"broker": item.value.value, "connection": name})
+    return found
 
 
 def _brokers(statement: ast.CreateConnection) -> Iterator[str]:
@@ -108,22 +156,31 @@ def _brokers(statement: ast.CreateConnection) -> Iterator[str]:
             "SQ2560", "brokers are given twice", given[1].span, hint="Write all in BROKERS ('a:9092', 'b:9092')."
         )
     (option,) = given
-    items = option.value.items if isinstance(option.value, ast.Sequence) else (option.value,)
+    items = [item for _, item in _items(statement)]
     if not items or (option.name == "BROKER" and isinstance(option.value, ast.Sequence)):
         hint = "Write BROKER 'host:9092', or BROKERS ('a:9092', 'b:9092')."
         message = f"{option.name} takes {'one address' if option.name == 'BROKER' else 'at least one address'}"
         raise SinkqlError("SQ2561", message, option.span, hint=hint)
     for item in items:
-        text = item.value if isinstance(item, ast.Text) else ""
+        address = item.value if isinstance(item, ast.Phrase) else item
+        text = address.value if isinstance(address, ast.Text) else ""
         found = _BROKER.fullmatch(text)
         if found is None or not 0 < int(found[2]) < 1 << 16:
             raise SinkqlError(
                 "SQ2561",
                 f'invalid broker "{text}"' if text else f"{option.name} takes the address of a broker",
                 item.span if item is not None else option.span,
-                hint="Write the host and the port, as in 'host:9092'.",
+                hint=_addresses(text) or "Write the host and the port, as in 'host:9092'.",
             )
         yield text
+
+
+def _addresses(text: str) -> str | None:
+    """Return the hint for a list of brokers in one text, as other clients take it."""
+    parts = [each.strip() for each in text.split(",")]
+    if len(parts) < 2 or not all(map(_BROKER.fullmatch, parts)):
+        return None
+    return f"Write BROKERS ({', '.join(map(repr, parts))})."
 
 
 def _check_sasl(statement: ast.CreateConnection, options: KafkaOptions, protocol: str, *, sasl: bool) -> None:

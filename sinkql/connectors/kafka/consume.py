@@ -13,14 +13,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sinkql.connectors.kafka.admin import admin_of
 from sinkql.connectors.kafka.client import Client, Troubles
-from sinkql.errors import SinkqlError
+from sinkql.errors import GoneError, SinkqlError
 
 _KEPT = 32
+_FIRST_MESSAGES = 1024
 _MOST_MESSAGES = 8192
+_LIST_BYTES = 8 << 20
 _STEP_S = 0.05
 _STILL_S = 10.0
 _PATIENCE_S = 60.0
@@ -37,11 +39,15 @@ _SETTINGS = {
     "topic.metadata.refresh.interval.ms": 60_000,
     "check.crcs": True,
 }
+_UNCOMMITTED = {"isolation.level": "read_uncommitted"}
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets of a partition from one on, and before another one; `group` is the id of the consumers' group."""
+    """Offsets of a partition from one on, and before another one; `group` is the id of the consumers' group.
+
+    Unless `committed`, what is in open and aborted transactions is among its messages.
+    """
 
     source: str
     topic: str
@@ -49,22 +55,23 @@ class Range:
     begin: int
     end: int
     group: str
+    committed: bool = True
 
 
 @dataclass(slots=True)
 class Consumers:
     """Consumers that nobody uses now, by what they read: to make one takes connections to the brokers."""
 
-    _idle: OrderedDict[tuple[Client, str, int, str], tuple[Any, Troubles]] = field(default_factory=OrderedDict)
+    _idle: OrderedDict[tuple[Client, str, int, str, bool], tuple[Any, Troubles]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
     def one(self, client: Client, wanted: Range) -> Iterator[tuple[Any, Troubles]]:
         """Give a consumer of a partition; one that raised is not used again."""
-        key = (client, wanted.topic, wanted.partition, wanted.group)
+        key = (client, wanted.topic, wanted.partition, wanted.group, wanted.committed)
         with self._lock:
             found = self._idle.pop(key, None)
-        consumer, troubles = found or _consumer(client, wanted.group)
+        consumer, troubles = found or _consumer(client, wanted.group, **({} if wanted.committed else _UNCOMMITTED))
         try:
             yield consumer, troubles
         except BaseException:
@@ -82,18 +89,20 @@ def _consumers(process: int) -> Consumers:
     return Consumers()
 
 
-def _consumer(client: Client, group: str) -> tuple[Any, Troubles]:
+def _consumer(client: Client, group: str, **more: Any) -> tuple[Any, Troubles]:
     troubles = Troubles()
     try:
-        return Consumer({**dict(client.settings), **_SETTINGS, "group.id": group, "error_cb": troubles}), troubles
+        settings = {**client.settings(), **_SETTINGS, "group.id": group, "error_cb": troubles, **more}
+        return Consumer(settings), troubles
     except KafkaException as error:
         raise client.unusable(error) from None
 
 
 def messages(client: Client, wanted: Range) -> Iterator[list[Any]]:
-    """Yield the committed messages of a range, in order; raises SQ337x where they are not there any more, and SQ427x.
+    """Yield the messages of a range, in order; raises SQ337x where they are not there any more, and SQ427x.
 
-    Aborted and compacted ones are left out: a range may have fewer messages than offsets, also none at its end.
+    Compacted ones are left out, and aborted ones: a range may have fewer messages than offsets, also none at its end.
+    Each list is emptied when the next one is asked for.
     """
     if wanted.begin >= wanted.end:
         return
@@ -105,22 +114,20 @@ def messages(client: Client, wanted: Range) -> Iterator[list[Any]]:
 
 
 def _fetched(client: Client, wanted: Range, consumer: Any, troubles: Troubles) -> Iterator[list[Any]]:
-    at, moved_at = wanted.begin, time.monotonic()
+    at, moved_at, most = wanted.begin, time.monotonic(), _FIRST_MESSAGES
     while at < wanted.end:
+        before = at
         with _uncollected():
-            found = consumer.consume(min(_MOST_MESSAGES, wanted.end - at), _STEP_S)
-        taken, before = [], at
-        for message in found:
-            error = message.error()
-            if error is None:
-                if (at := message.offset() + 1) <= wanted.end:
-                    taken.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                at = max(at, message.offset())
+            found = consumer.consume(min(most, wanted.end - at), _STEP_S)
+            if found and _all_wanted(found, wanted.end):
+                taken, at = found, found[-1].offset() + 1
             else:
-                raise _failure(client, wanted, error, troubles)
-        if taken:
-            yield taken
+                taken, at = _wanted(found, client, wanted, troubles, at)
+            if taken:
+                most = _next(taken)
+                yield taken
+                taken.clear()
+            found.clear()
         if at > before:
             moved_at = time.monotonic()
         elif time.monotonic() - moved_at > _STILL_S:
@@ -129,16 +136,64 @@ def _fetched(client: Client, wanted: Range, consumer: Any, troubles: Troubles) -
                 raise client.trouble(troubles) or client.unreachable()
 
 
+def size_of(client: Client, wanted: Range) -> int:
+    """Return how large the messages of a range are with their keys; raises as `messages`."""
+    return sum(len(each) + len(each.key() or b"") for found in messages(client, wanted) for each in found)
+
+
+def written_at(client: Client, topic: str, partition: int, offset: int) -> float | None:
+    """Return when the message at an offset was written, in seconds since 1970, though its transaction is open.
+
+    None where there is no message within a while.
+    """
+    consumer, _ = _consumer(client, "sinkql", **_UNCOMMITTED)
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset)])
+        until = time.monotonic() + _STILL_S
+        while time.monotonic() < until:
+            for message in consumer.consume(1, _STEP_S):
+                return None if message.error() is not None else message.timestamp()[1] / 1000
+        return None
+    finally:
+        consumer.close()
+
+
+def _all_wanted(found: list[Any], end: int) -> bool:
+    """Tell whether all are messages before an offset: a partition's come in order."""
+    return not any(map(Message.error, found)) and found[-1].offset() < end
+
+
+def _next(taken: list[Any]) -> int:
+    """Return how many messages to ask for next: as many as have the bytes of a list, if they are like the last ones."""
+    return max(1, min(_MOST_MESSAGES, _LIST_BYTES * len(taken) // max(1, sum(map(len, taken)))))
+
+
+def _wanted(found: list[Any], client: Client, wanted: Range, troubles: Troubles, at: int) -> tuple[list[Any], int]:
+    """Return the messages before the end of the range, and how far it was read; raises what came instead of one."""
+    taken = []
+    for message in found:
+        error = message.error()
+        if error is None:
+            if (at := message.offset() + 1) <= wanted.end:
+                taken.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            at = max(at, message.offset())
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # the library looks for its group, which none needs
+            raise _failure(client, wanted, error, troubles)
+    return taken, at
+
+
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Have no garbage looked for: that would take as long as the messages themselves, each of which may hold others."""
-    enabled = gc.isenabled()
+    """Have no garbage looked for: that takes as long as the messages themselves, each of which may hold others.
+
+    It is looked for again in any case: a range that nobody reads to its end may be garbage itself.
+    """
     gc.disable()
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
+        gc.enable()
 
 
 def _check(client: Client, wanted: Range, at: int) -> None:
@@ -150,7 +205,7 @@ def _check(client: Client, wanted: Range, at: int) -> None:
     begin = admin.beginnings(wanted.topic, [wanted.partition])[wanted.partition]
     if begin > at:
         raise lost_messages(wanted.source, wanted.topic, wanted.partition, at, begin)
-    end = admin.ends(wanted.topic, [wanted.partition])[wanted.partition]
+    end = admin.ends(wanted.topic, [wanted.partition], committed=wanted.committed)[wanted.partition]
     if end < wanted.end:
         raise lost_end(wanted.source, wanted.topic, wanted.partition, wanted.end, end)
 
@@ -163,16 +218,24 @@ def _failure(client: Client, wanted: Range, error: Any, troubles: Troubles) -> S
     return client.failure(error, troubles)
 
 
-_ANEW = "Run CREATE SOURCE with another name, and ALTER SINK … SET FROM it."
-
-
-def lost_messages(source: str, topic: str, partition: int, at: int, begin: int) -> SinkqlError:
+def lost_messages(source: str, topic: str, partition: int, at: int, begin: int) -> GoneError:
     """Return the error for messages that Kafka deleted before they were read."""
-    return SinkqlError(
+    return GoneError(
         "SQ3370",
         f'messages of source "{source}" are gone: {topic}/{partition} from offset {at} to {begin - 1}',
-        detail="Kafka deleted them before they were read, as the topic's retention says.",
-        hint=f"{_ANEW} Raise retention.ms or retention.bytes of the topic.",
+        detail="Kafka deleted them, as the topic's retention says.",
+        hint="Run ALTER SOURCE … SKIP to go on with what is kept; rows that the others would have changed stay as "
+        "they are. Raise retention.ms or retention.bytes of the topic.",
+    )
+
+
+def compacted(source: str, topic: str) -> GoneError:
+    """Return the error for messages of which Kafka keeps the last of each key, where all are to be read again."""
+    return GoneError(
+        "SQ3370",
+        f'messages of source "{source}" may be gone: topic "{topic}" keeps those that are the last of their key',
+        detail='The topic has cleanup.policy = "compact".',
+        hint="ENVELOPE UPSERT reads such topics as tables.",
     )
 
 
@@ -181,7 +244,16 @@ def lost_topic(source: str, topic: str) -> SinkqlError:
     return SinkqlError(
         "SQ3371",
         f'the topic of source "{source}" is not the one that was read: "{topic}" was deleted, or made anew',
-        hint=_ANEW,
+        hint="Run ALTER SOURCE … SKIP to read the topic that has this name now from its beginning.",
+    )
+
+
+def made_anew(source: str, topic: str) -> GoneError:
+    """Return the error for rows to be computed again of a topic that is gone, as a user has accepted."""
+    return GoneError(
+        "SQ3371",
+        f'source "{source}" has read an earlier topic "{topic}", which is gone',
+        hint="Keep the sink as it is, or create another one, into a new table.",
     )
 
 
@@ -191,5 +263,5 @@ def lost_end(source: str, topic: str, partition: int, read: int, end: int) -> Si
         "SQ3372",
         f'{topic}/{partition} of source "{source}" ends at offset {end}, and was read to {read}',
         detail="Brokers lost messages, as they may after an unclean election of a leader.",
-        hint=_ANEW,
+        hint="Run ALTER SOURCE … SKIP to go on where the partition ends.",
     )

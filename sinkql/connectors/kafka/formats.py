@@ -6,11 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sinkql import logical, physical
+from sinkql.connectors.kafka.sink.plan import plan_bytes, plan_json, plan_text
 from sinkql.decode.columns import check_names
 from sinkql.decode.csv_form import CsvOptions, csv_form
 from sinkql.errors import SinkqlError
-from sinkql.extension.plan import FormatPlan, MessageFormat, Messages, Planning
-from sinkql.extension.stream import ChangeDecoder, Context, MessageDecoder, MessageDecoding
+from sinkql.extension.plan import FormatPlan, MessageFormat, Messages, MessageWriting, Planning
+from sinkql.extension.stream import (
+    ChangeDecoder,
+    Context,
+    MessageDecoder,
+    MessageDecoding,
+    MessageEncoder,
+    MessageEncoding,
+)
 
 
 def _plan_json(messages: Messages, planning: Planning) -> FormatPlan:
@@ -135,9 +143,47 @@ def _open_bytes(options: Mapping[str, Any], columns: Sequence[physical.Column], 
     return BytesMessages(columns[0])
 
 
+def _write_json(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageEncoder:
+    from sinkql.connectors.kafka.sink.encode import JsonRows
+
+    return JsonRows(tuple(columns))
+
+
+def _write_text(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageEncoder:
+    from sinkql.connectors.kafka.sink.encode import TextRows
+
+    return TextRows(columns[0], _null(options))
+
+
+def _write_bytes(options: Mapping[str, Any], columns: Sequence[physical.Column], context: Context) -> MessageEncoder:
+    from sinkql.connectors.kafka.sink.encode import BytesRows
+
+    return BytesRows(columns[0], _null(options))
+
+
+def _null(options: Mapping[str, Any]) -> bytes | None:
+    """Return what NULL is written as: a message without a value would take its row away."""
+    return None if options["part"] == "key" else b""
+
+
 FORMATS = (
-    MessageFormat("JSON", _plan_json, MessageDecoding(_open_json, _open_json_changes)),
+    MessageFormat(
+        "JSON",
+        _plan_json,
+        MessageDecoding(_open_json, _open_json_changes),
+        writing=MessageWriting(plan_json, MessageEncoding(_write_json)),
+    ),
     MessageFormat("CSV", _plan_csv, MessageDecoding(_open_csv), options=CsvOptions),
-    MessageFormat("TEXT", _plan_text, MessageDecoding(_open_text)),
-    MessageFormat("BYTES", _plan_bytes, MessageDecoding(_open_bytes)),
+    MessageFormat(
+        "TEXT",
+        _plan_text,
+        MessageDecoding(_open_text),
+        writing=MessageWriting(plan_text, MessageEncoding(_write_text)),
+    ),
+    MessageFormat(
+        "BYTES",
+        _plan_bytes,
+        MessageDecoding(_open_bytes),
+        writing=MessageWriting(plan_bytes, MessageEncoding(_write_bytes)),
+    ),
 )

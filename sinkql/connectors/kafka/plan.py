@@ -12,6 +12,7 @@ from sinkql import ast, logical
 from sinkql.connectors.kafka.connection import KIND
 from sinkql.decode.columns import check_names, declared
 from sinkql.errors import SinkqlError, Span
+from sinkql.extension.on_error import OnErrorOptions
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Access, FormatPlan, MessageFormat, Messages, Planning, SourcePlan
 from sinkql.extension.types import parse_type
@@ -48,13 +49,6 @@ class TopicOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """The options of WITH (…)."""
-
-    on_error: Literal["FAIL", "SKIP"] = described("what to do with a message that does not decode", default="FAIL")
-
-
-@dataclass(frozen=True, slots=True)
 class _Part:
     """A planned format of keys or values, and its columns."""
 
@@ -69,9 +63,10 @@ class _Part:
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
     """Plan a source of a topic: rows that only come, or that are overwritten by their keys."""
     options = _options(statement, planning)
-    source_options = _source_options(statement)
+    given = bind(statement.with_options, OnErrorOptions, owner=OWNER, span=statement.kind_span)
     envelope = _envelope(statement)
     _check_key(statement, envelope)
+    _check_changes(statement, planning)
     key, value = _parts(statement, options.topic, facts, planning)
     columns = _ordered(statement, key, value, upsert=envelope != "none")
     error = _inline_error(statement)
@@ -89,8 +84,8 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
         "envelope": envelope,
         "value": value.data(),
         "include": {column.name: data for column, data in included},
-        "on_error": source_options.on_error.lower(),
         "tuning": {
+            "on_error": given.on_error.lower(),
             "refresh_s": options.topic_metadata_refresh_interval.total_seconds(),
             "group": options.group_id_prefix or "",
         },
@@ -115,7 +110,7 @@ def find(statement: ast.CreateSource, planning: Planning, access: Access) -> log
     options = _options(statement, planning)
     assert statement.connection is not None
     connection = planning.connection(statement.connection, KIND)
-    client = Client.of(connection.name, connection.options, access.secret)
+    client = Client.planned(connection, access)
     try:
         admin = admin_of(client)
         topic = admin.topic(options.topic)
@@ -141,6 +136,7 @@ def ask_formats(statement: ast.CreateSource, planning: Planning, access: Access 
     """Let the formats ask for what they must know before anything is planned: schemas in a registry."""
     options = _options(statement, planning)
     _check_key(statement, _envelope(statement))
+    _check_changes(statement, planning)
     found: dict[str, Any] = {}
     for part, format_, kind in _formats(statement, planning):
         if kind.facts is not None and access is not None:
@@ -219,14 +215,6 @@ def _once(statement: ast.CreateSource, name: str) -> ast.Option | None:
     return given[0] if given else None
 
 
-def _source_options(statement: ast.CreateSource) -> SourceOptions:
-    for option in statement.with_options:
-        if option.name == "ON ERROR" and isinstance(option.value, ast.Text) and option.value.value == "DEAD LETTER":
-            hint = "Use ON ERROR = SKIP, which counts the messages, or FAIL."
-            raise SinkqlError("SQ2902", "ON ERROR = DEAD LETTER is not supported yet", option.span, hint=hint)
-    return bind(statement.with_options, SourceOptions, owner=OWNER, span=statement.kind_span)
-
-
 def _envelope(statement: ast.CreateSource) -> str:
     envelope = (statement.envelope or "NONE").lower()
     if envelope == "materialize":
@@ -276,6 +264,20 @@ def _check_key(statement: ast.CreateSource, envelope: str) -> None:
         raise SinkqlError("SQ2474", "ENVELOPE DEBEZIUM has no INCLUDE KEY", include.span, hint=hint)
 
 
+def _check_changes(statement: ast.CreateSource, planning: Planning) -> None:
+    """Refuse ENVELOPE DEBEZIUM of a format that changes are not read in, before a registry is asked: SQ2476."""
+    if statement.envelope != "DEBEZIUM" or statement.format is None:
+        return
+    format_ = planning.message_format(statement.format)
+    if format_.decoding.changes is None:
+        raise SinkqlError(
+            "SQ2476",
+            f"FORMAT {format_.name} has no ENVELOPE DEBEZIUM",
+            statement.format.span,
+            hint="Have Debezium write JSON or Avro, and write FORMAT JSON or FORMAT AVRO here.",
+        )
+
+
 def _parts(
     statement: ast.CreateSource, topic: str, facts: logical.Facts, planning: Planning
 ) -> tuple[_Part | None, _Part]:
@@ -301,17 +303,12 @@ def _parts(
             "SQ2475",
             f"{what} requires the format of the keys",
             statement.format.span,
-            hint=f"Write KEY FORMAT TEXT VALUE FORMAT {statement.format.name}, or what the keys are.",
+            hint="Declare PRIMARY KEY (…) NOT ENFORCED after the columns: CREATE SOURCE s (id bigint, name text, "
+            "PRIMARY KEY (id) NOT ENFORCED) FROM KAFKA …."
+            if statement.envelope == "DEBEZIUM"
+            else f"Write KEY FORMAT TEXT VALUE FORMAT {statement.format.name}, or what the keys are.",
         )
-    value = _part("value", formats["value"], of_value, statement, topic, facts, planning)
-    if statement.envelope == "DEBEZIUM" and value.kind.decoding.changes is None:
-        raise SinkqlError(
-            "SQ2476",
-            f"FORMAT {value.kind.name} has no ENVELOPE DEBEZIUM",
-            formats["value"][0].span,
-            hint="Leave out ENVELOPE DEBEZIUM, or write the format of Debezium's messages.",
-        )
-    return key, value
+    return key, _part("value", formats["value"], of_value, statement, topic, facts, planning)
 
 
 def _part(

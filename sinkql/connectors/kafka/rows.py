@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -17,6 +18,8 @@ _MOST_BYTES = 16 << 20
 _DIFF = pa.field("$diff", pa.int64())
 Failed = tuple[Any, str]
 """A message, and why it has no row."""
+Found = tuple[pa.RecordBatch, list[Failed], int]
+"""Rows of messages, those that failed, and how many are no rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class Rows:
 
     `key` and `value` have the names of their columns, `metadata` what is in the others; `changes` decodes values in the
     place of `value` where these tell how rows change. `error` is the column that has why a value failed, where such
-    values are no failures.
+    values are no failures. Keys may come `with_schemas` beside them, as Kafka Connect writes them.
     """
 
     columns: tuple[physical.Column, ...]
@@ -35,6 +38,7 @@ class Rows:
     changes: ChangeDecoder | None
     metadata: tuple[tuple[str, Mapping[str, Any]], ...]
     error: str | None
+    with_schemas: bool = False
 
     @classmethod
     def of(cls, read: physical.Read, context: Context) -> Rows:
@@ -59,11 +63,15 @@ class Rows:
             change_decoder,
             tuple(options["include"].items()),
             options.get("error"),
+            _with_schemas(options),
         )
 
-    def decoded(self, messages: Sequence[Any]) -> Iterator[tuple[pa.RecordBatch, list[Failed]]]:
-        """Yield the rows of messages in order, in parts where there is much in them, and those that failed."""
-        if len(messages) > 1 and sum(map(len, messages)) > _MOST_BYTES:
+    def decoded(self, messages: Sequence[Any], size: int) -> Iterator[Found]:
+        """Yield the rows of messages in order, in parts where there is much in them, and what became of the others.
+
+        `size` is that of their values together.
+        """
+        if len(messages) > 1 and size > _MOST_BYTES:
             yield from self._halves(messages)
             return
         try:
@@ -73,17 +81,18 @@ class Rows:
             return
         yield found
 
-    def _halves(self, messages: Sequence[Any]) -> Iterator[tuple[pa.RecordBatch, list[Failed]]]:
+    def _halves(self, messages: Sequence[Any]) -> Iterator[Found]:
         middle = len(messages) // 2
-        yield from self.decoded(messages[:middle])
-        yield from self.decoded(messages[middle:])
+        for half in (messages[:middle], messages[middle:]):
+            yield from self.decoded(half, sum(map(len, half)))
 
-    def _at_once(self, messages: Sequence[Any]) -> tuple[pa.RecordBatch, list[Failed]]:
+    def _at_once(self, messages: Sequence[Any]) -> Found:
         failures: dict[int, str] = {}
         arrays: dict[str, pa.Array] = {}
+        rowless: Sequence[int] = ()
         keys = self._keys(messages, failures)
         if self.changes is not None:
-            places, diffs = self._changed(messages, keys, arrays, failures)
+            places, diffs, rowless = self._changed(messages, keys, arrays, failures)
         else:
             places, diffs = None, None
             self._valued(messages, arrays, failures)
@@ -103,7 +112,7 @@ class Rows:
         if failures:
             of_rows = np.arange(len(messages)) if places is None else places
             batch = batch.filter(pa.array(~np.isin(of_rows, list(failures))))
-        return batch, failed
+        return batch, failed, sum(place not in failures for place in rowless)
 
     def _keys(self, messages: Sequence[Any], failures: dict[int, str]) -> pa.RecordBatch | None:
         """Return the columns of the key; a message without one has NULLs, and fails where rows have keys."""
@@ -111,6 +120,8 @@ class Rows:
             return None
         decoder, names = self.key
         raw = [message.key() for message in messages]
+        if self.with_schemas:
+            raw = [_payload(each) for each in raw]
         found = _some(decoder, raw, failures, prefix="key: ")
         if self.upsert and None in raw:
             for place, each in enumerate(raw):
@@ -149,8 +160,8 @@ class Rows:
         keys: pa.RecordBatch | None,
         arrays: dict[str, pa.Array],
         failures: dict[int, str],
-    ) -> tuple[np.ndarray, pa.Array]:
-        """Add the columns of rows that change; return the message of each, and how it changes."""
+    ) -> tuple[np.ndarray, pa.Array, Sequence[int]]:
+        """Add the columns of rows that change; return the message of each, how it changes, and messages of no row."""
         assert self.changes is not None
         raw = [message.value() for message in messages]
         if failures:
@@ -159,7 +170,7 @@ class Rows:
         failures |= found.failures
         assert found.places is not None
         arrays |= dict(zip(found.batch.schema.names, found.batch.columns, strict=True))
-        return found.places, arrays.pop("$diff")
+        return found.places, arrays.pop("$diff"), found.rowless
 
 
 def _key(
@@ -170,6 +181,30 @@ def _key(
     key = options["key"]
     names = tuple(key["columns"])
     return context.messages[key["format"]].open(key, [known[each] for each in names], context), names
+
+
+class _WithSchema(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    schema: msgspec.Raw
+    payload: msgspec.Raw
+
+
+_with_schema = msgspec.json.Decoder(_WithSchema)
+
+
+def _with_schemas(options: Mapping[str, Any]) -> bool:
+    """Tell whether keys are objects of columns of which none could be the schema, or what it is the schema of."""
+    key = options.get("key", {})
+    return key.get("whole") is False and not {"schema", "payload"} & set(key["columns"])
+
+
+def _payload(key: bytes | None) -> bytes | None:
+    """Return a key without its schema."""
+    if key is None or b'"payload"' not in key:
+        return key
+    try:
+        return bytes(_with_schema.decode(key).payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return key
 
 
 def _some(

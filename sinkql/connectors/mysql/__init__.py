@@ -2,23 +2,31 @@
 
 * `options`: the words of connections, sources and tables.
 * `catalog`: what is known of a server and its tables; `type`: a column's declaration ↔ SinkQL's type.
+* `draft`: an address → a connection and a source, as `sinkql init` writes them.
 * `plan`: a statement and the facts → what each table reads.
-* `connection`: a connection's options → an open one; what it fails with. `setting`, `facts`: the server is asked.
+* `connection`: a connection's options → an open one; what it fails with. `setting`, `facts`, `examine`: the
+  server is asked.
 * `position`: sets of transactions ↔ positions that sort.
 * `packet`, `event`, `statement`: the log as bytes → events → rows events by table, and what statements do to tables.
 * `wire`, `rows`, `column`: a table's layout → where values stand → Arrow arrays; `decimals`, `charset`, `binary_json`.
+* `letter`: a row that does not decode → what can be read of it.
 * `table`: rows events of a table → its changes. `snapshot`, `text`: parts of tables, as a query prints them.
 * `stream`: all of that, as a capture asks for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from sinkql import logical
 from sinkql.capture import open_reader
+from sinkql.connectors.mysql.draft import draft_connection, draft_sources, table_options
 from sinkql.connectors.mysql.options import CONNECTION_OWNER, ColumnOptions, MySqlOptions, SourceOptions
 from sinkql.connectors.mysql.plan import PLACE, ask, plan, plan_connection, plan_table
 from sinkql.extension.capture import CapturedSource, Reveal, Stream
-from sinkql.extension.plan import Access, ConnectionKind, Connector, SourceKind
+from sinkql.extension.check import Check, Examined
+from sinkql.extension.plan import Access, AddressKind, ConnectionKind, Connector, Progress, SourceKind
+from sinkql.extension.stream import Offsets
 
 
 def _validate(planned: logical.Connection, access: Access) -> None:
@@ -27,10 +35,23 @@ def _validate(planned: logical.Connection, access: Access) -> None:
     validate(planned, access)
 
 
+def _examine(planned: logical.Connection, examined: Examined, access: Access) -> Iterator[Check]:
+    from sinkql.connectors.mysql.examine import examine
+
+    return examine(planned, examined, access)
+
+
 def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
     from sinkql.connectors.mysql.stream import open_stream  # numpy and pyarrow, only in a capture
 
     return open_stream(source, secret)
+
+
+def _progress(committed: Sequence[Offsets], captured: str | None) -> list[tuple[str]]:
+    """Return the GTIDs of all transactions that are read."""
+    from sinkql.connectors.mysql.position import set_of
+
+    return [] if not captured else [(set_of(captured),)]
 
 
 _ABOUT = """Tables of a MySQL server (8.0 or later) or a MariaDB server (10.5 or later), whose binary log has rows, all
@@ -39,7 +60,11 @@ and on MySQL `gtid_mode = ON`."""
 
 connector = Connector(
     "mysql",
-    connections=(ConnectionKind("MYSQL", plan_connection, MySqlOptions, CONNECTION_OWNER, PLACE, validate=_validate),),
+    connections=(
+        ConnectionKind(
+            "MYSQL", plan_connection, MySqlOptions, CONNECTION_OWNER, PLACE, validate=_validate, examine=_examine
+        ),
+    ),
     sources=(
         SourceKind(
             "MYSQL",
@@ -50,7 +75,9 @@ connector = Connector(
             sample=ask,
             table=plan_table,
             stream=_open_stream,
+            progress=Progress((logical.Column("position", logical.Type("text"), nullable=False),), _progress),
             about=_ABOUT,
         ),
     ),
+    addresses=(AddressKind(("mysql", "mariadb"), draft_connection, draft_sources, table_options),),
 )

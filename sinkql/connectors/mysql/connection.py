@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pymysql
+import pymysql.connections
 from pymysql.constants import ER
 
 from sinkql.errors import SinkqlError
 from sinkql.extension import identity
-from sinkql.extension.capture import ANEW
+from sinkql.extension.capture import SKIP
 from sinkql.extension.secret import reveal
+from sinkql.extension.tunnel import Tunnel
 
 Connection = Any  # PyMySQL publishes no types
 Reveal = Callable[[str], str]
@@ -25,14 +28,43 @@ _TRANSPORT = 3159
 """The server wants an encrypted connection."""
 
 
-def connect(options: Mapping[str, Any], secret: Reveal, *, name: str, timeout: float | None = None) -> Connection:
+class _Connection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMySQL publishes no types
+    """A connection, and the tunnel that it goes through, which is closed with it."""
+
+    tunnel: Tunnel | None = None
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._close_tunnel()
+
+    def _force_close(self) -> None:
+        super()._force_close()
+        self._close_tunnel()
+
+    def _close_tunnel(self) -> None:
+        if self.tunnel is not None:
+            self.tunnel.close()
+
+
+def connect(
+    options: Mapping[str, Any],
+    secret: Reveal,
+    *,
+    name: str,
+    timeout: float | None = None,
+    tunnel: Mapping[str, Any] | None = None,
+) -> Connection:
     """Return a connection that commits by itself and gets bytes in their own character sets.
 
-    Raises SQ4460 to SQ4463.
+    `tunnel` are the options of the SSH TUNNEL connection that it goes through. Raises SQ4460 to SQ4463, and SQ442x for
+    the tunnel.
     """
     where = f"{options['host']}:{options['port']}"
+    opened = Tunnel(tunnel, secret, options["host"], options["port"]) if tunnel is not None else None
     try:
-        return pymysql.connect(
+        connection = _Connection(
             host=options["host"],
             port=options["port"],
             user=reveal(options["user"], secret),
@@ -43,12 +75,28 @@ def connect(options: Mapping[str, Any], secret: Reveal, *, name: str, timeout: f
             read_timeout=timeout,
             write_timeout=timeout,
             program_name="sinkql",
+            defer_connect=True,
             **_encryption(options, secret),
         )
-    except ssl.SSLError as error:
-        raise _not_trusted(name, where, error) from error
-    except (pymysql.Error, OSError, RuntimeError) as error:
-        raise failure(error, name=name, where=where) from error
+        connection.tunnel = opened
+        connection.connect(_through(opened) if opened is not None else None)
+    except BaseException as error:
+        if opened is not None:
+            opened.close()
+        if isinstance(error, ssl.SSLError):
+            raise _not_trusted(name, where, error) from error
+        if isinstance(error, pymysql.Error | OSError | RuntimeError):
+            raise failure(error, name=name, where=where) from error
+        raise
+    return connection
+
+
+def _through(tunnel: Tunnel) -> socket.socket:
+    """Return a socket to the server; its own host name stays that which certificates are for."""
+    found = socket.create_connection(("127.0.0.1", tunnel.port), timeout=_CONNECT_S)
+    found.settimeout(None)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found
 
 
 def _encryption(options: Mapping[str, Any], secret: Reveal) -> dict[str, Any]:
@@ -157,13 +205,13 @@ def _unreadable(where: str, text: str) -> SinkqlError:
             "SQ4467",
             f"MySQL server {where} does not have the transactions that were read last",
             detail=text,
-            hint=f"Another server may have taken over. {ANEW}",
+            hint=f"Another server may have taken over. {SKIP}",
         )
     return SinkqlError(
         "SQ4466",
         f"MySQL server {where} has deleted the part of its binary log that comes next",
         detail=text,
-        hint=f"{ANEW} Set binlog_expire_logs_seconds higher.",
+        hint=f"{SKIP} Set binlog_expire_logs_seconds higher.",
     )
 
 

@@ -15,7 +15,7 @@ from sinkql.connectors.mysql.position import Transactions as Set
 from sinkql.connectors.mysql.statement import Effect, control, effects, savepoint
 from sinkql.connectors.mysql.wire import TableMap, length_encoded, table_map
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import ANEW
+from sinkql.extension.capture import SKIP
 
 QUERY, ROTATE, FORMAT, XID, TABLE_MAP, INCIDENT = 2, 4, 15, 16, 19, 26
 GTID, TAGGED_GTID, XA_PREPARE, PARTIAL_UPDATE, PAYLOAD = 33, 42, 38, 39, 40
@@ -46,6 +46,8 @@ class Part:
     at: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     """Microseconds since 1970 of the commit, and the transaction's id, an event."""
+    commits: list[str | None] = field(default_factory=list)
+    """What a section's `ids` have of the transaction, None where its end has not come yet."""
 
 
 @dataclass(slots=True)
@@ -105,6 +107,7 @@ class _Prepared:
 class Log:
     """Follow the events of a server's log from a set of transactions on.
 
+    It is read from `begun` on, a smaller set, where prepared transactions were open: what is in both is seen already.
     `watched` has the captured tables' ids by database and name. `fits` tells whether a layout holds what a table had;
     another one becomes an `Altered`. A section ends at each of `stops`, positions in their order.
     """
@@ -115,10 +118,12 @@ class Log:
         watched: Mapping[tuple[str, str], str],
         fits: Callable[[str, TableMap], bool],
         *,
+        begun: Set | None = None,
         stops: Sequence[str] = (),
         maria: bool = False,
     ) -> None:
         self._position = position
+        self._begun = position if begun is None else begun
         self._watched = watched
         self._fits = fits
         self._stops = list(stops)
@@ -236,7 +241,10 @@ class Log:
         """End the present transaction, whose last event is there."""
         group, self._group = self._group, None
         end = self._committed_at(raw, start)
-        if group is None or group.seen:
+        if group is None:
+            return
+        if group.seen:
+            self._begun.add(group.id)
             return
         before = self.position if self._stops else ""
         self._position.add(group.id)
@@ -245,7 +253,7 @@ class Log:
             self._stops.pop(0)
             self._last().to = before
             self._out.append(Section())
-        self._flush(group)
+        self._flush(group, end or group.id)
         section = self._last()
         section.ends.append(position)
         section.ids.append(end or group.id)
@@ -261,8 +269,8 @@ class Log:
         self._file_end = end
         return log_place(self._file, end) if self._maria else ""
 
-    def _flush(self, group: _Group) -> None:
-        """Put the rows of a transaction among the others."""
+    def _flush(self, group: _Group, commit: str | None = None) -> None:
+        """Put the rows of a transaction among the others; `commit` is what is known of its end."""
         for each in group.rows:
             parts = self._last().parts.setdefault(each.table, [])
             if not parts or parts[-1].layout is not each.layout:
@@ -273,6 +281,7 @@ class Log:
             part.kinds.append(each.kind)
             part.at.append(group.at)
             part.ids.append(group.id)
+            part.commits.append(commit)
         group.rows = []
 
     def _roll_back(self, group: _Group, keep: int = 0) -> None:
@@ -316,7 +325,7 @@ class Log:
             raise SinkqlError(
                 "SQ4468",
                 f'a change of table "{known[1].database}.{known[1].table}" is in the binary log with some columns only',
-                hint=f"Run SET GLOBAL binlog_row_image = 'FULL' and have all clients connect again. {ANEW}",
+                hint=f"Run SET GLOBAL binlog_row_image = 'FULL' and have all clients connect again. {SKIP}",
             )
         at += size * images
         if code in _COMPRESSED:
@@ -405,7 +414,8 @@ class Log:
         block = self._whole()
         rows = [(each, block[each.start : each.end]) for each in group.rows]
         if rows:
-            self._prepared.setdefault(group.xa, _Prepared(self._position.text(), rows))
+            before = self._begun if group.seen else self._position
+            self._prepared.setdefault(group.xa, _Prepared(before.text(), rows))
         group.rows = []
         self._commit(raw, start)
 
@@ -427,14 +437,14 @@ class Log:
             raise SinkqlError(
                 "SQ4468",
                 "changes of JSON columns are in the binary log in part only",
-                hint=f"Run SET GLOBAL binlog_row_value_options = '' and have all clients connect again. {ANEW}",
+                hint=f"Run SET GLOBAL binlog_row_value_options = '' and have all clients connect again. {SKIP}",
             )
         if code == INCIDENT:
             raise _stalled("the server has lost changes: its binary log has an incident")
 
 
 def _stalled(message: str) -> SinkqlError:
-    return SinkqlError("SQ4469", message, hint=ANEW)
+    return SinkqlError("SQ4469", message, hint=SKIP)
 
 
 def log_place(file: str, end: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -13,9 +13,11 @@ from sinkql import logical
 from sinkql.connectors.mysql.catalog import Column, Found, Table
 from sinkql.connectors.mysql.charset import decoder
 from sinkql.connectors.mysql.connection import Connection, connect, failing, mariadb, no_privilege, rows
+from sinkql.connectors.mysql.packet import binlog_end
 from sinkql.connectors.mysql.setting import check_settings
 from sinkql.connectors.mysql.type import declared, sql_type
 from sinkql.extension.plan import Access
+from sinkql.extension.tunnel import planned_tunnel
 
 _SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys')"
 _TRANSACTIONAL = frozenset({"innodb", "rocksdb"})
@@ -25,34 +27,42 @@ _Name = tuple[str, str]
 
 def validate(connection: logical.Connection, access: Access) -> None:
     """Connect, and leave again."""
-    connect(connection.options, access.secret, name=connection.name).close()
+    connected(connection, access).close()
+
+
+def connected(planned: logical.Connection, access: Access) -> Connection:
+    """Return an open connection."""
+    tunnel = planned_tunnel(planned, access)
+    return connect(planned.options, access.secret, name=planned.name, tunnel=tunnel)
 
 
 def find(planned: logical.Connection, access: Access) -> logical.Facts:
     """Return the facts of a source; raises SQ446x for a server that cannot be read."""
     where = f"{planned.options['host']}:{planned.options['port']}"
-    connection = connect(planned.options, access.secret, name=planned.name)
+    connection = connected(planned, access)
     try:
         with failing(name=planned.name, where=where):
             maria = mariadb(connection)
             check_settings(connection, maria=maria, where=where)
-            _check_privileges(connection, where)
+            check_privileges(connection, where)
             version = str(rows(connection, "SELECT VERSION()")[0][0])
-            found = Found(maria, version, tuple(_tables(connection, maria=maria)))
+            found = Found(maria, version, tuple(read_tables(connection, maria=maria)))
     finally:
         connection.close()
     return {"mysql": msgspec.to_builtins(found)}
 
 
-def _check_privileges(connection: Connection, where: str) -> None:
+def check_privileges(connection: Connection, where: str) -> None:
     """Raise SQ4465 where the user may not read the log; what roles give is not known here."""
     granted = [str(each[0]).upper() for each in rows(connection, "SHOW GRANTS")]
     known = all(" ON " in each for each in granted)
     if known and not any(word in each for each in granted for word in ("ALL PRIVILEGES", "REPLICATION SLAVE")):
         raise no_privilege(where, "The user does not have the privilege REPLICATION SLAVE.")
+    binlog_end(connection)  # which takes REPLICATION CLIENT, or BINLOG MONITOR
 
 
-def _tables(connection: Connection, *, maria: bool) -> Iterable[Table]:
+def read_tables(connection: Connection, *, maria: bool) -> Iterable[Table]:
+    """Yield the tables that the user may see."""
     columns = _columns(connection, maria=maria)
     keys = _keys(connection)
     query = (
@@ -129,6 +139,19 @@ def _keys(connection: Connection) -> dict[_Name, list[tuple[str, ...]]]:
         if None not in columns:
             found[name].append(tuple(columns))
     return found
+
+
+def keyed(connection: Connection, table: tuple[str, ...], key: Collection[str]) -> bool:
+    """Tell whether no two rows of a table have the same values in some columns; of a table that is gone it is true."""
+    query = (
+        "SELECT index_name, column_name, nullable FROM information_schema.statistics "
+        "WHERE non_unique = 0 AND table_schema = %s AND table_name = %s"
+    )
+    found: dict[str, list[bool]] = defaultdict(list)
+    for index, column, null in rows(connection, query, table):
+        found[index].append(column in key and null != "YES")
+    there = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+    return any(all(columns) for columns in found.values()) or not list(rows(connection, there, table))
 
 
 def _comparable(key: tuple[str, ...], columns: Iterable[Column]) -> bool:

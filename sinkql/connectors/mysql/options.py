@@ -32,7 +32,9 @@ class MySqlOptions:
         "the certificates, as PEM text, that the server's is checked with", default=None
     )
     ssl_key: SecretOnly | None = described("the key of the client's certificate as PEM text", default=None)
-    ssh_tunnel: ast.Name | None = described("not supported yet", default=None)
+    ssh_tunnel: ast.Name | None = described(
+        "a connection to an SSH server that the server is reached through", default=None
+    )
     aws_privatelink: ast.Name | None = described("not supported yet", default=None)
     aws_connection: ast.Name | None = described("not supported yet", default=None)
 

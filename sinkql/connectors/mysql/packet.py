@@ -77,7 +77,7 @@ class Dump:
             while len(self._buffer) < BLOCK or len(self._buffer) == before:
                 came = len(self._buffer) > before
                 wait = _PAUSE_S if came else max(0.0, end - time.monotonic())
-                if not _ready(raw, wait):
+                if not ready(raw, wait):
                     if came or time.monotonic() >= end or stop():
                         break
                     continue
@@ -149,11 +149,14 @@ class Dump:
         self._connection._force_close()
 
 
-def _ready(raw: socket.socket, seconds: float) -> bool:
+def ready(raw: socket.socket, seconds: float) -> bool:
+    """Tell whether a server has sent something, or is gone; wait for it for so long."""
     pending = getattr(raw, "pending", None)
     if pending is not None and pending():
         return True
-    return bool(select.select([raw], [], [], seconds)[0])
+    coming = select.poll()  # `select.select` takes no file whose number is above 1,023
+    coming.register(raw, select.POLLIN)
+    return bool(coming.poll(max(0.0, seconds) * 1000))
 
 
 def _checksums(connection: Connection) -> bool:

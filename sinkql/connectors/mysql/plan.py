@@ -24,18 +24,23 @@ from sinkql.errors import SinkqlError, Span, UnaskedError
 from sinkql.extension.capture import CapturedTable, Keeping, source_options, table_options
 from sinkql.extension.chosen import OPTIONS, Chosen, Columns
 from sinkql.extension.keeping import keeping
-from sinkql.extension.options import bind, option_span
+from sinkql.extension.options import bind
 from sinkql.extension.plan import Access, Planning, SourcePlan
 from sinkql.extension.secret import secret_data
+from sinkql.extension.server import (
+    check_certificate,
+    check_clauses,
+    check_encryption,
+    check_host,
+    check_port,
+    connection_of,
+)
 from sinkql.extension.types import parse_type
 
 PLACE: tuple[str, ...] = ()
 """What of a connection cannot change: a server may move, and is known by its transactions."""
 
-_MOST_PORT = 65535
-_OF_SSL = ("SSL CERTIFICATE", "SSL KEY", "SSL CERTIFICATE AUTHORITY")
 _LATER = {
-    "SSH TUNNEL": "Leave it out, and forward the port with ssh -L.",
     "AWS PRIVATELINK": "Leave it out, and write the address of the endpoint as HOST.",
     "AWS CONNECTION": "Leave it out, and write PASSWORD = SECRET name.",
 }
@@ -56,40 +61,22 @@ def plan_connection(statement: ast.CreateConnection, planning: Planning) -> Mapp
         "ssl_certificate_authority": options.ssl_certificate_authority,
     }
     planned: dict[str, Any] = {"host": options.host, "port": options.port, "ssl_mode": options.ssl_mode}
+    if options.ssh_tunnel is not None:
+        planned["ssh_tunnel"] = {"connection": planning.connection(options.ssh_tunnel, "SSH TUNNEL").name}
     return planned | {name: secret_data(text) for name, text in texts.items() if text is not None}
 
 
 def _check(statement: ast.CreateConnection, options: MySqlOptions) -> None:
-    def span(name: str) -> Span:
-        return option_span(statement.options, name, statement.kind_span)
-
-    given = {each.name for each in statement.options}
-    for name, hint in _LATER.items():
-        if name in given:
-            raise SinkqlError("SQ2903", f"{name} of MySQL connections is not supported yet", span(name), hint=hint)
-    if not 1 <= options.port <= _MOST_PORT:
-        raise SinkqlError("SQ2550", f"{options.port} is not a port", span("PORT"), hint="Write PORT = 3306.")
-    for one, other, example in (
-        ("SSL CERTIFICATE", "SSL KEY", "SSL KEY = SECRET name"),
-        ("SSL KEY", "SSL CERTIFICATE", "SSL CERTIFICATE = '…'"),
-    ):
-        if one in given and other not in given:
-            raise SinkqlError("SQ2551", f"{one} requires {other}", span(one), hint=f"Add {example}.")
-    if options.ssl_mode.startswith("verify") and options.ssl_certificate_authority is None:
-        raise SinkqlError(
-            "SQ2552",
-            f"SSL MODE {options.ssl_mode} requires SSL CERTIFICATE AUTHORITY",
-            span("SSL MODE"),
-            hint="Add SSL CERTIFICATE AUTHORITY = SECRET name, the certificate that signed the server's.",
-        )
-    unused = next((name for name in _OF_SSL if name in given), None)
-    if options.ssl_mode == "disabled" and unused is not None:
-        raise SinkqlError(
-            "SQ2553",
-            f"{unused} is not used without SSL",
-            span(unused),
-            hint="Add SSL MODE = verify_identity, or required.",
-        )
+    for each in statement.options:
+        if each.name in _LATER:
+            message = f"{each.name} of MySQL connections is not supported yet"
+            raise SinkqlError("SQ2903", message, each.span, hint=_LATER[each.name])
+    written, otherwise = statement.options, statement.kind_span
+    check_host(written, options.host, otherwise)
+    check_port(written, options.port, usual=3306, otherwise=otherwise)
+    check_certificate(written, otherwise)
+    on = "verify_identity, or required"
+    check_encryption(written, options.ssl_mode, off="disabled", on=on, otherwise=otherwise)
 
 
 # --- sources ----------------------------------------------------------------------------------------------------------
@@ -97,7 +84,7 @@ def _check(statement: ast.CreateConnection, options: MySqlOptions) -> None:
 
 def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:
     """Return what the server says of itself and its tables, where it may be asked."""
-    name, _, _ = _bound(statement)
+    name, _, _ = _bound(statement, planning)
     connection = planning.connection(name, "MYSQL")
     if access is None:
         return {}
@@ -113,7 +100,7 @@ def ask(statement: ast.CreateSource, planning: Planning, access: Access | None) 
 
 def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) -> SourcePlan:
     """Plan a source: its tables are all that the connection's user may read. Raises SQ2801 without the facts."""
-    name, given, kept = _bound(statement)
+    name, given, kept = _bound(statement, planning)
     planning.connection(name, "MYSQL")
     found = found_of(facts)
     if found is None:
@@ -123,7 +110,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
             statement.kind_span,
             hint="Run the script with sinkql exec, or with sinkql plan: they ask the server.",
         )
-    tuning = {"on_error": given.on_error.lower(), "ignore_cascades": given.ignore_cascades}
+    tuning = {"ignore_cascades": given.ignore_cascades}
     server = msgspec.to_builtins(Server(found.mariadb, found.version))
     own = {"tuning": {**tuning, "server": server}}
     planned = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), own, kept)
@@ -159,6 +146,7 @@ def plan_table(
         more.as_text | frozenset(table.options["as_text"]), more.excluded | frozenset(table.options["excluded"])
     )
     _check_table(source, server, span)
+    _check_texts(server, columns, span)
     for each in server.columns:
         if each.name not in columns.excluded and _type(each, columns) is None:
             way = ".".join((*table.name, each.name)) if statement.subsource else each.name
@@ -188,6 +176,20 @@ def _check_table(source: logical.Source, table: Table, span: Span) -> None:
         )
 
 
+def _check_texts(table: Table, columns: Columns, span: Span) -> None:
+    """Raise SQ2832 for a column of TEXT COLUMNS of which the log does not have the text that the server prints."""
+    for each in table.columns:
+        type_ = None if each.name in columns.excluded else sql_type(declared(each.type))
+        if each.name in columns.as_text and type_ not in (None, "text") and _type(each, columns) != "text":
+            raise SinkqlError(
+                "SQ2832",
+                f'column "{each.name}" of table "{".".join(table.name)}" has type {each.type}, which cannot be read '
+                "as text",
+                span,
+                hint=f"Leave it out of TEXT COLUMNS: it is read as {type_}.",
+            )
+
+
 def _type(column: Column, columns: Columns) -> str | None:
     """Return the SQL type of a column, None for one that cannot be read."""
     kind = declared(column.type)
@@ -213,33 +215,11 @@ def _shape(table: Table, columns: Columns) -> logical.Shape:
     return logical.Shape(tuple(found), tuple(keys), logical.Change.UPSERT if table.key else logical.Change.RETRACT)
 
 
-def _bound(statement: ast.CreateSource) -> tuple[ast.Name, SourceOptions, Keeping]:
+def _bound(statement: ast.CreateSource, planning: Planning) -> tuple[ast.Name, SourceOptions, Keeping]:
     """Return the connection's name and what WITH (…) says; raises what is wrong with the statement itself."""
-    _check_clauses(statement)
+    check_clauses(statement, SOURCE_OWNER)
     bind(statement.options, ColumnOptions, owner=SOURCE_OWNER, span=statement.kind_span, ignore=OPTIONS)
     Chosen.of(statement.options)
     given = bind(statement.with_options, SourceOptions, owner=SOURCE_OWNER, span=statement.kind_span)
-    kept = keeping(given, statement.with_options, statement.kind_span, usual="log")
-    return _connection(statement), given, kept
-
-
-def _connection(statement: ast.CreateSource) -> ast.Name:
-    if statement.connection is None:
-        hint = "Write FROM MYSQL CONNECTION name."
-        raise SinkqlError("SQ2815", f"{SOURCE_OWNER} require a connection", statement.kind_span, hint=hint)
-    return statement.connection
-
-
-def _check_clauses(statement: ast.CreateSource) -> None:
-    """Refuse what the server decides: columns, formats, envelopes (SQ2816)."""
-    parts: tuple[tuple[str, Span | None], ...] = (
-        ("columns", statement.columns[0].name.span if statement.columns else None),
-        ("PRIMARY KEY", statement.primary_key[0].span if statement.primary_key else None),
-        ("FORMAT", statement.format.span if statement.format is not None else None),
-        ("INCLUDE", statement.include[0].span if statement.include else None),
-        (f"ENVELOPE {statement.envelope}", statement.kind_span if statement.envelope not in (None, "NONE") else None),
-    )
-    for what, span in parts:
-        if span is not None:
-            hint = f"Write it without {what}: the server says what its tables are."
-            raise SinkqlError("SQ2816", f"{SOURCE_OWNER} cannot have {what}", span, hint=hint)
+    kept = keeping(given, statement.with_options, statement.kind_span, planning, usual="log")
+    return connection_of(statement, SOURCE_OWNER, "FROM MYSQL CONNECTION name"), given, kept

@@ -39,6 +39,11 @@ def set_of(position: str) -> str:
     return position[_DIGITS + 1 :].partition(";")[0]
 
 
+def count_of(position: str) -> int:
+    """Return how many transactions a position names."""
+    return int(position[:_DIGITS] or "0", 16)
+
+
 def since(position: str) -> str | None:
     """Return the text of the set from which on the log is read: before prepared transactions that were open there."""
     return position.partition(";")[2] or None

@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pymysql.constants import COMMAND
+import pymysql
+from pymysql.constants import COMMAND, ER
 from pymysql.err import raise_mysql_exception
 
 from sinkql.capture.columnar import Block
+from sinkql.connectors.mysql.charset import decoder
 from sinkql.connectors.mysql.column import Bad, Target
 from sinkql.connectors.mysql.connection import Connection, failing, rows
 from sinkql.connectors.mysql.event import log_place
+from sinkql.connectors.mysql.facts import keyed
+from sinkql.connectors.mysql.letter import Unfit
 from sinkql.connectors.mysql.packet import BLOCK, WHOLE, present
 from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
 from sinkql.connectors.mysql.rows import Cells
 from sinkql.connectors.mysql.table import declarations
 from sinkql.connectors.mysql.text import decode_text, joined, locate_values
-from sinkql.connectors.mysql.type import Declared
+from sinkql.connectors.mysql.type import Declared, declared, holds
+from sinkql.errors import TableError
 from sinkql.extension.capture import CapturedTable, Chunk, Key, Snapshot, TableRows
 from sinkql.extension.stream import RowError
 
 _DEFINITION_CHANGED = 1412
+_LOCK_S = 2
+_GONE = {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.BAD_FIELD_ERROR}
+_FORBIDDEN = {ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR}
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a snapshot sees: of MariaDB all up to a place in its files, of MySQL a set of transactions."""
+    """What a snapshot sees: of MariaDB all up to a place in its files, of MySQL a set of transactions.
+
+    Of MySQL it may see those as well that are in `may_see`.
+    """
 
     sees: Callable[[str], bool]
+    may_see: Callable[[str], bool]
 
     def unseen(self, ids: Sequence[Any]) -> int | None:
         return next((place for place, each in enumerate(ids) if not self.sees(each)), None)
+
+    def certain(self, ids: Sequence[Any]) -> bool:
+        return all(self.sees(each) or not self.may_see(each) for each in ids)
 
 
 def begin(connection: Connection, *, maria: bool) -> tuple[Look, str]:
@@ -50,13 +66,15 @@ def begin(connection: Connection, *, maria: bool) -> tuple[Look, str]:
     if maria:
         status = dict(rows(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
         place = log_place(status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"]))
-        return Look(lambda id_: id_ <= place), DomainTransactions(present(connection, maria=True)).position()
+        return Look(lambda id_: id_ <= place, lambda id_: id_ <= place), DomainTransactions(
+            present(connection, maria=True)
+        ).position()
     seen = NumberedTransactions(before)
     owned, executed = rows(connection, "SELECT @@GLOBAL.gtid_owned, @@GLOBAL.gtid_executed")[0]
     high = NumberedTransactions(executed)
     for each in _owned(owned):
         high.add(each)
-    return Look(seen.contains), high.position()
+    return Look(seen.contains, high.contains), high.position()
 
 
 def _owned(text: str) -> list[str]:
@@ -86,29 +104,94 @@ class TableRead:
 
     def __enter__(self) -> TableRead:
         self._connection = self._open()
-        with failing(**self._named):
-            with self._connection.cursor() as cursor:
-                cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = 'NO_BACKSLASH_ESCAPES'")
-                cursor.execute("SET character_set_results = NULL")  # texts as they are stored
-            self.snapshot, self._high = begin(self._connection, maria=self._maria)
-            with self._connection.cursor() as cursor:
-                cursor.execute(f"SELECT 1 FROM {self._from} LIMIT 0")  # locks it against other definitions
-            self._targets = self._find_targets()
-            self._at = int(rows(self._connection, "SELECT UNIX_TIMESTAMP(NOW(6)) * 1000000")[0][0])
+        try:
+            with self._failing():
+                self._begin()
+        except BaseException:
+            self._connection.close()  # its lock would stay
+            raise
         return self
 
+    def _begin(self) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = 'NO_BACKSLASH_ESCAPES'")
+            cursor.execute("SET SESSION lock_wait_timeout = %s", (_LOCK_S,))
+            cursor.execute("SET character_set_results = NULL")  # texts as they are stored
+        self.snapshot, self._high = begin(self._connection, maria=self._maria)
+        with self._connection.cursor() as cursor:
+            cursor.execute(f"SELECT 1 FROM {self._from} LIMIT 0")  # locks it against other definitions
+        self._targets = self._find_targets()
+        self._at = int(rows(self._connection, "SELECT UNIX_TIMESTAMP(NOW(6)) * 1000000")[0][0])
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Tell what is wrong with the table alone from other failures."""
+        with failing(**self._named):
+            try:
+                yield
+            except pymysql.Error as error:
+                problem = self._problem(error)
+                if problem is None:
+                    raise
+                raise problem from error
+
+    def _problem(self, error: pymysql.Error) -> TableError | None:
+        name = ".".join(self._table.name)
+        number, detail = error.args[0] if error.args else 0, str(error.args[-1])
+        if number in _GONE:
+            return self._not_as_it_was(detail)
+        if number in _FORBIDDEN:
+            return TableError(
+                "SQ3710",
+                f'the user may not read table "{name}" of MySQL server {self._named["where"]}',
+                detail=detail,
+                hint=f"Run GRANT SELECT ON {self._from} TO the user on the server.",
+            )
+        if number == ER.LOCK_WAIT_TIMEOUT:
+            return TableError(
+                "SQ3712",
+                f'table "{name}" of MySQL server {self._named["where"]} is locked',
+                hint="Wait for the ALTER TABLE or LOCK TABLES that holds it; it is tried again.",
+            )
+        return None
+
     def _find_targets(self) -> dict[str, Target]:
-        """Return what each column is to become, with the character set that it has in the locked table."""
+        """Return what each column is to become, with the character set that it has in the locked table.
+
+        Raises SQ3711 for one that does not hold any more what it did when the source was created.
+        """
         query = (
-            "SELECT column_name, character_set_name FROM information_schema.columns "
+            "SELECT column_name, column_type, character_set_name FROM information_schema.columns "
             "WHERE table_schema = %s AND table_name = %s"
         )
-        charsets = dict(rows(self._connection, query, self._table.name))
-        declared = declarations(self._table)
-        return {
-            column.name: Target(column.name, column.type, declared[column.name].kind, charsets.get(column.name))
-            for column in self._table.columns
+        now = {
+            name: (declared(str(type_)), charset)
+            for name, type_, charset in rows(self._connection, query, self._table.name)
         }
+        known, found = declarations(self._table), {}
+        for column in self._table.columns:
+            if column.name not in now:
+                raise self._not_as_it_was(f'column "{column.name}" is gone')
+            type_, charset = now[column.name]
+            if not holds(known[column.name], type_):
+                raise self._not_as_it_was(f'column "{column.name}" has another type')
+            if charset is not None and decoder(charset) is None:
+                raise self._not_as_it_was(f'column "{column.name}" has the character set {charset}')
+            found[column.name] = Target(column.name, column.type, known[column.name].kind, charset)
+        if self._table.key and not keyed(self._connection, self._table.name, self._table.key):
+            columns = ", ".join(f'"{each}"' for each in self._table.key)
+            raise self._not_as_it_was(f"it has no unique key of {columns} any more")
+        return found
+
+    def _not_as_it_was(self, detail: str) -> TableError:
+        name = ".".join(self._table.name)
+        return TableError(
+            "SQ3711",
+            f'table "{name}" is not on MySQL server {self._named["where"]} as it was',
+            detail=detail,
+            hint="Put back what was dropped, renamed or changed, or run ALTER SOURCE … REFRESH REFERENCES and start "
+            "the sinks again. If it is refused, drop the sinks that read the table.",
+        )
 
     def __exit__(self, *error: object) -> None:
         self._connection.close()
@@ -117,8 +200,15 @@ class TableRead:
     def _from(self) -> str:
         return ".".join(_quoted(part) for part in self._table.name)
 
+    def count(self) -> int | None:
+        """Return what the storage engine estimates."""
+        query = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+        with self._failing():
+            found = rows(self._connection, query, self._table.name)
+        return int(found[0][0]) if found and found[0][0] is not None else None
+
     def read(self, after: Key | None, size: int) -> Chunk:
-        with failing(**self._named):
+        with self._failing():
             try:
                 return self._read(after, size)
             except Exception as error:
@@ -128,16 +218,23 @@ class TableRead:
 
     def _read(self, after: Key | None, size: int) -> Chunk:
         """Read up to about so many bytes in the order of the key, or all without a key."""
-        table, limit = self._table, None
-        if table.key:
-            limit = max(_FEWEST, int(size / self._row_size()))
+        if not self._table.key:
+            return Chunk(self._all(), None, self._high)
+        limit = max(_FEWEST, int(size / self._row_size()))
         query, keys = self._query(after, limit)
         parts, last, count = [], None, 0
         for packets in _packets(self._connection, query):
             rows_, last = self._rows(packets, keys)
             parts.append(rows_)
             count += len(packets)
-        return Chunk(parts, last if limit is not None and count == limit else None, self._high)
+        return Chunk(parts, last if count == limit else None, self._high)
+
+    def _all(self) -> Iterator[TableRows]:
+        """Yield the rows of a table without a key, as they come from the server."""
+        query, _ = self._query(None, None)
+        with self._failing():
+            for packets in _packets(self._connection, query):
+                yield self._rows(packets, 0)[0]
 
     def _row_size(self) -> float:
         query = "SELECT avg_row_length FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
@@ -160,25 +257,36 @@ class TableRead:
         block, starts = joined(packets)
         columns = self._table.columns
         cells = locate_values(block, starts, len(columns) + keys)
-        bad, arrays = Bad(), []
+        unfit, arrays = Unfit(), []
         for column, each in zip(columns, cells, strict=False):
             here = Bad()
             arrays.append(decode_text(block, each, self._targets[column.name], here))
             for row, reason in here.reasons.items():
-                bad.add([row], lambda _, name=column.name, why=reason: f'column "{name}": {why}')  # type: ignore[misc]  # of the lambda's default
+                value = block.slice(int(each.starts[row]), int(each.lengths[row]))
+                unfit.add(row, column.name, reason, value)
         count = len(packets)
         arrays += [pa.array(np.ones(count, np.int64)), pa.array(np.full(count, self._at), pa.timestamp("us", "UTC"))]
         batch = pa.RecordBatch.from_arrays(arrays, names=[*(each.name for each in columns), "$diff", "$at"])
         last = self._key(block, [each.take(np.array([count - 1])) for each in cells[len(columns) :]])
-        if not bad.reasons:
+        if not unfit.reasons:
             return TableRows(batch), last
+        values = arrays[: len(columns)]
         errors = [
-            RowError(".".join(self._table.name), "SQ3101", reason, packets[row][:200])
-            for row, reason in sorted(bad.reasons.items())
+            RowError(self._place(batch, row), "SQ3101", reason, unfit.raw(row, self._names, values, "new"))
+            for row, reason in sorted(unfit.reasons.items())
         ]
         keep = np.ones(count, bool)
-        keep[list(bad.reasons)] = False
+        keep[list(unfit.reasons)] = False
         return TableRows(batch.filter(pa.array(keep)), errors), last
+
+    @property
+    def _names(self) -> list[str]:
+        return [column.name for column in self._table.columns]
+
+    def _place(self, batch: pa.RecordBatch, row: int) -> str:
+        """Return where a row is: by its key, if it has one."""
+        key = ", ".join(f"{name} = {batch.column(name)[row].as_py()}" for name in self._table.key)
+        return f"the first snapshot of {'.'.join(self._table.name)}{f', {key}' if key else ''}"
 
     def _key(self, block: Block, cells: Sequence[Cells]) -> Key:
         """Return the last row's key, each value as a literal of SQL."""

@@ -6,18 +6,29 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import pymysql
+from pymysql.constants import ER
+
 from sinkql.capture.columnar import Block
-from sinkql.connectors.mysql.connection import Connection, Reveal, charsets, connect, failing, mariadb
+from sinkql.connectors.mysql.connection import Connection, Reveal, charsets, connect, failing, mariadb, rows
 from sinkql.connectors.mysql.event import Altered, Log, Section, log_place
+from sinkql.connectors.mysql.facts import keyed
 from sinkql.connectors.mysql.packet import BLOCK, Dump, binlog_end, present, server_id
-from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions, set_of, since, transactions
+from sinkql.connectors.mysql.position import (
+    DomainTransactions,
+    NumberedTransactions,
+    count_of,
+    set_of,
+    since,
+    transactions,
+)
 from sinkql.connectors.mysql.setting import check_settings
 from sinkql.connectors.mysql.snapshot import Look, TableRead, begin
 from sinkql.connectors.mysql.table import Matched, changed_rows, match
 from sinkql.connectors.mysql.wire import TableMap
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import (
-    ANEW,
+    SKIP,
     CapturedSource,
     CapturedTable,
     Changed,
@@ -28,18 +39,23 @@ from sinkql.extension.capture import (
     TableRows,
     Transactions,
 )
+from sinkql.extension.tunnel import carried_tunnel
 
 _LOOK_S = 60.0
+_PAUSE_S = 0.1
 _UNBOUNDED = 1 << 62
 
 
 class MySqlStream:
     """Read one server; `begin` opens a connection for its log, other questions go through a second one."""
 
+    unit = "transactions"
+
     def __init__(self, source: CapturedSource, secret: Reveal) -> None:
         assert source.connection is not None
         self._source = source
         self._options = source.connection.options
+        self._tunnel = carried_tunnel(source.connection)
         self._secret = secret
         self._where = f"{self._options['host']}:{self._options['port']}"
         self._named = {"name": source.connection.name, "where": self._where}
@@ -53,7 +69,7 @@ class MySqlStream:
         self._held: tuple[bytes, list[tuple[int, int]]] = b"", []
 
     def _connect(self) -> Connection:
-        return connect(self._options, self._secret, name=self._named["name"])
+        return connect(self._options, self._secret, name=self._named["name"], tunnel=self._tunnel)
 
     def _ask(self) -> Connection:
         """Return the connection for questions."""
@@ -69,16 +85,53 @@ class MySqlStream:
             check_settings(connection, maria=self._maria, where=self._where)
 
     def create(self) -> Position:
-        """Return the present end; nothing is made on the server."""
+        """Return the present end; nothing is made on the server. Raises SQ4470.
+
+        Snapshots see all that was prepared in the log before it, as nothing is read of that: it has ended.
+        """
         found = self.end()
-        if self._maria:
-            with failing(**self._named):
+        deadline = time.monotonic() + _LOOK_S
+        with failing(**self._named):
+            prepared = before = self._prepared()
+            while prepared:
+                if time.monotonic() > deadline:
+                    raise _undecided(self._where, len(prepared))
+                time.sleep(_PAUSE_S)
+                prepared = before & self._prepared()
+            if self._maria:
                 target = log_place(*binlog_end(self._ask()))
-                deadline = time.monotonic() + _LOOK_S
                 while not self.look().sees(target):
                     if time.monotonic() > deadline:
                         raise ConnectionError("its snapshots do not see what it has committed")
         return found
+
+    def _prepared(self) -> frozenset[tuple[Any, ...]]:
+        """Return the distributed transactions that may be committed or not; none where the user may not know."""
+        try:
+            return frozenset(rows(self._ask(), "XA RECOVER"))
+        except pymysql.OperationalError as error:
+            if error.args[0] != ER.SPECIFIC_ACCESS_DENIED_ERROR:
+                raise
+            return frozenset()
+
+    def follows(self, after: Position) -> bool:
+        """Tell whether the server's files begin early enough: it says so at once."""
+        try:
+            with failing(**self._named):
+                self._check_position(after)
+            dump = self._dumped(after)
+            try:
+                with failing(**self._named):
+                    if not dump.fill(_LOOK_S):
+                        raise ConnectionError("the server does not send its log")
+                dump.events()
+            finally:
+                dump.close()
+        except SinkqlError as error:
+            if not error.of_loss:
+                raise
+            return False
+        return True
 
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
         connection = self._ask()
@@ -88,14 +141,20 @@ class MySqlStream:
             self._check_position(after)
         position = transactions(after, mariadb=self._maria)
         watched = {(table.name[0], table.name[1]): table.id for table in tables}
-        self._log = Log(position, watched, self._fits, stops=stops, maria=self._maria)
-        self._dump = Dump(self._connect(), **self._named)
-        number = server_id(f"{self._source.id} {self._source.name}")
         start = since(after) or set_of(after)
+        begun = DomainTransactions(start) if self._maria else NumberedTransactions(start)
+        self._log = Log(position, watched, self._fits, begun=begun, stops=stops, maria=self._maria)
+        self._dump = self._dumped(after)
+
+    def _dumped(self, after: Position) -> Dump:
+        """Ask for the log, from a position on."""
+        dump, start = Dump(self._connect(), **self._named), since(after) or set_of(after)
+        number = server_id(f"{self._source.id} {self._source.name}")
         if self._maria:
-            self._dump.begin_mariadb(start, server_id=number)
+            dump.begin_mariadb(start, server_id=number)
         else:
-            self._dump.begin_mysql(NumberedTransactions(start), server_id=number)
+            dump.begin_mysql(NumberedTransactions(start), server_id=number)
+        return dump
 
     def _check_position(self, after: Position) -> None:
         """See that the server has what was read, as it has not after a failover to one that was behind."""
@@ -106,7 +165,7 @@ class MySqlStream:
                 "SQ4467",
                 f"MySQL server {self._where} does not have the transactions that were read last",
                 detail=f"They are {wanted.text()}.",
-                hint=f"Another server may have taken over. {ANEW}",
+                hint=f"Another server may have taken over. {SKIP}",
             )
 
     def _fits(self, table: str, layout: TableMap) -> bool:
@@ -117,13 +176,30 @@ class MySqlStream:
         found = self._matched.get((table, id(layout)))
         if found is None:
             found = match(self._tables[table], layout, self._charsets)
+            if found.problem is None and not self._keyed(self._tables[table], layout):
+                columns = ", ".join(f'"{each}"' for each in self._tables[table].key)
+                found = Matched((), f'table "{layout.database}.{layout.table}" has no unique key of {columns} any more')
             self._matched[table, id(layout)] = found
         return found
+
+    def _keyed(self, table: CapturedTable, layout: TableMap) -> bool:
+        """Tell whether a table has its key; the server is asked where that is not the one that the log tells of."""
+        if not table.key or (layout.primary and layout.primary <= set(table.key)):
+            return True
+        connection = self._ask()
+        with failing(**self._named):
+            return keyed(connection, table.name, table.key)
 
     def end(self) -> Position:
         with failing(**self._named):
             text = present(self._ask(), maria=self._maria)
         return (DomainTransactions(text) if self._maria else NumberedTransactions(text)).position()
+
+    def known(self) -> Position:
+        return self.end()
+
+    def number(self, position: Position) -> int:
+        return count_of(position)
 
     def look(self) -> Look:
         connection = self._ask()
@@ -154,7 +230,7 @@ class MySqlStream:
                 "SQ4469",
                 f"the binary log of MySQL server {self._where} cannot be read",
                 detail=str(error),
-                hint=ANEW,
+                hint=SKIP,
             ) from error
 
     def _events(self, block: Block, found: Sequence[Section | Altered]) -> list[Event]:
@@ -210,12 +286,26 @@ class MySqlStream:
         """Return the rows as they are: the log has all columns."""
         return rows, None
 
+    def renew(self) -> None:
+        """Do nothing: the server keeps nothing for anybody."""
+
     def close(self) -> None:
         if self._dump is not None:
             self._dump.close()
         if self._asking is not None:
             self._asking.close()
             self._asking = None
+
+
+def _undecided(where: str, count: int) -> SinkqlError:
+    one = count == 1
+    return SinkqlError(
+        "SQ4470",
+        f"MySQL server {where} has {count} distributed transaction{'' if one else 's'} that {'is' if one else 'are'} "
+        "prepared, and neither committed nor rolled back",
+        hint="Reading begins once they have ended. XA RECOVER on the server lists them; see to it that who began them "
+        "ends them, or run XA COMMIT or XA ROLLBACK.",
+    )
 
 
 def open_stream(source: CapturedSource, secret: Reveal) -> MySqlStream:

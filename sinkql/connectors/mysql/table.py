@@ -13,6 +13,7 @@ from sinkql.capture.columnar import Block
 from sinkql.connectors.mysql.charset import decoder
 from sinkql.connectors.mysql.column import Bad, Target, decode, strings
 from sinkql.connectors.mysql.event import Part
+from sinkql.connectors.mysql.letter import Unfit
 from sinkql.connectors.mysql.rows import Cells, Flags, Images, locate
 from sinkql.connectors.mysql.type import Declared, declared, fits
 from sinkql.connectors.mysql.wire import TableMap, Wire
@@ -72,7 +73,7 @@ def changed_rows(block: Block, part: Part, table: CapturedTable, matched: Matche
             cells = {place: each.take(rows) for place, each in images.cells.items()}
             images, before = Images(images.events[rows], images.steps[rows], cells), before[rows]
     at = np.array(part.at, np.int64)[images.events]
-    bad, arrays = Bad(), []
+    unfit, arrays = Unfit(), []
     for place, wire, target in matched.columns:
         cells_ = images.cells[place]
         if table.key and target.name not in table.key and before.any():
@@ -80,18 +81,26 @@ def changed_rows(block: Block, part: Part, table: CapturedTable, matched: Matche
         here = Bad()
         arrays.append(decode(block, cells_, wire, target, here))
         for row, reason in here.reasons.items():
-            bad.add([row], lambda _, name=target.name, why=reason: f'column "{name}": {why}')  # type: ignore[misc]  # of the lambda's default
+            unfit.add(row, target.name, reason, block.slice(int(cells_.starts[row]), int(cells_.lengths[row])))
+    values = list(arrays)
     arrays += [pa.array(np.where(before, -1, 1)), pa.array(at, pa.timestamp("us", "UTC"))]
     names = [*(column.name for column in table.columns), "$diff", "$at"]
     batch = pa.RecordBatch.from_arrays(arrays, names=names)
-    if not bad.reasons:
-        return TableRows(batch)
+    if not unfit.reasons:
+        known = not table.key and None not in part.commits
+        return TableRows(batch, (), np.array(part.commits, object)[images.events] if known else None)
+    named = [target.name for _, _, target in matched.columns]
     errors = [
-        RowError(part.ids[images.events[row]], "SQ3101", reason, _raw(block, images, row))
-        for row, reason in sorted(bad.reasons.items())
+        RowError(
+            part.ids[images.events[row]],
+            "SQ3101",
+            reason,
+            unfit.raw(row, named, values, "old" if before[row] else "new"),
+        )
+        for row, reason in sorted(unfit.reasons.items())
     ]
     keep = np.ones(len(batch), bool)
-    keep[list(bad.reasons)] = False
+    keep[list(unfit.reasons)] = False
     return TableRows(batch.filter(pa.array(keep)), errors)
 
 
@@ -114,13 +123,6 @@ def _same_key(block: Block, images: Images, old: Flags, table: CapturedTable, ma
     found = np.zeros(len(old), bool)
     found[rows[same]] = True
     return found
-
-
-def _raw(block: Block, images: Images, row: int) -> bytes:
-    """Return the first bytes of a row."""
-    start = min(int(each.starts[row]) for each in images.cells.values())
-    end = max(int(each.starts[row] + each.lengths[row]) for each in images.cells.values())
-    return block.slice(start, min(end - start, 200))
 
 
 def empty_rows(table: CapturedTable) -> pa.Schema:

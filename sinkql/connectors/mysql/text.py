@@ -121,7 +121,8 @@ def _time(block: Block, cells: Cells, bad: Bad) -> pa.Array:
     seconds = np.where(hours == 2, _number(block, at, 2), _number(block, at, 3)) * 3600
     at = at + hours
     seconds += _number(block, at + 1, 2) * 60 + _number(block, at + 4, 2)
-    micros = seconds * 1_000_000 + _micros(block, at + 6, cells.starts + cells.lengths - at - 6)
+    rest = np.where(cells.null, 0, cells.starts + cells.lengths - at - 6)
+    micros = seconds * 1_000_000 + _micros(block, at + 6, rest)
     return times(np.where(negative, -micros, micros), cells.null, bad)
 
 

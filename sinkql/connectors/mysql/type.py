@@ -20,7 +20,7 @@ _OTHERS = {
     "datetime": "timestamp", "timestamp": "timestamptz", "json": "jsonb", "uuid": "uuid", "inet4": "text",
     "inet6": "text", **dict.fromkeys(_TEXTS, "text"), **dict.fromkeys(_BYTES, "bytea"),
 }  # fmt: skip
-AS_TEXT = frozenset({*_INTEGERS, "decimal", "date", "datetime", "timestamp", "time", "year", "json"})
+AS_TEXT = frozenset({*_INTEGERS, "decimal", "date", "datetime", "timestamp", "time", "year", "json", "uuid"})
 """Kinds that TEXT COLUMNS reads as the server prints them."""
 
 _MOST_DIGITS = 38
@@ -99,6 +99,27 @@ def fits(column: Declared, found: Wire, charset: str | None) -> bool:
     if column.kind in _BYTES:
         return found.collation == wire.BINARY and _long_enough(column, found, 1)
     return True
+
+
+def holds(was: Declared, now: Declared) -> bool:
+    """Tell whether a column as it is declared now holds what was declared before, by the same rules as `fits`."""
+    if was.kind in _INTEGERS:
+        return now.kind == was.kind and now.unsigned == was.unsigned
+    if was.kind == "decimal":
+        (precision, scale), (now_precision, now_scale) = _digits(was), _digits(now)
+        return now.kind == was.kind and now_scale == scale and now_precision >= precision
+    if was.kind in ("time", "datetime", "timestamp"):
+        return now.kind == was.kind and now.sizes[:1] >= was.sizes[:1]
+    if was.kind == "json":
+        return now.kind == "json" or now.kind.endswith("text")
+    if was.kind.endswith(("char", "binary")):
+        return now.kind.removeprefix("var") == was.kind.removeprefix("var") and (now.sizes or (1,)) >= (
+            was.sizes or (1,)
+        )
+    if was.kind.endswith(("text", "blob")):
+        suffix = was.kind[-4:]
+        return now.kind.endswith(suffix) and _BLOBS[now.kind[:-4]] >= _BLOBS[was.kind[:-4]]
+    return now.kind == was.kind
 
 
 _BLOBS = {"tiny": 1, "": 2, "medium": 3, "long": 4}

@@ -57,12 +57,16 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """A table of the log, and its columns; those without names are of a server that does not write them."""
+    """A table of the log, and its columns; those without names are of a server that does not write them.
+
+    `primary` are the columns of its primary key, or of the unique one that the server takes for that.
+    """
 
     database: str
     table: str
     columns: tuple[Wire, ...]
     named: bool
+    primary: frozenset[str] = frozenset()
 
 
 def length_encoded(data: bytes, at: int) -> tuple[int, int]:
@@ -90,7 +94,8 @@ def table_map(body: bytes, *, maria: bool) -> TableMap:
     names = [each.decode() for each in _strings(optional.get(4, b""))]
     columns = list(_columns(codes, metadata, nullable, names))
     _describe(columns, optional, _NUMERIC | {YEAR} if maria else _NUMERIC)
-    return TableMap(database, table, tuple(columns), len(names) == count)
+    primary = frozenset(columns[place].name for place in _primary(optional))
+    return TableMap(database, table, tuple(columns), len(names) == count, primary)
 
 
 def _columns(codes: bytes, metadata: bytes, nullable: bytes, names: Sequence[str]) -> Iterator[Wire]:
@@ -160,6 +165,11 @@ def _numbers(data: bytes) -> list[int]:
         number, at = length_encoded(data, at)
         found.append(number)
     return found
+
+
+def _primary(optional: dict[int, bytes]) -> list[int]:
+    """Return the places of the columns of the primary key, of which a key may have a part alone."""
+    return _numbers(optional[9])[::2] if 9 in optional else _numbers(optional.get(8, b""))
 
 
 def _describe(columns: list[Wire], optional: dict[int, bytes], numbers: frozenset[int]) -> None:

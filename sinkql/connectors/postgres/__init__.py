@@ -4,6 +4,8 @@
 * `connection`, `connect`: a connection's options, and an open connection; what keeps it from opening.
 * `types`, `publication`: tables, columns and types as the server has them; what is known of a publication.
 * `facts`, `typecatalog`: the server is asked → what planning must know.
+* `draft`: an address → a connection and a source, as `sinkql init` writes them.
+* `examine`: the server is asked → what may keep sources from running.
 * `plan`: a statement and the facts → what each table reads.
 * `stream`, `slot`: a source's slot → the changes of its tables; positions in the server's log, and snapshots.
 * `message`, `relation`, `rows`, `tuples`: what is received, a block at a time → rows, a table and a column at a time.
@@ -13,20 +15,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+
 from sinkql import logical
 from sinkql.capture import open_reader
 from sinkql.connectors.postgres.connection import PLACE, plan_connection
+from sinkql.connectors.postgres.draft import draft_connection, draft_sources, sample, table_options
 from sinkql.connectors.postgres.options import CONNECTION_OWNER, PostgresOptions, PublicationOptions
 from sinkql.connectors.postgres.plan import ask, plan, plan_table
 from sinkql.extension.capture import CapturedSource, Reveal, Stream
+from sinkql.extension.check import Check, Examined
 from sinkql.extension.keeping import KeepingOptions
-from sinkql.extension.plan import Access, ConnectionKind, Connector, SourceKind
+from sinkql.extension.plan import Access, AddressKind, ConnectionKind, Connector, Progress, SourceKind
+from sinkql.extension.stream import Offsets
 
 
 def _validate(planned: logical.Connection, access: Access) -> None:
     from sinkql.connectors.postgres.connect import Login  # psycopg, only where a server is asked
 
     Login.planned(planned, access).connect().close()
+
+
+def _examine(planned: logical.Connection, examined: Examined, access: Access) -> Iterator[Check]:
+    from sinkql.connectors.postgres.examine import examine
+
+    return examine(planned, examined, access)
 
 
 def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
@@ -45,10 +59,23 @@ def _forget(source: CapturedSource, secret: Reveal) -> None:
     forget(Login.of(source.connection, secret), source, failure)
 
 
+def _progress(committed: Sequence[Offsets], captured: str | None) -> list[tuple[Decimal]]:
+    """Return up to where the log of the server is read, in bytes as `pg_lsn` counts them."""
+    return [] if not captured else [(Decimal(int(captured[8:], 16)),)]
+
+
 connector = Connector(
     "postgres",
     connections=(
-        ConnectionKind("POSTGRES", plan_connection, PostgresOptions, CONNECTION_OWNER, PLACE, validate=_validate),
+        ConnectionKind(
+            "POSTGRES",
+            plan_connection,
+            PostgresOptions,
+            CONNECTION_OWNER,
+            PLACE,
+            validate=_validate,
+            examine=_examine,
+        ),
     ),
     sources=(
         SourceKind(
@@ -61,6 +88,12 @@ connector = Connector(
             table=plan_table,
             stream=_open_stream,
             forget=_forget,
+            progress=Progress((logical.Column("lsn", logical.Type("uint8"), nullable=False),), _progress),
+        ),
+    ),
+    addresses=(
+        AddressKind(
+            ("postgres", "postgresql"), draft_connection, draft_sources, table_options, source="POSTGRES", sample=sample
         ),
     ),
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import psycopg
 import pyarrow as pa
@@ -16,18 +17,22 @@ from psycopg import sql
 
 from sinkql.capture.columnar import Offsets
 from sinkql.connectors.postgres.copy import Copied, copied_rows, copy_out
+from sinkql.connectors.postgres.relation import SentColumn, fitting
 from sinkql.connectors.postgres.slot import Connection, look, read_place
 from sinkql.connectors.postgres.types import ServerColumn, ServerTable, server_table
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, TableError
 from sinkql.extension.capture import CapturedTable, Chunk, Key, Position, Snapshot, TableRows
 from sinkql.extension.rows import python_values
 
 _FIRST_ROWS = 5_000
 _MOST_ROWS = 500_000
+_WIDTH = 1600
+"""How many bytes a row is taken to have before any was read."""
 _PAGE = 8192
 _EMPTY: Key = ()
 _PATIENCE_S = 30
 _BREATH_S = 0.01
+_LOCK_TRIES = 3
 END = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text"
 """The end of the server's log, in SQL."""
 
@@ -75,6 +80,14 @@ class Query:
         return sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(self.columns[each].name)) for each in self.key)
 
 
+class DroppedError(TableError):
+    """Say that a table is not on the server any more, by whatever name."""
+
+
+class LockedError(TableError):
+    """Say that another transaction has a table locked."""
+
+
 class Connect:
     """Open connections for parts of tables, and say why one fails."""
 
@@ -102,20 +115,67 @@ class PostgresChunkRead:
     def __enter__(self) -> PostgresChunkRead:
         """Begin the transaction, with the table locked against being emptied or rewritten."""
         with self._failures():
-            connection = self._connection = self.opener.connect()
-            connection.execute(_SETTINGS)
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(self.query.name))
-            self.snapshot = look(connection)
-            row = connection.execute("SELECT (extract(epoch FROM now()) * 1000000)::int8").fetchone()
-            assert row is not None
-            self._now = row[0]
+            self._connection = self.opener.connect()
+            try:
+                self._begin(self._connection)
+            except BaseException:
+                self._connection.close()  # its lock would stay
+                raise
         return self
+
+    def _begin(self, connection: Connection) -> None:
+        connection.execute(_SETTINGS)
+        self._lock(connection)
+        self.snapshot = look(connection)
+        self._fit(connection)
+        row = connection.execute("SELECT (extract(epoch FROM now()) * 1000000)::int8").fetchone()
+        assert row is not None
+        self._now = row[0]
+
+    def _lock(self, connection: Connection) -> None:
+        """Begin the transaction, and lock the table by the name that it has by now; another one may have its old one.
+
+        Nothing but the lock may be asked for in it before its snapshot is taken.
+        """
+        for _ in range(_LOCK_TRIES):
+            row = connection.execute(_NAME, [self.query.server.oid]).fetchone()
+            if row is None:
+                raise _not_as_it_was(self.query, self.source, "the table was dropped", DroppedError)
+            server = msgspec.structs.replace(self.query.server, schema=row[0], name=row[1])
+            self.query = replace(self.query, server=server)
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            with suppress(psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(self.query.name))
+                locked = connection.execute(
+                    "SELECT to_regclass(%s)::oid::int8", [self.query.name.as_string(connection)]
+                ).fetchone()
+                if locked == (server.oid,):
+                    return
+            connection.execute("ROLLBACK")
+        raise _not_as_it_was(self.query, self.source, "the table is renamed again and again")
+
+    def _fit(self, connection: Connection) -> None:
+        """Have the columns be what they are by now, where their values are of the same types."""
+        server = self.query.server
+        there = connection.execute(_COLUMNS, [server.oid]).fetchall()
+        found = [SentColumn(name, oid, modifier, in_key=False) for name, oid, modifier in there]
+        columns, problems = fitting(server, found)
+        if problems:
+            raise _not_as_it_was(self.query, self.source, "; ".join(problems))
+        self.query = replace(self.query, server=msgspec.structs.replace(server, columns=tuple(columns)))
 
     def __exit__(self, *error: object) -> None:
         """End it."""
         if self._connection is not None:
             self._connection.close()
+
+    def count(self) -> int | None:
+        """Return how many rows the server's planner expects: from pages and statistics, with a filter too."""
+        with self._failures():
+            counted = sql.SQL("EXPLAIN (FORMAT JSON) ") + self.query.rows([])
+            row = self._open.execute(counted).fetchone()
+        assert row is not None
+        return int(row[0][0]["Plan"]["Plan Rows"])
 
     def read(self, after: Key | None, size: int) -> Chunk:
         """Return the rows after a key, about `size` bytes; all of a table without a key, part by part."""
@@ -126,7 +186,7 @@ class PostgresChunkRead:
             rows, last = self._keyed(after, size)
         return Chunk([rows], last, high)
 
-    def completed(self, rows: TableRows, wanted: Offsets) -> tuple[TableRows, Position | None]:
+    def completed(self, rows: TableRows, wanted: Offsets) -> tuple[TableRows, Position]:
         """Return rows with the values that those at some places have by their keys, in place of their holes."""
         query, batch = self.query, rows.rows
         with self._failures():
@@ -140,9 +200,7 @@ class PostgresChunkRead:
         numbers = {each: number for number, each in enumerate(known)}
         which = np.full(len(batch), -1, np.int64)
         which[wanted] = [numbers.get(each, -1) for each in asked]
-        return replace(rows, rows=_filled(query, batch, there, which)), (
-            self.position(end) if (which[wanted] < 0).any() else None
-        )
+        return replace(rows, rows=_filled(query, batch, there, which)), self.position(end)
 
     def _keyed(self, after: Key | None, size: int) -> tuple[TableRows, Key | None]:
         query, connection = self.query, self._open
@@ -160,7 +218,9 @@ class PostgresChunkRead:
 
     def _wanted(self, size: int) -> int:
         width = self.widths.get(self.query.table.id)
-        return _FIRST_ROWS if width is None else max(1, min(int(size / width), _MOST_ROWS))
+        if width is None:
+            return max(1, min(int(size / _WIDTH), _FIRST_ROWS))
+        return max(1, min(int(size / width), _MOST_ROWS))
 
     def _last(self, copied: Copied) -> Key:
         """Return the key of the last row, as the server writes its values."""
@@ -217,21 +277,28 @@ class PostgresChunkRead:
         try:
             yield
         except psycopg.Error as error:
-            raise table_failure(error, self.query, self.source) or self.opener.failed(error) from error
+            raise _table_failure(error, self.query, self.source) or self.opener.failed(error) from error
 
 
+_NAME = """
+SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = %s::oid
+"""
+_COLUMNS = """
+SELECT attname, atttypid::int8, atttypmod FROM pg_attribute
+WHERE attrelid = %s::oid AND attnum > 0 AND NOT attisdropped
+"""
 _SETTINGS = (
-    "SET statement_timeout = 0; SET lock_timeout = '60s'; SET idle_in_transaction_session_timeout = 0; "
+    "SET statement_timeout = 0; SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = 0; "
     "SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC'; SET extra_float_digits = 3; "
     "SET bytea_output = 'hex'; SET row_security = off"
 )
 
 
-def table_failure(error: psycopg.Error, query: Query, source: str) -> SinkqlError | None:
+def _table_failure(error: psycopg.Error, query: Query, source: str) -> SinkqlError | None:
     """Return what is wrong with a table, None where it is something else."""
     match error:
         case psycopg.errors.InsufficientPrivilege():
-            return SinkqlError(
+            return TableError(
                 "SQ3710",
                 f'the user of source "{source}" may not read table "{query.called}"',
                 detail=str(error).splitlines()[0],
@@ -239,20 +306,25 @@ def table_failure(error: psycopg.Error, query: Query, source: str) -> SinkqlErro
                 f"{query.server.schema}; with row-level security ALTER ROLE … BYPASSRLS.",
             )
         case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn() | psycopg.errors.InvalidSchemaName():
-            return SinkqlError(
-                "SQ3711",
-                f'table "{query.called}" of source "{source}" is not on the server as it was',
-                detail=str(error).splitlines()[0],
-                hint="Put back what was dropped or renamed, or drop the sinks that read it.",
-            )
+            return _not_as_it_was(query, source, str(error).splitlines()[0])
         case psycopg.errors.LockNotAvailable():
-            return SinkqlError(
+            return LockedError(
                 "SQ3712",
                 f'table "{query.called}" of source "{source}" is locked',
                 hint="Wait for the TRUNCATE or ALTER TABLE that holds it; it is tried again.",
             )
         case _:
             return None
+
+
+def _not_as_it_was(query: Query, source: str, detail: str, error: type[TableError] = TableError) -> TableError:
+    return error(
+        "SQ3711",
+        f'table "{query.called}" of source "{source}" is not on the server as it was',
+        detail=detail,
+        hint="Put back what was dropped, renamed or changed, or run ALTER SOURCE … REFRESH REFERENCES and start the "
+        "sinks again. If it is refused, drop the sinks that read the table.",
+    )
 
 
 def _one_of(query: Query, keys: Sequence[tuple[Any, ...]]) -> sql.Composable:
@@ -298,9 +370,14 @@ def complete(
         return rows, None
     until = time.monotonic() + _PATIENCE_S
     while True:
-        with read() as found:
-            if found.snapshot.unseen(ids) is None:
-                return found.completed(rows, wanted)
+        try:
+            with read() as found:
+                if found.snapshot.unseen(ids) is None:
+                    return found.completed(rows, wanted)
+        except LockedError:
+            if time.monotonic() > until:
+                raise
+            continue
         if time.monotonic() > until:
             raise SinkqlError(
                 "SQ3708",

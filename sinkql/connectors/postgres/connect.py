@@ -17,7 +17,7 @@ from sinkql import logical, physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.plan import Access
 from sinkql.extension.secret import reveal
-from sinkql.extension.tunnel import Tunnel
+from sinkql.extension.tunnel import Tunnel, carried_tunnel, planned_tunnel
 
 _TIMEOUT_S = 10
 _FILES = {
@@ -51,16 +51,12 @@ class Login:
     @classmethod
     def planned(cls, connection: logical.Connection, access: Access) -> Login:
         """Return that of a planned connection."""
-        through = connection.options.get("ssh_tunnel")
-        tunnel = access.connection(through["connection"]).options if through is not None else None
-        return cls(connection.name, connection.options, access.secret, tunnel)
+        return cls(connection.name, connection.options, access.secret, planned_tunnel(connection, access))
 
     @classmethod
     def of(cls, connection: physical.Connection, secret: Callable[[str], str]) -> Login:
         """Return that of a connection as a job carries it."""
-        through = connection.options.get("ssh_tunnel")
-        tunnel = connection.through[through["connection"]].options if through is not None else None
-        return cls(connection.name, connection.options, secret, tunnel)
+        return cls(connection.name, connection.options, secret, carried_tunnel(connection))
 
     def connect(
         self, *, replication: bool = False, application: str = APPLICATION
@@ -150,6 +146,11 @@ _FAILURES = (
         r"password authentication failed",
         "SQ4404", "the server rejects the user or the password", "PASSWORD",
         "Correct the secret with ALTER SECRET name AS '…', or USER; psql with the same values tells whether they hold.",
+    ),
+    _Failure(
+        r"role .* is not permitted to log in",
+        "SQ4404", "the server does not let the user log in", "USER",
+        "Run ALTER ROLE name LOGIN on the server.",
     ),
     _Failure(
         r"role .* does not exist",

@@ -10,7 +10,7 @@ import psycopg
 
 from sinkql import logical
 from sinkql.connectors.postgres.connect import Login, failure
-from sinkql.connectors.postgres.publication import Found, Problem, quoted
+from sinkql.connectors.postgres.publication import UNKNOWN, Found, Problem, quoted
 from sinkql.connectors.postgres.typecatalog import read_types, with_modifier
 from sinkql.connectors.postgres.types import ServerColumn, ServerTable, ServerType, json_lists
 from sinkql.errors import SinkqlError, nearest
@@ -31,21 +31,56 @@ def find(login: Login, publication: str) -> logical.Facts:
     try:
         with login.connect() as connection, connection.transaction():
             version = _server(connection)
-            published = _publication(connection, publication)
-            tables = _Tables.read(connection, publication, version)
+            published = check_publication(connection, publication)
+            tables = Tables.read(connection, publication, version)
         with login.connect(replication=True) as walsender:
             system = walsender.execute("IDENTIFY_SYSTEM").fetchone()
     except psycopg.Error as error:
         raise failure(error, login.options) from error
     assert system is not None
-    found = Found(version, system[0], *tables.found(roots=published))
-    facts: dict[str, Any] = {"postgres": json_lists(msgspec.to_builtins(found))}
-    return facts
+    return _facts(Found(version, system[0], *tables.found(roots=published)))
+
+
+def find_all(login: Login) -> logical.Facts:
+    """Return the facts of all tables, for who only looks at them: the server need not send any changes.
+
+    So what keeps changes from being read is no problem.
+    """
+    try:
+        with login.connect() as connection, connection.transaction():
+            version = connection.info.server_version
+            tables, problems, _, _ = Tables.read(connection, None, version).found(roots=True)
+    except psycopg.Error as error:
+        raise failure(error, login.options) from error
+    unreadable = {name: each for name, each in problems.items() if each.rows}
+    return _facts(Found(version, UNKNOWN, tables, unreadable))
+
+
+def _facts(found: Found) -> logical.Facts:
+    return {"postgres": json_lists(msgspec.to_builtins(found))}
+
+
+def publications(connection: Connection) -> list[str]:
+    """Return the names of the publications, the one with the most tables first."""
+    query = (
+        "SELECT p.pubname FROM pg_publication AS p LEFT JOIN pg_publication_tables AS t ON t.pubname = p.pubname "
+        "GROUP BY p.pubname ORDER BY count(t.tablename) DESC, p.pubname"
+    )
+    return [name for (name,) in connection.execute(query)]
+
+
+def unpublished(connection: Connection, publication: str) -> list[tuple[str, str]]:
+    """Return the tables of the database that a publication does not have."""
+    query = (
+        f"SELECT n.nspname, c.relname {_EVERY} AND c.relkind = 'r' AND NOT EXISTS (SELECT 1 FROM pg_publication_tables "
+        "AS p WHERE p.pubname = %s AND p.schemaname = n.nspname AND p.tablename = c.relname) ORDER BY 1, 2"
+    )
+    return [(schema, name) for schema, name in connection.execute(query, [publication])]
 
 
 # --- the server and the publication ----------------------------------------------------------------------------------
 
-_SERVER = """
+SERVER = """
 SELECT current_setting('server_version_num')::int, current_setting('wal_level'), pg_is_in_recovery(),
        current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_replication_slots),
        current_setting('max_wal_senders')::int, (SELECT count(*) FROM pg_stat_replication)
@@ -53,7 +88,7 @@ SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
 
 
 def _server(connection: Connection) -> int:
-    row = connection.execute(_SERVER).fetchone()
+    row = connection.execute(SERVER).fetchone()
     assert row is not None
     return check_server(*row)
 
@@ -97,14 +132,14 @@ def check_server(
     return version
 
 
-def _publication(connection: Connection, name: str) -> bool:
+def check_publication(connection: Connection, name: str) -> bool:
     """Tell whether it has partitioned tables as one; raises SQ2806 where it is not there, SQ2807 for changes."""
     query = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s"
     row = connection.execute(query, [name]).fetchone()
     if row is None:
         others = [each for (each,) in connection.execute("SELECT pubname FROM pg_publication ORDER BY 1")]
         near = nearest(name, others)
-        listed = f"The publications are {', '.join(others)}." if others else f"Run {_create(name)} on the server."
+        listed = f"The publications are {', '.join(others)}." if others else f"Run {creation(name)} on the server."
         raise SinkqlError(
             "SQ2806",
             f'the database has no publication "{name}"',
@@ -115,22 +150,32 @@ def _publication(connection: Connection, name: str) -> bool:
     if lacks:
         raise SinkqlError(
             "SQ2807",
-            f'publication "{name}" does not have every {" and ".join(lacks)}',
+            f'publication "{name}" does not publish {" and ".join(lacks)}',
             hint=f"Run ALTER PUBLICATION {quoted(name)} SET (publish = '{', '.join(_CHANGES)}'); on the server.",
             option="PUBLICATION",
         )
     return bool(row[4])
 
 
-def _create(name: str) -> str:
+def creation(name: str) -> str:
+    """Return what creates a publication of all tables."""
     return f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES WITH (publish_via_partition_root = true);"
 
 
 # --- its tables -------------------------------------------------------------------------------------------------------
 
+_EVERY = """
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
+      AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%%'
+"""
+
 _TABLES = """
 SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relreplident::text, c.reltoastrelid <> 0,
        has_schema_privilege(n.oid, 'USAGE'), has_table_privilege(c.oid, 'SELECT'), row_security_active(c.oid), {more}
+"""
+
+_PUBLISHED = """
 FROM pg_publication_tables AS p
 JOIN pg_namespace AS n ON n.nspname = p.schemaname
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = p.tablename
@@ -186,7 +231,7 @@ class _Row(msgspec.Struct, frozen=True):
     filter: str | None
 
 
-class _Tables(msgspec.Struct, frozen=True):
+class Tables(msgspec.Struct, frozen=True):
     """What the server's catalog says of a publication's tables."""
 
     rows: list[_Row]
@@ -197,9 +242,13 @@ class _Tables(msgspec.Struct, frozen=True):
     roots: dict[str, str]
 
     @classmethod
-    def read(cls, connection: Connection, publication: str, version: int) -> _Tables:
-        more = "p.attnames::text[], p.rowfilter" if version >= _COLUMN_LISTS else "NULL, NULL"
-        rows = [_Row(*row) for row in connection.execute(_TABLES.format(more=more), [publication])]
+    def read(cls, connection: Connection, publication: str | None, version: int) -> Tables:
+        """Read what there is of a publication's tables; of all tables without one."""
+        lists = publication is not None and version >= _COLUMN_LISTS
+        head = _TABLES.format(more="p.attnames::text[], p.rowfilter" if lists else "NULL, NULL")
+        asked = [publication] if publication is not None else []
+        query = head + (_PUBLISHED if publication is not None else f"{_EVERY} ORDER BY 2, 3")
+        rows = [_Row(*row) for row in connection.execute(query, asked)]
         oids = [row.oid for row in rows]
         columns = _by_first(connection.execute(_COLUMNS, [oids]))
         named = {column[1] for each in columns.values() for column in each}
@@ -260,10 +309,11 @@ class _Tables(msgspec.Struct, frozen=True):
             what = f"TABLE {written}" if row.usable else f"SCHEMA {quoted(row.schema)}"
             grant = f"GRANT {'SELECT' if row.usable else 'USAGE'} ON {what} TO name;"
             message = f'the user of the connection may not read table "{called}"'
-            return Problem("SQ2808", message, f"Run {grant} on the server, with the user's name.")
+            return Problem("SQ2808", message, f"Run {grant} on the server, with the user's name.", rows=True)
         if row.secured:
             hint = "Run ALTER ROLE name BYPASSRLS; on the server, with the user's name."
-            return Problem("SQ2808", f'row-level security hides rows of table "{called}" from the user', hint)
+            hidden = f'row-level security hides rows of table "{called}" from the user'
+            return Problem("SQ2808", hidden, hint, rows=True)
         full = f"ALTER TABLE {written} REPLICA IDENTITY FULL;"
         if row.identity == "n" or (not table.key and row.identity != "f"):
             lacks = "replica identity NOTHING" if row.identity == "n" else "no primary key"

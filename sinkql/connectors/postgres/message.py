@@ -14,7 +14,7 @@ from sinkql.connectors.postgres.rows import DELETE, INSERT, UPDATE, Changes, tab
 from sinkql.connectors.postgres.slot import shown
 from sinkql.connectors.postgres.types import server_table
 from sinkql.connectors.postgres.value import EPOCH_US
-from sinkql.extension.capture import CapturedTable, Changed, Event, Position, Reshaped, TableRows, Transactions
+from sinkql.extension.capture import CapturedTable, Changed, Event, Moved, Position, Reshaped, TableRows, Transactions
 
 HEADER = 25
 """Bytes before each message: a letter, where it stands in the server's log, the log's end, the time."""
@@ -54,6 +54,8 @@ class Messages:
         self._within = False
         self._commit_at = 0
         self._transaction = 0
+        self.truncations: list[tuple[str, int]] = []
+        """Tables that were emptied, and the ids of the transactions."""
 
     @property
     def place(self) -> int:
@@ -66,7 +68,10 @@ class Messages:
         return self._within
 
     def decode(self, parts: Sequence[bytes | memoryview], stops: Sequence[Position] = ()) -> list[Event]:
-        """Return what messages say; a `Changed` ends at each of `stops` that it would go past. Raises GarbledError."""
+        """Return what messages say; a `Changed` ends at each of `stops` that it would go past. Raises GarbledError.
+
+        Where a stop is between two transactions, a `Moved` goes there before the second, which may be a long one.
+        """
         messages = _Messages.of(parts)
         events: list[Event] = []
         start, emptied = 0, frozenset[str]()
@@ -78,17 +83,18 @@ class Messages:
                     continue
                 relation = self._relate(sent)
                 if relation is not None and (known is not None or relation.reshaped is not None):
-                    events += self._changed(messages, start, number, emptied)
+                    events += self._changed(messages, start, number, emptied, stops)
                     start, emptied = number, frozenset()
                     events += _reshaped(known, relation)
                 self._relations[sent.oid] = relation
             elif messages.kinds[number] == _TRUNCATE:
-                events += self._changed(messages, start, number, emptied)
+                events += self._changed(messages, start, number, emptied, stops)
                 start, emptied = number, self._emptied(messages.message(number))
+                self.truncations += [(table, self._transaction) for table in emptied]
             else:
-                events += self._changed(messages, start, number, emptied)
+                events += self._changed(messages, start, number, emptied, stops)
                 start, emptied = number, frozenset()
-        return [*events, *self._changed(messages, start, len(messages.starts), emptied)]
+        return [*events, *self._changed(messages, start, len(messages.starts), emptied, stops)]
 
     def _special(self, messages: _Messages, stops: Sequence[Position]) -> list[int]:
         """Return the numbers of messages before which a part of the block may end."""
@@ -114,18 +120,21 @@ class Messages:
         found = [self._relations.get(oid) for oid in oids]
         return frozenset(each.table.id for each in found if each is not None and each.columns)
 
-    def _changed(self, messages: _Messages, start: int, end: int, emptied: frozenset[str]) -> list[Event]:
+    def _changed(
+        self, messages: _Messages, start: int, end: int, emptied: frozenset[str], stops: Sequence[Position]
+    ) -> list[Event]:
         """Return the rows of messages from one to before another, all of tables as they are now known."""
         kinds = messages.kinds[start:end]
         if not len(kinds):
             return []
+        passed = self._passed(messages, start, stops)
         block, starts = messages.block, messages.starts[start:end]
         begins, commits = np.flatnonzero(kinds == _BEGIN), np.flatnonzero(kinds == _COMMIT)
         times = np.concatenate([[self._commit_at], block.i8[starts[begins] + 9].astype(np.int64) + EPOCH_US])
         ids = np.concatenate([[self._transaction], block.view(">u4")[starts[begins] + 17].astype(np.int64)])
         which = np.cumsum(kinds == _BEGIN)
         rows = np.flatnonzero((kinds == INSERT) | (kinds == UPDATE) | (kinds == DELETE))
-        tables = self._tables(messages, start, rows, times[which[rows]])
+        tables = self._tables(messages, start, rows, times[which[rows]], ids[which[rows]])
         ends = [self._position(each) for each in block.i8[starts[commits] + 10].tolist()]
         done = ids[which[commits]].tolist()
         self._commit_at, self._transaction = int(times[-1]), int(ids[-1])
@@ -133,11 +142,19 @@ class Messages:
         self._within = last_begin > last_commit if max(last_begin, last_commit) >= 0 else self._within
         self._to = ends[-1] if ends else self._to
         if not (tables or ends or emptied):
+            return passed
+        return [*passed, Changed(self._to, tables, Transactions(ends, done), emptied, open=self._within)]
+
+    def _passed(self, messages: _Messages, start: int, stops: Sequence[Position]) -> list[Event]:
+        """Return that the server is at the last of the stops between the transaction before and one that begins."""
+        if not stops or messages.kinds[start] != _BEGIN:
             return []
-        return [Changed(self._to, tables, Transactions(ends, done), emptied, open=self._within)]
+        commit = self._position(int(messages.block.i8[messages.starts[start] + 1]))
+        between = [each for each in stops if self._to < each <= commit]
+        return [Moved(between[-1])] if between else []
 
     def _tables(
-        self, messages: _Messages, start: int, rows: Offsets, at: NDArray[np.int64]
+        self, messages: _Messages, start: int, rows: Offsets, at: NDArray[np.int64], ids: NDArray[np.int64]
     ) -> dict[str, Sequence[TableRows]]:
         block = messages.block
         starts, ends = messages.starts[start:][rows], messages.ends[start:][rows]
@@ -153,7 +170,7 @@ class Messages:
             def named(number: int, own: Offsets = own) -> str:
                 return shown(int(block.i8[starts[own[number]] - HEADER + 1]))
 
-            changes = Changes(block, starts[own], ends[own], kinds[own], at[own], named)
+            changes = Changes(block, starts[own], ends[own], kinds[own], at[own], ids[own], named)
             found[relation.table.id] = [table_rows(relation, changes)]
         return found
 

@@ -10,12 +10,13 @@ from sinkql import ast, logical, physical
 from sinkql.connectors.postgres.options import SOURCE_OWNER, TABLE_OWNER, PublicationOptions, TableOptions
 from sinkql.connectors.postgres.publication import Found, Problem, found_of, quoted
 from sinkql.connectors.postgres.types import ServerTable, json_lists, table_json
-from sinkql.errors import Notice, SinkqlError, Span, UnaskedError
+from sinkql.errors import Notice, SinkqlError, UnaskedError
 from sinkql.extension.capture import CapturedTable, source_options, table_options
 from sinkql.extension.chosen import EXCLUDE, TEXT, Chosen
 from sinkql.extension.keeping import KeepingOptions, keeping
 from sinkql.extension.options import bind, option_span
 from sinkql.extension.plan import Access, Planning, SourcePlan
+from sinkql.extension.server import check_clauses, connection_of
 
 _LISTED = 5
 
@@ -43,7 +44,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     Raises SQ2801 without the facts.
     """
     options, _, given = _checked(statement, planning)
-    kept = keeping(given, statement.with_options, statement.kind_span, usual="server")
+    kept = keeping(given, statement.with_options, statement.kind_span, planning, usual="server")
     found = found_of(facts)
     if found is None:
         raise UnaskedError(
@@ -52,7 +53,7 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
             statement.kind_span,
             hint="Run the script with sinkql exec, or with sinkql plan: they ask the server.",
         )
-    tuning = {"on_error": given.on_error.lower(), "system": found.system, "version": found.version}
+    tuning = {"system": found.system, "version": found.version}
     own = {"publication": options.publication, "tuning": tuning}
     planned = source_options(facts.get("source_id"), planning.catalog.locate(statement.name), own, kept)
     _check_references(statement, found, options.publication)
@@ -145,38 +146,16 @@ def _as_chosen(chosen: Chosen, table: ServerTable) -> ServerTable:
 
 def _checked(statement: ast.CreateSource, planning: Planning) -> tuple[PublicationOptions, ast.Name, KeepingOptions]:
     """Return a statement's options and connection; raises what is wrong with it, whatever the server has."""
-    _check_clauses(statement)
+    check_clauses(statement, SOURCE_OWNER)
     options = bind(
         statement.options, PublicationOptions, owner=SOURCE_OWNER, span=statement.kind_span, ignore=(TEXT, EXCLUDE)
     )
-    name = _connection(statement)
+    name = connection_of(statement, SOURCE_OWNER, "FROM POSTGRES CONNECTION name (PUBLICATION 'name')")
     planning.connection(name, "POSTGRES")
     Chosen.of(statement.options)
     given = bind(statement.with_options, KeepingOptions, owner=SOURCE_OWNER, span=statement.kind_span)
-    keeping(given, statement.with_options, statement.kind_span, usual="server")
+    keeping(given, statement.with_options, statement.kind_span, planning, usual="server")
     return options, name, given
-
-
-def _connection(statement: ast.CreateSource) -> ast.Name:
-    if statement.connection is None:
-        hint = "Write FROM POSTGRES CONNECTION name (PUBLICATION 'name')."
-        raise SinkqlError("SQ2815", f"{SOURCE_OWNER} require a connection", statement.kind_span, hint=hint)
-    return statement.connection
-
-
-def _check_clauses(statement: ast.CreateSource) -> None:
-    """Refuse what the server decides: columns, formats, envelopes (SQ2816)."""
-    parts: tuple[tuple[str, Span | None], ...] = (
-        ("columns", statement.columns[0].name.span if statement.columns else None),
-        ("PRIMARY KEY", statement.primary_key[0].span if statement.primary_key else None),
-        *((f"FORMAT {each.name}", each.span) for each in (statement.format,) if each is not None),
-        ("INCLUDE", statement.include[0].span if statement.include else None),
-        (f"ENVELOPE {statement.envelope}", statement.kind_span if statement.envelope not in (None, "NONE") else None),
-    )
-    for what, span in parts:
-        if span is not None:
-            hint = f"Leave out {what}: the server says what its tables are."
-            raise SinkqlError("SQ2816", f"{SOURCE_OWNER} cannot have {what}", span, hint=hint)
 
 
 def _tell_long_values(statement: ast.CreateSource, tables: Sequence[ServerTable], planning: Planning) -> None:

@@ -12,12 +12,17 @@ _MORE = "CHECK COLUMN CREATE DO FOR GRANT INTO REFERENCES TABLE TO UNIQUE USER"
 _RESERVED = QUERY | QUOTED | frozenset(_MORE.split())
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """Why a table cannot be read, as an error that is raised where somebody wants to."""
+UNKNOWN = ""
+"""The id of a server that was only looked at: it tells its own to whom may read its changes."""
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a table's changes cannot be read, or not even its `rows`: an error raised where somebody wants them."""
 
     code: str
     message: str
     hint: str
+    rows: bool = False
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -67,29 +67,40 @@ class Relation:
 def relate(table: CapturedTable, sent: SentTable) -> Relation:
     """Match a table to what the server sends of it."""
     planned = server_table(table.options)
+    if planned.oid and sent.oid != planned.oid:
+        anew = f"table {called(planned)} was dropped and created again: the rows that it had are not in the changes"
+        return _without(table, planned, (), sent, Reshaped(table, anew))
     problem = _identity_problem(planned, table, sent)
     if problem is not None:
-        return _without(table, planned, (), sent, problem)
-    places = {each.name: place for place, each in enumerate(sent.columns)}
-    columns, problems = [], []
-    for column in planned.columns:
-        place = places.get(column.name)
-        found = None if place is None else _retyped(column, sent.columns[place])
-        if found is not None:
-            columns.append(found)
-        elif place is None:
-            problems.append(f'column "{column.name}" was dropped or renamed')
-        else:
-            was, now = column.type.name, _type_name(sent.columns[place].oid)
-            problems.append(f'the type of column "{column.name}" was {was} and is {now} now')
+        return _without(table, planned, (), sent, Reshaped(table, problem, lost=True))
+    columns, problems = fitting(planned, sent.columns)
     if not problems:
+        places = {each.name: place for place, each in enumerate(sent.columns)}
         indexes = {each.name: number for number, each in enumerate(columns)}
         key = tuple(indexes[name] for name in table.key)
         return Relation(table, tuple(columns), tuple(places[each.name] for each in columns), key, sent)
     kept = {each.name for each in columns}
     if not kept.issuperset(table.key):
         columns = []
-    return _without(table, planned, columns, sent, f"of table {called(planned)} {'; '.join(problems)}")
+    problem = f"of table {called(planned)} {'; '.join(problems)}"
+    return _without(table, planned, columns, sent, Reshaped(table, problem))
+
+
+def fitting(planned: ServerTable, sent: Sequence[SentColumn]) -> tuple[list[ServerColumn], list[str]]:
+    """Return those of a table's columns that have values of their types, as they are by now; and what others lack."""
+    there = {each.name: each for each in sent}
+    columns, problems = [], []
+    for column in planned.columns:
+        now = there.get(column.name)
+        found = None if now is None else _retyped(column, now)
+        if found is not None:
+            columns.append(found)
+        elif now is None:
+            problems.append(f'column "{column.name}" was dropped or renamed')
+        else:
+            was, is_ = column.type.name, _type_name(now.oid)
+            problems.append(f'the type of column "{column.name}" was {was} and is {is_} now')
+    return columns, problems
 
 
 def called(table: ServerTable) -> str:
@@ -98,7 +109,7 @@ def called(table: ServerTable) -> str:
 
 
 def _without(
-    table: CapturedTable, planned: ServerTable, columns: Sequence[ServerColumn], sent: SentTable, problem: str
+    table: CapturedTable, planned: ServerTable, columns: Sequence[ServerColumn], sent: SentTable, why: Reshaped
 ) -> Relation:
     """Return a table of which some columns are left, and why."""
     kept = {each.name for each in columns}
@@ -107,16 +118,23 @@ def _without(
     places = {each.name: place for place, each in enumerate(sent.columns)}
     indexes = {each.name: number for number, each in enumerate(columns)}
     key = tuple(indexes[name] for name in table.key) if columns else ()
-    reshaped = Reshaped(left, problem)
+    reshaped = replace(why, table=left)
     return Relation(left, tuple(columns), tuple(places[each.name] for each in columns), key, sent, reshaped)
 
 
 def _identity_problem(planned: ServerTable, table: CapturedTable, sent: SentTable) -> str | None:
-    if planned.oid and sent.oid != planned.oid:
-        return f"table {called(planned)} was dropped and created again: the rows that it had are not in the changes"
     flagged = {each.name for each in sent.columns if each.in_key}
-    if sent.identity == "f" or (sent.identity in "di" and table.key and flagged == set(table.key)):
+    long = [each.name for each in planned.columns if each.long]
+    if sent.identity == "f":
         return None
+    if sent.identity in "di" and table.key and flagged == set(table.key):
+        if planned.identity != "full" or not long:
+            return None
+        return (
+            f"table {called(planned)} no longer has REPLICA IDENTITY FULL, so the server does not send {long[0]} where "
+            "it has not changed: ALTER TABLE … REPLICA IDENTITY FULL; mends it, or ALTER SOURCE … REFRESH REFERENCES "
+            "has sinks keep such values"
+        )
     if not table.key:
         return f"table {called(planned)} no longer has REPLICA IDENTITY FULL, which a table without a key must have"
     return f"the replica identity of table {called(planned)} is no longer its key {', '.join(table.key)}"

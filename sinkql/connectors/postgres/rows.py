@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -30,13 +30,14 @@ AT = pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Messages of one table: where they begin and end in the block, their kinds, and when each was committed."""
+    """Messages of one table: where they begin and end in the block, their kinds, when each was committed, by whom."""
 
     block: Block
     starts: Offsets
     ends: Offsets
     kinds: NDArray[np.uint8]
     at: NDArray[np.int64]
+    transactions: NDArray[np.int64]
     named: Callable[[int], str]
     """The position of a message, by its number."""
 
@@ -156,7 +157,8 @@ class _Reader:
             _taken([before[number], arrays[number]], places, len(old.messages), len(new.messages))
             for number in everything
         ]
-        return self._rows(columns, diffs, messages, {})
+        found = self._rows(columns, diffs, messages, {})
+        return replace(found, transactions=self._changes.transactions[messages])
 
     def _decoded(self, tuples: _Tuples, wanted: Sequence[int]) -> dict[int, pa.Array]:
         """Return columns by their numbers, and tell of what does not fit."""

@@ -93,6 +93,10 @@ class ServerSnapshot:
         """Return the place of the first of these transactions that it does not see; None where it sees all."""
         return next((place for place, each in enumerate(ids) if not self._sees(each)), None)
 
+    def certain(self, ids: Sequence[Any]) -> bool:
+        """Tell that it is known of all transactions whether it sees them."""
+        return True
+
     def _sees(self, id_: int) -> bool:
         """Tell of a transaction by the lower 32 bits of its number, which the stream has."""
         number = self.last - ((self.last - id_ + _HALF) % _ALL - _HALF)
@@ -106,10 +110,10 @@ _ALL, _HALF = 1 << 32, 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A replication slot: from where on the server keeps its log for it, what is confirmed, and who reads it."""
+    """A replication slot: what is confirmed, None while it is being made, and who reads it."""
 
     name: str
-    confirmed: int
+    confirmed: int | None
     lost: str | None
     reader: int | None
     application: str | None
@@ -129,43 +133,53 @@ def find_slot(connection: Connection, name: str) -> Slot | None:
         return None
     confirmed, status, reader, application = row
     lost = "the server has removed changes that were not read yet" if status == "lost" else None
-    return Slot(name, read_place(confirmed) if confirmed else 0, lost, reader, application)
+    return Slot(name, read_place(confirmed) if confirmed else None, lost, reader, application)
 
 
-def make_slot(connection: Connection, name: str, source: str) -> Slot:
-    """Return the slot, made where there is none; what committed before it is seen by every later snapshot.
+def make_slot(connection: Connection, name: str, source: str) -> int:
+    """Return what the slot has confirmed, made where there is none; all before it is seen by every later snapshot.
 
     To make one, the server waits for transactions that run. One whose commit waits for a standby is in no snapshot yet,
-    though it may be before the slot: so all that have begun are waited for, too.
+    though it may be before the slot: so all that have begun are waited for, too. One that is being made, perhaps for a
+    process that has died by now, is waited for as well.
     """
-    found = find_slot(connection, name)
-    if found is None:
-        more = ", false, false, true" if connection.info.server_version >= _FAILOVER_VERSION else ""
-        try:
-            connection.execute(f"SET statement_timeout = '{_PATIENCE_S}s'")
-            connection.execute(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{more})", [name])
-        except psycopg.errors.DuplicateObject:
-            pass  # another process was faster
-        except psycopg.errors.QueryCanceled as error:
-            raise _waiting(source) from error
-        except psycopg.errors.ConfigurationLimitExceeded as error:
-            raise SinkqlError(
-                "SQ3707",
-                "all replication slots of the server are in use",
-                hint="Raise max_replication_slots and restart the server, or drop a slot that nobody reads: "
-                "SELECT slot_name FROM pg_replication_slots WHERE NOT active;",
-            ) from error
-        finally:
-            connection.execute("SET statement_timeout = 0")
-        found = find_slot(connection, name)
-        assert found is not None
     until = time.monotonic() + _PATIENCE_S
+    while True:
+        found = find_slot(connection, name)
+        if found is not None and found.confirmed is not None:
+            break
+        if found is None:
+            _create_slot(connection, name, source)
+            continue
+        if time.monotonic() > until:
+            raise _waiting(source)
+        time.sleep(_BREATH_S)
     last = _next_transaction(connection)
     while look(connection).first < last:
         if time.monotonic() > until:
             raise _waiting(source)
         time.sleep(_BREATH_S)
-    return found
+    return found.confirmed
+
+
+def _create_slot(connection: Connection, name: str, source: str) -> None:
+    more = ", false, false, true" if connection.info.server_version >= _FAILOVER_VERSION else ""
+    try:
+        connection.execute(f"SET statement_timeout = '{_PATIENCE_S}s'")
+        connection.execute(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{more})", [name])
+    except psycopg.errors.DuplicateObject:
+        pass  # another process was faster
+    except psycopg.errors.QueryCanceled as error:
+        raise _waiting(source) from error
+    except psycopg.errors.ConfigurationLimitExceeded as error:
+        raise SinkqlError(
+            "SQ3707",
+            "all replication slots of the server are in use",
+            hint="Raise max_replication_slots and restart the server, or drop a slot that nobody reads: "
+            "SELECT slot_name FROM pg_replication_slots WHERE NOT active;",
+        ) from error
+    finally:
+        connection.execute("SET statement_timeout = 0")
 
 
 def _next_transaction(connection: Connection) -> int:

@@ -7,14 +7,16 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import psycopg
 from psycopg import sql
 
-from sinkql.connectors.postgres.chunk import END, Connect, PostgresChunkRead, Query, complete
+from sinkql.connectors.postgres.chunk import END, Connect, DroppedError, PostgresChunkRead, Query, complete
 from sinkql.connectors.postgres.column import binary_as_text
 from sinkql.connectors.postgres.message import HEADER, Messages
+from sinkql.connectors.postgres.publication import UNKNOWN
 from sinkql.connectors.postgres.slot import (
     Connection,
     Timelines,
@@ -31,12 +33,24 @@ from sinkql.connectors.postgres.slot import (
 )
 from sinkql.connectors.postgres.tuples import GarbledError
 from sinkql.connectors.postgres.types import server_table
+from sinkql.connectors.postgres.watch import Sent, Watch, forget_known, look_at
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import ANEW, CapturedSource, CapturedTable, Event, Moved, Position, Snapshot, TableRows
+from sinkql.extension.capture import (
+    SKIP,
+    CapturedSource,
+    CapturedTable,
+    Event,
+    Moved,
+    Position,
+    Reshaped,
+    Snapshot,
+    TableRows,
+)
 
 _BLOCK = 8 << 20
 _FEEDBACK_S = 1.0
 _QUESTION_S = 0.2
+_WATCH_S = 1.0
 _DATA, _KEEPALIVE = b"wk"
 _COMMIT = ord("C")
 _BINARY_VERSION = 140000
@@ -46,6 +60,10 @@ _SETTINGS = (
     "SET bytea_output = 'hex'", "SET statement_timeout = 0", "SET idle_session_timeout = 0",
 )  # fmt: skip
 """How values are written where they are sent as text."""
+
+
+_SENT_TO = END.replace("_insert_", "_flush_")
+"""Up to where the server sends."""
 
 
 class Server(Protocol):
@@ -65,6 +83,8 @@ Failed = Callable[[psycopg.Error, Mapping[str, Any]], SinkqlError]
 class PostgresStream:
     """Read one source's slot, and parts of its tables."""
 
+    unit = "bytes"
+
     def __init__(self, server: Server, source: CapturedSource, failed: Failed) -> None:
         self._server = server
         self._source = source
@@ -81,6 +101,9 @@ class PostgresStream:
         self._moved = self._to = self._confirmed = 0
         self._told_at = 0.0
         self._widths: dict[str, float] = {}
+        self._watch: Watch | None = None
+        self._seen: _Seen | None = None
+        self._watched_at = float("-inf")
 
     # --- the server ---------------------------------------------------------------------------------------------------
 
@@ -95,31 +118,43 @@ class PostgresStream:
                     f"the server's wal_level is {level}, so it does not send the changes of tables",
                     hint="Run ALTER SYSTEM SET wal_level = 'logical' on the server, and restart it.",
                 )
-            publication = self._source.options["publication"]
-            if not self._ask("SELECT count(*) FROM pg_publication WHERE pubname = %s", publication):
-                raise SinkqlError(
-                    "SQ3704",
-                    f'publication "{publication}" of source "{self._source.name}" is not in the database any more',
-                    hint=f'Run CREATE PUBLICATION "{publication}" FOR TABLE … on the server. What changed in between '
-                    f"is not sent: so {ANEW[0].lower()}{ANEW[1:]}",
-                )
+            if not self._ask("SELECT count(*) FROM pg_publication WHERE pubname = %s", self._publication):
+                raise self._unpublished()
+
+    @property
+    def _publication(self) -> str:
+        name: str = self._source.options["publication"]
+        return name
+
+    def _unpublished(self) -> SinkqlError:
+        return SinkqlError(
+            "SQ3704",
+            f'publication "{self._publication}" of source "{self._source.name}" is not in the database, or was not '
+            "when rows changed",
+            hint=f'Run CREATE PUBLICATION "{self._publication}" FOR TABLE … on the server, unless it is there '
+            f"again. What changed in between is not sent: {SKIP[0].lower()}{SKIP[1:]}",
+        )
 
     def _known(self) -> Timelines:
         """Return the server's timelines; raises SQ3703 for another server."""
-        if self._timelines is not None:
-            return self._timelines
+        expected = self._source.options.get("tuning", {}).get("system")
+        if self._timelines is None and expected != UNKNOWN:
+            self._timelines = self._identified(expected)
+        return self._timelines or Timelines(1)
+
+    def _identified(self, expected: str | None) -> Timelines:
         with self._server.connect(replication=True, application=self._application) as link:
             row = link.execute("IDENTIFY_SYSTEM").fetchone()
             assert row is not None
             system, timeline = row[0], int(row[1])
-            expected = self._source.options.get("tuning", {}).get("system")
             if expected not in (None, system):
                 raise SinkqlError(
                     "SQ3703",
                     f'the server of source "{self._source.name}" is not the one that was read: '
                     f"its system identifier is {system}, and was {expected}",
-                    hint="Correct HOST and PORT of the connection, or put the server back. If it is a new server with "
-                    f"the same tables, {ANEW[0].lower()}{ANEW[1:]}",
+                    hint="Correct HOST and PORT of the connection, or put the server back. If the tables have moved "
+                    "to this one, as after pg_upgrade, run ALTER SOURCE … REFRESH REFERENCES, and start the sinks: if "
+                    f"they report that the slot is not there, {SKIP[0].lower()}{SKIP[1:]}",
                 )
             earlier: tuple[tuple[int, int], ...] = ()
             if timeline > 1:
@@ -127,14 +162,12 @@ class PostgresStream:
                 assert history is not None
                 content = history[1]
                 earlier = read_history(content if isinstance(content, str) else bytes(content).decode())
-        self._timelines = Timelines(timeline, earlier)
-        return self._timelines
+        return Timelines(timeline, earlier)
 
     def create(self) -> Position:
         """Have the server keep changes for this source from now on, unless it does, and return from where on."""
         with self._failures():
-            slot = make_slot(self._ordinary(), self._slot, self._source.name)
-            return self._known().position(slot.confirmed)
+            return self._known().position(make_slot(self._ordinary(), self._slot, self._source.name))
 
     def end(self) -> Position:
         """Return the server's present end: what has committed by now is received up to there."""
@@ -142,6 +175,15 @@ class PostgresStream:
             place = read_place(self._ask(f"SELECT {END}"))
         self.flush()
         return self._known().position(place)
+
+    def known(self) -> Position:
+        """Return the end of the server's log."""
+        with self._failures():
+            return self._known().position(read_place(self._ask(f"SELECT {END}")))
+
+    def number(self, position: Position) -> int:
+        """Return a position's place in the server's log."""
+        return int(position[8:] or "0", 16)
 
     def look(self) -> Snapshot:
         """Return what a snapshot sees now."""
@@ -181,8 +223,17 @@ class PostgresStream:
         return PostgresChunkRead(Query.of(table), self._source.name, opener, self._known().position, self._widths)
 
     def complete(self, table: CapturedTable, rows: TableRows, ids: Sequence[Any]) -> tuple[TableRows, Position | None]:
-        """Fill the holes of rows whose key changed from the server, by the new key."""
-        return complete(lambda: self.chunk(table), rows, ids)
+        """Fill the holes of rows whose key changed from the server, by the new key; a table that is gone has no row."""
+        try:
+            return complete(lambda: self.chunk(table), rows, ids)
+        except DroppedError:
+            return rows, self.end()
+
+    def renew(self) -> None:
+        """Drop the slot."""
+        with self._failures():
+            drop_slot(self._ordinary(), self._source.id, self._source.name)
+        forget_known(self._source.folder)
 
     def close(self) -> None:
         """Leave the server."""
@@ -192,6 +243,14 @@ class PostgresStream:
         self._asking = self._receiving = None
 
     # --- changes ------------------------------------------------------------------------------------------------------
+
+    def follows(self, after: Position) -> bool:
+        """Tell whether the slot is there, and has confirmed nothing of it."""
+        with self._failures():
+            place, slot = self._known().place(after), find_slot(self._ordinary(), self._slot)
+        if place is None or slot is None or slot.lost is not None:
+            return False
+        return slot.confirmed is not None and slot.confirmed <= place
 
     def begin(self, after: Position, tables: Sequence[CapturedTable], stops: Sequence[Position] = ()) -> None:
         """Start to receive what comes after a position."""
@@ -203,7 +262,9 @@ class PostgresStream:
             self._free_slot(place)
             self._messages = Messages(tables, timelines.position, after)
             self._stops, self._to = tuple(stops), place
+            self._watch = Watch.of(self._publication, self._source.folder, tables)
             self._start(place, binary=all(map(self._takes_binary, tables)))
+            self._check_end(after, place)
 
     def _takes_binary(self, table: CapturedTable) -> bool:
         """Tell whether each column that is read as text is text in its binary form."""
@@ -217,29 +278,48 @@ class PostgresStream:
             raise SinkqlError(
                 "SQ3701",
                 f'the replication slot "{self._slot}" of source "{name}" is not on the server any more',
-                hint=ANEW,
+                hint=SKIP,
             )
         if slot.lost is not None:
             raise SinkqlError(
                 "SQ3702",
                 f'source "{name}" has lost changes: {slot.lost}',
-                hint=f"{ANEW} Raise max_slot_wal_keep_size on the server.",
+                hint=f"{SKIP} Raise max_slot_wal_keep_size on the server.",
             )
-        if slot.confirmed > place:
+        if slot.confirmed is not None and slot.confirmed > place:
             raise SinkqlError(
                 "SQ3702",
                 f'source "{name}" has lost changes: the server has none before {shown(slot.confirmed)}, '
                 f"and {shown(place)} is wanted",
-                hint=ANEW,
+                hint=SKIP,
             )
         free_slot(connection, slot, self._application, name)
+
+    def _check_end(self, after: Position, place: int) -> None:
+        """Check that the server that sends what follows a place has what is before it.
+
+        It would wait until its log comes there, with other changes. One that was a standby when it was asked for its
+        timeline may have taken over since.
+        """
+        expected = self._source.options.get("tuning", {}).get("system")
+        moved = expected != UNKNOWN and self._identified(expected) != self._timelines
+        follows = self._ask("SELECT pg_is_in_recovery()")
+        if not moved and read_place(self._ask(f"SELECT {END}")) >= place:
+            return
+        if moved or follows:
+            raise SinkqlError(
+                "SQ4413",
+                "the server is a standby that has not received all, or takes over",
+                hint="Wait until it has; it is tried again.",
+            )
+        raise self._lost_at_failover(after)
 
     def _lost_at_failover(self, after: Position) -> SinkqlError:
         return SinkqlError(
             "SQ3709",
             f'the server of source "{self._source.name}" was replaced by a standby that lacks changes up to '
             f"{shown(int(after[8:], 16))}, which were read already",
-            hint=ANEW,
+            hint=SKIP,
         )
 
     def _start(self, place: int, *, binary: bool) -> None:
@@ -250,7 +330,7 @@ class PostgresStream:
         options = ["proto_version '1'", "publication_names {}"]
         if binary and link.info.server_version >= _BINARY_VERSION:
             options.append("binary 'true'")
-        names = sql.Literal('"' + self._source.options["publication"].replace('"', '""') + '"')
+        names = sql.Literal('"' + self._publication.replace('"', '""') + '"')
         command = sql.SQL(f"START_REPLICATION SLOT {self._slot} LOGICAL {shown(place)} ({', '.join(options)})")
         result = link.pgconn.exec_(command.format(names).as_bytes(link))
         if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
@@ -279,7 +359,39 @@ class PostgresStream:
         if self._moved > self._to and not self._parts and not self._messages.within:
             self._to = self._moved
             events.append(Moved(self._known().position(self._moved)))
-        return events
+        return [*events, *self._watched()]
+
+    def _watched(self) -> Sequence[Reshaped]:
+        """Return what is to be said of tables of which the server has not sent all, once all before has come.
+
+        What was said before is in the log by now, so that what is known since may be kept.
+        """
+        assert self._watch is not None
+        assert self._messages is not None
+        seen, now = self._seen, time.monotonic()
+        if seen is not None and seen.told:
+            self._watch.keep(seen.tables)
+            del self._messages.truncations[: seen.truncations]
+            seen = self._seen = None
+        if seen is None:
+            if now < self._watched_at + _WATCH_S:
+                return ()
+            self._watched_at = now
+            seen = self._seen = self._look_at_tables()
+        if self._to < seen.end or self._parts or self._messages.within:
+            return ()
+        seen.told = True
+        with self._failures():
+            return self._watch.compare(self._ordinary(), seen.tables, self._messages.truncations)
+
+    def _look_at_tables(self) -> _Seen:
+        assert self._watch is not None
+        assert self._messages is not None
+        with self._failures():
+            found = look_at(self._ordinary(), self._publication, self._watch.tables)
+            if found is None:
+                raise self._unpublished()
+            return _Seen(found, read_place(self._ask(f"SELECT {_SENT_TO}")), len(self._messages.truncations))
 
     def _receive(self, connection: Connection, until: float) -> None:
         link, parts = connection.pgconn, self._parts
@@ -360,8 +472,25 @@ class PostgresStream:
     def _failures(self) -> Iterator[None]:
         try:
             yield
+        except psycopg.errors.UndefinedObject as error:
+            if "publication" in str(error):  # as it was when a change was made that is to be sent
+                raise self._unpublished() from error
+            raise self._failure(error) from error
         except psycopg.Error as error:
             raise self._failure(error) from error
+
+
+@dataclass(slots=True)
+class _Seen:
+    """How the publication had the tables when the server's end was before `end`; whether that was `told`.
+
+    So many `truncations` had come by then.
+    """
+
+    tables: Mapping[str, Sent]
+    end: int
+    truncations: int
+    told: bool = False
 
 
 def forget(server: Server, source: CapturedSource, failed: Failed) -> None:

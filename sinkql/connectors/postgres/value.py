@@ -159,6 +159,19 @@ def _numeric(type_: ServerType, raw: bytes) -> Decimal:
     return fitted(_decimal(raw), type_)
 
 
+def _bound_decimal(raw: bytes) -> Decimal:
+    return _fitting(_decimal(raw))
+
+
+def _fitting(value: Decimal) -> Decimal:
+    """Return a bound with the digits that it has; raises UnfitError where a numeric of any size has more."""
+    fitted(value, _ANY_NUMERIC)
+    return value
+
+
+_ANY_NUMERIC = ServerType(NUMERIC_OID, "numeric")
+
+
 def fitted(value: Decimal, type_: ServerType) -> Decimal:
     """Return a number with the digits that the type has here; raises UnfitError where it has more."""
     scale = (sql_type(type_) or Type("numeric", MOST_DIGITS, 0)).scale or 0
@@ -264,7 +277,7 @@ _BINARY: Mapping[int, Callable[[bytes], Any]] = MappingProxyType(
         23: _unpacked(">i"), 25: bytes.decode, 26: _unpacked(">I"), 114: _json, 700: _unpacked(">f"),
         701: _unpacked(">d"), 1042: bytes.decode, 1043: bytes.decode, 1082: _day, 1083: _time, 1114: _timestamp,
         1184: _timestamp, 1186: _interval, 2950: lambda raw: str(uuid.UUID(bytes=raw)), 3802: _jsonb,
-        3904: _range("int4range", _unpacked(">i")), 3906: _range("numrange", _decimal),
+        3904: _range("int4range", _unpacked(">i")), 3906: _range("numrange", _bound_decimal),
         3908: _range("tsrange", _timestamp), 3910: _range("tstzrange", _timestamp), 3912: _range("daterange", _day),
         3926: _range("int8range", _unpacked(">q")),
     }
@@ -345,7 +358,8 @@ _TEXT: Mapping[str, Callable[[str], Any]] = MappingProxyType(
 )  # fmt: skip
 _BOUNDS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
     {
-        "integer": int, "bigint": int, "numeric": Decimal, "date": read_date, "timestamp": read_timestamp,
+        "integer": int, "bigint": int, "date": read_date, "numeric": lambda text: _fitting(Decimal(text)),
+        "timestamp": read_timestamp,
         "timestamptz": read_instant,
     }
 )  # fmt: skip

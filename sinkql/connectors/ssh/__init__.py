@@ -11,6 +11,7 @@ from sinkql import ast, logical
 from sinkql.errors import SinkqlError
 from sinkql.extension.options import bind, described, option_span
 from sinkql.extension.plan import Access, ConnectionKind, Connector, Keys, Planning
+from sinkql.extension.server import check_host, check_port
 
 OWNER = "SSH tunnels"
 _ABOUT = """\
@@ -42,6 +43,8 @@ def plan(statement: ast.CreateConnection, planning: Planning) -> Mapping[str, An
             option_span(statement.options, "HOST KEY", statement.kind_span),
             hint="Write HOST KEY = 'ssh-ed25519 AAAA…', as ssh-keyscan shows it without the host.",
         )
+    check_host(statement.options, options.host, statement.kind_span)
+    check_port(statement.options, options.port, usual=22, otherwise=statement.kind_span)
     own = planning.catalog.locate(statement.name)
     keyed = {} if options.host_key is None else {"host_key": options.host_key}
     return {

@@ -1,5 +1,62 @@
-"""Webhooks, sources that others send rows to: declared, not supported yet."""
+"""Webhooks: sources whose rows others send, by HTTP requests.
 
-from sinkql.extension.plan import Connector, Later
+* `options`, `layout`: the words of sources; how a request becomes rows, as data.
+* `plan`, `check`: a statement → what a source reads, who is let in, and where it listens.
+* `stream`: a source, as a capture asks for it. `listener`, `protocol`: ports and connections → requests.
+* `door`: requests are let in, made durable together, and answered; `judge`: whether one passes CHECK; `body`: its rows.
+* `journal`: what was answered, until the log has it.
+* `examine`: what keeps a source from listening.
+"""
 
-connector = Connector("webhook", later=(Later("SOURCE", "WEBHOOK"),))
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from sinkql import logical
+from sinkql.capture import open_reader
+from sinkql.connectors.webhook.options import NoOptions, SourceOptions
+from sinkql.connectors.webhook.plan import plan
+from sinkql.extension.capture import CapturedSource, OpenStream, Reveal, Stream
+from sinkql.extension.check import Check
+from sinkql.extension.plan import Access, Connector, SourceKind
+
+
+def _open_stream(source: CapturedSource, secret: Reveal) -> Stream:
+    from sinkql.connectors.webhook.stream import open_stream  # h11 and asyncio, only in a capture
+
+    return open_stream(source, secret)
+
+
+def _listening() -> AbstractContextManager[OpenStream]:
+    from sinkql.connectors.webhook.stream import listening
+
+    return listening()
+
+
+def _examine(source: logical.Source, access: Access) -> Iterator[Check]:
+    from sinkql.connectors.webhook.examine import examine
+
+    return examine(source, access)
+
+
+_ABOUT = """Rows that others send as HTTP requests, `POST /api/webhook/database/schema/source`, while a sink of the
+source runs. A request is answered with status 200 once it is durable; a sender that got no answer sends it again.
+Without `CHECK` anybody who reaches the port may send rows."""
+
+connector = Connector(
+    "webhook",
+    sources=(
+        SourceKind(
+            "WEBHOOK",
+            plan,
+            open_reader,
+            NoOptions,
+            SourceOptions,
+            stream=_open_stream,
+            together=_listening,
+            examine=_examine,
+            about=_ABOUT,
+        ),
+    ),
+)

@@ -144,7 +144,7 @@ CODES = {
         "Run the sink first.",
     ),
     "SQ2340": _code(
-        "The option only has an effect when the sink is created.",
+        "The option only has an effect when the sink, or the source, is created.",
         "Drop the sink and create it again: with other EXISTING ROWS or another BRANCH, else into a new table.",
     ),
     "SQ2341": _code(
@@ -172,6 +172,11 @@ CODES = {
         'A column of a sink is called as a part of another one: "r.a" beside a record r with a field a.',
         "Iceberg parts names by dots. Give one of them a name without dots in a materialized view.",
     ),
+    "SQ2355": _code(
+        "REPLAY ERRORS names a source of which no sink keeps records that do not decode, or whose sinks do not run.",
+        "Run ALTER SOURCE … SET (ON ERROR = DEAD LETTER) to have records kept. A sink that does not run puts them in "
+        "when it is started.",
+    ),
     "SQ2350": _code(
         "CREATE SINKS names a source of which no table is read.",
         "Create the source with FOR ALL TABLES, or tables from it with CREATE TABLE … FROM SOURCE.",
@@ -180,9 +185,56 @@ CODES = {
         "CREATE SINKS makes sinks that upsert by each table's key, and a table has none.",
         "Write MODE APPEND, or leave the table out and give its sink a KEY.",
     ),
+    "SQ2353": _code(
+        "ALTER SOURCE … SKIP accepts what a source has lost, as the message says.",
+        "Run sinks that were stopped. Upsert sinks of a source from a database compute their rows again from what the "
+        "server has now. All others go on with what comes next, and lack what was lost.",
+    ),
+    "SQ2354": _code(
+        "ALTER SOURCE … SKIP names a source of which no loss is reported: neither by itself nor by a sink that failed "
+        "for that.",
+        "Nothing is to be done. Run a sink of the source: its error says if anything is lost.",
+    ),
     "SQ2352": _code(
         "CREATE SINKS writes each table into one that is called like it.",
         "Leave out TABLE, or write TABLE PREFIX.",
+    ),
+    "SQ2360": _code(
+        "A sink of messages does not say how they are written.",
+        "Write FORMAT JSON, or KEY FORMAT … VALUE FORMAT ….",
+    ),
+    "SQ2361": _code(
+        "A topic's name is one that Kafka does not take, or it would have no partitions or no replicas.",
+        "Correct TOPIC, TOPIC PARTITION COUNT or TOPIC REPLICATION FACTOR.",
+    ),
+    "SQ2362": _code(
+        "Messages without a key have no format of keys.",
+        "Write KEY (…), or FORMAT in the place of KEY FORMAT and VALUE FORMAT.",
+    ),
+    "SQ2363": _code(
+        "Sinks cannot write messages of this format.",
+        "Use a format that the hint names.",
+    ),
+    "SQ2364": _code(
+        "FORMAT TEXT and FORMAT BYTES write one value as it is, without the name of its column: text of any type but "
+        "arrays, records and maps, or bytea.",
+        "Write FORMAT JSON, or sink from a materialized view of one column.",
+    ),
+    "SQ2366": _code(
+        "Sinks write Avro by schemas that they register, under names that Avro takes.",
+        "Write FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
+    ),
+    "SQ2367": _code(
+        "EXPLAIN KEY SCHEMA and VALUE SCHEMA show what a sink registers for its messages, and there is nothing.",
+        "Use them for sinks into Kafka with FORMAT AVRO.",
+    ),
+    "SQ2368": _code(
+        "PARTITION BY gives each message a whole number; all messages of a key have to go into one partition.",
+        "Write an expression of an integer type, of columns of the key if there is one.",
+    ),
+    "SQ2365": _code(
+        "The headers of messages come from a column whose type is map[text => text] or map[text => bytea].",
+        "Name such a column, or make one in a materialized view.",
     ),
     "SQ2401": _code(
         "Load generators make their own columns and changes, so a clause about them cannot be given.",
@@ -336,6 +388,10 @@ CODES = {
         "ALTER SOURCE … DROP TABLE names something else than a table of the source.",
         "Name a table that SHOW SUBSOURCES lists for the source.",
     ),
+    "SQ2469": _code(
+        "What EXPOSE PROGRESS names tells how far a source is read. Queries can read it, views and sinks cannot.",
+        "Query it, or `mz_internal.mz_source_progress`.",
+    ),
     "SQ2467": _code(
         "Tables of several schemas have the name.",
         "Write the schema's name before it.",
@@ -357,8 +413,8 @@ CODES = {
         "Write KEY FORMAT … VALUE FORMAT ….",
     ),
     "SQ2476": _code(
-        "Debezium does not write changes in this format.",
-        "Leave out ENVELOPE DEBEZIUM, or use the format of the messages, as FORMAT JSON.",
+        "Debezium's changes are read in JSON and in Avro, and in no other format.",
+        "Have Debezium's converter write one of them (`value.converter`), or leave out ENVELOPE DEBEZIUM.",
     ),
     "SQ2477": _code(
         "The key of the messages has a column that their rows do not have.",
@@ -488,12 +544,14 @@ CODES = {
         "A connection to Kafka has a certificate that does not go with its SECURITY PROTOCOL, or half of a pair.",
         "Give SSL CERTIFICATE and SSL KEY together, and none of them without TLS.",
     ),
-    "SQ2541": _code(
-        "A schema registry connection has both USER and USERNAME, which are the same option.",
-        "Keep one of them.",
-    ),
     "SQ2542": _code(
         "An option of a schema registry connection goes with another one, which is missing.",
         "Add the option that the hint names.",
+    ),
+    "SQ2818": _code(
+        "The log of a source that is captured is in a bucket that LOG names, reached by the connection that "
+        "AWS CONNECTION names; one of them is missing, or LOG names no bucket.",
+        "Write WITH (LOG = 's3://bucket/prefix', AWS CONNECTION = name), or leave out both: the log is in the "
+        "catalog's folder then.",
     ),
 }

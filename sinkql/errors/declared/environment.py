@@ -90,6 +90,18 @@ CODES = {
         "A statement in the shell failed for a reason that SinkQL has no code for. It may have been done in part.",
         "Check with \\d what was done, and report the error.",
     ),
+    "SQ4039": _code(
+        "The address of a server is not one that SinkQL knows what to do with.",
+        "Write it as postgres://user@host:5432/database, mysql://user@host:3306 or kafka://host:9092.",
+    ),
+    "SQ4040": _code(
+        "The server has no table or topic of the name, or none at all that the user may read.",
+        "Correct the name, or grant the user what it needs: sinkql doctor tells.",
+    ),
+    "SQ4041": _code(
+        "The file that is to be written is there already.",
+        "Name another file with -o, or delete it.",
+    ),
     "SQ4101": _code(
         "The file is a database of another program.",
         "Name another file with --catalog.",
@@ -117,30 +129,6 @@ CODES = {
         "The text of an item in the catalog file is not a CREATE statement of this version.",
         "Restore a backup of the file.",
     ),
-    "SQ4107": _code(
-        "The key file that encrypts the secrets of the catalog is missing.",
-        "Restore the file, or set SINKQL_CATALOG_KEY.",
-    ),
-    "SQ4108": _code(
-        "A secret was encrypted with another key than the one at hand.",
-        "Restore the key file or variable with which the secret was created, or drop the secret and create it again.",
-    ),
-    "SQ4109": _code(
-        "Other users may read the key file.",
-        "Run chmod 600 on the file.",
-    ),
-    "SQ4110": _code(
-        "A secret reads an environment variable that is not set.",
-        "Set the variable before the job starts.",
-    ),
-    "SQ4111": _code(
-        "A secret reads a file that does not exist, cannot be read, or is not UTF-8.",
-        "Correct the path, the permissions or the content of the file.",
-    ),
-    "SQ4112": _code(
-        "The key file or variable does not have a key of 32 bytes in base64.",
-        "Write a key that openssl rand -base64 32 makes.",
-    ),
     "SQ4113": _code(
         "The catalog is given as a URL of a database other than SQLite.",
         "Name a file, or write sqlite:///path/to/catalog.db.",
@@ -160,106 +148,6 @@ CODES = {
     "SQ4117": _code(
         "The file that a backup should be written to exists already.",
         "Name another file.",
-    ),
-    "SQ4120": _code(
-        "A secret needs a Python package that is not installed.",
-        "Install it as the hint shows.",
-    ),
-    "SQ4121": _code(
-        "A secret reads a keyring, and this machine has none, or it fails.",
-        "Run keyring diagnose, or use env_var or file instead.",
-    ),
-    "SQ4122": _code(
-        "A secret reads a keyring that is locked.",
-        "Unlock the keyring and start the job again, or use env_var or file instead.",
-    ),
-    "SQ4123": _code(
-        "The keyring has no entry of this service and name.",
-        "Add the entry with keyring set, as the user who runs the job.",
-    ),
-    "SQ4124": _code(
-        "The command sinkql secret set was given an empty value.",
-        "Type the value, or pipe it in.",
-    ),
-    "SQ4125": _code(
-        "The command sinkql secret set was given bytes that are not UTF-8.",
-        "Store the value as base64 and decode it in SQL, or keep it in a file.",
-    ),
-    "SQ4126": _code(
-        "A notice: a connection holds a password or key as text, and the compiled jobs contain it.",
-        "Write SECRET name instead, or keep the jobs as private as the script.",
-    ),
-    "SQ4130": _code(
-        "A secret reads Vault, and VAULT_ADDR is not set or is not a URL.",
-        "Set VAULT_ADDR, as in https://host:8200, before the job starts.",
-    ),
-    "SQ4131": _code(
-        "A secret reads Vault, and there is no token.",
-        "Set VAULT_TOKEN before the job starts, or run vault login.",
-    ),
-    "SQ4132": _code(
-        "The Vault server does not answer.",
-        "Check VAULT_ADDR, the network, and that the server runs.",
-    ),
-    "SQ4133": _code(
-        "The certificate of the Vault server is not signed by an authority that this machine trusts.",
-        "Set VAULT_CACERT to the certificate of the authority.",
-    ),
-    "SQ4134": _code(
-        "The Vault server rejects the token, or its policy does not allow reading the path.",
-        "Use a valid token whose policy allows reading the path.",
-    ),
-    "SQ4135": _code(
-        "The Vault server has no secret at the path.",
-        "Write the path as vault kv get takes it, without /data/.",
-    ),
-    "SQ4136": _code(
-        "The secret in Vault has no field of this name.",
-        "Use one of the fields that the hint lists.",
-    ),
-    "SQ4137": _code(
-        "The Vault server is sealed.",
-        "Unseal it, and start the job again.",
-    ),
-    "SQ4138": _code(
-        "The Vault server answers with an error of its own.",
-        "Look into the log of the server.",
-    ),
-    "SQ4139": _code(
-        "The server at VAULT_ADDR is not a Vault server, or has no KV store at the path.",
-        "Set VAULT_ADDR to the root of the active server, and check the path.",
-    ),
-    "SQ4140": _code(
-        "A secret reads AWS Secrets Manager, and there are no credentials.",
-        "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, before the job starts.",
-    ),
-    "SQ4141": _code(
-        "A secret reads AWS Secrets Manager, and no region is set.",
-        "Set AWS_REGION before the job starts, or name the secret by its ARN.",
-    ),
-    "SQ4142": _code(
-        "AWS Secrets Manager does not answer.",
-        "Check AWS_REGION, AWS_ENDPOINT_URL and the network.",
-    ),
-    "SQ4143": _code(
-        "AWS rejects the credentials, or they do not allow reading the secret.",
-        "Use valid keys that allow secretsmanager:GetSecretValue on the secret.",
-    ),
-    "SQ4144": _code(
-        "AWS Secrets Manager has no secret of this id in the region, or it is scheduled for deletion.",
-        "Check the id and AWS_REGION.",
-    ),
-    "SQ4145": _code(
-        "The AWS secret is not a JSON object with this field.",
-        "Use one of the fields that the hint lists, or leave the field out.",
-    ),
-    "SQ4146": _code(
-        "The AWS secret is binary and not UTF-8 text.",
-        "Store the secret as text.",
-    ),
-    "SQ4147": _code(
-        "AWS Secrets Manager answers with an error of its own.",
-        "Try again. If the error stays, look at the secret with aws secretsmanager describe-secret.",
     ),
     "SQ4201": _code(
         "The Iceberg catalog cannot be reached.",
@@ -330,155 +218,6 @@ CODES = {
         "Catalogs of type hive need the Python package thrift, which an extra of SinkQL installs.",
         "Run pip install 'sinkql[hive]'.",
     ),
-    "SQ4220": _code(
-        "AWS rejects the keys of an AWS connection, or those of this machine that were to assume its role.",
-        "Check ACCESS KEY ID and SECRET ACCESS KEY; with a role AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
-        retryable=True,
-    ),
-    "SQ4221": _code(
-        "The session token of an AWS connection has expired, or is not the one of its keys.",
-        "Give the secrets the keys and the token of a new session, or use ASSUME ROLE ARN.",
-        retryable=True,
-    ),
-    "SQ4222": _code(
-        "AWS does not let this machine's credentials assume the role of an AWS connection, or there is no such role.",
-        "Check ASSUME ROLE ARN, and allow it in the role's trust policy, with the same external id. A running sink "
-        "tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4223": _code(
-        "AWS, or the server at ENDPOINT of an AWS connection, does not answer, or not as AWS does.",
-        "Check ENDPOINT, REGION and the network. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4224": _code(
-        "An AWS connection has a role, and this machine has no AWS credentials to assume it with.",
-        "Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, before the job starts.",
-    ),
-    "SQ4225": _code(
-        "REGION of an AWS connection is not the name of a region.",
-        "Write the region of the bucket, such as us-east-1.",
-    ),
-    "SQ4226": _code(
-        "AWS answers with an error of its own.",
-        "Look up the code in the detail. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4227": _code(
-        "The certificate of the server at ENDPOINT of an AWS connection is not trusted, or the server does "
-        "not use TLS.",
-        "Set AWS_CA_BUNDLE, which connections and sources read, and SSL_CERT_FILE, which sinks read, to the "
-        "certificate of its authority, or correct ENDPOINT. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4228": _code(
-        "Roles, VALIDATE CONNECTION of AWS connections, files in S3, and catalogs of AWS need boto3, which is not "
-        "installed.",
-        "Run pip install 'sinkql[aws]'.",
-    ),
-    "SQ4230": _code(
-        "The secret of SERVICE ACCOUNT KEY is not the key of a service account of Google Cloud.",
-        "Give the secret the whole file of JSON that Google gave out: ALTER SECRET name AS file('key.json'). A running "
-        "sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4231": _code(
-        "Google rejects the key of a service account: the account or its key was deleted or disabled, or the clock of "
-        "this machine is wrong.",
-        "Make a new key, and give it to the secret with ALTER SECRET. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4232": _code(
-        "The server of Google's tokens cannot be reached, or answers without a token.",
-        "Check the network, and token_uri in the key. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4233": _code(
-        "GCP connections need google-auth, which an extra of SinkQL installs.",
-        "Run pip install 'sinkql[gcp]'.",
-    ),
-    "SQ4260": _code(
-        "A schema registry cannot be reached.",
-        "Check URL in CREATE CONNECTION, and that the registry runs. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4261": _code(
-        "A schema registry rejects the user, the password or the certificate of its connection, or does not let the "
-        "user read its schemas.",
-        "Check USER and PASSWORD, or SSL CERTIFICATE and SSL KEY, in CREATE CONNECTION. A running sink tries again by "
-        "itself.",
-        retryable=True,
-    ),
-    "SQ4262": _code(
-        "URL of the connection is not the address of a schema registry.",
-        "Correct URL in CREATE CONNECTION. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4263": _code(
-        "The certificate of a schema registry is not signed by an authority that this machine trusts, or the server at "
-        "URL does not use TLS.",
-        "Give the authority's certificate in SSL CERTIFICATE AUTHORITY, or correct URL in CREATE CONNECTION. A running "
-        "sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4264": _code(
-        "A certificate or key of a schema registry connection is not one in PEM, or the two do not belong together.",
-        "Give the secrets the whole text of the PEM files: ALTER SECRET name AS file('key.pem'). A running sink tries "
-        "again by itself.",
-        retryable=True,
-    ),
-    "SQ4265": _code(
-        "A schema registry answers with an error of its own.",
-        "Look at the detail and the log of the registry. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4270": _code(
-        "No broker of Kafka answers.",
-        "Check BROKER in CREATE CONNECTION, and that Kafka runs. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4271": _code(
-        "Kafka does not let the user of a connection in.",
-        "Check SASL USERNAME, SASL PASSWORD and SASL MECHANISMS in CREATE CONNECTION. A running sink tries again by "
-        "itself.",
-        retryable=True,
-    ),
-    "SQ4272": _code(
-        "The certificate of a broker of Kafka is not signed by an authority that this machine trusts, or it rejects "
-        "that of the connection.",
-        "Give the authority's certificate in SSL CERTIFICATE AUTHORITY, or check SSL CERTIFICATE and SSL KEY. A "
-        "running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4273": _code(
-        "A broker of Kafka speaks another protocol at this port than the connection does.",
-        "Check SECURITY PROTOCOL and BROKER in CREATE CONNECTION. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4274": _code(
-        "Kafka has no topic of this name, or hides it from the user of the connection.",
-        "Check TOPIC, or create the topic.",
-    ),
-    "SQ4275": _code(
-        "Kafka does not allow the user of the connection to read the topic.",
-        "Grant the user DESCRIBE and READ on the topic. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4276": _code(
-        "A certificate or a key of a connection to Kafka is not one in PEM, or the two do not belong together.",
-        "Give the secrets the whole text of the PEM files: ALTER SECRET name AS file('key.pem'). A running sink tries "
-        "again by itself.",
-        retryable=True,
-    ),
-    "SQ4277": _code(
-        "Kafka answers with an error of its own.",
-        "Look at the detail and the log of the brokers. A running sink tries again by itself.",
-        retryable=True,
-    ),
-    "SQ4266": _code(
-        "FORMAT PROTOBUF needs protobuf and grpcio-tools, which an extra of SinkQL installs.",
-        "Run pip install 'sinkql[protobuf]'.",
-    ),
     "SQ4301": _code(
         "The warehouse folder cannot be written by this user.",
         "Give the user the right to write there. A running sink tries again by itself.",
@@ -524,9 +263,9 @@ CODES = {
     ),
     "SQ4309": _code(
         (
-            "A source was dropped, and what its server keeps for it, such as a replication slot, could not be deleted: "
-            "the server does not answer, or does not let the user of the connection do that."
+            "A source was dropped, and what its server keeps for it, such as a replication slot, or its log in S3, "
+            "could not be deleted: the server does not answer, or does not let the user of the connection do that."
         ),
-        "Delete it on the server; until then a replication slot holds the server's log.",
+        "Delete it there; until then a replication slot holds the server's log.",
     ),
 }

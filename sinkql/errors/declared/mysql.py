@@ -8,6 +8,10 @@ from sinkql.errors.code import Code, Family
 
 _meaning = partial(Code, Family.MEANING)
 _environment = partial(Code, Family.ENVIRONMENT)
+_SKIP = (
+    "Run ALTER SOURCE … SKIP, and start the sinks again: upsert sinks compute their rows again from what the server "
+    "has now, others go on with what comes from then on."
+)
 
 CODES = {
     "SQ2830": _meaning(
@@ -20,6 +24,11 @@ CODES = {
         "logs nothing of it: the table could not be kept like the server's.",
         "Change the foreign key on the server, or write WITH (IGNORE CASCADES = true) if no rows go that way.",
     ),
+    "SQ2832": _meaning(
+        "TEXT COLUMNS names a column of MySQL or MariaDB whose text the server's log does not have: one of floating "
+        "point numbers, bits or bytes.",
+        "Leave it out of TEXT COLUMNS, and cast it to text in a view.",
+    ),
     "SQ4460": _environment(
         "A MySQL or MariaDB server does not answer, or fails at what it was asked for.",
         "Check the connection's HOST and PORT, and that the server runs and can be reached from this machine.",
@@ -27,7 +36,11 @@ CODES = {
     ),
     "SQ4461": _environment(
         "A MySQL or MariaDB server refuses the user or the password of a connection.",
-        "Correct USER and the secret of PASSWORD, and see that the user may connect from this machine.",
+        (
+            "Correct USER and the secret of PASSWORD, and see that the user may connect from this machine. A running "
+            "source tries again by itself."
+        ),
+        retryable=True,
     ),
     "SQ4462": _environment(
         "A connection to a MySQL or MariaDB server cannot be encrypted as its SSL MODE says.",
@@ -43,31 +56,42 @@ CODES = {
     ),
     "SQ4465": _environment(
         "The user of a connection lacks a privilege that reading a MySQL or MariaDB server takes.",
-        "Run GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user on the server.",
+        (
+            "Run GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user on the server. A running "
+            "source tries again by itself."
+        ),
+        retryable=True,
     ),
     "SQ4466": _environment(
         "A MySQL or MariaDB server has deleted the part of its binary log that a source reads next.",
-        (
-            "Drop the sinks of the source, then the source, and create them again, the sinks into new tables. "
-            "Set binlog_expire_logs_seconds higher."
-        ),
+        f"{_SKIP} Set binlog_expire_logs_seconds higher.",
+        of_loss=True,
     ),
     "SQ4467": _environment(
         "A MySQL or MariaDB server does not have transactions that a source has read, as after a failover.",
         (
-            "Correct the connection. If this server has taken over, drop the sinks of the source, then the source, and "
-            "create them again, the sinks into new tables."
+            "Correct the connection. If this server has taken over, run ALTER SOURCE … SKIP, and start the sinks "
+            "again: they compute their rows again from what the server has now."
         ),
+        of_loss=True,
     ),
     "SQ4468": _environment(
         "The binary log of a MySQL or MariaDB server has a change with some of a row's columns only.",
         (
-            "Correct the setting that the hint names. Then drop the sinks of the source, then the source, and create "
-            "them again, the sinks into new tables."
+            "Correct the setting that the hint names. Then run ALTER SOURCE … SKIP, and start the sinks again: they "
+            "compute their rows again from what the server has now."
         ),
+        of_loss=True,
     ),
     "SQ4469": _environment(
         "The binary log of a MySQL or MariaDB server has something that cannot be read.",
-        "Drop the sinks of the source, then the source, and create them again, the sinks into new tables.",
+        _SKIP,
+        of_loss=True,
+    ),
+    "SQ4470": _environment(
+        "A MySQL or MariaDB server has distributed transactions that were prepared before a source began to be read, "
+        "and that are neither committed nor rolled back: what they changed could not be known.",
+        "Have them ended: XA RECOVER on the server lists them.",
+        retryable=True,
     ),
 }

@@ -9,6 +9,10 @@ from sinkql.errors.code import Code, Family
 _meaning = partial(Code, Family.MEANING)
 _run = partial(Code, Family.RUN)
 _environment = partial(Code, Family.ENVIRONMENT)
+_SKIP = (
+    "Run ALTER SOURCE … SKIP, and start the sinks again: upsert sinks compute their rows again from what the server "
+    "has now, others go on with what comes from then on."
+)
 
 CODES = {
     "SQ2801": _meaning(
@@ -84,6 +88,10 @@ CODES = {
         "A port is a number from 1 to 65535.",
         "Correct PORT.",
     ),
+    "SQ2555": _meaning(
+        "HOST is the name or the address of a server alone.",
+        "Write the port as PORT, and leave out what else a URL has.",
+    ),
     "SQ2551": _meaning(
         "A client's certificate comes with its key.",
         "Give both, or none.",
@@ -147,7 +155,8 @@ CODES = {
     ),
     "SQ4411": _environment(
         "The connection's user has no right to read the server's changes.",
-        "Run ALTER ROLE name REPLICATION on the server.",
+        "Run ALTER ROLE name REPLICATION on the server. A running source tries again by itself.",
+        retryable=True,
     ),
     "SQ4412": _environment(
         "The server takes no more connections now.",
@@ -166,25 +175,27 @@ CODES = {
     ),
     "SQ3701": _run(
         "The replication slot of a source is not on its server: it was dropped, or the server was put back.",
-        "Drop the sinks of the source, then the source, and create them again, the sinks into new tables.",
+        _SKIP,
+        of_loss=True,
     ),
     "SQ3702": _run(
         "The server has removed changes that the source has not read, because max_slot_wal_keep_size was too small.",
-        "Drop the sinks of the source, then the source, and create them again, the sinks into new tables.",
+        _SKIP,
+        of_loss=True,
     ),
     "SQ3703": _run(
         "The connection of a source leads to another server than the one that was read.",
         (
-            "Correct the connection. If the tables have moved to a new server, drop the sinks of the source, then the "
-            "source, and create them again, the sinks into new tables."
+            "Correct the connection. If the tables have moved to this server, as after pg_upgrade, run ALTER SOURCE … "
+            "REFRESH REFERENCES, and start the sinks. They go on if the replication slot has moved too; else SQ3701 "
+            "tells how to go on. A sink that cannot compute its rows again is refused where tables have other numbers, "
+            "as after a dump: drop it before, and create it again into a new table."
         ),
     ),
     "SQ3704": _run(
         "The publication of a source was dropped.",
-        (
-            "Create it again on the server. Changes in between were not sent: so drop the sinks of the source, then "
-            "the source, and create them again, the sinks into new tables."
-        ),
+        f"Create it again on the server. Changes in between were not sent. {_SKIP}",
+        of_loss=True,
     ),
     "SQ3705": _run(
         "The server of a source no longer has wal_level = logical.",
@@ -207,20 +218,8 @@ CODES = {
     ),
     "SQ3709": _run(
         "A standby has become the server of a source, and lacks changes that were read from the earlier server.",
-        "Drop the sinks of the source, then the source, and create them again, the sinks into new tables.",
-    ),
-    "SQ3710": _run(
-        "The user of a connection may not read a table of a source.",
-        "Grant the right on the server. Then start the sink again.",
-    ),
-    "SQ3711": _run(
-        "A table of a source, or a column of it, was dropped or renamed on the server.",
-        "Put it back, or drop the sinks that read it.",
-    ),
-    "SQ3712": _run(
-        "Another transaction holds a lock on a table of a source, such as that of TRUNCATE or ALTER TABLE.",
-        "Wait for its end. The source tries again by itself.",
-        retryable=True,
+        _SKIP,
+        of_loss=True,
     ),
     "SQ3713": _run(
         "A server sends what SinkQL does not understand.",

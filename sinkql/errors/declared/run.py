@@ -7,6 +7,10 @@ from functools import partial
 from sinkql.errors.code import Code, Family
 
 _code = partial(Code, Family.RUN)
+_SKIP = (
+    "Run ALTER SOURCE … SKIP, and start the sinks again: upsert sinks compute their rows again from what the server "
+    "has now, others go on with what comes from then on."
+)
 
 CODES = {
     "SQ3001": _code(
@@ -18,7 +22,9 @@ CODES = {
     ),
     "SQ3101": _code(
         "A source reads a row that does not fit its format or its columns.",
-        "Correct the file, or create the source WITH (ON ERROR = SKIP) to count such rows and leave them out.",
+        "Correct the record where it comes from, if it is read again then, as files are. Otherwise run ALTER SOURCE … "
+        "SET (ON ERROR = SKIP), which leaves such records out and counts them, or SET (ON ERROR = DEAD LETTER), which "
+        "keeps them in a table of their own as well.",
     ),
     "SQ3102": _code(
         (
@@ -94,27 +100,32 @@ CODES = {
         retryable=True,
     ),
     "SQ3307": _code(
-        "The bucket of a files source does not exist.",
+        "The bucket of a files source, or of a log, does not exist.",
         "Correct PATH, or ENDPOINT of the AWS connection, or create the bucket. A running sink tries again by itself.",
         retryable=True,
     ),
     "SQ3308": _code(
-        "The keys or the role of an AWS connection may not list the bucket of a files source, or not read its objects.",
-        "Allow them s3:ListBucket on the bucket and s3:GetObject on its objects. A running sink tries again by itself.",
+        "The keys or the role of an AWS connection may not list the bucket of a files source or of a log, or not read "
+        "its objects; those of a log may not write them.",
+        "Allow them s3:ListBucket on the bucket and s3:GetObject on its objects, for a log s3:PutObject and "
+        "s3:DeleteObject, too. A running sink tries again by itself.",
         retryable=True,
     ),
     "SQ3370": _code(
-        "Kafka deleted messages of a topic before they were read.",
-        "Read the topic by another source, and raise its retention.",
+        "Kafka deleted messages of a topic before they were read, or those that rows are to be computed again from.",
+        "Run ALTER SOURCE … SKIP to go on with what is kept, and start the sink again. Raise the topic's retention.",
+        of_loss=True,
     ),
     "SQ3371": _code(
         "The topic of a source was deleted, or made anew under its name: the offsets that were read mean other "
         "messages now.",
-        "Read the new topic by another source.",
+        "Run ALTER SOURCE … SKIP to read the topic that is there from its beginning, and start the sink again.",
+        of_loss=True,
     ),
     "SQ3372": _code(
         "A partition of a topic ends before the messages that were read of it: its brokers have lost some.",
-        "Read the topic by another source, into a new table.",
+        "Run ALTER SOURCE … SKIP to go on where the partition ends, and start the sink again.",
+        of_loss=True,
     ),
     "SQ3390": _code(
         "A connector gives rows with other columns than its source declares.",
@@ -123,6 +134,20 @@ CODES = {
     "SQ3391": _code(
         "A part of a source gave different rows when a failed task read it again, so the batch was not committed.",
         "Make sure that what the source reads does not change, then start the sink again.",
+    ),
+    "SQ3392": _code(
+        "A reader or a writer lost or doubled records: those that were read are not all accounted for. Nothing of the "
+        "batch was written.",
+        "This is a mistake in SinkQL or in a connector; report it. The table is as it was before the batch.",
+    ),
+    "SQ3393": _code(
+        "A source keeps its records that do not decode, and the sink writes to a system that has no table for them.",
+        "Run ALTER SOURCE … SET (ON ERROR = SKIP) or FAIL, or write to Iceberg or Kafka.",
+    ),
+    "SQ3394": _code(
+        "REPLAY ERRORS cannot put records of this source in: what is kept of them is not all that they were, they are "
+        "changes of rows that may have changed again since, or the sink cannot take a record late.",
+        "Correct the records where they come from, and have them sent or written once more.",
     ),
     "SQ3401": _code(
         "A source takes back a row that it never gave, so an aggregate would be wrong.",
@@ -203,10 +228,12 @@ CODES = {
     ),
     "SQ3416": _code(
         (
-            "All rows of a source were removed at once, as TRUNCATE does. Its rows have no key, so the sink does not "
-            "know which rows it has to take back."
+            "All rows of a source were removed at once, as TRUNCATE does. Its rows have no key, so a sink that appends "
+            "changes, or writes them to Kafka, does not know which rows it has to take back. Upsert sinks compute "
+            "their rows again by themselves."
         ),
-        "Give the table a primary key, then drop the source and the sink, and create them again.",
+        "Drop the sink and create it again, into a new table or topic. Where the table is emptied often, write an "
+        "upsert sink, or give the table a primary key.",
     ),
     "SQ3417": _code(
         (
@@ -248,23 +275,27 @@ CODES = {
     "SQ3432": _code(
         "A table was truncated on the server, and its source was created WITH (ON TRUNCATE = FAIL).",
         (
-            "Create the source without that option to have the tables of its sinks emptied too, or drop the sink and "
-            "create it again, into a new table."
+            "Run ALTER SOURCE … SET (ON TRUNCATE = APPLY) to have the tables of its sinks emptied too, and start the "
+            "sinks again."
         ),
     ),
     "SQ3433": _code(
         "A table on the server lost a column that a sink needs, or has it under another name or with another type.",
         (
-            "Create the source again with the columns that the table has now, and its sinks into new tables. Columns "
-            "that no sink needs can be left out with EXCLUDE COLUMNS, and may change then."
+            "Run ALTER SOURCE … REFRESH REFERENCES, and start the sinks again: they take up what they can follow, such "
+            "as a column less. If it is refused, drop the sinks of the table first, and create them again into new "
+            "tables. Columns that no sink needs can be left out with EXCLUDE COLUMNS, and may change then."
         ),
     ),
     "SQ3434": _code(
         (
             "The log of a source does not have the changes that follow those in a sink's table: the log was deleted, "
-            "or the server had forgotten them. Going on would leave changes out."
+            "or the server had forgotten them. Or it was lost just after the first snapshot of a table without a key, "
+            "and nobody knows which of the changes that follow the snapshot has. Going on would leave changes out, or "
+            "take them in twice."
         ),
-        "Drop the sink and create it again, into a new table.",
+        _SKIP,
+        of_loss=True,
     ),
     "SQ3435": _code(
         "A file of a source's log is damaged or gone. The source's capture reads it again from the server.",
@@ -273,14 +304,53 @@ CODES = {
     ),
     "SQ3436": _code(
         (
-            "The log of a source is lost or damaged, and the server was told that it need not keep what was in it: "
-            "the source has KEEP = 'log', or the server had kept more than MAX RETAINED WAL."
+            "The log of a source is lost or damaged, and the server no longer has all that its sinks need of it: "
+            "the source has KEEP = 'log', or the server had kept more than MAX RETAINED WAL. Of MySQL, the binary log "
+            "no longer goes back to where the sinks are."
         ),
-        "Put the log back from a copy, or drop the source's sinks and create them again, into new tables.",
+        f"Put the log back from a copy, or r{_SKIP[1:]}",
+        of_loss=True,
     ),
     "SQ3437": _code(
         "The process that captures a source failed for a reason that SinkQL has no code for.",
         "It tries again by itself. If it goes on, report the detail.",
+        retryable=True,
+    ),
+    "SQ3438": _code(
+        "A user ran ALTER SOURCE … SKIP while a sink of the source ran, a table without a key was truncated on its "
+        "server, or the log of a source was lost just after the first snapshot of one. Or the state of a sink is lost, "
+        "and only the server still has the rows that it was made of.",
+        "Nothing: the sink computes its rows again by itself.",
+        retryable=True,
+    ),
+    "SQ3439": _code(
+        "Changes of a source were skipped, and the rows of an upsert sink cannot be computed again without them, as "
+        "another source that the sink reads no longer has what was read from it. The table stays as it was.",
+        "Put back what is missing. If that cannot be, run ALTER SOURCE … SKIP once more, and start the sink again: it "
+        "keeps its rows, and reads those of the source as they are now. Rows that were deleted meanwhile stay.",
+        of_loss=True,
+    ),
+    "SQ3440": _code(
+        (
+            "A server has not sent all changes of a table: its publication was altered, its replica identity has "
+            "changed, or partitions were attached with rows, detached, or emptied by themselves. Or the table was "
+            "altered, was locked, or may not be read any more, just when long values that are not sent again had to be "
+            "read from it. Sinks of other tables go on."
+        ),
+        f"Mend on the server what the detail says. Then {_SKIP[0].lower()}{_SKIP[1:]}",
+        of_loss=True,
+    ),
+    "SQ3441": _code(
+        "The object store that LOG names does not keep to the conditions If-None-Match and If-Match of a put. Without "
+        "them two captures of one source might both write its log.",
+        "Keep the log in a store that has them, such as S3, or create the source again without LOG. `sinkql doctor` "
+        "tries the store.",
+    ),
+    "SQ3442": _code(
+        "Another catalog captures the source into the same log in an object store: a copy of the catalog on another "
+        "machine, or the one that it was moved from. The detail names its machine and folder.",
+        "Stop the sinks there. A capture that ended without saying so is waited for three minutes; then this one goes "
+        "on by itself.",
         retryable=True,
     ),
     "SQ3501": _code(
@@ -411,6 +481,22 @@ CODES = {
         "A file of the table that the sink has to read is missing.",
         "Restore the file: a running sink tries again by itself. If it is lost for good, drop the sink and create it "
         "again, into a new table.",
+        retryable=True,
+    ),
+    "SQ3710": _code(
+        "The user of a connection may not read a table of a source.",
+        "Grant the right on the server. The source tries again by itself; its other tables go on.",
+        retryable=True,
+    ),
+    "SQ3711": _code(
+        "A table of a source was dropped on the server before its first snapshot was done, or a column of it was "
+        "dropped, renamed or changed. Other tables of the source go on.",
+        "Put it back, or run ALTER SOURCE … REFRESH REFERENCES, and start the sinks again. If it is refused, drop the "
+        "sinks that read the table.",
+    ),
+    "SQ3712": _code(
+        "Another transaction holds a lock on a table of a source, such as that of TRUNCATE or ALTER TABLE.",
+        "Wait for its end. The source tries again by itself; its other tables go on.",
         retryable=True,
     ),
 }

@@ -133,6 +133,10 @@ CODES = {
         "A statement comes upon a date or time outside the years 1 to 9999.",
         "Leave such rows out with WHERE, or cast the value to text. Sinks write them as they are.",
     ),
+    "SQ2648": _code(
+        "A notice: a query reads a source whose rows others send. No server has them: the source's log is read.",
+        "Sinks have all rows: select from a sink's table for those that the log has forgotten.",
+    ),
     "SQ2650": _code(
         "An earlier statement of the transaction failed.",
         "Run ROLLBACK, correct the statement, and begin again.",

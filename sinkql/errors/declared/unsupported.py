@@ -145,10 +145,6 @@ CODES = {
         "The dialect has items of this kind, but this version of SinkQL does not.",
         "Use secrets, connections, clusters, sources, tables, views, materialized views and sinks.",
     ),
-    "SQ2968": _code(
-        "The dialect has this statement, but this version of SinkQL does not run it.",
-        "Follow the hint.",
-    ),
     "SQ2969": _code(
         "SinkQL has no roles or privileges: whoever can open the catalog file may do everything.",
         "Leave the statement out, and protect the catalog file.",
@@ -160,10 +156,6 @@ CODES = {
     "SQ2971": _code(
         "The dialect has sources from this system, but this version of SinkQL cannot read from it.",
         "Use FROM FILES or FROM LOAD GENERATOR.",
-    ),
-    "SQ2972": _code(
-        "The dialect has sinks into Kafka, but this version of SinkQL cannot write to it.",
-        "Use INTO ICEBERG CATALOG CONNECTION.",
     ),
     "SQ2973": _code(
         "The dialect has this clause of sources, but this version of SinkQL does not run it.",
@@ -219,5 +211,9 @@ CODES = {
     "SQ2988": _code(
         "The dialect has this option of a connection, but this version of SinkQL cannot use it.",
         "Do what the hint says instead.",
+    ),
+    "SQ2995": _code(
+        "The dialect has this option of a sink, but this version of SinkQL cannot use it.",
+        "Leave it out.",
     ),
 }

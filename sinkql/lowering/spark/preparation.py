@@ -22,7 +22,8 @@ class SparkSteps:
 def spark_steps(preparation: Preparation) -> SparkSteps:
     """Return the steps before an operator's tasks as Spark SQL."""
     select = [f"{_hash(each)} AS {quoted(each.name)}" for each in preparation.hashes]
-    select += [f"{_normal(each)} AS {quoted(each.name)}" for each in preparation.values]
+    shown = _plain if preparation.ordered else _normal
+    select += [f"{shown(each)} AS {quoted(each.name)}" for each in preparation.values]
     if not preparation.append:
         select.append("`$diff`")
     if preparation.ordered:
@@ -50,6 +51,11 @@ def _hashed(text: str, type_: Type, depth: int = 0) -> str:
     element = f"`$e{depth}`"
     elements = f"transform({text}, {element} -> struct({_hashed(element, type_.element, depth + 1)}))"
     return f"{text} IS NULL, size({text}), {elements}"
+
+
+def _plain(value: Value) -> str:
+    """Return the column as it is: rows that no group takes keep their values."""
+    return quoted(value.column)
 
 
 def _normal(value: Value) -> str:

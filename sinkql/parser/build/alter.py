@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sinkql import ast
 from sinkql.parser.build import value
 from sinkql.parser.build.source import reference
@@ -92,9 +94,12 @@ def _changed(node: Node) -> ast.ChangeConnection:
     for each in children(node, "set_options", "reset_options", "rotate_keys"):
         match each.data:
             case "set_options":
-                actions.append(_set(each))
+                given = _set(each)
+                actions.append(replace(given, options=value.connection_options(given.options)))
             case "reset_options":
-                actions.append(_reset(each))
+                taken = _reset(each)
+                names = tuple(replace(name, name=value.connection_option(name.name)) for name in taken.names)
+                actions.append(replace(taken, names=names))
             case _:
                 actions.append(ast.RotateKeys(span(each)))
     return ast.ChangeConnection(tuple(actions), value.validate(value.with_options(node)), span(node))

@@ -60,6 +60,7 @@ def _pushed_source(node: Node, origin: Node) -> ast.CreateSource:
         format=format_,
         include=include,
         check=check,
+        with_options=value.with_options(origin),
         if_not_exists=child(node, "if_not_exists") is not None,
         span=span(node),
         kind_span=span(kind),

@@ -109,7 +109,7 @@ def _connection(node: Node) -> ast.CreateConnection:
     return ast.CreateConnection(
         name=the_name(node),
         kind=str(kind),
-        options=value.any_options(to),
+        options=value.connection_options(value.any_options(to)),
         validate=value.validate(value.with_options(node)),
         if_not_exists=_if_not_exists(node),
         span=span(node),

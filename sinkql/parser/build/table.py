@@ -47,6 +47,7 @@ def table_from(node: Node) -> ast.CreateTableFrom:
             format=format_,
             include=include,
             check=check,
+            with_options=value.with_options(origin),
             kind=str(the_token(origin, "KIND")),
             if_not_exists=child(node, "if_not_exists") is not None,
             span=span(node),
@@ -75,9 +76,11 @@ def table_from(node: Node) -> ast.CreateTableFrom:
     )
 
 
-def subsource(node: Node) -> ast.CreateTableFrom:
+def subsource(node: Node) -> ast.CreateTableFrom | ast.CreateProgress:
     """Return the statement of a `create_subsource` node."""
     name, source = (tree.name(each) for each in children(node, "name"))
+    if child(node, "of_progress") is not None:
+        return ast.CreateProgress(name, source, child(node, "if_not_exists") is not None, span=span(node))
     return ast.CreateTableFrom(
         name,
         source,

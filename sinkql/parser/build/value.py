@@ -24,6 +24,7 @@ _PHRASES = {
     "phrase_matching": "MATCHING",
     "aligned": "ALIGNED TO",
 }
+_OF_CONNECTIONS = {"USERNAME": "USER"}
 _NO_VALUES = ("options", "through", "aligned")
 
 
@@ -35,6 +36,16 @@ def options(node: Node | None) -> tuple[ast.Option, ...]:
 def any_options(node: Node) -> tuple[ast.Option, ...]:
     """Return the options below a node, in brackets or without."""
     return options(child(node, "options") or child(node, "bare_options"))
+
+
+def connection_options(options: tuple[ast.Option, ...]) -> tuple[ast.Option, ...]:
+    """Return the options of a connection, each under one of its names: USERNAME is USER."""
+    return tuple(replace(each, name=connection_option(each.name)) for each in options)
+
+
+def connection_option(name: str) -> str:
+    """Return the name of a connection's option that has several."""
+    return _OF_CONNECTIONS.get(name, name)
 
 
 def with_options(node: Node) -> tuple[ast.Option, ...]:

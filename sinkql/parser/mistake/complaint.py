@@ -86,7 +86,9 @@ def complaint(stuck: StuckError) -> SinkqlError:
         return _no_semicolon(stuck)
     kind = stuck.reading.unknown_kind(lexemes, place)
     if kind:
-        return _no_kind(stuck, " ".join(each.text for each in kind), Span(kind[0].start, kind[-1].end))
+        return _no_connection(stuck, kind) or _no_kind(
+            stuck, " ".join(each.text for each in kind), Span(kind[0].start, kind[-1].end)
+        )
     repair = find_repair(lexemes, place, stuck.reading)
     if (
         repair is not None
@@ -110,6 +112,17 @@ def complaint(stuck: StuckError) -> SinkqlError:
         return SinkqlError("SQ1004", message, found.span, hint=hint)
     code = "SQ1001" if place else "SQ1003"
     return UnexpectedWordError(code, message, found.span, hint=hint)
+
+
+def _no_connection(stuck: StuckError, words: Sequence[Lexeme]) -> SinkqlError | None:
+    """Return the error for a kind behind which another word stands in the place of CONNECTION, or none."""
+    for count in range(len(words) - 1, 0, -1):
+        kind, other = " ".join(each.text for each in words[:count]), words[count]
+        if stuck.reading.knows_kind(kind):
+            near = nearest(other.text, ["CONNECTION"]) is not None
+            hint = "Did you mean CONNECTION?" if near else f"Write {kind.upper()} CONNECTION {other.text}."
+            return UnexpectedWordError("SQ1001", f"expected CONNECTION, found {_found(other)}", other.span, hint=hint)
+    return None
 
 
 def _no_kind(stuck: StuckError, written: str, place: Span) -> SinkqlError:

@@ -85,7 +85,11 @@ class Reading:
         if self._terminals[-1:] != ["KIND"]:
             return ()
         found = lexemes[self._places[-1] : place]
-        return () if " ".join(each.text.upper() for each in found) in self._words.words else found
+        return () if self.knows_kind(" ".join(each.text for each in found)) else found
+
+    def knows_kind(self, name: str) -> bool:
+        """Tell whether words are a kind that a connector offers."""
+        return name.upper() in self._words.words
 
     def near_kind(self, name: str) -> str | None:
         """Return the kind that a word most likely misspells."""

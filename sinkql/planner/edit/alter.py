@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sinkql import ast, logical
 from sinkql.errors import MissingError, Notice, SinkqlError, Span, nearest
-from sinkql.extension.options import labels
+from sinkql.extension.options import Tuning, labels
 from sinkql.extension.registry import Registry
 from sinkql.extension.types import kept_type
 from sinkql.planner.edit.option import changed_connection, changed_options, respan
@@ -126,11 +126,14 @@ def _after(
                 refusal=lambda name, span: _fixed(entry, name, span, anew=name in kind.anew),
             )  # fmt: skip
             return replace(respan(present, action.span), with_options=options)
-        case ast.CreateSource(), ast.SetOptions() | ast.ResetOptions() if _captured(present, registry):
-            source = registry.sources[present.kind]
-            assert source.with_options is not None
-            owner = f"sources from {present.kind}"
-            options = changed_options(present.with_options, action, known=labels(source.with_options), owner=owner)
+        case (
+            (ast.CreateSource() | ast.CreateTableFrom(source=None)),
+            (ast.SetOptions(wait=()) | ast.ResetOptions()),
+        ) if (tuning := _tuning(present, registry)) is not None:
+            options = changed_options(
+                present.with_options, action, known=labels(tuning), owner=f"sources from {present.kind}",
+                refused=tuning.fixed, refusal=lambda name, span: _fixed(entry, name, span, anew=False),
+            )  # fmt: skip
             return replace(respan(present, action.span), with_options=options)
         case ast.CreateSink(), ast.SetFrom():
             return _from(present, action, entry, Scope(catalog, registry))
@@ -146,10 +149,10 @@ def _after(
             raise unsupported_alter(statement)
 
 
-def _captured(present: ast.CreateSource, registry: Registry) -> bool:
-    """Tell whether a source is read once for all its sinks: its options say how that is done, and not which rows."""
-    kind = registry.sources[present.kind]
-    return kind.stream is not None and kind.with_options is not None
+def _tuning(present: ast.CreateSource | ast.CreateTableFrom, registry: Registry) -> type[Tuning] | None:
+    """Return a source's options in WITH (…), where they say how it is read, and not which rows it has."""
+    options = registry.sources[present.kind].with_options
+    return options if options is not None and issubclass(options, Tuning) else None
 
 
 def _there(statement: ast.Alter, entry: logical.Entry) -> Notice | None:
@@ -197,12 +200,14 @@ def _planned(
 
 
 def _fixed(entry: logical.Entry, name: str, span: Span, *, anew: bool) -> SinkqlError:
-    sink = sql_name(entry.name)
+    again = f"Run DROP {entry.kind} {sql_name(entry.name)}; and create it again"
+    if entry.kind == "SINK" and not anew:
+        again += ", into a new table"
     return SinkqlError(
         "SQ2340",
-        f"option {name} cannot change after the sink is created",
+        f"option {name} cannot change after the {entry.kind.lower()} is created",
         span,
-        hint=f"Run DROP SINK {sink}; and create it again{'' if anew else ', into a new table'}.",
+        hint=f"{again}.",
     )
 
 

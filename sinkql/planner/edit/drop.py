@@ -40,10 +40,16 @@ def plan_drop(statement: ast.Drop, catalog: logical.CatalogReader, dependents: D
         given.append(full_name)
     order = _dependents_first(given, dependents)
     others = [each for each in order if each not in given]
-    if others and not statement.cascade:
+    if not statement.cascade and not all(_progress(catalog, each) for each in others):
         raise _depended_on(statement, catalog, given, others)
     notices.extend(_also(catalog, each) for each in others)
     return Dropping(tuple(sorted(order, key=lambda each: not _sink(catalog, each))), tuple(notices))
+
+
+def _progress(catalog: logical.CatalogReader, full_name: str) -> bool:
+    """Tell whether an item is the progress of a source, which goes with it."""
+    entry = catalog.entry(full_name)
+    return entry is not None and isinstance(entry.statement, ast.CreateProgress)
 
 
 def _full_name(statement: ast.Drop, name: ast.Name, catalog: logical.CatalogReader) -> str | None:

@@ -169,7 +169,10 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
                 options=_options(statement.options, names),
                 connection=_maybe(statement.connection, names.used),
                 cluster=names.cluster(statement.cluster) if statement.cluster else None,
+                format=_schema(statement.format, names),
+                key_format=_schema(statement.key_format, names),
                 with_options=_options(statement.with_options, names),
+                check=_check(statement.check, names),
                 if_not_exists=False,
             )
         case ast.CreateView():
@@ -190,6 +193,8 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
                 using=_using(statement.using, names),
                 options=_options(statement.options, names),
                 cluster=names.cluster(statement.cluster),
+                format=_schema(statement.format, names),
+                key_format=_schema(statement.key_format, names),
                 with_options=_options(statement.with_options, names),
                 if_not_exists=False,
             )
@@ -204,10 +209,54 @@ def _rewritten(statement: ast.Create, names: _Names) -> ast.Create:
                 statement,
                 name=_own(statement.name, names),
                 source=_maybe(statement.source, names.used),
+                with_options=_options(statement.with_options, names),
+                check=_check(statement.check, names),
+                if_not_exists=False,
+            )
+        case ast.CreateProgress():
+            return replace(
+                statement,
+                name=_own(statement.name, names),
+                source=_name(split_name(names.used(statement.source)), statement.source),
                 if_not_exists=False,
             )
         case ast.CreateIndex():
             raise later(statement)
+
+
+def _schema(given: ast.Format | None, names: _Names) -> ast.Format | None:
+    """Return a format whose schema is in a registry, and may have texts about a relation and its columns."""
+    if given is None or given.schema is None:
+        return given
+    schema = given.schema
+    options = tuple(_about(each, names) for each in schema.options)
+    return replace(given, schema=replace(schema, connection=_maybe(schema.connection, names.used), options=options))
+
+
+def _about(option: ast.Option, names: _Names) -> ast.Option:
+    """Return DOC ON TYPE relation, or DOC ON COLUMN relation.column."""
+    if not (isinstance(option.value, ast.Phrase) and isinstance(option.value.value, ast.Word)):
+        return option
+    name = option.value.value.name
+    column = name.parts[-1:] if option.name.endswith("COLUMN") else ()
+    if len(name.parts) == len(column):
+        return option  # planning refuses it
+    relation = ast.Name(name.parts[: len(name.parts) - len(column)], name.span)
+    full = _name((*split_name(names.exported(relation)), *(each.value for each in column)), name)
+    return replace(option, value=replace(option.value, value=replace(option.value.value, name=full)))
+
+
+def _check(check: ast.Check | None, names: _Names) -> ast.Check | None:
+    """Return the check of a webhook; a secret without an alias keeps the name that the check calls it by."""
+    if check is None:
+        return None
+    inputs = [
+        replace(each, secret=_maybe(each.secret, names.used), alias=each.alias or each.secret.parts[-1])
+        if each.secret is not None
+        else each
+        for each in check.inputs
+    ]
+    return replace(check, inputs=tuple(inputs))
 
 
 def _plain(ident: ast.Ident) -> ast.Name:
@@ -292,8 +341,23 @@ def _option(option: ast.Option, names: _Names) -> ast.Option:
         case ast.Concat() as concat:
             parts = tuple(_secret(part, names) if isinstance(part, ast.SecretRef) else part for part in concat.parts)
             return replace(option, value=replace(concat, parts=parts))
+        case ast.Phrase() as phrase:
+            return replace(option, value=_through(phrase, names))
+        case ast.Sequence(items=items) as sequence:
+            through = tuple(_through(each, names) if isinstance(each, ast.Phrase) else each for each in items)
+            return replace(option, value=replace(sequence, items=through))
         case _:
             return option
+
+
+def _through(phrase: ast.Phrase, names: _Names) -> ast.Phrase:
+    """Return `'host:9092' USING SSH TUNNEL name` with the connection's name."""
+    then = phrase.then
+    if then is None or not then.words.startswith("USING") or not isinstance(then.value, ast.Word):
+        return phrase
+    name = then.value.name
+    full = replace(then.value, name=_name(split_name(names.used(name)), name))
+    return replace(phrase, then=replace(then, value=full))
 
 
 def _secret(secret: ast.SecretRef, names: _Names) -> ast.SecretRef:

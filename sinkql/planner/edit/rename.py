@@ -64,8 +64,8 @@ def find_altered(
             "SQ2003",
             f'"{name.text}" is {with_article(entry.kind)}, not {with_article(kind)}',
             name.span,
-            hint="Name a sink."
-            if isinstance(statement.action, ast.Publish)
+            hint=f"Name a {kind.lower()}."
+            if isinstance(statement.action, ast.Publish | ast.Skip)
             else f"Write ALTER {entry.kind} {print_name(name)} ….",
         )
     return entry, ()

@@ -26,8 +26,12 @@ def check_allowed(statement: ast.Statement, modes: tuple[str, ...]) -> None:
             raise changes_rows(statement)
         case ast.OptimizeSink():
             raise _outside("OPTIMIZE SINK", statement)
+        case ast.ReplayErrors():
+            raise _outside("REPLAY ERRORS", statement)
         case ast.Alter(action=ast.Publish()):
             raise _outside("ALTER SINK … PUBLISH", statement)
+        case ast.Alter(action=ast.Skip()):
+            raise _outside("ALTER SOURCE … SKIP", statement)
         case _ if _READ_ONLY in modes and isinstance(statement, _CHANGING):
             hint = "Run ROLLBACK; and BEGIN; without READ ONLY."
             raise SinkqlError("SQ2654", "the transaction is read-only", statement.span, hint=hint)

@@ -22,10 +22,13 @@ _KEY_TYPES = {
 }  # fmt: skip
 
 
-def given_mode(statement: ast.CreateSink) -> ast.Mode:
+def given_mode(statement: ast.CreateSink, *, messages: bool = False) -> ast.Mode:
     """Return the sink's mode; SQ2302 if none is written."""
     if statement.mode is not None:
         return statement.mode
+    if messages:
+        hint = "Write ENVELOPE UPSERT, or ENVELOPE DEBEZIUM."
+        raise SinkqlError("SQ2302", "the sink has no envelope", statement.kind_span, hint=hint)
     hint = "Write MODE UPSERT: the rows have a KEY." if statement.key else "Write MODE APPEND, or KEY (…) MODE UPSERT."
     raise SinkqlError("SQ2302", "the sink has no mode", statement.kind_span, hint=hint)
 
@@ -131,7 +134,13 @@ def _in_order(key: frozenset[str], shape: logical.Shape) -> list[str]:
 
 
 def check_mode_and_key(
-    statement: ast.CreateSink, mode: ast.Mode, shape: logical.Shape, *, proven: bool, notice: Callable[[Notice], None]
+    statement: ast.CreateSink,
+    mode: ast.Mode,
+    shape: logical.Shape,
+    *,
+    proven: bool,
+    notice: Callable[[Notice], None],
+    messages: bool = False,
 ) -> None:
     """Refuse KEY with APPEND (SQ2307) and UPSERT without (SQ2323); tell that a promised key is not checked."""
     key = statement.key
@@ -144,7 +153,8 @@ def check_mode_and_key(
             "SQ2323",
             "an upsert sink needs a KEY",
             mode.span,
-            hint="Write KEY (…) before MODE UPSERT, with the columns that identify a row.",
+            hint=f"Write KEY (…) before {'ENVELOPE' if messages else 'MODE'} UPSERT, with the columns that identify a "
+            "row.",
         )
     if key is not None and not proven:
         # where rows only come, nobody can tell a second row of a key from a new version of it
@@ -164,7 +174,7 @@ def check_mode_and_key(
 
 def check_changes(statement: ast.CreateSink, mode: ast.Mode, shape: logical.Shape) -> None:
     """Refuse a column with a changelog's name (SQ2308), and ENVELOPE NONE where rows can go again (SQ2324)."""
-    if mode.mode == "upsert":
+    if mode.mode in ("upsert", "debezium"):
         return
     if not mode.changelog:
         if shape.change is not logical.Change.APPEND:
@@ -186,46 +196,54 @@ def check_changes(statement: ast.CreateSink, mode: ast.Mode, shape: logical.Shap
 
 
 def check_start(
-    statement: ast.CreateSink, mode: ast.Mode, relation: str, scope: Scope, *, snapshot: bool, proven: bool
+    statement: ast.CreateSink, mode: ast.Mode, relation: str, scope: Scope, *, snapshot: bool, proven: bool, final: bool
 ) -> None:
-    """Refuse to begin at the end of a source where rows from before are counted, or completed (SQ2335)."""
-    if snapshot:
-        return
-    item = scope.catalog.item(relation)
-    assert isinstance(item, logical.Source | logical.View)
-    lacking = _lacking(item, scope.catalog)
-    if lacking is not None:
+    """Refuse to begin at the end of a source where rows from before are counted, completed, or told to go (SQ2335)."""
+    missed = None if snapshot else _missed(mode, relation, scope.catalog, proven=proven, final=final)
+    if missed is not None:
         raise SinkqlError(
             "SQ2335",
-            f'SNAPSHOT = false cannot be used here: the server of "{short_name(lacking, scope.catalog)}" does not send '
-            "long values again that a change leaves as they are, and rows from before the start would be unknown",
+            f"SNAPSHOT = false cannot be used here: {missed}",
             option_span(statement.with_options, "SNAPSHOT", statement.kind_span),
             hint="Leave out SNAPSHOT = false; the sink then begins with the rows that are there.",
         )
-    counted = _counted(item, scope.catalog)
+
+
+def _missed(mode: ast.Mode, relation: str, catalog: logical.CatalogReader, *, proven: bool, final: bool) -> str | None:
+    """Return what a sink would not know that begins at the end; None for nothing."""
+    item = catalog.item(relation)
+    assert isinstance(item, logical.Source | logical.View)
+    lacking = _source_below(item, catalog, lambda source: bool(source.options.get("holes")))
+    if lacking is not None:
+        return (
+            f'the server of "{short_name(lacking, catalog)}" does not send long values again that a change leaves as '
+            "they are, and rows from before the start would be unknown"
+        )
+    overwritten = _source_below(item, catalog, lambda source: source.shape.change is logical.Change.UPSERT)
+    if final and overwritten is not None:
+        name = short_name(overwritten, catalog)
+        return f'"{name}" overwrites rows from before the start, which the sink would not know'
+    counted = _counted(item, catalog)
     if counted is None and mode.mode == "upsert" and not proven:
-        counted = _taken_back(item, scope.catalog)  # the sink counts the rows of each key
+        counted = _taken_back(item, catalog)  # the sink counts the rows of each key
     if counted is None:
-        return
-    raise SinkqlError(
-        "SQ2335",
-        f'SNAPSHOT = false cannot be used here: "{short_name(counted, scope.catalog)}" can delete or change rows from '
-        "before the start, which would not be in the counts",
-        option_span(statement.with_options, "SNAPSHOT", statement.kind_span),
-        hint="Leave out SNAPSHOT = false; the sink then begins with the rows that are there.",
-    )
+        return None
+    name = short_name(counted, catalog)
+    return f'"{name}" can delete or change rows from before the start, which would not be in the counts'
 
 
-def _lacking(item: logical.Source | logical.View, catalog: logical.CatalogReader) -> str | None:
-    """Return a source of a relation whose rows may lack values, those of the rows from before; None for none."""
+def _source_below(
+    item: logical.Source | logical.View, catalog: logical.CatalogReader, wanted: Callable[[logical.Source], bool]
+) -> str | None:
+    """Return a source of a relation that is as `wanted`; None for none."""
     if isinstance(item, logical.Source):
-        return item.name if item.options.get("holes") else None
+        return item.name if wanted(item) else None
     relations: list[logical.Relation] = [item.relation]
     while relations:
         match relation := relations.pop():
             case logical.Get():
                 below = _below(relation, catalog)
-                if below is not None and (found := _lacking(below, catalog)) is not None:
+                if below is not None and (found := _source_below(below, catalog, wanted)) is not None:
                     return found
             case logical.Project() | logical.Filter() | logical.Aggregate():
                 relations.append(relation.input)

@@ -26,16 +26,16 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
     """Check the rules of sinks in their order; the connector's own options and types come between them."""
     kind = _kind(statement, scope)
     _check_clauses(statement, kind)
-    mode = given_mode(statement)
+    mode = given_mode(statement, messages=kind.messages)
     relation, shape = exported_relation(statement, scope)
     check_key(statement, shape)
     check_key_types(statement, shape)
     proven = check_unique(statement, shape)
-    check_mode_and_key(statement, mode, shape, proven=proven, notice=scope.notice)
+    check_mode_and_key(statement, mode, shape, proven=proven, notice=scope.notice, messages=kind.messages)
     check_changes(statement, mode, shape)
     planned = kind.plan(statement, shape, facts, scope)
     check_pace(statement, planned.common)
-    check_start(statement, mode, relation, scope, snapshot=planned.common.snapshot, proven=proven)
+    check_start(statement, mode, relation, scope, snapshot=planned.common.snapshot, proven=proven, final=kind.final)
     connection = scope.connection(statement.connection, kind.name)
     store = _store(statement.using, scope) if statement.using is not None else None
     cluster = cluster_name(scope.catalog, statement.cluster, statement.kind_span)
@@ -56,6 +56,7 @@ def plan_sink(full_name: str, statement: ast.CreateSink, facts: logical.Facts, s
         snapshot=planned.common.snapshot,
         options=planned.options,
         shape=shape,
+        final=kind.final,
     )
     if kind.check is not None:
         kind.check(statement, sink, scope)
@@ -66,15 +67,17 @@ def _check_clauses(statement: ast.CreateSink, kind: SinkKind) -> None:
     """Refuse clauses that sinks of the kind do not take (SQ2332)."""
     mode = statement.mode
     if mode is not None and mode.mode not in kind.modes:
-        written = one_of([f"MODE {each.upper()}" for each in kind.modes])
-        raise _no_clause(kind, f"ENVELOPE {mode.mode.upper()}", mode.span, f"Write {written}.")
-    if statement.key_format is not None:
+        word = "ENVELOPE" if kind.messages else "MODE"
+        written = one_of([f"{word} {each.upper()}" for each in kind.modes])
+        given = "NONE" if mode.mode == "append" and not mode.changelog else mode.mode.upper()
+        raise _no_clause(kind, f"ENVELOPE {given}", mode.span, f"Write {written}.")
+    if statement.key_format is not None and not kind.messages:
         raise _no_clause(kind, "KEY FORMAT", statement.key_format.span, "Leave it out.")
-    if statement.format is not None and statement.format.name not in kind.formats:
+    if statement.format is not None and statement.format.name not in kind.formats and not kind.messages:
         formats = [f"FORMAT {each}" for each in kind.formats]
         hint = f"Write {one_of(formats)}, or leave it out." if formats else "Leave it out."
         raise _no_clause(kind, f"FORMAT {statement.format.name}", statement.format.span, hint)
-    if statement.headers is not None:
+    if statement.headers is not None and not kind.messages:
         raise _no_clause(kind, "HEADERS", statement.headers.span, "Leave it out.")
     for option in statement.with_options:
         if option.name == "ON ERROR":
@@ -113,13 +116,6 @@ def _kind(statement: ast.CreateSink, scope: Scope) -> SinkKind:
     if kind is not None:
         return kind
     known = tuple(scope.registry.sinks)
-    if ("SINK", statement.kind) in scope.registry.later:
-        raise SinkqlError(
-            "SQ2972",
-            f"sinks into {statement.kind} are not supported yet",
-            statement.kind_span,
-            hint=f"The kinds are {', '.join(sorted(known))}.",
-        )
     raise SinkqlError(
         "SQ2321",
         f"no connector writes to {statement.kind}",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sinkql import ast, logical
-from sinkql.errors import Notice, SinkqlError
+from sinkql.errors import Notice, SinkqlError, nearest
 from sinkql.extension.plan import Access, SourceKind
-from sinkql.planner.name import as_name, cluster_name, find
+from sinkql.planner.item.progress import progress_of
+from sinkql.planner.name import as_name, cluster_name
 from sinkql.planner.refuse.statement import check_source
 from sinkql.planner.scope import Scope, kinds_hint, listed_kinds
 from sinkql.planner.subsource import subsources, table_of
@@ -20,12 +21,12 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
     Raises SQ2450 for a kind that nobody offers, SQ2971 for one that is not supported yet.
     """
     kind = _kind(statement, scope)
-    check_source(statement, messages=kind.messages)
+    check_source(statement, messages=kind.messages or statement.pushed, progress=kind.progress is not None)
     if statement.cluster is not None:
         scope.use(cluster_name(scope.catalog, statement.cluster, statement.span))
     connection = None
     if statement.connection is not None:
-        connection = find(scope.catalog, statement.connection, "CONNECTION").name
+        connection = scope.connection_name(statement.connection, statement.kind)
         scope.use(connection)
     complete = with_found_columns(statement, facts)
     if complete is not statement:
@@ -34,7 +35,23 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
     source = logical.Source(full_name, kind.name, planned.options, planned.shape, connection, planned.tables)
     for each in subsources(replace(statement, name=as_name(full_name)), source):  # raises what is wrong with FOR
         table_of(source, each, kind)
+    progress_of(replace(statement, name=as_name(full_name)))  # raises what is wrong with its name
     return source
+
+
+def pushed_source(statement: ast.CreateTableFrom) -> ast.CreateSource:
+    """Return the source that a table without one is itself: somebody pushes its rows."""
+    return ast.CreateSource(
+        statement.name,
+        statement.kind,
+        format=statement.format,
+        include=statement.include,
+        check=statement.check,
+        with_options=statement.with_options,
+        pushed=True,
+        span=statement.span,
+        kind_span=statement.span,
+    )
 
 
 def sampled(statement: ast.Create, scope: Scope, access: Access | None = None) -> logical.Facts:
@@ -44,7 +61,7 @@ def sampled(statement: ast.Create, scope: Scope, access: Access | None = None) -
     kind = scope.registry.sources.get(statement.kind)
     if kind is None or kind.sample is None:
         return {}
-    check_source(statement, messages=kind.messages)
+    check_source(statement, messages=kind.messages or statement.pushed, progress=kind.progress is not None)
     return kind.sample(statement, scope, access)
 
 
@@ -80,9 +97,11 @@ def _kind(statement: ast.CreateSource, scope: Scope) -> SourceKind:
             statement.kind_span,
             hint=f"The kinds are {listed_kinds(known)}.",
         )
-    raise SinkqlError(
-        "SQ2450",
-        f"no connector reads from {statement.kind}",
-        statement.kind_span,
-        hint=kinds_hint(statement.kind, known, scope.registry.expected("SOURCE")),
-    )
+    hint = kinds_hint(statement.kind, known, scope.registry.expected("SOURCE"))
+    kind_name, _, last = statement.kind.rpartition(" ")
+    before, _, word = kind_name.rpartition(" ")
+    if kind_name in known and statement.connection is None:  # the name of one may follow without the word
+        hint = f"Write FROM {kind_name} CONNECTION {last.lower()}."
+    elif before in known and nearest(word, ["CONNECTION"]) is not None:
+        hint = f"Did you mean {before} CONNECTION {last.lower()}?"
+    raise SinkqlError("SQ2450", f"no connector reads from {statement.kind}", statement.kind_span, hint=hint)

@@ -7,9 +7,10 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.extension.registry import Registry
 from sinkql.planner.item.cluster import plan_cluster
 from sinkql.planner.item.connection import plan_connection
+from sinkql.planner.item.progress import plan_progress, progress_of
 from sinkql.planner.item.secret import plan_secret
 from sinkql.planner.item.sink import plan_sink
-from sinkql.planner.item.source import plan_source
+from sinkql.planner.item.source import plan_source, pushed_source
 from sinkql.planner.item.table import plan_table
 from sinkql.planner.item.view import plan_view
 from sinkql.planner.name import SCHEMA, database_name, join_name, resolve_schema, short_name, sql_name, system
@@ -47,8 +48,12 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
             return logical.Database(full_name)
         case ast.CreateSchema():
             return logical.Schema(full_name)
+        case ast.CreateTableFrom(source=None):
+            return plan_source(full_name, pushed_source(statement), facts, scope)
         case ast.CreateTableFrom():
             return plan_table_from(full_name, statement, scope)
+        case ast.CreateProgress():
+            return plan_progress(full_name, statement, scope)
         case ast.CreateIndex():
             raise later(statement)
 
@@ -56,12 +61,12 @@ def _plan(full_name: str, statement: ast.Create, facts: logical.Facts, scope: Sc
 def implied(statement: ast.Create, item: logical.Item | None) -> tuple[ast.Create, ...]:
     """Return what is made together with what a statement with full names makes, which was planned as `item`.
 
-    A database has a schema public, and a source FOR TABLES has subsources.
+    A database has a schema public, a source FOR TABLES has subsources, and one with EXPOSE PROGRESS what tells that.
     """
     if isinstance(statement, ast.CreateDatabase):
         return (ast.CreateSchema(ast.Name((statement.name, ast.Ident(SCHEMA)), statement.span)),)
     if isinstance(statement, ast.CreateSource) and isinstance(item, logical.Source):
-        return subsources(statement, item)
+        return (*subsources(statement, item), *progress_of(statement))
     return ()
 
 
@@ -84,7 +89,7 @@ def kind_of(statement: ast.Create) -> str:
             return "DATABASE"
         case ast.CreateSchema():
             return "SCHEMA"
-        case ast.CreateTableFrom(subsource=True):
+        case ast.CreateTableFrom(subsource=True) | ast.CreateProgress():
             return "SOURCE"
         case ast.CreateTable() | ast.CreateTableFrom():
             return "TABLE"
@@ -110,7 +115,7 @@ def item_name(statement: ast.Create, catalog: logical.CatalogReader) -> str:
             return database_name(statement.name.value)
         case ast.CreateSchema():
             return resolve_schema(statement.name, catalog)
-        case ast.CreateTableFrom(source=None) | ast.CreateIndex():
+        case ast.CreateIndex():
             raise later(statement)
         case _:
             return catalog.locate(statement.name)
@@ -137,7 +142,8 @@ def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogRe
     if entry is None:
         return
     written, called = name.value, print_name(ast.Name((name,)) if isinstance(name, ast.Ident) else name)
-    if isinstance(statement, ast.CreateTableFrom) and statement.subsource:
+    with_source = isinstance(statement, ast.CreateTableFrom) and statement.subsource
+    if with_source or isinstance(statement, ast.CreateProgress):
         written, called = short_name(full_name, catalog), sql_name(full_name, catalog)
     raise SinkqlError(
         "SQ2002",

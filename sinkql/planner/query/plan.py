@@ -178,7 +178,7 @@ class Planner:
                 name.span,
                 hint="Select from a source or view.",
             )
-        check_readable(item, name, self.catalog)
+        check_readable(item, name, self.catalog, once=self.once is not None)
         self.dependencies.setdefault(written)
         self.dependencies.setdefault(full)
         return logical.Get(full, item.shape), (split_name(written),)

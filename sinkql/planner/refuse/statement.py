@@ -7,7 +7,7 @@ from sinkql.errors import SinkqlError, Span
 from sinkql.extension.options import unknown
 from sinkql.printer.part import name as print_name
 
-Later = ast.CreateTableFrom | ast.CreateIndex | ast.ReplayErrors | ast.Subscribe
+Later = ast.CreateIndex | ast.Subscribe
 _VIEW_OPTIONS = ("ASSERT NOT NULL", "PARTITION BY", "REFRESH", "RETAIN HISTORY")
 _INSTEAD = {
     "ASSERT NOT NULL": "Leave it out, and select WHERE column IS NOT NULL.",
@@ -19,14 +19,8 @@ _NEW_SOURCE = "Run CREATE SOURCE with another name, and ALTER SINK … SET FROM 
 def later(statement: Later) -> SinkqlError:
     """Return the error for a statement that nothing here does yet."""
     match statement:
-        case ast.CreateTableFrom():
-            hint = "Use CREATE SOURCE with columns, and a view over it."
-            return _not_yet("SQ2967", f"CREATE TABLE … FROM {statement.kind}", statement, hint)
         case ast.CreateIndex():
             return _not_yet("SQ2967", "CREATE INDEX", statement, "Leave it out: nothing here needs it.")
-        case ast.ReplayErrors():
-            hint = "Correct the rows in a new file; the source reads it."
-            return _not_yet("SQ2968", "REPLAY ERRORS", statement, hint)
         case ast.Subscribe():
             return _not_yet("SQ2963", "SUBSCRIBE", statement, "Create a sink, and query its table.")
 
@@ -52,13 +46,21 @@ def _not_yet(code: str, what: str, statement: Later | ast.Drop | ast.ShowCreate,
     return SinkqlError(code, f"{what} is not supported yet", statement.span, hint=hint)
 
 
-def check_source(statement: ast.CreateSource, *, messages: bool) -> None:
-    """Refuse clauses of sources that are for later, or for sources of messages where this is none: SQ2973, SQ2974."""
+def check_source(statement: ast.CreateSource, *, messages: bool, progress: bool) -> None:
+    """Refuse clauses of sources that are for later, or for sources of messages where this is none: SQ2973, SQ2974.
+
+    With `progress` sources of the kind tell theirs.
+    """
     if not messages:
         _check_messages(statement)
-    if statement.progress is not None:
-        raise _source("EXPOSE PROGRESS", statement.progress.span, "Query mz_internal.mz_sink_statistics.")
+    if statement.progress is not None and not progress:
+        raise no_progress(statement.progress.span)
     check_history(statement.with_options)
+
+
+def no_progress(span: Span) -> SinkqlError:
+    """Return SQ2973 for the progress of a source that tells none."""
+    return _source("EXPOSE PROGRESS", span, "Query mz_internal.mz_source_progress: it says how far a source is read.")
 
 
 def check_table_from(statement: ast.CreateTableFrom, *, options: bool) -> None:
@@ -66,8 +68,6 @@ def check_table_from(statement: ast.CreateTableFrom, *, options: bool) -> None:
 
     With `options` its tables have some of their own.
     """
-    if statement.source is None:
-        raise later(statement)
     enveloped = statement.envelope not in (None, "NONE")
     parts: tuple[tuple[str, list[Span]], ...] = (
         ("columns", [each.span for each in statement.columns]),
@@ -168,8 +168,6 @@ def _refused(kind: str, action: ast.AlterAction) -> tuple[str, str]:
             return "DROP", "Run DROP SOURCE for each of them."
         case ast.RefreshReferences():
             return "REFRESH REFERENCES", "Create another source for what is new."
-        case ast.Skip():
-            return "SKIP", _NEW_SOURCE
         case ast.AddColumn():
             return "ADD COLUMN", "Leave it out: its source says which columns the table has."
         case ast.ApplyReplacement():
@@ -180,6 +178,7 @@ def _refused(kind: str, action: ast.AlterAction) -> tuple[str, str]:
             | ast.SetOwner()
             | ast.SetFrom()
             | ast.Publish()
+            | ast.Skip()
             | ast.SetSecret()
             | ast.ChangeConnection()
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,24 +10,34 @@ from dataclasses import dataclass, field
 
 _FIRST = 1.0
 _MOST = 2.0
-"""Seconds to begin with, and at once: no batch that is due waits longer, but for the end of one step."""
+"""Seconds to begin with, and at once."""
 
 
 def _never() -> bool:
     return False
 
 
+def _long() -> float:
+    return math.inf
+
+
 @dataclass(slots=True)
 class Allowance:
-    """Save up a share of the time. `stops` ends the work at its next step; at the `last` call, work begun is ended."""
+    """Save up a share of the time. `stops` ends the work at its next step; at the `last` call, work begun is ended.
+
+    `left` says in how many seconds a batch is due: it does not wait for what was saved up, but at most for the end of a
+    step, and for the share of the time since the work before, or a sink that is never idle would save for ever.
+    """
 
     share: float = 0.15
     stops: Callable[[], bool] = _never
     last: Callable[[], bool] = _never
+    left: Callable[[], float] = _long
     clock: Callable[[], float] = time.monotonic
     _saved: float = field(default=_FIRST, init=False)
     _counted_at: float | None = field(default=None, init=False)
     _step_at: float | None = field(default=None, init=False)
+    _owed: float = field(default=0.0, init=False)
 
     @contextmanager
     def spent(self) -> Iterator[Callable[[bool], bool]]:
@@ -36,7 +47,8 @@ class Allowance:
         """
         now = self.clock()
         if self._counted_at is not None:
-            self._saved = min(_MOST, self._saved + self.share * (now - self._counted_at))
+            self._owed = self.share * (now - self._counted_at)
+            self._saved = min(_MOST, self._saved + self._owed)
         self._counted_at, self._step_at = now, None
         yield self._goes_on
 
@@ -44,5 +56,8 @@ class Allowance:
         now = self.clock()
         if self._step_at is not None:
             self._saved -= now - self._step_at
+            self._owed -= now - self._step_at
         self._step_at = now
-        return not self.stops() and self.share > 0 and (self._saved > 0 or (begun and self.last()))
+        if self.stops() or self.share <= 0:
+            return False
+        return (self._saved > 0 and (self._owed > 0 or self.left() > 0)) or (begun and self.last())

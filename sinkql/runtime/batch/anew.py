@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sinkql import faults, physical
 from sinkql.errors import EndlessError, GoneError, SinkqlError
-from sinkql.extension.stream import NO_PLAN, JobOffsets, Limit, Marker, Reader, Tally, Writer, WriteResult
+from sinkql.extension.stream import NO_PLAN, JobOffsets, Limit, Marker, Offsets, Reader, Writer, WriteResult, WriteTask
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.batch.special import cleared_between, snapshotting_after
@@ -32,8 +32,10 @@ class Anew:
     """What a rebuild has read so far: up to `at`, what tasks put by, and how many rows."""
 
     at: JobOffsets
+    begin: JobOffsets
     manifest: state.Manifest
     results: list[WriteResult] = field(default_factory=list)
+    letters: list[WriteResult] = field(default_factory=list)
     read: int = 0
     failed: int = 0
     parts: int = 0
@@ -43,12 +45,9 @@ class Anew:
         self.at, self.parts = end, self.parts + 1
         self.manifest = state.after(self.manifest, outcome.runs)
         self.results += outcome.results
+        self.letters += outcome.letters()
         self.read += sum(tally.rows for tally in outcome.tallies.values())
         self.failed += sum(tally.failed for tally in outcome.tallies.values())
-
-    def tallies(self) -> Mapping[str, Tally]:
-        """Return what was read, as of one batch."""
-        return {"": Tally(rows=self.read, failed=self.failed)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,8 @@ class Reread:
 
     What was read before is read again as it was, or not at all: rows of files that are gone would else go too. Where a
     row fails that has been taken back since, what takes it back is in the same part.
-    `between` is called with the number of rows read after each part, and may raise.
+    `between` is called with the number of rows read after each part, and may raise. Without `onward` it ends where the
+    table was: records that do not decode are kept by batches; `failing` gets those that fail.
     """
 
     job: physical.Job
@@ -67,32 +67,46 @@ class Reread:
     folder: Path
     marker: Marker
     between: Callable[[int], None]
+    onward: bool = True
+    failing: WriteTask | None = None
 
     def run(self) -> Anew:
         """Put by all rows of the job up to now; raises SQ3415 where a source cannot be read from its beginning."""
-        begin, known = self._begin(), self._known()
-        done = Anew(begin, state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets))
+        try:
+            begin = self._begin()
+            ends = self._ends()
+            known = {name: ends.get(name, at) for name, at in begin.items()}
+        except GoneError as error:
+            raise self._refused(error) from error
+        done = Anew(begin, begin, state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets))
         if not same(begin, known):
             try:
                 self._read(done, {name: self.readers[name].target_at(at) for name, at in known.items()})
             except SinkqlError as error:
                 if error.of_rows or (error.retryable and not isinstance(error, GoneError)):
                     raise
-                raise _refused(self.job, error) from error
-        target = self._target(done.at)
+                raise self._refused(error) from error
+        target = self._target(done.at) if self.onward else done.at
         if done.parts == 0 or not self._reached(done.at, target):
             self._read(done, target)
         return done
 
     def _begin(self) -> JobOffsets:
-        return self._known() if self.marker.plan == NO_PLAN else self._initial()
+        """Return where all that the table was made of begins."""
+        return {name: self._begin_of(name, reader) for name, reader in self.readers.items()}
 
-    def _initial(self) -> JobOffsets:
-        return {name: reader.initial(at_end=False) for name, reader in self.readers.items()}
+    def _begin_of(self, name: str, reader: Reader) -> Offsets:
+        at = self.marker.end.get(name)
+        if at is None:
+            return reader.initial(at_end=False)
+        if reader.anew(at):
+            return reader.begin_anew(at)
+        return at if self.marker.plan == NO_PLAN else reader.initial_of(at)
 
-    def _known(self) -> JobOffsets:
-        """Return how far the table is; sources that are new to it are at their beginning."""
-        return {**self._initial(), **{name: self.marker.end[name] for name in self.readers if name in self.marker.end}}
+    def _ends(self) -> JobOffsets:
+        """Return how far the table is, of sources that can be read again up to there."""
+        ends = self.marker.end
+        return {name: at for name, at in ends.items() if name not in self.readers or not self.readers[name].anew(at)}
 
     def _target(self, known: JobOffsets) -> JobOffsets:
         """Return where it ends: at what there is now."""
@@ -124,6 +138,26 @@ class Reread:
             if self._reached(done.at, target):
                 return
 
+    def _refused(self, error: SinkqlError) -> SinkqlError:
+        skipped = set(self.marker.end) - set(self._ends())
+        if skipped and self.marker.plan == self.job.plan:
+            name = next(each.name for each in self.job.reads() if each.source in skipped)
+            return SinkqlError(
+                "SQ3439",
+                f'changes of source "{name}" were skipped, and the rows of sink "{self.job.sink}" cannot be computed '
+                "again without them",
+                detail=error.message,
+                hint="Put back what is missing. If that cannot be, run ALTER SOURCE … SKIP once more: the sink keeps "
+                "its rows, and reads those of the source as they are now.",
+            )
+        return SinkqlError(
+            "SQ3415",
+            f'the rows of sink "{self.job.sink}" cannot be computed again: {error.message}',
+            detail=error.detail,
+            hint="Its table stays as it is. Put back what is missing, change the sink back, or drop it and create it "
+            "again, into a new table.",
+        )
+
     def _reached(self, at: JobOffsets, target: JobOffsets) -> bool:
         return all(self.readers[name].reached(at[name], to) for name, to in target.items())
 
@@ -152,18 +186,30 @@ class Reread:
     def _extended(self, end: JobOffsets, target: JobOffsets) -> JobOffsets:
         return {name: reader.extended(end[name], target[name]) for name, reader in self.readers.items()}
 
+    def _cleared(self, done: Anew, end: JobOffsets) -> frozenset[str]:
+        """Return the sources that were emptied after something of them was read."""
+        fresh = {name for name in self.readers if same({name: done.at[name]}, {name: done.begin[name]})}
+        try:
+            return cleared_between(self.job, self.readers, done.at, end, fresh)
+        except SinkqlError:
+            if any(name not in fresh and reader.anew(done.at[name]) for name, reader in self.readers.items()):
+                raise skipped(self.job) from None
+            raise
+
     def _part(self, done: Anew, end: JobOffsets) -> None:
         for name, reader in self.readers.items():
             reader.verify(end[name])
+            if reader.overtaken(done.at[name]):
+                raise skipped(self.job)
         splits = {
             name: [] if done.at[name] == end[name] else reader.splits(done.at[name], end[name])
             for name, reader in self.readers.items()
         }
-        cleared = cleared_between(self.job, self.readers, done.at, end)
+        cleared = self._cleared(done, end)
         snapshotting = snapshotting_after(self.readers, done.at)
         task = self.writer.collect(done.parts, buckets=self.engine.buckets)
         arrangements = Arrangements(self.folder, done.manifest, self.marker.epoch, task.commit)
-        batch = Batch(task, splits, self.readers, arrangements, cleared, snapshotting)
+        batch = Batch(task, splits, self.readers, arrangements, cleared, snapshotting, letters=self.failing)
         outcome = run_batch(self.engine, self.job, batch)
         faults.point("rebuild-read")
         if cleared and physical.change_of(self.job.write.input) == "upsert":
@@ -171,13 +217,22 @@ class Reread:
         done.take(end, outcome)
 
 
-def _refused(job: physical.Job, error: SinkqlError) -> SinkqlError:
+def skipped(job: physical.Job) -> SinkqlError:
+    """Return the error for a sink whose rows are to be computed without changes of its source, or what was there."""
     return SinkqlError(
-        "SQ3415",
-        f'the rows of sink "{job.sink}" cannot be computed again: {error.message}',
-        detail=error.detail,
-        hint="Its table stays as it is. Put back what is missing, change the sink back, or drop it and create it "
-        "again, into a new table.",
+        "SQ3438",
+        f'sink "{job.sink}" is to compute its rows again, as changes of its source were skipped, or all rows of a '
+        "table without a key removed",
+        hint="The sink does so by itself.",
+    )
+
+
+def forgotten(job: physical.Job) -> SinkqlError:
+    """Return the error for a sink whose state is lost, and whose source no longer has what it was made of."""
+    return SinkqlError(
+        "SQ3438",
+        f'sink "{job.sink}" is to compute its rows again, as its state is lost',
+        hint="The sink does so by itself.",
     )
 
 

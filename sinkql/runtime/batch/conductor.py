@@ -3,8 +3,9 @@
 A sink that runs has a *seat*. A heap has the seats by the time at which they are due; what is due is looked at in a
 thread of its own, so that a slow source delays no other; where something is new, the seat is ready, and a *lane* takes
 it. A lane that is called begins a *round*: it runs what is ready, and stays while something is due within the round, so
-that what a call costs is paid once a round and not once a batch. A batch that failed and is to be tried again waits in
-the heap, and in no lane.
+that what a call costs is paid once a round and not once a batch. Before a round of several batches is over another lane
+is called, or this one again as it ends, so that what is due then does not wait for Spark. A batch that failed and is to
+be tried again waits in the heap, and in no lane.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -28,11 +29,17 @@ _SPARE_SECONDS = 60.0
 _AGAIN_SECONDS = 0.25
 """When a run that is to commit what there is looks again, where a source does not show it yet."""
 _LEAST_SECONDS = 0.005
+_AHEAD_SECONDS = 1.0
+"""How long before a round of several batches is over, or more is due after it, another one is called."""
 
-Process = Callable[[JobOffsets, JobOffsets, bool], float | None]
+_AWAKE = "called", "staying"
+"""What a lane does that takes what is ready."""
+
+Process = Callable[[JobOffsets, JobOffsets, bool], float | JobOffsets]
 """Commit the batch from the first offsets to the second; True if a limit cut it.
 
-Returns None, or in how many seconds the same batch is to be tried again. What it raises ends the seat.
+Returns where the table is then, which may be beyond the second, or in how many seconds the same batch is to be tried
+again. What it raises ends the seat.
 """
 
 
@@ -86,6 +93,8 @@ class _Place:
     lane: Lane = field(init=False)
     state: Literal["idle", "called", "running", "staying"] = "idle"
     since: float = field(default_factory=time.monotonic)
+    batches: int = 0
+    """How many the round had so far."""
 
 
 class Conductor:
@@ -105,7 +114,7 @@ class Conductor:
         self._heap: list[tuple[float, int, Seat]] = []
         self._ready: deque[Seat] = deque()
         self._places: list[_Place] = []
-        self._wants_lane = False
+        self._wants_lane = self._relief = False
         self._closed = False
         self._tended_at = time.monotonic()
         self._thread: threading.Thread | None = None
@@ -129,6 +138,13 @@ class Conductor:
             seat.orders = orders
             if seat._state == "waiting" and seat._end is None:
                 self._wait(seat)
+
+    def left(self, seat: Seat) -> float:
+        """Return for how many seconds the lane of a seat whose batch is done is not needed: by it, or by others."""
+        with self._changed:
+            if len(self._ready) > sum(place.state != "running" for place in self._places):
+                return 0.0
+        return 0.0 if seat.pacer.cut else seat.pacer.left_ms(seat.orders, _now_ms()) / 1000
 
     def leave(self, seat: Seat) -> None:
         """Let no batch of the seat begin any more, and wait for the one that runs."""
@@ -173,9 +189,10 @@ class Conductor:
         self._ready.append(seat)
         self._call()
 
-    def _call(self) -> None:
-        """Call as many lanes as have to take what is ready."""
-        wanted = len(self._ready) - sum(place.state in ("called", "staying") for place in self._places)
+    def _call(self, *, relief: bool = False) -> None:
+        """Call as many lanes as have to take what is ready, or one for what is due soon as `relief` of another."""
+        self._relief |= relief
+        wanted = max(len(self._ready), self._relief) - sum(place.state in _AWAKE for place in self._places)
         for place in list(self._places):
             if wanted > 0 and place.state == "idle":
                 try:
@@ -185,8 +202,14 @@ class Conductor:
                     return
                 place.state = "called"
                 wanted -= 1
+        self._relief = self._relief and not any(place.state in _AWAKE for place in self._places)
         self._wants_lane = wanted > 0
         self._changed.notify_all()
+
+    def _follows(self, place: _Place, now: float) -> bool:
+        """Tell whether what is due soon would have to wait for another round, after one of several batches."""
+        soon = self._soon(now)
+        return place.batches > 1 and soon is not None and soon <= now + _AHEAD_SECONDS
 
     def _fail(self, seat: Seat, error: Exception) -> None:
         self._seats.discard(seat)
@@ -196,12 +219,18 @@ class Conductor:
 
     def _lose(self, place: _Place, error: Exception) -> None:
         """Go on without a lane that failed: all sinks that run no batch are told, and may come back."""
-        self._places.remove(place)
+        self._let_go(place)
         self._tell(error)
+
+    def _let_go(self, place: _Place) -> None:
+        """Go on without a lane, which ends once its round has."""
+        self._places.remove(place)
+        with suppress(RuntimeError):  # where no thread can be started it ends with Spark
+            threading.Thread(target=_end, args=(place.lane,), name="ending", daemon=True).start()
 
     def _tell(self, error: Exception) -> None:
         self._ready.clear()
-        self._wants_lane = False
+        self._wants_lane = self._relief = False
         for seat in [each for each in self._seats if each._state != "running"]:
             self._fail(seat, error)
 
@@ -218,6 +247,8 @@ class Conductor:
     def _step(self) -> None:
         """Look at what is due, and see to the lanes; wait where nothing is to be done."""
         with self._changed:
+            if self._closed:
+                return
             now, tend_at = time.monotonic(), self._tended_at + _TEND_SECONDS
             while (due_at := self._due_at()) is not None and due_at <= now:
                 self._look(heapq.heappop(self._heap)[2])
@@ -277,25 +308,21 @@ class Conductor:
             self._open()
         except Exception as error:
             with self._changed:
-                self._wants_lane = False
+                self._wants_lane = self._relief = False
                 while self._ready:
                     self._fail(self._ready.popleft(), error)
 
     def _tend(self) -> None:
-        """Go on without lanes that failed, that are worn, and that have had nothing to do for long, but one."""
+        """Go on without lanes that failed, and that have had nothing to do for long, but one."""
         failures = [(place, place.lane.failure()) for place in list(self._places)]
-        ended = []
         with self._changed:
             for place, error in failures:
                 if place not in self._places:
                     continue
                 if error is not None:
                     self._lose(place, error)
-                elif place.state == "idle" and (place.lane.worn or self._spare(place)):
-                    self._places.remove(place)
-                    ended.append(place)
-        for place in ended:
-            threading.Thread(target=_end, args=(place.lane,), name="ending", daemon=True).start()
+                elif place.state == "idle" and self._spare(place):
+                    self._let_go(place)
 
     def _spare(self, place: _Place) -> bool:
         return len(self._places) > 1 and time.monotonic() > place.since + _SPARE_SECONDS
@@ -303,7 +330,7 @@ class Conductor:
     # --- a lane's round --------------------------------------------------------------------------------------------
 
     def _round(self, place: _Place) -> None:
-        until = time.monotonic() + self._round_seconds
+        until, place.batches = time.monotonic() + self._round_seconds, 0
         while (seat := self._next(place, until)) is not None:
             self._serve(seat)
 
@@ -314,6 +341,9 @@ class Conductor:
                 if self._ready:
                     seat = self._ready.popleft()
                     seat._state = place.state = "running"
+                    place.batches += 1
+                    if place.batches > 1 and now >= until - _AHEAD_SECONDS:
+                        self._call(relief=True)
                     return seat
                 soon = self._soon(now)
                 if soon is None or soon > until:
@@ -322,30 +352,32 @@ class Conductor:
                 self._changed.wait(until - now)
             place.state, place.since = "idle", time.monotonic()
             if place in self._places:
-                self._call()  # maybe this one again
+                if place.lane.worn:  # where there is always something to run, it would never be found idle
+                    self._let_go(place)
+                self._call(relief=self._follows(place, place.since))  # maybe this one again
             return None
 
     def _soon(self, now: float) -> float | None:
-        """Return when a seat may be ready."""
-        return now if any(seat._state == "looking" for seat in self._seats) else self._due_at()
+        """Return when a seat may be ready: one whose batch runs, as soon as that is done."""
+        return now if any(seat._state in ("looking", "running") for seat in self._seats) else self._due_at()
 
     def _serve(self, seat: Seat) -> None:
         assert seat._end is not None
         try:
-            again = seat.process(seat._at, seat._end, seat.pacer.cut)
+            done = seat.process(seat._at, seat._end, seat.pacer.cut)
         except Exception as error:
             with self._changed:
                 self._fail(seat, error)
             return
         with self._changed:
-            seat.stalls = again is not None
+            seat.stalls = not isinstance(done, Mapping)
             if seat not in self._seats:
                 seat._state = "gone"
                 self._changed.notify_all()
-            elif again is not None:
-                self._push(seat, again)
+            elif not isinstance(done, Mapping):
+                self._push(seat, done)
             else:
-                seat._at, seat._end = seat._end, None
+                seat._at, seat._end = done, None
                 self._wait(seat)
 
 

@@ -26,11 +26,12 @@ class CommitLog(Protocol):
         epoch: int,
         snapshot: int | None = None,
         lag: float | None = None,
-        failed_rows: int = 0,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         """Add a commit to the sink's statistics and record how far it is; `size` is in bytes written.
 
-        `lag` is the age of the oldest input still to be read, in seconds; `failed_rows` were skipped by ON ERROR.
+        `lag` is the age of the oldest input still to be read, in seconds; `counts` says what became of the records
+        that were read, as `conservation.Account` does.
         """
 
     def compacted(self, sink_id: str, done: Compacted) -> None:
@@ -74,6 +75,9 @@ class Control(CommitLog, Protocol):
 
     def optimized(self, sink_id: str, number: int, done: Compacted) -> None:
         """Record that the OPTIMIZE SINK of this number, and all before it, are done, and what they did."""
+
+    def measured(self, id_: str, figures: Mapping[str, Mapping[str, Any]]) -> None:
+        """Record how far a sink is in its sources, by their names, in place of what was there before."""
 
     def status(
         self,

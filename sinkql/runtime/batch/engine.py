@@ -17,7 +17,8 @@ class Batch:
     """One batch as an engine gets it: what to read, the state to start from, and the task that writes.
 
     Of the sources `cleared`, all rows from before are gone; of those in `snapshotting`, some are still to come. With
-    `settled`, rows that overwrite each other are the last of each key from the beginning.
+    `settled`, rows that overwrite each other are the last of each key from the beginning. `letters` writes the records
+    that do not decode, where they are kept.
     """
 
     task: WriteTask
@@ -27,6 +28,7 @@ class Batch:
     cleared: frozenset[str] = frozenset()
     snapshotting: frozenset[str] = frozenset()
     settled: bool = False
+    letters: WriteTask | None = None
 
     def below(self, operator: physical.Operator) -> Below:
         """Return what is special of the sources that an operator stands on."""
@@ -36,11 +38,19 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a batch gave: write results, a tally a source, and the new runs by arrangement and bucket."""
+    """What a batch gave: write results, a tally a source, and the new runs by arrangement and bucket.
+
+    `settled`: it was run without rows that are overwritten in it.
+    """
 
     results: Sequence[WriteResult]
     tallies: Mapping[str, Tally]
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    settled: bool = False
+
+    def letters(self) -> list[WriteResult]:
+        """Return what was written of the records that do not decode."""
+        return [each for tally in self.tallies.values() for each in tally.written]
 
 
 class Engine(Protocol):
@@ -60,4 +70,4 @@ def run_batch(engine: Engine, job: physical.Job, batch: Batch) -> Outcome:
     except SinkqlError as error:
         if not error.of_rows or all(read.change != "upsert" for read in job.reads()):
             raise
-        return engine.run(job, replace(batch, settled=True))
+        return replace(engine.run(job, replace(batch, settled=True)), settled=True)

@@ -84,9 +84,8 @@ def of_row(
 def guard(job: physical.Job) -> str:
     """Return what to do about an expression that fails on a row."""
     write = job.write
-    rows_again = write.mode == "upsert" and job.snapshot and write.options.get("existing_rows") != "keep"
-    from_now_on = write.mode != "upsert" and write.change == "append" and not job.stateful()
-    if rows_again or from_now_on:
+    from_now_on = write.mode == "append" and write.change == "append" and not job.stateful()
+    if job.renewable or from_now_on:
         return f"Guard it, as in {_GUARD}, by CREATE OR REPLACE MATERIALIZED VIEW, or correct the row in its source."
     return (
         "Correct the row in its source; or create another materialized view with the expression guarded, as in "

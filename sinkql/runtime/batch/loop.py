@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
-from sinkql import durable, faults, physical
+from sinkql import faults, physical
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import (
     NO_PLAN,
@@ -21,20 +22,24 @@ from sinkql.extension.stream import (
     Reader,
     RedoBatchError,
     Split,
-    Switch,
-    Tally,
     Writer,
-    switch_of,
+    WriteResult,
 )
 from sinkql.runtime.batch.allowance import Allowance
-from sinkql.runtime.batch.anew import Reread, same
+from sinkql.runtime.batch.anew import Reread, same, skipped
+from sinkql.runtime.batch.beginning import Beginning
+from sinkql.runtime.batch.conservation import Account, account
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.failure import room_needed
-from sinkql.runtime.batch.progress import Progress, Rereading, SinkCommitted, SinkCompacted, SinkRebuilding, silent
-from sinkql.runtime.batch.rebuild import rebuild, rebuildable
-from sinkql.runtime.batch.special import cleared_between, snapshotting_after
-from sinkql.runtime.state import manifest as state
+from sinkql.runtime.batch.letter import DeadLetters
+from sinkql.runtime.batch.position import PositionFiles
+from sinkql.runtime.batch.progress import Progress, Rereading, SinkCommitted, SinkCompacted, silent
+from sinkql.runtime.batch.rebuild import rebuildable
+from sinkql.runtime.batch.replay import Identities, Replayed, decoding, replay, settle
+from sinkql.runtime.batch.special import cleared_between, snapshotting_after, whole_at
+from sinkql.runtime.batch.state import JobState
+from sinkql.runtime.state import manifest
 from sinkql.runtime.state.arrangement import Arrangements
 from sinkql.runtime.state.operator.pick import CONFLICTS
 
@@ -54,7 +59,8 @@ class BatchLoop:
     """Run a job's batches one after the other. No Spark in it: the engine may be anything that runs operators.
 
     `folder` is the sink's own state folder, the readers' `Context.folder`; `allowance` is how much time goes into the
-    table between batches; `committing` is called before a batch commits, and may raise. `start` comes first; after an
+    table between batches; `committing` is called before a batch commits, and may raise; `letters` keeps records that
+    do not decode. `start` comes first; after an
     error of `process` the same batch may be processed again.
     """
 
@@ -67,11 +73,13 @@ class BatchLoop:
     progress: Progress = silent
     allowance: Allowance = field(default_factory=Allowance)
     committing: Callable[[], None] = lambda: None
+    letters: DeadLetters | None = None
     targets: JobOffsets | None = field(default=None, init=False)
     marker: Marker = field(init=False)
-    _manifest: tuple[str | None, state.Manifest] | None = field(default=None, init=False)
+    _beginning: Beginning = field(init=False)
+    _state: JobState = field(init=False)
+    _positions: PositionFiles = field(init=False)
     _batches: int = field(default=0, init=False)
-    _attached: set[str] = field(default_factory=set, init=False)
     _committed_at: float = field(default=0.0, init=False)
     _owned_at: float = field(default=0.0, init=False)
     _anew: bool = field(default=False, init=False)
@@ -89,24 +97,32 @@ class BatchLoop:
         plan, SQ3412 for a lost file of a source, SQ34… for lost state, SQ2405 for a source that has no end to pin; and
         what the writer and `Reader.verify` raise.
         """
+        self._beginning = Beginning(self.job, self.readers, self.writer)
+        self._state = JobState(self.job, self.readers, self.engine, self.folder, self.progress)
+        self._positions = PositionFiles(self.readers, self.writer, self.folder)
         self.writer.open()
         found = self.writer.marker()
-        switch = self._switch()
-        begin = self._going_on(found, switch) if found is not None else self._initial()
+        switch = self._beginning.switch()
+        begin = self._beginning.of(found, switch)
         if found is not None:
-            self._restore(begin)
+            self._positions.restore(begin)
             self._verify(begin)
         if once and self.targets is None:
             self.targets = {name: reader.target(begin[name]) for name, reader in self.readers.items()}
         self._owned_at = time.time()
         self.marker = self.writer.claim(begin, epoch=epoch, switch=switch)
         self._anew = switch is not None and self.marker.plan in switch.again
+        if self.letters is not None:
+            self.letters.start(self.marker.end, epoch=self.marker.epoch)
+            self._settle()
         if not self._anew:
-            self._check_plan(self.marker)
-            self._restore(self.marker.end)
+            self._beginning.check_plan(self.marker)
+            self._anew = self._beginning.given_up(self.marker.end) or self._state.forgotten
+        if not self._anew:
+            self._positions.restore(self.marker.end)
             if found is not None and not same(found.end, self.marker.end):
-                self._attach(self.marker.end)
-            self._known_state()
+                self._positions.attach(self.marker.end)
+            self._state.known(self.marker)
         self._sweep_positions()
         self._committed_at = time.monotonic()
         return self.marker
@@ -126,24 +142,42 @@ class BatchLoop:
 
         reading, comparing = partial(between, "reading"), partial(between, "comparing")
         self.marker = self.writer.refresh()
+        if self.letters is not None and self._ahead() is not None:
+            self.letters.forgo()  # that batch is not among what is read again
         reading(0)
-        anew = Reread(self.job, self.readers, self.engine, self.writer, self.folder, self.marker, reading).run()
-        named = state.save(self.folder, anew.manifest, epoch=self.marker.epoch) if self.job.stateful() else None
-        self._attach(anew.at)
+        onward = self.letters is None
+        failing = Identities() if self.letters is not None else None
+        reread = Reread(
+            self.job, self.readers, self.engine, self.writer, self.folder, self.marker, reading, onward, failing
+        )
+        try:
+            anew = reread.run()
+        except SinkqlError as error:
+            if not error.retryable:  # the state may be put back, too
+                self._state.remember()
+            raise
+        named = self._state.save(anew.manifest, epoch=self.marker.epoch)
+        self._positions.attach(anew.at)
         for _ in range(_ATTEMPTS):
             self.marker = self.writer.refresh()
             self._verify(anew.at)
-            marker = replace(self.marker, start=anew.at, end=anew.at, plan=self.job.plan, state=named)
+            whole = whole_at(self.readers, anew.at)
+            marker = replace(self.marker, start=anew.at, end=anew.at, plan=self.job.plan, state=named, consistent=whole)
+            if self.letters is not None:
+                replayed = decoding(self, self.letters, anew.letters, uuid4().hex)
+                marker = replace(marker, replayed=replayed)
             self._owned_at = time.time()
             self.committing()
             try:
                 committed = self.writer.rebuild(anew.results, marker, comparing)
             except RedoBatchError:
                 continue
-            self._anew, self.marker, self._manifest = False, committed.marker, (named, anew.manifest)
-            if self.targets is not None:
+            self._anew, self.marker = False, committed.marker
+            self._state.remember()
+            self._settle()
+            if self.targets is not None and onward:
                 self.targets = {name: reader.target_at(anew.at[name]) for name, reader in self.readers.items()}
-            self._record(committed, anew.tallies(), more=False)
+            self._record(committed, Account(read=anew.read, failed=anew.failed), more=False)
             self._maintain(None)
             return committed
         raise self._disturbed()
@@ -158,10 +192,13 @@ class BatchLoop:
     def owing(self) -> bool:
         """Tell whether the table lacks a row that is there of no input, or has rows that are to go whatever comes.
 
-        The former is that of an aggregate without GROUP BY, the latter are others'. `process` mends it with a batch
-        that ends where it begins; any other first batch does as well.
+        The former is that of an aggregate without GROUP BY, the latter are others'; or records that do not decode are
+        kept of a batch that has not committed. `process` mends it with a batch that ends where it begins, or where that
+        one did; any other first batch does as well.
         """
         if self.marker.plan == NO_PLAN and not self._anew and self.writer.replaces():
+            return True
+        if self._ahead() is not None:
             return True
         operators = physical.walk(self.job.write.input)
         return self.marker.state is None and any(
@@ -170,8 +207,8 @@ class BatchLoop:
 
     def conflicts(self) -> int:
         """Return how many keys of a promised KEY have several rows now, of which one is shown."""
-        known = self._known_state()
-        return state.total(known, CONFLICTS) if known is not None else 0
+        known = self._state.known(self.marker)
+        return manifest.total(known, CONFLICTS) if known is not None else 0
 
     @room_needed()
     def process(self, start: JobOffsets, end: JobOffsets, *, more: bool = False) -> Committed | None:
@@ -180,7 +217,11 @@ class BatchLoop:
         Where a row fails, the batch goes on to changes that may take it back. Raises DivergedError where the table is
         at neither end of the batch, SinkqlError for what a user can mend.
         """
-        offered = end
+        ahead = self._ahead() is not None and same(start, self.marker.end)
+        pinned = self._pinned() if ahead else None
+        if ahead and pinned is None and same(start, end) and not self.owing():
+            return None  # that was all it was for
+        end = offered = pinned or end
         for _ in range(_ATTEMPTS):
             self.marker = self.writer.refresh()
             faults.point("read-marker")
@@ -189,6 +230,8 @@ class BatchLoop:
                     raise DivergedError(f"the table is at {self.marker.end}, the batch goes from {start} to {end}")
                 self._release()
                 return None
+            if self._beginning.given_up(start):
+                raise skipped(self.job)
             self._verify(start)
             self._verify(end)
             try:
@@ -200,10 +243,74 @@ class BatchLoop:
                 end = self._mended(error, end, offered)
                 continue
             self.marker = committed.marker
-            self._record(committed, outcome.tallies, more=more)
+            self._record(committed, account(self.job, outcome), more=more)
             self._maintain(before)
             return committed
         raise self._disturbed()
+
+    @room_needed()
+    def replay(self, read: physical.Read) -> Replayed:
+        """Put in the records of a source that did not decode, and do by now; raises what `replay.replay` does."""
+        assert self.letters is not None, "no records are kept"
+        return replay(self, self.letters, read)
+
+    def insert(
+        self,
+        source: str,
+        reader: Reader,
+        splits: Sequence[Split],
+        listed: Callable[[str, Sequence[WriteResult]], str | None],
+    ) -> Committed | None:
+        """Commit the rows that another reader of a source has, and go no further in it.
+
+        `listed` gets the id of the commit and what tells the records, and returns the name of their list, under which
+        the marker has them; None where no record is to be committed.
+        """
+        for _ in range(_ATTEMPTS):
+            self.marker = self.writer.refresh()
+            task = self.writer.begin(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
+            before = self._state.load(self.marker)
+            arrangements = Arrangements(self.folder, before, self.marker.epoch, task.commit)
+            parts = {name: splits if name == source else [] for name in self.readers}
+            readers = {**self.readers, source: reader}
+            outcome = run_batch(self.engine, self.job, Batch(task, parts, readers, arrangements, letters=Identities()))
+            account(self.job, outcome)
+            name = listed(task.commit, outcome.letters())
+            if name is None:
+                return None
+            named = self._state.after(before, outcome, epoch=self.marker.epoch)
+            marker = replace(self.marker, commit=task.commit, state=named, replayed=name)
+            self._owned_at = time.time()
+            self.committing()
+            try:
+                committed = self.writer.commit(task, outcome.results, marker)
+            except RedoBatchError:
+                continue
+            self.marker = committed.marker
+            self._record(committed, account(self.job, outcome), more=False)
+            return committed
+        raise self._disturbed()
+
+    def _settle(self) -> None:
+        if self.letters is not None:
+            settle(self, self.letters)
+
+    def _ahead(self) -> JobOffsets | None:
+        """Return where the next batch must end, whose records that do not decode are kept already."""
+        return self.letters.ahead(self.marker.end) if self.letters is not None else None
+
+    def _pinned(self) -> JobOffsets | None:
+        """Return that end as the sources have it now; None where nothing is kept, or they cannot end there."""
+        ahead = self._ahead()
+        if ahead is None or self.letters is None:
+            return None
+        starts = self.marker.end
+        found = {name: reader.onward(starts[name], ahead[name]) for name, reader in self.readers.items()}
+        ends = {name: end for name, end in found.items() if end is not None}
+        if len(ends) < len(found):
+            self.letters.forgo()
+            return None
+        return ends
 
     def _disturbed(self) -> SinkqlError:
         return SinkqlError(
@@ -215,7 +322,7 @@ class BatchLoop:
     def _mended(self, error: SinkqlError, end: JobOffsets, offered: JobOffsets) -> JobOffsets:
         """Return where the batch that failed ends when it is tried again; raises the error if that is of no use."""
         if rebuildable(self.job, error):
-            self._rebuild(error)
+            self._state.again(self.marker, error)
             return end
         further = self._extended(end) if same(end, offered) and error.of_rows else end
         if same(further, end):
@@ -232,52 +339,28 @@ class BatchLoop:
         task = self.writer.begin(
             bucketing=self.engine.bucketing, buckets=self.engine.buckets, cleared=overwritten and bool(cleared)
         )
-        manifest = self._load_state()
-        arrangements = Arrangements(self.folder, manifest, self.marker.epoch, task.commit)
+        before = self._state.load(self.marker)
+        arrangements = Arrangements(self.folder, before, self.marker.epoch, task.commit)
         snapshotting = snapshotting_after(self.readers, start)
-        batch = Batch(task, self._splits(start, end), self.readers, arrangements, cleared, snapshotting)
+        letters = self.letters.begin() if self.letters is not None and self._ahead() is None else None
+        batch = Batch(
+            task, self._splits(start, end), self.readers, arrangements, cleared, snapshotting, letters=letters
+        )
         outcome = run_batch(self.engine, self.job, batch)
+        account(self.job, outcome)
         faults.point("data-files")
         self._verify(end)  # of the one that was there before and is still there, all that was read is
-        named = self._save_state(manifest, outcome)
-        self._attach(end)
-        marker = replace(self.marker, commit=task.commit, start=start, end=end, plan=self.job.plan, state=named)
+        named = self._state.after(before, outcome, epoch=self.marker.epoch)
+        self._positions.attach(end)
+        whole = whole_at(self.readers, end)
+        marker = replace(
+            self.marker, commit=task.commit, start=start, end=end, plan=self.job.plan, state=named, consistent=whole
+        )
         self._owned_at = time.time()
         self.committing()
+        if self.letters is not None and letters is not None:
+            self.letters.commit(letters, outcome.letters(), start=start, end=end)
         return self.writer.commit(task, outcome.results, marker), outcome
-
-    def _load_state(self) -> state.Manifest:
-        if self._manifest is not None and self._manifest[0] == self.marker.state:
-            return self._manifest[1]
-        if self.marker.state is None:
-            manifest = state.empty(bucketing=self.engine.bucketing, buckets=self.engine.buckets)
-        else:
-            manifest = state.load(self.folder, self.marker.state)
-            state.check(manifest, bucketing=self.engine.bucketing)
-        self._manifest = (self.marker.state, manifest)
-        return manifest
-
-    def _known_state(self) -> state.Manifest | None:
-        """Return the state, None where it is lost and the first batch will rebuild it."""
-        try:
-            return self._load_state()
-        except SinkqlError as error:
-            if not rebuildable(self.job, error):
-                raise
-            return None
-
-    def _rebuild(self, lost: SinkqlError) -> None:
-        self.progress(SinkRebuilding(self.job.sink, lost))
-        manifest = rebuild(self.job, self.readers, self.engine, self.folder, self.marker, lost)
-        self._manifest = (self.marker.state, manifest)
-
-    def _save_state(self, manifest: state.Manifest, outcome: Outcome) -> str | None:
-        if not self.job.stateful():
-            return None
-        manifest = state.after(manifest, outcome.runs)
-        name = state.save(self.folder, manifest, epoch=self.marker.epoch)
-        self._manifest = (name, manifest)
-        return name
 
     def _splits(self, start: JobOffsets, end: JobOffsets) -> dict[str, list[Split]]:
         return {
@@ -285,93 +368,13 @@ class BatchLoop:
             for name, reader in self.readers.items()
         }
 
-    def _initial(self) -> JobOffsets:
-        return {name: reader.initial(at_end=not self.job.snapshot) for name, reader in self.readers.items()}
-
-    def _switch(self) -> Switch | None:
-        switch = switch_of(self.job)
-        if self.writer.replaces():
-            if self.job.write.mode == "upsert":
-                switch = switch or Switch(self.job.plan, {NO_PLAN: {}}, stateful=self.job.stateful())
-                switch = replace(switch, again=switch.again | {NO_PLAN})
-            elif switch is not None:
-                switch = replace(switch, empties=True)
-        return replace(switch, check=self._check_unread) if switch is not None else None
-
-    def _going_on(self, found: Marker, switch: Switch | None) -> JobOffsets:
-        """Return where the job goes on: sources that are new to a table with rows begin at their present end.
-
-        Where the rows come anew, all are read, so that new sources begin at their beginning.
-        """
-        if switch is None or found.plan not in switch.follows:
-            self._check_plan(found)
-            return found.end
-        at_end = (found.plan != NO_PLAN and found.plan not in switch.again) or not self.job.snapshot
-        return {
-            name: found.end[name] if name in found.end else reader.initial(at_end=at_end)
-            for name, reader in self.readers.items()
-        }
-
-    def _check_unread(self, found: Marker) -> None:
-        """Raise SQ3413 where rows that the table has should have values in a column that is new to it."""
-        for source, column in next((each.unread for each in self.job.follows if each.plan == found.plan), ()):
-            reader = self.readers.get(source)
-            if reader is not None and source in found.end and not reader.unread(found.end[source], column):
-                raise SinkqlError(
-                    "SQ3413",
-                    f'sink "{self.job.sink}" wrote rows of "{source}" that have values in column "{column}", '
-                    "before it had the column",
-                    hint="Drop the sink and create it again, into a new table.",
-                )
-
-    def _check_plan(self, marker: Marker) -> None:
-        if marker.plan not in (NO_PLAN, self.job.plan):
-            raise SinkqlError(
-                "SQ3410",
-                f'the plan of sink "{self.job.sink}" has changed since its table was last written',
-                detail=f"the table was written by plan {marker.plan}, the sink is now plan {self.job.plan}",
-                hint="Drop the sink and create it again, into a new table.",
-            )
-
-    def _restore(self, offsets: JobOffsets) -> None:
-        for source, reader in self.readers.items():
-            tried: set[str] = set()
-            while missing := [
-                name for name in reader.attachments(offsets[source]) if not (self.folder / name).exists()
-            ]:
-                for name in missing:
-                    self._bring_back(source, name, again=name in tried)
-                tried |= set(missing)
-        faults.point("restored")
-
-    def _bring_back(self, source: str, name: str, *, again: bool) -> None:
-        data = self.writer.attached(name)
-        if data is None or again:
-            raise SinkqlError(
-                "SQ3412",
-                f'the position of source "{source}" is lost',
-                detail=f'file "{name}" is neither in the state folder nor, undamaged, in the table folder',
-                hint="Restore the file, or drop the sink and create it again, into a new table.",
-            )
-        durable.write(self.folder / name, data)
-
     def _verify(self, offsets: JobOffsets) -> None:
         for source, reader in self.readers.items():
             reader.verify(offsets[source])
 
-    def _attach(self, end: JobOffsets) -> None:
-        for source, reader in self.readers.items():
-            for name in reader.attachments(end[source]):
-                if name not in self._attached:
-                    self.writer.attach(name, (self.folder / name).read_bytes())
-                    self._attached.add(name)
-        faults.point("attached")
-
-    def _record(self, committed: Committed, tallies: Mapping[str, Tally], *, more: bool) -> None:
+    def _record(self, committed: Committed, account: Account, *, more: bool) -> None:
         faults.point("committed")
         self._release()
-        read = sum(tally.rows for tally in tallies.values())
-        failed = sum(tally.failed for tally in tallies.values())
         lag = max(reader.lag(committed.marker.end[source]) for source, reader in self.readers.items())
         self.control.committed(
             self.job.sink_id,
@@ -381,7 +384,7 @@ class BatchLoop:
             epoch=committed.marker.epoch,
             snapshot=committed.snapshot,
             lag=lag,
-            failed_rows=failed,
+            counts=account.counts(),
         )
         faults.point("status")
         now = time.monotonic()
@@ -390,11 +393,11 @@ class BatchLoop:
             SinkCommitted(
                 self.job.sink,
                 rows=committed.rows,
-                read=read,
-                failed=failed,
+                read=account.read,
+                failed=account.failed,
                 bytes=committed.bytes,
                 snapshot=committed.snapshot,
-                rows_per_second=read / elapsed,
+                rows_per_second=account.read / elapsed,
                 lag=timedelta(seconds=lag),
                 next_commit=self.job.commit_interval,
                 more=more,
@@ -425,14 +428,8 @@ class BatchLoop:
             return  # another run has the table, and its files
         except (SinkqlError, OSError):
             pass  # one of them may be gone already
-        files: dict[str, bytes] = {}
-        for source, reader in self.readers.items():
-            with suppress(SinkqlError):
-                for name in reader.attachments(self.marker.end[source]):
-                    with suppress(OSError):
-                        files[name] = (self.folder / name).read_bytes()
         with suppress(SinkqlError, OSError):
-            self.writer.keep(files)
+            self.writer.keep(self._positions.contents(self.marker.end))
 
     def _tell(self, compacted: Sequence[Compacted]) -> None:
         for each in compacted:
@@ -443,32 +440,24 @@ class BatchLoop:
     def _maintain(self, before: str | None) -> None:
         with self.allowance.spent() as go_on:
             compacted = self.writer.maintain(go_on)
+            if self.letters is not None:
+                self.letters.maintain(go_on)
         self._tell(compacted)
         self.keep()
         self._batches += 1
-        if self._batches % _SWEEP_EVERY == 0 and self.marker.state is not None:
-            keep = {name for name in (before, self.marker.state) if name is not None}
-            state.sweep(self.folder, keep, epoch=self.marker.epoch)
         if self._batches % _SWEEP_EVERY == 0:
+            self._state.sweep(self.marker, before)
             self._sweep_positions()
         faults.point("maintained")
 
     def _sweep_positions(self) -> None:
-        """Delete the readers' files that no marker needs: the table's copy first, for the other one tells its name.
+        """Delete the readers' files that no marker needs.
 
         The marker has the last two offsets, and a bounded run its target. A newer owner of the sink writes after this
         one's last commit.
         """
-        for source, reader in self.readers.items():
-            ends = (self.marker.start, self.marker.end, self.targets or {})
-            kept = [offsets[source] for offsets in ends if source in offsets]
-            for name in reader.unneeded(kept, before=self._owned_at - _SKEW_SECONDS):
-                faults.point("position-unneeded")
-                if not self.writer.detach(name):
-                    continue
-                self._attached.discard(name)
-                faults.point("position-detached")
-                (self.folder / name).unlink(missing_ok=True)
+        needed = (self.marker.start, self.marker.end, self.targets or {})
+        self._positions.sweep(needed, before=self._owned_at - _SKEW_SECONDS)
 
     def _release(self) -> None:
         for source, reader in self.readers.items():

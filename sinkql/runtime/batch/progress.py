@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Literal
 
 from sinkql.errors import SinkqlError
-from sinkql.extension.stream import Compacted, JobOffsets
+from sinkql.extension.stream import Compacted, FirstSnapshot, JobOffsets
 
 Ending = Literal["caught up", "stopped", "moved", "renamed", "dropped", "fenced", "failed"]
 """Why a sink no longer runs: `caught up` is the end of a run that commits what there is and stops, `moved` the end in
@@ -117,6 +117,14 @@ class SinkRereading:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkSnapshotting:
+    """The first snapshot of what a sink reads is being read, or is `done`: committed to its table."""
+
+    sink: str
+    snapshot: FirstSnapshot
+
+
+@dataclass(frozen=True, slots=True)
 class SinkStalled:
     """A sink met an error; it tries again in `retry_in`, or waits for somebody to act where that is None."""
 
@@ -145,6 +153,7 @@ Event = (
     | SinkCompacted
     | SinkRebuilding
     | SinkRereading
+    | SinkSnapshotting
     | SinkStalled
     | SinkStopped
 )

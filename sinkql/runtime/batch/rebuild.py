@@ -16,6 +16,7 @@ from sinkql import physical
 from sinkql.errors import GoneError, LostStateError, SinkqlError
 from sinkql.extension.stream import Marker, Reader, WriteResult
 from sinkql.runtime.batch.engine import Batch, Engine, run_batch
+from sinkql.runtime.batch.special import snapshotting_after
 from sinkql.runtime.state import manifest as state
 from sinkql.runtime.state.arrangement import Arrangements
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def rebuildable(job: physical.Job, error: SinkqlError) -> bool:
-    """Tell whether an error means lost state that can be rebuilt: of an upsert sink that began at the beginning."""
-    return isinstance(error, LostStateError) and job.write.mode == "upsert" and job.snapshot
+    """Tell whether an error means lost state that can be rebuilt: of a sink by key that began at its beginning."""
+    return isinstance(error, LostStateError) and job.write.mode != "append" and job.snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,14 @@ def rebuild(
     lost: SinkqlError,
 ) -> state.Manifest:
     """Return the manifest of the state at `marker`; raises `lost`, with why, where a source cannot be read again."""
-    begin = {name: reader.initial(at_end=False) for name, reader in readers.items()}
-    splits = {name: reader.splits(begin[name], marker.end[name]) for name, reader in readers.items()}
     manifest = state.empty(bucketing=engine.bucketing, buckets=engine.buckets)
     task = Discard(f"rebuild-{uuid4().hex[:12]}", engine.buckets, job.write.key)
     arrangements = Arrangements(folder, manifest, marker.epoch, task.commit)
     try:
-        outcome = run_batch(engine, job, Batch(task, splits, readers, arrangements))
+        begin = {name: reader.initial_of(marker.end[name]) for name, reader in readers.items()}
+        splits = {name: reader.splits(begin[name], marker.end[name]) for name, reader in readers.items()}
+        snapshotting = snapshotting_after(readers, begin)
+        outcome = run_batch(engine, job, Batch(task, splits, readers, arrangements, snapshotting=snapshotting))
     except SinkqlError as error:
         if error.retryable and not isinstance(error, GoneError):  # what is there is there still
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from sinkql import physical
 from sinkql.errors import SinkqlError
@@ -10,14 +10,23 @@ from sinkql.extension.stream import JobOffsets, Reader
 
 
 def cleared_between(
-    job: physical.Job, readers: Mapping[str, Reader], start: JobOffsets, end: JobOffsets
+    job: physical.Job,
+    readers: Mapping[str, Reader],
+    start: JobOffsets,
+    end: JobOffsets,
+    fresh: Container[str] = (),
 ) -> frozenset[str]:
-    """Return the names that offsets have of these sources; raises SQ3416 for one whose rows the job does not know."""
+    """Return the names that offsets have of these sources; raises SQ3416 for one whose rows the job does not know.
+
+    Of those in `fresh` nothing was read before.
+    """
     found = frozenset(
         name for name, reader in readers.items() if start[name] != end[name] and reader.cleared(start[name], end[name])
     )
     for read in job.reads():
-        if read.source in found and read.change != "upsert":
+        if read.source in found and read.change != "upsert" and read.source in fresh:
+            found -= {read.source}
+        elif read.source in found and read.change != "upsert":
             raise SinkqlError(
                 "SQ3416",
                 f'all rows of source "{read.name}" were removed at once, and sink "{job.sink}" does not know them',
@@ -25,6 +34,12 @@ def cleared_between(
                 hint="Drop the sink and create it again, into a new table.",
             )
     return found
+
+
+def whole_at(readers: Mapping[str, Reader], end: JobOffsets) -> bool | None:
+    """Tell whether the rows up to there are those of one moment of each source; None where no source has to say."""
+    said = [each for name, reader in readers.items() if (each := reader.whole(end[name])) is not None]
+    return all(said) if said else None
 
 
 def snapshotting_after(readers: Mapping[str, Reader], start: JobOffsets) -> frozenset[str]:

@@ -17,6 +17,7 @@ from sinkql.extension.rows import python_values
 from sinkql.extension.stream import Reader, Split, Tally, WriteResult
 from sinkql.extension.types import arrow_type
 from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.letter import tallied
 from sinkql.runtime.local.expression import mapped
 from sinkql.runtime.local.preparation import hash_of, prepared
 from sinkql.runtime.state.hole import flattened
@@ -79,7 +80,9 @@ class _Work:
         schema = _schema(read)
         tables = [schema.empty_table()]
         for number, split in enumerate(splits, first):
-            tables += _split_rows(read, self.batch.readers[read.source], split, tally, schema, number)
+            with tallied(read, self.batch.letters, uuid.uuid4().hex) as own:
+                tables += _split_rows(read, self.batch.readers[read.source], split, own, schema, number)
+            tally.add(own)
         rows = pa.concat_tables(tables)
         return _last(rows, read.key) if self.batch.settled and read.key and not read.holes else rows
 
@@ -127,6 +130,7 @@ def _split_rows(
         if physical.SEQ in schema.names:
             table = table.append_column("$seq", pa.array(np.arange(row, row + len(table), dtype=np.int64)))
         row += len(table)
+        tally.given += len(table)
         yield table.cast(schema)
 
 

@@ -29,12 +29,13 @@ def prepared(preparation: Preparation, rows: pa.Table) -> pa.Table:
     """Return the rows of a batch in groups, with what each comes to, or one by one where their order counts."""
     values = {each.name: _normal(each, rows) for each in preparation.values}
     columns: dict[str, Sequence[Any]] = {each.name: _hashes(each, values, len(rows)) for each in preparation.hashes}
-    columns |= values
     if preparation.ordered:
+        columns |= {each.name: _column(each, rows) for each in preparation.values}
         own = {name: rows.column(name) for name in (physical.DIFF, physical.SEQ)}
         every: dict[str, Any] = {**columns, **own}
         schema = preparation.delivered()
         return pa.table([_array(every[each.name], each.type) for each in schema], schema=schema)
+    columns |= values
     diffs = [1] * len(rows) if preparation.append else rows.column("$diff").to_pylist()
     groups: dict[tuple[Any, ...], list[int]] = {}
     for place, key in enumerate(zip(*(map(comparable, columns[name]) for name in preparation.group), strict=True)):
@@ -57,9 +58,14 @@ def _array(values: Any, type_: pa.DataType) -> Any:  # Any: an array of pyarrow'
     return values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
 
 
+def _column(value: Value, rows: pa.Table) -> list[Any]:
+    """Return a column as it is: rows that no group takes keep their values."""
+    return [each for (each,) in python_rows(rows.select([value.column]))]
+
+
 def _normal(value: Value, rows: pa.Table) -> list[Any]:
     """Return a column with one zero and one NaN, in arrays and records too."""
-    column = [each for (each,) in python_rows(rows.select([value.column]))]
+    column = _column(value, rows)
     return list(map(_one, column)) if _has_floats(parse_type(value.type)) else column
 
 

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
 from sinkql import physical
+from sinkql.allocator import keep_freed
 from sinkql.errors import LeaseHeldError, LeaseLostError, SinkqlError, UnforeseenError
 from sinkql.extension.registry import Registry
 from sinkql.extension.stream import Context
@@ -32,6 +34,7 @@ Contexts = Callable[[physical.Job], Context]
 _LOOK_SECONDS = 0.2
 _ROSTER_SECONDS = 0.5
 _LINGER_SECONDS = 30.0
+_MEASURE_SECONDS = 1.0
 _MOST_OF_NAME = 100  # a cluster's name may be longer than that of a file
 _PATIENCE_SECONDS = 1.0
 """How long what runs no batch may take to stop: a table's catalog, or a file system, may not answer for minutes."""
@@ -69,6 +72,7 @@ def run_here(name: str, workload: Workload, stopping: threading.Event) -> list[S
     works = _of_cluster(name, workload.roster)
     if not works:
         return []
+    keep_freed()
     application = _Application(workload, stopping, _Spark(works[0].job, workload, stopping), works)
     application.run()
     return [outcome for _, outcome in application.ended.values()]
@@ -162,6 +166,7 @@ class _Application:
         ended = threading.Event()
         host = self._host()
         renewing = _in_thread(lambda: self._renew(ended))
+        _in_thread(lambda: self._measure(ended))
         patience = JVM_PATIENCE_SECONDS
         try:
             for work in self.first:
@@ -266,6 +271,13 @@ class _Application:
         if before is not None and _waits(before[1]) and before[0] == work:
             return False
         return not self.workload.control.held(work.job.sink_id)
+
+    def _measure(self, ended: threading.Event) -> None:
+        """Have all sinks say how far they are, until the end; who waits for a source then holds up nothing else."""
+        while not ended.wait(_MEASURE_SECONDS):
+            for run, _ in list(self.running.values()):
+                with suppress(Exception):  # a figure that is missing ends no sink
+                    run.measure()
 
     def _renew(self, ended: threading.Event) -> None:
         """Prolong the leases; a sink whose lease is somebody else's now is told so."""

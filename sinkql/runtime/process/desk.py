@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from sinkql.capture.host import Host
 from sinkql.capture.log import LogFolder
-from sinkql.extension.capture import CapturedSource, Keeping, Stream
+from sinkql.extension.capture import CapturedSource, Keeping, OpenStream, Stream
 
 
 @dataclass(frozen=True, slots=True)
 class Capturing:
-    """A source that is to be captured, and how its log is kept."""
+    """A source that is to be captured, and how its log is kept; `together` with others of its kind, by one process.
+
+    `secrets` are the versions of those that the source itself takes: with another one its capture begins again.
+    """
 
     source: CapturedSource
     keeping: Keeping
+    together: bool = False
+    secrets: tuple[tuple[str, int], ...] = ()
 
 
 class Desk(Protocol):
@@ -25,11 +31,14 @@ class Desk(Protocol):
     def captures(self) -> Sequence[Capturing]:
         """Return the sources that sinks read which are to run."""
 
-    def folder(self, source: CapturedSource) -> LogFolder:
-        """Return the folder of what is kept of a source."""
+    def folder(self, capturing: Capturing) -> LogFolder:
+        """Return where what is kept of a source lies."""
 
     def host(self, source: CapturedSource) -> Host:
         """Return what a capture of it is told by, and tells."""
 
-    def opening(self, source: CapturedSource) -> Callable[[], Stream]:
-        """Return what connects to its server."""
+    def opening(self, source: CapturedSource, open_stream: OpenStream | None = None) -> Callable[[], Stream]:
+        """Return what connects to its server, by what opens streams where that is given."""
+
+    def together(self, kind: str) -> AbstractContextManager[OpenStream]:
+        """Return what opens the streams of sources that one process captures."""

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sinkql.runtime.process.stopping import Stopping
+
 _LOOK_SECONDS = 1.0
 
 
@@ -23,12 +25,12 @@ def signals_kept() -> Iterator[set[signal.Signals]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def settle(parent: int, kept: set[signal.Signals]) -> threading.Event:
+def settle(parent: int, kept: set[signal.Signals]) -> Stopping:
     """Make a forked process one of its own; return what is set once it is to stop: by SIGTERM, or its parent's end."""
-    stopping = threading.Event()
+    stopping = Stopping()
 
     def handle(number: int, frame: object) -> None:
-        stopping.set()
+        stopping.signalled(number)
 
     signal.signal(signal.SIGTERM, handle)
     # The terminal's Ctrl-C and hang-up reach the parent alone, which passes them on: twice would mean at once.

@@ -17,6 +17,7 @@ from sinkql.runtime.batch.progress import Event, Progress, SinkElsewhere, SinkSt
 from sinkql.runtime.process.application import Workload, run_here
 from sinkql.runtime.process.captures import captured
 from sinkql.runtime.process.child import Child, settings
+from sinkql.runtime.process.stopping import Stopping
 from sinkql.runtime.sink.host import SinkOutcome
 from sinkql.runtime.sink.roster import Work
 from sinkql.runtime.spark.java import check_java
@@ -37,7 +38,8 @@ def run(workload: Workload) -> list[SinkOutcome]:
     works = workload.roster.now()
     first, *others = _by_cluster(works).items()
     stopping, children = Stopping(), list[Child]()
-    with _signals(stopping, children), captured(workload.desk):
+    capturing = captured(workload.desk, ahead=not workload.once)
+    with _signals(stopping, children), capturing as captures, captures.watched(stopping.set):
         try:
             for _, each in others:
                 if not stopping.is_set():
@@ -56,7 +58,18 @@ def run(workload: Workload) -> list[SinkOutcome]:
         outcomes += child.outcomes()
     found = {outcome.sink: replace(outcome, signal=stopping.number) for outcome in outcomes}
     unbegun = (SinkOutcome(work.job.sink, "stopped", early=True, signal=stopping.number) for work in works)
-    return [found.get(outcome.sink, outcome) for outcome in unbegun]
+    ended = [found.get(outcome.sink, outcome) for outcome in unbegun]
+    return [_uncaptured(each) if captures.lost and each.ending == "stopped" else each for each in ended]
+
+
+def _uncaptured(outcome: SinkOutcome) -> SinkOutcome:
+    """Return the outcome of a sink that was stopped as nothing more would have come to it."""
+    error = SinkqlError(
+        "SQ4004",
+        "the process that keeps sources captured ended",
+        hint="Start the sinks again; they continue where they stopped.",
+    )
+    return SinkOutcome(outcome.sink, "failed", error)
 
 
 def up(workload: Workload) -> list[SinkOutcome]:
@@ -79,12 +92,6 @@ def up(workload: Workload) -> list[SinkOutcome]:
                 captures.look()
                 fleet.look()
     return [replace(outcome, signal=stopping.number) for outcome in fleet.outcomes.values()]
-
-
-class Stopping(threading.Event):
-    """Whether all is to stop; `number` is the signal that said so."""
-
-    number: int | None = None
 
 
 def _telling(progress: Progress) -> Progress:
@@ -173,14 +180,14 @@ def _signals(stopping: Stopping, children: Collection[Child]) -> Iterator[None]:
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if stopping.is_set() and number == signal.SIGHUP:
+        first = stopping.number is None and not stopping.is_set()
+        if not first and number == signal.SIGHUP:
             return
-        if stopping.is_set():
+        if not first:
             for child in children:
                 child.kill()
             os._exit(128 + number)
-        stopping.number = number
-        stopping.set()
+        stopping.signalled(number)
         for child in children:
             child.stop()
 

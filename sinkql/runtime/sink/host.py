@@ -18,6 +18,7 @@ from sinkql.extension.stream import Context
 from sinkql.runtime.batch.conductor import Conductor
 from sinkql.runtime.batch.control import Control
 from sinkql.runtime.batch.progress import Ending, Progress
+from sinkql.runtime.sink.claiming import Claiming
 from sinkql.runtime.sink.roster import Roster
 from sinkql.runtime.spark.lane import SparkLane
 
@@ -65,7 +66,7 @@ class Host:
     prepare: Callable[[], None] = lambda: None
     death: Callable[[SparkSession], SinkqlError | None] = lambda _: None
     stopping: threading.Event = field(default_factory=threading.Event)
-    claiming: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    claiming: dict[str, Claiming] = field(default_factory=lambda: defaultdict(Claiming))
     conductor: Conductor = field(init=False)
 
     def __post_init__(self) -> None:

@@ -64,7 +64,7 @@ def answer(loop: BatchLoop, control: Control, batch: threading.Lock, stops: Call
         return
     work = Work()
     while not work.finished:
-        if not _acquired(batch, stops):
+        if not acquired(batch, stops):
             return
         try:
             with suppress(SinkqlError):
@@ -88,7 +88,7 @@ def _tell(control: Control, sink_id: str, number: int, done: Compacted) -> None:
             return
 
 
-def _acquired(batch: threading.Lock, stops: Callable[[], bool]) -> bool:
+def acquired(batch: threading.Lock, stops: Callable[[], bool]) -> bool:
     """Take the lock once no batch has it; False where the sink is to stop before."""
     while not stops():
         if batch.acquire(timeout=_LOOK):

@@ -20,7 +20,9 @@ from sinkql.runtime.batch import failure
 from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.conductor import Process, Seat
 from sinkql.runtime.batch.control import Desired, Status
+from sinkql.runtime.batch.letter import dead_letters
 from sinkql.runtime.batch.loop import BatchLoop, DivergedError
+from sinkql.runtime.batch.meter import Meter
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.batch.progress import (
     Ending,
@@ -35,6 +37,7 @@ from sinkql.runtime.batch.progress import (
 )
 from sinkql.runtime.sink.host import Host, SinkOutcome
 from sinkql.runtime.sink.optimize import answer
+from sinkql.runtime.sink.replay import replay_asked
 from sinkql.runtime.sink.roster import Following, Work
 from sinkql.runtime.spark.engine import SparkEngine
 from sinkql.runtime.spark.session import CancelledError
@@ -87,9 +90,13 @@ class SinkRunner:
     _told: str | None = None
     _sessions: list[SparkSession] = field(default_factory=list)
     _following: Following = field(init=False)
+    _loop: BatchLoop | None = None
+    _seat: Seat | None = None
+    _meter: Meter = field(init=False)
 
     def __post_init__(self) -> None:
         self._following = Following(self.host.roster, self.first, self.first.job.cluster, self.host.once)
+        self._meter = Meter(self.sink_id, self.host.control, self.host.progress)
 
     @property
     def work(self) -> Work:
@@ -119,6 +126,13 @@ class SinkRunner:
         """
         young = self._first_at is not None and time.monotonic() < self._first_at + _YOUNG_SECONDS
         return self._batch.locked() and not young
+
+    def measure(self, *, last: bool = False) -> None:
+        """Say how far the sink is in its sources; called each second by a thread for all sinks, and at the `last`."""
+        loop, seat = self._loop, self._seat
+        if loop is not None:
+            waits = seat is not None and seat.stalls
+            self._meter.look(loop.job.sink, loop.readers, loop.marker.end, waits=waits, last=last)
 
     def leave(self) -> SinkOutcome | None:
         """Say of a sink that does not answer, and whose process ends, that it is stopped; others may take it.
@@ -151,6 +165,9 @@ class SinkRunner:
         self.host.prepare()
         try:
             outcome = self._run(epoch)
+            if outcome.ending == "caught up":
+                with suppress(Exception):  # a figure that is missing ends no sink
+                    self.measure(last=True)
             self._note(outcome)
         except SinkqlError as error:
             outcome = SinkOutcome(self.job.sink, "failed", error)
@@ -258,7 +275,7 @@ class SinkRunner:
             # Whoever took the sink over has the table too: claiming it again would be a fight without end.
             self.host.control.renew(self.sink_id, owner=self.owner)
         self._stage("opening the table")
-        loop = self._claim(epoch)
+        loop = self._loop = self._claim(epoch)
         self._ran = True
         if loop.rebuilds():
             self._rebuild(loop)
@@ -266,11 +283,14 @@ class SinkRunner:
         if loop.owing():
             with self._in_batch():
                 loop.process(loop.marker.end, loop.marker.end)
+        replay_asked(loop, self._batch, self._stops)
         if loop.caught_up():
             return "caught up"
         self._stage("waiting for Spark")
         self._spark()
-        seat = Seat(Pacer(self._readers()), self._orders(loop), self._process(loop), self.wake)
+        seat = self._seat = Seat(Pacer(self._readers()), self._orders(loop), self._process(loop), self.wake)
+        if not self.host.once:
+            loop.allowance.left = lambda: self.host.conductor.left(seat)
         try:
             if self._stops():
                 return "stopped"
@@ -326,23 +346,20 @@ class SinkRunner:
 
     def _claim(self, epoch: int) -> BatchLoop:
         host, job = self.host, self.job
-        writer = host.registry.sinks[job.write.connector].writer(job.write, self.context)
+        writer = host.registry.writer(job.write, self.context)
         engine = SparkEngine(self._spark, buckets=host.buckets)
         loop = BatchLoop(
             job, self._readers(), writer, engine, self.context.folder, host.control, host.progress,
-            Allowance(stops=self._stops), self._commits,
+            Allowance(stops=self._stops), self._commits, dead_letters(host.registry, job, self.context),
         )  # fmt: skip
-        # Sinks of one connection start one after the other: not every catalog makes its own tables in a safe way.
-        with host.claiming[job.write.connection.name]:
-            if self._stops():
-                raise CancelledError
+        with host.claiming[job.write.connection.name].turn(self._stops):
             loop.start(epoch=epoch, once=host.once)
         return loop
 
     def _process(self, loop: BatchLoop) -> Process:
         first = True
 
-        def process(start: JobOffsets, end: JobOffsets, more: bool) -> float | None:  # the conductor gives it
+        def process(start: JobOffsets, end: JobOffsets, more: bool) -> float | JobOffsets:  # the conductor gives it
             nonlocal first
             if self._batch.locked():
                 return _TURN_SECONDS
@@ -364,7 +381,7 @@ class SinkRunner:
                     self._status("running")
             if loop.caught_up():
                 self.wake.set()
-            return None
+            return loop.marker.end
 
         return process
 
@@ -407,6 +424,7 @@ class SinkRunner:
                 raise seat.error
             if not seat.stalls:
                 answer(loop, self.host.control, self._batch, self._stops_or_leaves)
+                replay_asked(loop, self._batch, self._stops_or_leaves)
             if self._batch.acquire(blocking=False):
                 try:
                     loop.keep()

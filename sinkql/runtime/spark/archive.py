@@ -34,9 +34,14 @@ class Archive:
     path: Path
 
     @property
+    def there(self) -> bool:
+        """Tell whether it is there, and can be read."""
+        return os.access(self.path, os.R_OK)
+
+    @property
     def option(self) -> str:
         """Return Java's option to use it; empty where it is not there, or the user has options of that kind."""
-        if _others() or not self.path.exists():
+        if _others() or not self.there:
             return ""
         with suppress(OSError):
             os.utime(self.path)  # the last few that were used are kept
@@ -44,7 +49,7 @@ class Archive:
 
     def make(self) -> None:
         """Have it made in the background, unless it is there, is being made, or could not be made today."""
-        if _others() or os.environ.get(_OFF) == "off" or self.path.exists() or not self.path.is_absolute():
+        if _others() or os.environ.get(_OFF) == "off" or self.there or not self.path.is_absolute():
             return
         with suppress(OSError):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

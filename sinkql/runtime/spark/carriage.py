@@ -11,6 +11,7 @@ import pyarrow as pa
 from sinkql.extension.types import arrow_type
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
 
 def into_spark(rows: Rows) -> Rows:
@@ -25,15 +26,24 @@ def into_spark(rows: Rows) -> Rows:
 def out_of_spark(rows: Rows, types: Sequence[str | None]) -> Rows:
     """Return rows that Spark gave as columns of these types, None for what is none of SinkQL's, have them."""
     for place, text in enumerate(types):
+        field = rows.schema.field(place)
+        if pa.types.is_nested(field.type):
+            rows = rows.set_column(place, field.name, _with_offsets(rows.column(place)))
         if text is not None and _TIME.search(text):
-            found = rows.column(place).cast(arrow_type(text))
-            rows = rows.set_column(place, rows.schema.field(place).name, found)
+            rows = rows.set_column(place, field.name, rows.column(place).cast(arrow_type(text)))
     return rows
 
 
 def batches_into_spark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return batches as Spark takes them."""
     return map(into_spark, batches)
+
+
+def _with_offsets(column: Column) -> Column:
+    """Return a column with the offsets of its lists: Spark leaves out those of no lists, and `nbytes` reads them."""
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array(map(_with_offsets, column.chunks), column.type)
+    return pa.concat_arrays([pa.array([], column.type), column])
 
 
 def _carried(type_: pa.DataType) -> pa.DataType:

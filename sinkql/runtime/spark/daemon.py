@@ -40,6 +40,10 @@ if sys.argv[1:] in ([], ["pyspark.worker"]):
 
 from pyspark import daemon  # noqa: E402  # after the imports that it forks
 
+from sinkql.allocator import keep_freed  # noqa: E402  # as pyspark's daemon
+
+keep_freed()  # which workers inherit
+
 # Workers collect garbage after each task: they need not walk what was imported here.
 gc.collect()
 gc.freeze()

@@ -29,7 +29,17 @@ from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.spark.carriage import batches_into_spark, out_of_spark
 from sinkql.runtime.spark.diagnosis import diagnose
 from sinkql.runtime.spark.fusion import fusable
-from sinkql.runtime.spark.task import FusedTask, ReadTask, SourceColumns, tallies, write_rows
+from sinkql.runtime.spark.here import Here
+from sinkql.runtime.spark.task import (
+    ReadTask,
+    SourceColumns,
+    Used,
+    fused_task,
+    read_task,
+    tallies,
+    used_columns,
+    write_rows,
+)
 from sinkql.runtime.state import report
 from sinkql.runtime.state.operator import stateful
 from sinkql.runtime.state.operator.protocol import task_of
@@ -59,15 +69,15 @@ class SparkEngine:
         """Run the batch; raises the SinkqlError of a task as itself, SQ3201 for an expression that failed on a row."""
         side = batch.arrangements.folder / "attempts" / batch.arrangements.commit
         side.mkdir(parents=True)
-        context = self.spark.sparkContext
-        context.setJobGroup(job.sink_id, f"sink {job.sink}")
-        context.setLocalProperty("spark.scheduler.pool", job.sink_id)
+        here = Here.of(job, batch, side)
         frames = _Frames(self, job, batch, side)
         try:
-            return self._run(frames)
+            outcome = here.run() if here is not None else None
+            return outcome if outcome is not None else self._run(frames)
         except SinkqlError:
             raise
         except Exception as error:
+            frames.whole = True  # the row that fails is shown
             found = failure.find(side) or diagnose(job, partial(frames.frame, sequence=False), error)
             if found is not None:
                 raise found from None
@@ -76,6 +86,9 @@ class SparkEngine:
             shutil.rmtree(side, ignore_errors=True)
 
     def _run(self, frames: _Frames) -> Outcome:
+        context, job = self.spark.sparkContext, frames.job
+        context.setJobGroup(job.sink_id, f"sink {job.sink}")
+        context.setLocalProperty("spark.scheduler.pool", job.sink_id)
         batch = frames.batch
         branches = fusable(frames.job.write) if batch.task.buckets is None else None
         results = frames.fused(branches) if branches is not None else frames.written()
@@ -90,26 +103,30 @@ class SparkEngine:
 
 @dataclass(slots=True)
 class _Frames:
-    """One batch's work in Spark: operators → data frames. `stateful` gets the number of buckets of each operator."""
+    """One batch's work in Spark: operators → data frames. `stateful` gets the number of buckets of each operator.
+
+    Columns that are not used are read where rows are to be `whole`.
+    """
 
     engine: SparkEngine
     job: physical.Job
     batch: Batch
     side: Path
     stateful: dict[str, int] = field(default_factory=dict)
+    whole: bool = False
+
+    @property
+    def used(self) -> Used:
+        """Return the columns that are used of each source."""
+        if self.whole:
+            return {read.source: [column.name for column in read.columns] for read in self.job.reads()}
+        return used_columns(self.job)
 
     def fused(self, branches: Sequence[SourceColumns]) -> list[WriteResult]:
         """Read and write in the same tasks."""
-        reads = {read.source: self._task(read, sequence=False) for read in self.job.reads()}
-        work = [
-            (at, number)
-            for at, branch in enumerate(branches)
-            for number in range(len(self.batch.splits[branch.source]))
-        ]
+        task, work = fused_task(self.job, branches, self.used, self.batch, self.side)
         if not work:
             return []
-        names = tuple(column.name for column in self.job.write.columns)
-        task = FusedTask(reads, tuple(branches), names, self.batch.task)
 
         def partition(bucket: int, mine: Iterator[tuple[int, int]]) -> Iterator[WriteResult]:
             yield task(bucket, list(mine), attempt_name())
@@ -121,10 +138,10 @@ class _Frames:
     def written(self) -> list[WriteResult]:
         """Run the operators and the write task on what they give."""
         write, task = self.job.write, self.batch.task
-        rows = self.frame(write.input, sequence=write.mode == "upsert" and write.change != "retract")
+        rows = self.frame(write.input, sequence=write.mode != "append" and write.change != "retract")
         if task.buckets is not None:
             rows = rows.repartition(task.buckets, *[F.col(quoted(name)) for name in task.key])
-        if write.change == "retract":
+        if write.change == "retract" and not isinstance(write.input, physical.Normalize):
             rows = _consolidated(rows)
         rows = rows.select(*[F.col(quoted(name)) for name in _ordered(rows, write)])
         types = [column.type for column in write.columns]
@@ -174,7 +191,7 @@ class _Frames:
 
         spread = self.engine.spark.range(0, count, 1, max(1, min(count, self.engine.parallelism)))
         return spread.mapInArrow(
-            rows, _struct(read.columns, diff=task.diff, sequence=sequence, holes=physical.hole_columns(read))
+            rows, _struct(task.what.columns, diff=task.diff, sequence=sequence, holes=physical.hole_columns(read))
         )
 
     def _map(self, operator: physical.Map, *, sequence: bool) -> DataFrame:
@@ -237,21 +254,7 @@ class _Frames:
         return rows.withColumn("$b", bucket).mapInArrow(changes, result)
 
     def _task(self, read: physical.Read, *, sequence: bool) -> ReadTask:
-        splits = self.batch.splits
-        first = 0
-        for source, parts in splits.items():
-            if source == read.source:
-                break
-            first += len(parts)
-        return ReadTask(
-            read,
-            self.batch.readers[read.source],
-            tuple(splits[read.source]),
-            diff=read.change != "append",
-            sequence=sequence,
-            first=first,
-            side=self.side,
-        )
+        return read_task(read, self.used[read.source], self.batch, self.side, sequence=sequence)
 
 
 def _consolidated(rows: DataFrame) -> DataFrame:

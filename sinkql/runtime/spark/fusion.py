@@ -16,7 +16,8 @@ def fusable(write: physical.Write) -> tuple[SourceColumns, ...] | None:
 def _branches(operator: physical.Operator, names: tuple[str, ...]) -> tuple[SourceColumns, ...] | None:
     match operator:
         case physical.Read():
-            return (SourceColumns(operator.source, names),) if operator.change == "append" else None
+            plain = operator.change != "retract" and not operator.holes
+            return (SourceColumns(operator.source, names),) if plain else None
         case physical.Map():
             below = _columns_below(operator, names)
             return None if below is None else _branches(operator.input, below)

@@ -6,6 +6,8 @@ round commits is in the tables; the query's checkpoint is as short-lived as the 
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,8 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+
+from sinkql.errors import no_room
 
 _TICKS = "ticks"
 _MOST_ROUNDS = 1000
@@ -31,9 +35,11 @@ class SparkLane:
         self._rounds = 0
         # a folder's name may have what Spark takes for a pattern
         rows = session.readStream.format("text").load(_PATTERN.sub(r"\\\1", str(self._folder)))
-        self._query = (
-            rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(folder / "checkpoint")).start()
-        )
+        writer = rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(folder / "checkpoint"))
+        try:
+            self._query = writer.start()
+        except (PySparkException, Py4JError) as error:
+            raise self._placed(error) from error
 
     @property
     def worn(self) -> bool:
@@ -53,7 +59,13 @@ class SparkLane:
             told = self._query.exception()
         except (Py4JError, OSError) as error:  # Java has ended
             return error
-        return RuntimeError(str(told) if told is not None else "the query ended")
+        return self._placed(RuntimeError(str(told) if told is not None else "the query ended"))
+
+    def _placed(self, error: Exception) -> Exception:
+        """Return an error of Java's with the folder, where that is what has no room."""
+        if no_room(error) is None:
+            return error
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder.parent))
 
     def stop(self) -> None:
         """End the query; no batch may be running, or Spark breaks it off."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -18,18 +19,24 @@ from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
 from sinkql.extension.types import arrow_type
 from sinkql.physical import DIFF, SEQ
 from sinkql.runtime.batch import failure
+from sinkql.runtime.batch.engine import Batch
+from sinkql.runtime.batch.letter import tallied
 from sinkql.runtime.state.hole import flattened
 
 _SEQ_BITS = 40
+
+Used = Mapping[str, Collection[str]]
+"""The columns that are used of each source."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
     """Read splits of one source, some by their number.
 
+    `what` has the columns that are used, `places` where they are in the reader's rows; None where it has no others.
     `first` is the number of its first split among those of all sources: with the row's place it makes `$seq`, where
     `sequence` asks for it. `diff` says that the reader gives `$diff`. Each split that was read to its end leaves its
-    tally in `side`.
+    tally in `side`. `letters` writes the records that do not decode, where they are kept.
     """
 
     what: physical.Read
@@ -39,14 +46,16 @@ class ReadTask:
     sequence: bool
     first: int
     side: Path
+    letters: WriteTask | None = None
+    places: tuple[int, ...] | None = None
 
     def rows(self, numbers: Iterable[int], attempt: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these splits; a SinkqlError is also left in `side`."""
         schema = self.schema()
         with failure.left_in(self.side, f"read-{attempt}"):
             for number in numbers:
-                tally = Tally()
-                yield from self._split(number, schema, tally)
+                with tallied(self.what, self.letters, f"{attempt}-{number}") as tally:
+                    yield from self._split(number, schema, tally)
                 leave_tally(self.side, self.what.source, number, attempt, tally)
 
     def schema(self) -> pa.Schema:
@@ -64,7 +73,9 @@ class ReadTask:
         for batch in self.reader.read(self.splits[number], tally):
             if batch.num_rows == 0:
                 continue
-            arrays = flattened(self.what, batch).columns
+            tally.given += batch.num_rows
+            chosen = batch if self.places is None else batch.select(list(self.places))
+            arrays = flattened(self.what, chosen).columns
             if self.sequence:
                 arrays = [*arrays, pa.array(np.arange(at, at + batch.num_rows, dtype=np.int64))]
                 at += batch.num_rows
@@ -100,13 +111,60 @@ class FusedTask:
 
     def __call__(self, bucket: int, work: Sequence[tuple[int, int]], attempt: str) -> WriteResult:
         """Write the rows of this work."""
-        batches = itertools.chain.from_iterable(self._rows(branch, number, attempt) for branch, number in work)
+        batches = itertools.chain.from_iterable(self.rows(branch, number, attempt) for branch, number in work)
         return write_rows(self.write, bucket, attempt, batches, next(iter(self.reads.values())).side)
 
-    def _rows(self, at: int, number: int, attempt: str) -> Iterator[pa.RecordBatch]:
+    def rows(self, at: int, number: int, attempt: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one split of a branch, under the sink's names."""
         branch = self.branches[at]
         for batch in self.reads[branch.source].rows([number], attempt):
             yield pa.RecordBatch.from_arrays([batch.column(name) for name in branch.columns], names=list(self.names))
+
+
+def used_columns(job: physical.Job) -> Used:
+    """Return the columns that a job uses of each source."""
+    return physical.columns_read(job.write.input, [column.name for column in job.write.columns])
+
+
+def read_task(read: physical.Read, used: Collection[str], batch: Batch, side: Path, *, sequence: bool) -> ReadTask:
+    """Return what reads the splits of a batch of one source, those of its columns that are `used`."""
+    first = 0
+    for source, parts in batch.splits.items():
+        if source == read.source:
+            break
+        first += len(parts)
+    columns = tuple(column for column in read.columns if column.name in used)
+    reader = batch.readers[read.source]
+    whole = len(columns) == len(read.columns)
+    narrow = reader if whole else reader.of_columns(tuple(column.name for column in columns))
+    return ReadTask(
+        msgspec.structs.replace(read, columns=columns),
+        narrow or reader,
+        tuple(batch.splits[read.source]),
+        diff=read.change != "append",
+        sequence=sequence,
+        first=first,
+        side=side,
+        letters=batch.letters,
+        places=_places(read, used) if narrow is None else None,
+    )
+
+
+def _places(read: physical.Read, used: Collection[str]) -> tuple[int, ...]:
+    """Return where used columns are in a reader's rows, and those that are not the user's."""
+    own = [place for place, column in enumerate(read.columns) if column.name in used]
+    more = (read.change != "append") + 2 * read.holes
+    return (*own, *range(len(read.columns), len(read.columns) + more))
+
+
+def fused_task(
+    job: physical.Job, branches: Sequence[SourceColumns], used: Used, batch: Batch, side: Path
+) -> tuple[FusedTask, list[tuple[int, int]]]:
+    """Return what reads and writes in one go, and its work: branches with the numbers of their splits."""
+    reads = {read.source: read_task(read, used[read.source], batch, side, sequence=False) for read in job.reads()}
+    names = tuple(column.name for column in job.write.columns)
+    work = [(at, number) for at, branch in enumerate(branches) for number in range(len(batch.splits[branch.source]))]
+    return FusedTask(reads, tuple(branches), names, batch.task), work
 
 
 def write_rows(
@@ -132,7 +190,7 @@ def tallies(side: Path, splits: Mapping[str, Sequence[Split]]) -> tuple[dict[str
     for path in side.glob("tally-*.pickle"):
         source, number, tally = pickle.loads(path.read_bytes())
         twin = found.setdefault((source, number), tally)
-        if (twin.rows, twin.failed) != (tally.rows, tally.failed):
+        if _counts(twin) != _counts(tally):
             raise SinkqlError(
                 "SQ3391",
                 f'source "{source}" returned different rows when part of it was read again',
@@ -146,9 +204,9 @@ def tallies(side: Path, splits: Mapping[str, Sequence[Split]]) -> tuple[dict[str
             if one is None:
                 missing.append((source, number))
                 continue
-            total = totals[source]
-            total.rows += one.rows
-            total.bytes += one.bytes
-            total.failed += one.failed
-            total.errors.extend(one.errors[: max(0, 10 - len(total.errors))])
+            totals[source].add(one)
     return totals, missing
+
+
+def _counts(tally: Tally) -> tuple[int, ...]:
+    return tally.rows, tally.failed, tally.dropped, tally.given

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sinkql.runtime.state.arrangement import Ints, Keys, grouped
-from sinkql.runtime.state.run import ints, one_chunk
+from sinkql.runtime.state.arrangement import Ints, grouped
+from sinkql.runtime.state.run import Keys, ints, one_chunk
 
 _SAFE = float(1 << 62)
 
@@ -127,11 +127,14 @@ def _zero(type_: pa.DataType) -> pa.Scalar:
 
 
 def unlike(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
-    """Tell row by row whether two columns differ; NULL is like NULL, but a NaN is like nothing."""
+    """Tell row by row whether two columns differ; NULL is like NULL, and NaN like NaN."""
     if pa.types.is_nested(left.type):
         return _unlike_nested(left, right)
     nulls = pc.xor(pc.is_null(left), pc.is_null(right))
-    found: NDArray[np.bool_] = np.asarray(pc.or_(nulls, pc.fill_null(pc.not_equal(left, right), False)))
+    differ = pc.not_equal(left, right)
+    if pa.types.is_floating(left.type):
+        differ = pc.and_not(differ, pc.and_(pc.is_nan(left), pc.is_nan(right)))
+    found: NDArray[np.bool_] = np.asarray(pc.or_(nulls, pc.fill_null(differ, False)))
     return found
 
 

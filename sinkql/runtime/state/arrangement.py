@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,25 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
-from sinkql.runs import Tiers, hits, newest, repeats, sort_places
+from sinkql.runs import Tiers, find, newest, repeats, sort_places
 from sinkql.runtime.state.run import (
+    HIGH,
+    LOW,
     Entry,
-    MappedRun,
-    digest_of,
+    Keys,
+    Run,
+    RunWriter,
     in_memory,
     ints,
     one_chunk,
     open_run,
     unsigned,
-    write_run,
 )
 
 Ints = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 
-HIGH, LOW = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF)
+_MERGED_AT_ONCE = 16 << 20
+"""Bytes of runs that are merged in memory."""
 _FAN, _SMALL = 4, 256
 
 
@@ -105,41 +108,62 @@ class LookUp:
 
 @dataclass(slots=True)
 class _Runs:
-    """A bucket's runs, oldest first, and the manifest entries that stand for them after this batch."""
+    """A bucket's runs before this batch, oldest first; the manifest entries that stand for them, once it is closed."""
 
     place: Place
     entries: list[Entry]
-    runs: list[MappedRun] = field(init=False)
-    _merged: int = field(default=0, init=False)
+    runs: list[Run] = field(init=False)
+    _writer: RunWriter | None = field(default=None, init=False)
+    _cleared: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.runs = [open_run(self.place.folder, entry) for entry in self.entries]
 
     def put(self, table: pa.Table) -> None:
-        """Write a batch's rows, sorted by their first column, as a new run, and merge where it is time."""
-        if not table.num_rows:
-            return
-        path = self.place.folder / f"{self.place.prefix}.arrow"
-        self.entries.append(write_run(path, table, digest=digest_of(table)))
-        self.runs.append(in_memory(table))
-        while (start := _merge_start(self.entries, self.place.bucket)) is not None:
-            self._merge(start)
+        """Add rows to the batch's run, sorted by their first column and of later hashes than those before them."""
+        if self._writer is None:
+            self._writer = RunWriter(self.place.folder / f"{self.place.prefix}.arrow")
+        self._writer.add(table)
 
-    def _merge(self, start: int) -> None:
-        parts, runs = self.entries[start:], self.runs[start:]
-        table = self._merge_tables([run.table for run in runs], bottom=start == 0)
-        del self.entries[start:], self.runs[start:]
-        if not table.num_rows:
+    def close(self) -> None:
+        """Finish the batch's run, and merge where it is time."""
+        if self._cleared:
+            self.entries.clear()
+            self.runs.clear()
+        written = self._writer.close() if self._writer is not None else None
+        if written is None:
             return
-        self._merged += 1
-        path = self.place.folder / f"{self.place.prefix}-m{self._merged}.arrow"
+        self._keep(written)
+        merged = 0
+        while (start := _merge_start(self.entries, self.place.bucket)) is not None:
+            merged += 1
+            self._merge(start, self.place.folder / f"{self.place.prefix}-m{merged}.arrow")
+
+    def _keep(self, written: tuple[Entry, Run]) -> None:
+        entry, run = written
+        self.entries.append(entry)
+        self.runs.append(run)
+
+    def _merge(self, start: int, path: Path) -> None:
+        parts, runs = self.entries[start:], self.runs[start:]
+        writer = RunWriter(path)
+        for low, high in _ranges(sum(int(part["bytes"]) for part in parts)):
+            writer.add(self._merge_tables([run.between(low, high) for run in runs], bottom=start == 0))
+        del self.entries[start:], self.runs[start:]
         digest = xxhash.xxh3_128_hexdigest(",".join(str(part["digest"]) for part in parts).encode())
-        merges = 1 + max(int(part["merges"]) for part in parts)
-        self.entries.append(write_run(path, table, merges=merges, digest=digest))
-        self.runs.append(in_memory(table))
+        written = writer.close(merges=1 + max(int(part["merges"]) for part in parts), digest=digest)
+        if written is not None:
+            self._keep(written)
 
     def _merge_tables(self, tables: list[pa.Table], *, bottom: bool) -> pa.Table:
         raise NotImplementedError
+
+
+def _ranges(size: int) -> list[tuple[int, int]]:
+    """Return ranges of keys for runs of so many bytes, first and last key of each, which cut no upper half of keys."""
+    count = max(1, -(-size // _MERGED_AT_ONCE))
+    bounds = [((number << 32) // count) << 32 for number in range(count + 1)]
+    return [(low, high - 1) for low, high in pairwise(bounds)]
 
 
 @dataclass(slots=True)
@@ -156,23 +180,26 @@ class Values(_Runs):
         mask, index = np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.int64)
         parts: list[pa.Table] = []
         taken = 0
-        newest_first = self.runs[::-1]
-        found = hits(((run.keys, run.ints("$h2")) for run in newest_first), keys, hashes)
-        for run, (asked, places) in zip(newest_first, found, strict=True):
-            parts.append(run.table.take(pa.array(places)))
-            mask[asked] = True
-            index[asked] = taken + np.arange(len(asked))
-            taken += len(asked)
+        left = np.arange(len(keys))
+        for run in self.runs[::-1]:
+            for piece, some in run.asked(keys[left]):
+                asked = left[some]
+                places = find(piece.keys, piece.ints("$h2"), keys[asked], hashes[asked])
+                asked, places = asked[places >= 0], places[places >= 0]
+                parts.append(piece.table.take(pa.array(places)))
+                mask[asked] = True
+                index[asked] = taken + np.arange(len(asked))
+                taken += len(asked)
+            left = left[~mask[left]]
         return LookUp(mask, index, pa.concat_tables(parts).combine_chunks() if parts else None)
 
-    def live(self) -> pa.Table | None:
-        """Return the row of each key, sorted; None where there are no runs."""
-        return self._merge_tables([run.table for run in self.runs], bottom=True) if self.runs else None
+    def live(self, low: int, high: int) -> pa.Table | None:
+        """Return the row of each key from `low` to `high`, sorted; None where there are no runs."""
+        return self._merge_tables([run.between(low, high) for run in self.runs], bottom=True) if self.runs else None
 
     def clear(self) -> None:
-        """Forget all rows."""
-        self.entries.clear()
-        self.runs.clear()
+        """Forget the rows from before the batch, once it is closed."""
+        self._cleared = True
 
     def _merge_tables(self, tables: list[pa.Table], *, bottom: bool) -> pa.Table:
         table = pa.concat_tables(tables[::-1]).combine_chunks()
@@ -192,27 +219,30 @@ class Multiset(_Runs):
     __slots__ = ()
 
     def count(self, packed: Keys, hashes: Ints, rows: Ints) -> Ints:
-        """Return the multiplicity of each asked row."""
+        """Return the multiplicity of each asked row; they are sorted."""
         found = np.zeros(len(packed), np.int64)
         for run in self.runs:
-            low = np.searchsorted(run.keys, packed, "left")
-            asked, position = spread(low, np.searchsorted(run.keys, packed, "right"))
-            equal = (run.ints("$h2")[position] == hashes[asked]) & (run.ints("$r")[position] == rows[asked])
-            np.add.at(found, asked[equal], run.ints("$diff")[position[equal]])
+            for piece, some in run.asked(packed):
+                low = np.searchsorted(piece.keys, packed[some], "left")
+                asked, position = spread(low, np.searchsorted(piece.keys, packed[some], "right"))
+                equal = piece.ints("$h2")[position] == hashes[some][asked]
+                equal &= piece.ints("$r")[position] == rows[some][asked]
+                np.add.at(found[some], asked[equal], piece.ints("$diff")[position[equal]])
         return found
 
     def rows_of(self, keys: Keys, hashes: Ints, extra: pa.Table) -> tuple[Ints, pa.Table]:
-        """Return all rows of the asked keys, the batch's own among them, with the number of the key of each.
+        """Return all rows of sorted keys, the batch's own among them, with the number of the key of each.
 
         Multiplicities are added up, and rows that are gone left out.
         """
         owners, parts = [], []
         for run in [*self.runs, in_memory(extra)]:
-            low = np.searchsorted(run.keys, keys & HIGH, "left")
-            asked, position = spread(low, np.searchsorted(run.keys, keys | LOW, "right"))
-            equal = run.ints("$h2")[position] == hashes[asked]
-            owners.append(asked[equal])
-            parts.append(run.table.take(pa.array(position[equal])))
+            for piece, some in run.asked(keys):
+                low = np.searchsorted(piece.keys, keys[some] & HIGH, "left")
+                asked, position = spread(low, np.searchsorted(piece.keys, keys[some] | LOW, "right"))
+                equal = piece.ints("$h2")[position] == hashes[some][asked]
+                owners.append(some.start + asked[equal])
+                parts.append(piece.table.take(pa.array(position[equal])))
         table = pa.concat_tables(parts).append_column("$owner", pa.array(np.concatenate(owners))).combine_chunks()
         table = add_up(table)
         return ints(table.column("$owner")), table
@@ -230,6 +260,13 @@ def add_up(table: pa.Table) -> pa.Table:
     kept = table.take(pa.array(order[starts][diff != 0]))
     place = table.column_names.index("$diff")
     return kept.set_column(place, "$diff", pa.array(diff[diff != 0])).combine_chunks()
+
+
+def rows_to_merge(entries: Sequence[Entry], bucket: int, coming: int) -> int:
+    """Return how many rows of a bucket's runs are put together, at most, once a run of `coming` rows is there."""
+    after = [*entries, {"rows": coming, "merges": 0}]
+    start = _merge_start(after, bucket)
+    return sum(int(entry["rows"]) for entry in after[start:]) if start is not None else 0
 
 
 def _merge_start(entries: Sequence[Entry], bucket: int) -> int | None:

@@ -65,11 +65,13 @@ class Chains:
 class Filling:
     """Find what rows of a batch lack.
 
-    `rows` are those of a bucket, `columns` the names of their columns; `others` opens the state of all buckets.
+    `rows` are those of a bucket, `columns` the names of their columns, `places` where these are among the source's;
+    `others` opens the state of all buckets.
     """
 
     rows: pa.Table
     columns: Sequence[str]
+    places: Sequence[int]
     chains: Chains
     others: Callable[[], Sequence[Values]]
 
@@ -126,12 +128,13 @@ class Filling:
 
     def _holes(self) -> Mask:
         """Return which columns each row lacks."""
-        count = len(self.columns)
+        count = max(self.places) + 1
         coded = one_chunk(self.rows.column("$hole")).take(pa.array(self.chains.order)).dictionary_encode()
         masks = np.zeros((len(coded.dictionary) + 1, count), np.bool_)
         for number, bits in enumerate(coded.dictionary.to_pylist()):
             one = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[:count]
             masks[number, : len(one)] = one
+        masks = masks[:, list(self.places)]
         found: Mask = masks[coded.indices.fill_null(len(coded.dictionary)).to_numpy()]
         return found
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from sinkql.errors import SinkqlError
 from sinkql.runtime.state.arithmetic import RowGroups
-from sinkql.runtime.state.arrangement import HIGH, LOW, Ints, Keys, Multiset, grouped
-from sinkql.runtime.state.run import ints, one_chunk
+from sinkql.runtime.state.arrangement import Ints, Multiset, grouped
+from sinkql.runtime.state.run import HIGH, LOW, Keys, ints, one_chunk
 
 
 @dataclass(frozen=True, slots=True)

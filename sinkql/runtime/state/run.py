@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -16,66 +18,223 @@ from sinkql import durable, faults
 from sinkql.errors import LostStateError, SinkqlError
 
 Entry = Mapping[str, Any]
-"""What a manifest says of a run: `file`, `rows`, `bytes`, `merges` (0 for one batch's), `digest` of its rows."""
+"""What a manifest says of a run: `file`, `rows`, `bytes`, `merges` (0 for one batch's), `digest` of its rows.
+
+Of one in several pieces also `starts`, the first key of each.
+"""
+
+Keys = NDArray[np.uint64]
+HIGH, LOW = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF)
+_DIGESTED = 1 << 12
+"""Rows of which a digest is made at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class MappedRun:
-    """A run's rows, sorted by `keys`, its first column (uint64)."""
+class Piece:
+    """Rows of a run, sorted by `keys`, their first column (uint64)."""
 
     table: pa.Table
-    keys: NDArray[np.uint64]
+    keys: Keys
 
     def ints(self, column: str) -> NDArray[np.int64]:
-        """Return a bigint column of the run."""
+        """Return a bigint column."""
         return ints(self.table.column(column))
 
 
-def in_memory(table: pa.Table) -> MappedRun:
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run, in pieces of which none begins with the upper half of a key that the one before ends with.
+
+    `whole` has the only piece. Where there are several, `path` is mapped anew for each look at one: what was looked at
+    of a mapped file counts as memory until it is let go.
+    """
+
+    path: Path
+    starts: Keys
+    whole: Piece | None
+
+    def asked(self, keys: Keys) -> Iterator[tuple[Piece, slice]]:
+        """Yield the pieces that may have some of sorted keys, by their upper half, and which of the keys these are."""
+        if self.whole is not None:
+            yield self.whole, slice(0, len(keys))
+            return
+        which = np.searchsorted(self.starts & HIGH, keys & HIGH, "right") - 1
+        numbers, begins = np.unique(which, return_index=True)
+        for number, (begin, end) in zip(numbers, pairwise([*begins, len(keys)]), strict=True):
+            if number >= 0:
+                yield self._piece(int(number)), slice(int(begin), int(end))
+
+    def between(self, low: int, high: int) -> pa.Table:
+        """Return the rows with keys from `low` to `high`."""
+        if self.whole is not None:
+            return _cut(self.whole, low, high)
+        first, last = np.searchsorted(self.starts, np.array([low, high], np.uint64), "right")
+        numbers = range(max(0, int(first) - 1), max(1, int(last)))
+        return pa.concat_tables([_cut(self._piece(number), low, high) for number in numbers])
+
+    def _piece(self, number: int) -> Piece:
+        try:
+            batch = pa.ipc.open_file(pa.memory_map(str(self.path))).get_batch(number)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _lost(self.path, str(error)) from error
+        return _piece(pa.Table.from_batches([batch]))
+
+
+def in_memory(table: pa.Table) -> Run:
     """Return a sorted table as a run that is in no file."""
-    return MappedRun(table, unsigned(table.column(0)))
+    return Run(Path(), np.zeros(1, np.uint64), _piece(table))
 
 
-def open_run(folder: Path, entry: Entry) -> MappedRun:
+def _piece(table: pa.Table) -> Piece:
+    return Piece(table, unsigned(table.column(0)))
+
+
+def _cut(piece: Piece, low: int, high: int) -> pa.Table:
+    begin = int(np.searchsorted(piece.keys, np.uint64(low), "left"))
+    return piece.table.slice(begin, int(np.searchsorted(piece.keys, np.uint64(high), "right")) - begin)
+
+
+def open_run(folder: Path, entry: Entry) -> Run:
     """Map a run's file; SQ3404 if it is not there or not the file that the manifest means."""
     path = folder / str(entry["file"])
+    starts = np.array(entry.get("starts", [0]), np.uint64)
     try:
         size = path.stat().st_size
         if size != entry["bytes"]:
             raise _lost(path, f"it has {size} bytes, the manifest says {entry['bytes']}")
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        if len(starts) > 1:
+            if reader.num_record_batches != len(starts):
+                raise _lost(path, f"it has {reader.num_record_batches} pieces, the manifest says {len(starts)}")
+            return Run(path, starts, None)
         table = reader.read_all()
     except (FileNotFoundError, NotADirectoryError, pa.ArrowInvalid) as error:
         raise _lost(path, str(error)) from error
     if table.num_rows != entry["rows"]:
         raise _lost(path, f"it has {table.num_rows} rows, the manifest says {entry['rows']}")
-    return in_memory(table)
+    return Run(path, starts, _piece(table))
 
 
-def write_run(path: Path, table: pa.Table, *, merges: int = 0, digest: str) -> Entry:
-    """Write a sorted table to a new file, durably, and return its manifest entry; SQ3409 if the name is taken."""
-    try:
-        with durable.stream(path) as file:
-            with pa.ipc.new_file(file, table.schema) as writer:
-                writer.write_table(table.combine_chunks())
-            size = file.tell()
-    except FileExistsError as error:
-        raise SinkqlError("SQ3409", f'state file "{path.name}" already exists', detail=str(path)) from error
-    faults.point("arrangement-run")
-    return {"file": path.name, "rows": table.num_rows, "bytes": size, "merges": merges, "digest": digest}
+class RunWriter:
+    """Write a run to a new file, durably, piece by piece; SQ3409 if the name is taken.
+
+    A piece comes after all before it, as `Run` wants it. No file is made before the second piece, or the end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._only: pa.Table | None = None
+        self._starts: list[int] = []
+        self._rows = 0
+        self._digest = _Digest()
+        self._open = ExitStack()
+        self._file: BinaryIO | None = None
+        self._writer: pa.RecordBatchFileWriter | None = None
+
+    def add(self, piece: pa.Table) -> None:
+        """Add sorted rows."""
+        if not piece.num_rows:
+            return
+        self._starts.append(int(unsigned(piece.column(0).slice(0, 1))[0]))
+        self._rows += piece.num_rows
+        self._digest.add(piece)
+        if len(self._starts) == 1:
+            self._only = piece
+            return
+        if self._only is not None:
+            only, self._only = self._only, None
+            self._write(only)
+        self._write(piece)
+
+    def close(self, *, merges: int = 0, digest: str | None = None) -> tuple[Entry, Run] | None:
+        """Finish the run, and return its manifest entry; None where no row came. Its digest may be another's."""
+        if not self._rows:
+            return None
+        only = self._only
+        if only is not None:
+            self._write(only)
+        assert self._file is not None
+        assert self._writer is not None
+        self._writer.close()
+        size = self._file.tell()
+        self._open.close()
+        faults.point("arrangement-run")
+        entry: dict[str, Any] = {
+            "file": self._path.name, "rows": self._rows, "bytes": size, "merges": merges,
+            "digest": self._digest.value if digest is None else digest,
+        }  # fmt: skip
+        if only is not None:
+            return entry, in_memory(only)
+        entry["starts"] = self._starts
+        return entry, open_run(self._path.parent, entry)
+
+    def _write(self, piece: pa.Table) -> None:
+        if self._writer is None:
+            try:
+                self._file = self._open.enter_context(durable.stream(self._path))
+            except FileExistsError as error:
+                name = self._path.name
+                raise SinkqlError("SQ3409", f'state file "{name}" already exists', detail=str(self._path)) from error
+            self._writer = pa.ipc.new_file(self._file, piece.schema)
+        self._writer.write_table(piece.combine_chunks())
 
 
-def digest_of(table: pa.Table) -> str:
+class _Digest:
+    """A hash of values, which does not depend on the tables that they come in."""
+
+    def __init__(self) -> None:
+        self._left: list[pa.Table] = []
+        self._rows = 0
+        self._found: list[str] = []
+
+    def add(self, table: pa.Table) -> None:
+        self._left.append(table)
+        self._rows += table.num_rows
+        if self._rows < _DIGESTED:
+            return
+        whole = pa.concat_tables(self._left)
+        full = self._rows - self._rows % _DIGESTED
+        self._found += [_digest(whole.slice(start, _DIGESTED)) for start in range(0, full, _DIGESTED)]
+        self._left, self._rows = [whole.slice(full).combine_chunks()], self._rows - full
+
+    @property
+    def value(self) -> str:
+        found = [*self._found, *([_digest(pa.concat_tables(self._left))] if self._rows else [])]
+        return found[0] if len(found) == 1 else xxhash.xxh3_128_hexdigest(",".join(found).encode())
+
+
+def _digest(table: pa.Table) -> str:
     """Return a hash of a table's values; what stands below a NULL does not count."""
     found = xxhash.xxh3_128()
     for column in table.columns:
-        array = one_chunk(column)
-        found.update(np.packbits(np.asarray(array.is_valid())).tobytes())
-        values = array.drop_null()
-        if pa.types.is_boolean(values.type):
-            values = values.cast(pa.uint8())
-        found.update(memoryview(pa.record_batch([values], names=["values"]).serialize()))
+        _add(found, one_chunk(column))
     return found.hexdigest()
+
+
+def _add(found: Any, array: pa.Array) -> None:  # Any: xxhash publishes no types
+    found.update(np.packbits(np.asarray(array.is_valid())).tobytes())
+    values = array.drop_null()
+    if pa.types.is_struct(values.type):
+        for each in values.flatten():
+            _add(found, each)
+        return
+    if pa.types.is_list(values.type):
+        found.update(values.value_lengths().to_numpy(zero_copy_only=False).tobytes())
+        _add(found, values.flatten())
+        return
+    if not len(values):
+        return
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    start, end = values.offset, values.offset + len(values)
+    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+        offsets = np.frombuffer(values.buffers()[1], np.int32)[start : end + 1]
+        found.update(np.diff(offsets).tobytes())
+        start, end, buffer, width = int(offsets[0]), int(offsets[-1]), values.buffers()[2], 1
+    else:
+        buffer, width = values.buffers()[1], values.type.bit_width // 8
+    if end > start:
+        found.update(memoryview(buffer)[start * width : end * width])
 
 
 def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -100,14 +100,14 @@ def _filled(name: str, before: MemoryCatalog, after: MemoryCatalog) -> str:
 def _created(name: str, after: MemoryCatalog, count: CountRows) -> str:
     destination, rows = destination_of(name, after), count(name, after)
     if destination is None:
-        return _sources(name, after)
+        return _sources(name, after, again=False)
     there = f"; {_named(destination)} exists, with {_rows(rows)}" if rows is not None else ""
     if rows and destination.replaces:
         there += ", which new rows replace"
-    return f"{_sources(name, after)}, into {_named(destination)}{there}"
+    return f"{_sources(name, after, again=False)}, into {_named(destination)}{there}"
 
 
-def _sources(name: str, catalog: MemoryCatalog) -> str:
+def _sources(name: str, catalog: MemoryCatalog, *, again: bool = True) -> str:
     """Say what a sink that starts from the beginning reads."""
     sources = sorted(f'"{short_name(each)}"' for each in catalog.all_used(name) if _kind(each, catalog) in _READ)
     sink = catalog.item(name)
@@ -115,7 +115,7 @@ def _sources(name: str, catalog: MemoryCatalog) -> str:
     listed = f"{'source' if len(sources) == 1 else 'sources'} {', '.join(sources)}"
     if not sink.snapshot:
         return f"reads new rows of {listed} from now on"
-    return f"re-reads {listed} from the start"
+    return f"{'re-reads' if again else 'reads'} {listed} from the start"
 
 
 def _kept(name: str, catalog: MemoryCatalog, count: CountRows) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sinkql.session.session import Session
 
 FORMAT = 1
+_ANY = ""
+"""The catalog of a plan for one to which nothing was done yet: all of those are the same."""
 
 
 class _SavedStep(msgspec.Struct, frozen=True):
@@ -52,7 +54,8 @@ def encode(deployment: Deployment, words: Vocabulary) -> bytes:
             )
     steps = tuple(_SavedStep(each.action, each.kind, each.name, each.reason, each.effect) for each in deployment.steps)
     scripts = tuple(_SavedScript(each.path, each.text) for each in deployment.scripts)
-    file = _File(FORMAT, deployment.catalog_id, deployment.generation, deployment.keep, steps, scripts)
+    catalog = deployment.catalog_id if deployment.generation else _ANY
+    file = _File(FORMAT, catalog, deployment.generation, deployment.keep, steps, scripts)
     return msgspec.json.format(msgspec.json.encode(file), indent=2)
 
 
@@ -69,9 +72,10 @@ def decode(data: bytes, session: Session) -> Deployment:
         raise _no_plan(f"it has format {file.sinkql_plan}, not {FORMAT}")
     catalog = session.catalog
     catalog.refresh()
-    if (file.catalog, file.generation) != (catalog.catalog_id(), catalog.generation):
+    own = file.catalog in (catalog.catalog_id(), _ANY)
+    if not own or file.generation != catalog.generation:
         what = "the catalog has changed since the plan was made"
-        message = what if file.catalog == catalog.catalog_id() else "the plan was made for another catalog"
+        message = what if own else "the plan was made for another catalog"
         raise SinkqlError("SQ5209", message, hint="Plan again with sinkql plan.")
     texts = tuple(Script(each.path, each.text) for each in file.scripts)
     return plan_deployment(texts, session, keep=file.keep)

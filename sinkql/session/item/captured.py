@@ -12,9 +12,10 @@ import msgspec
 
 from sinkql import logical, physical
 from sinkql.capture.log import source_folder
+from sinkql.capture.storage import log_folder
 from sinkql.catalog.catalog import Catalog
 from sinkql.errors import Notice, SinkqlError
-from sinkql.extension.capture import captured_source
+from sinkql.extension.capture import captured_source, log_connection
 from sinkql.lowering.job import lower_connection
 from sinkql.planner.name import short_name
 from sinkql.session.item.access import CatalogAccess
@@ -29,7 +30,7 @@ def captured_sources(names: Sequence[str], catalog: Catalog) -> list[dict[str, A
     One that cannot be planned any more is told by its id alone.
     """
     reader = catalog.reader()
-    known = frozenset(reader.names("SOURCE"))
+    known = frozenset((*reader.names("SOURCE"), *reader.names("TABLE")))
     found = []
     for name in names:
         facts = reader.facts(name) if name in known else {}
@@ -42,7 +43,13 @@ def captured_sources(names: Sequence[str], catalog: Catalog) -> list[dict[str, A
             item = None
         if isinstance(item, logical.Source):
             connection = lower_connection(item.connection, catalog.plans) if item.connection else None
-            data |= {"kind": item.kind, "options": dict(item.options), "connection": msgspec.to_builtins(connection)}
+            log = log_connection(item.options)
+            data |= {
+                "kind": item.kind,
+                "options": dict(item.options),
+                "connection": msgspec.to_builtins(connection),
+                "log": msgspec.to_builtins(lower_connection(log, catalog.plans)) if log is not None else None,
+            }
         found.append(data)
     return found
 
@@ -56,6 +63,12 @@ def forget_captured(captured: Sequence[Mapping[str, Any]], catalog: Catalog) -> 
         except SinkqlError as error:
             message = f'what the server keeps for source "{each["name"]}" is still there: {error.message}'
             left.append(Notice("SQ4309", message, hint="Delete it on the server, such as its replication slot."))
+        try:
+            _forget_log(each, catalog)
+        except SinkqlError as error:
+            message = f'the log of source "{each["name"]}" is still there: {error.message}'
+            path = each["options"]["tuning"]["keeping"]["log"]["path"].rstrip("/")
+            left.append(Notice("SQ4309", message, hint=f"Delete what is below {path}/{each['source_id']}/."))
         shutil.rmtree(source_folder(catalog.database.path.parent, each["source_id"]), ignore_errors=True)
     return left
 
@@ -71,3 +84,12 @@ def _forget(data: Mapping[str, Any], catalog: Catalog) -> None:
     connection = msgspec.convert(data["connection"], physical.Connection | None)
     source, _ = captured_source(kind.name, data["options"], connection)
     kind.forget(source, CatalogAccess(catalog).secret)
+
+
+def _forget_log(data: Mapping[str, Any], catalog: Catalog) -> None:
+    """Delete the log, where it is in an object store: that in a folder goes with all that is there."""
+    log = msgspec.convert(data.get("log"), physical.Connection | None)
+    if log is not None:
+        source, keeping = captured_source(data["kind"], data["options"], None, log)
+        folder = catalog.database.path.parent
+        log_folder(folder, source, keeping, CatalogAccess(catalog).job_store).store.drop()

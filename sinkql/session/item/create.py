@@ -27,6 +27,7 @@ from sinkql.planner.scope import Scope
 from sinkql.printer import to_sql
 from sinkql.script.mask import without_literal
 from sinkql.session.item.access import CatalogAccess
+from sinkql.session.item.commented import comments_on_input
 from sinkql.session.item.earlier_plan import as_found, followers
 from sinkql.session.result import Result
 from sinkql.table.file import create as make_table
@@ -56,6 +57,7 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
             if stored is not None:
                 return _replace(statement, stored, catalog)
             if not asked:
+                facts = {**facts, **comments_on_input(statement, catalog)}
                 facts = {**facts, **sampled(statement, Scope(catalog.plans, catalog.registry), CatalogAccess(catalog))}
             planned = plan(statement, facts, catalog.plans, catalog.registry)
             catalog.plans.check_destination(statement, planned)
@@ -86,7 +88,9 @@ def create_many(statement: ast.CreateSinks, catalog: Catalog) -> Result:
 def _own_facts(statement: ast.Create, registry: Registry) -> dict[str, Any]:
     """Return the ids under which rows, logs and jobs are known whatever the name of their item."""
     match statement:
-        case ast.CreateSource(kind=kind) if kind in registry.sources and registry.sources[kind].stream is not None:
+        case ast.CreateSource(kind=kind) | ast.CreateTableFrom(source=None, kind=kind) if (
+            kind in registry.sources and registry.sources[kind].stream is not None
+        ):
             return {"source_id": str(uuid.uuid4())}
         case ast.CreateSink():
             return {"sink_id": str(uuid.uuid4())}

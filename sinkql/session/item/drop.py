@@ -66,7 +66,9 @@ def stopped_for_commit(draft: Draft, catalog: Catalog, *, wait_seconds: float) -
     kept_tables = set(_table_ids(tuple(draft.entries()), draft))
     sinks = {name: id_ for name, id_ in sink_ids(names, catalog).items() if id_ not in kept_sinks}
     tables = [id_ for id_ in _table_ids(names, catalog) if id_ not in kept_tables]
-    gone = tuple(name for name in draft.before.names("SOURCE") if catalog.stored(name) is not None)
+    gone = tuple(
+        name for kind in ("SOURCE", "TABLE") for name in draft.before.names(kind) if catalog.stored(name) is not None
+    )
     kept_sources = {each["source_id"] for each in captured_sources(tuple(draft.entries()), draft)}
     captured = [each for each in captured_sources(gone, catalog) if each["source_id"] not in kept_sources]
     if not sinks and not tables and not captured:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sinkql import ast, logical, physical
 from sinkql.catalog.catalog import Catalog
 from sinkql.errors import EndlessError, Notice, SinkqlError, Span
+from sinkql.extension.plan import SourceKind
 from sinkql.extension.rows import python_values
 from sinkql.extension.stream import Context, Offsets, Reader, Tally, switch_of
 from sinkql.lowering.job import lower, lower_relation
@@ -19,6 +20,8 @@ from sinkql.planner.name import short_name, sql_name
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.row.files import FileQuery
 from sinkql.session.row.files import columns_of as columns_of_file
+from sinkql.session.row.present import present_rows, pushed_rows
+from sinkql.session.row.progress import progress_rows
 from sinkql.session.workspace import Workspace
 from sinkql.table.file import TableFile, table_path
 from sinkql.table.row import Codec, NarrowError, Row
@@ -95,7 +98,7 @@ class Inputs:
         if self._files is not None and full_name in self._files.files:
             return columns_of_file(self._files.plans.item(full_name)), self._rows_of_file(full_name)
         item, statement = self._item(full_name)
-        if not isinstance(statement, ast.CreateTable):
+        if not isinstance(statement, ast.CreateTable | ast.CreateProgress):
             return columns_of(item), self._sink(item) if isinstance(item, logical.Sink) else self._source(item)
         codec = Codec([str(column.type) for column in item.shape.columns])
         try:
@@ -108,7 +111,7 @@ class Inputs:
         """Return an item's rows; raises as `rows` does."""
         if self._files is None or full_name not in self._files.files:
             item, statement = self._item(full_name)
-            if isinstance(statement, ast.CreateTable):
+            if isinstance(statement, ast.CreateTable | ast.CreateProgress):
                 return self._table(item, statement)
         _, found = self.rows(full_name)
         return python_rows(found, self._span)
@@ -137,8 +140,10 @@ class Inputs:
         assert isinstance(item, logical.Source | logical.Sink)
         return item, entry.statement
 
-    def _table(self, item: logical.Source | logical.Sink, statement: ast.CreateTable) -> list[Row]:
+    def _table(self, item: logical.Source | logical.Sink, statement: ast.CreateTable | ast.CreateProgress) -> list[Row]:
         assert isinstance(item, logical.Source)
+        if isinstance(statement, ast.CreateProgress):
+            return list(progress_rows(item, self._catalog))[: self._limit]
         found = table_file(item, statement, self._catalog).rows(
             self._limit if self._limit is not None else MOST_ROWS + 1
         )
@@ -166,21 +171,61 @@ class Inputs:
         read = lower_relation(item, self._catalog.plans)
         assert isinstance(read, physical.Read)
         access = CatalogAccess(self._catalog)
+        kind = self._catalog.registry.sources.get(item.kind)
+        if kind is not None and kind.stream is not None:
+            if item.shape.change is logical.Change.APPEND:
+                return self._pushed(item, read)
+            return self._present(item, kind, read, access)
         with tempfile.TemporaryDirectory(prefix="sinkql-query-") as folder:
             context = Context("query", "query", Path(folder), access.secret, access.job_store)
             reader = self._catalog.registry.reader(read, context)
             tally = Tally()
             batches = list(self._batches(item, reader, tally))
-        if tally.failed:
-            self.notices.append(
-                Notice("SQ2644", f'{tally.failed} invalid rows of source "{short_name(item.name)}" are left out')
-            )
-        schema = pa.schema([(column.name, _arrow(column.type)) for column in item.shape.columns])
+        self._tell(item, tally)
+        schema = _schema(item)
         if item.shape.change is logical.Change.RETRACT:
             return _present(batches, schema)
         if item.shape.change is logical.Change.UPSERT:
             return _last(batches, schema, read.key).slice(0, self._limit)
         return pa.Table.from_batches(batches, schema).slice(0, self._limit)
+
+    def _present(self, item: logical.Source, kind: SourceKind, read: physical.Read, access: CatalogAccess) -> pa.Table:
+        """Return the rows that a captured table has on its server."""
+        tally = Tally()
+        found = self._enough(item, present_rows(kind, read, access.secret, tally, self._limit))
+        self._tell(item, tally)
+        return found
+
+    def _pushed(self, item: logical.Source, read: physical.Read) -> pa.Table:
+        """Return the rows that the log of a source has, whose rows others send."""
+        self.notices.append(
+            Notice(
+                "SQ2648",
+                f'source "{short_name(item.name)}" shows what its log still has: what sinks have not read, '
+                "and the last hour",
+            )
+        )
+        folder, access = self._catalog.database.path.parent, CatalogAccess(self._catalog)
+        return self._enough(item, pushed_rows(read, folder, access.job_store))
+
+    def _enough(self, item: logical.Source, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+        """Return as many rows as are wanted."""
+        import pyarrow as pa
+
+        found, rows = [], 0
+        for batch in batches:
+            found.append(batch)
+            rows += batch.num_rows
+            if self._limit is not None and rows >= self._limit:
+                break
+            self._check(item.name, rows)
+        return pa.Table.from_batches(found, _schema(item)).slice(0, self._limit)
+
+    def _tell(self, item: logical.Source, tally: Tally) -> None:
+        if tally.failed:
+            self.notices.append(
+                Notice("SQ2644", f'{tally.failed} invalid rows of source "{short_name(item.name)}" are left out')
+            )
 
     def _batches(self, item: logical.Source, reader: Reader, tally: Tally) -> Iterator[pa.RecordBatch]:
         start = reader.initial(at_end=False)
@@ -259,6 +304,12 @@ def _last(batches: list[pa.RecordBatch], schema: pa.Schema, key: Sequence[str]) 
 def physical_columns(columns: tuple[logical.Column, ...]) -> tuple[physical.Column, ...]:
     """Return columns as a job has them."""
     return tuple(physical.Column(column.name, str(column.type), column.nullable) for column in columns)
+
+
+def _schema(item: logical.Source) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([(column.name, _arrow(column.type)) for column in item.shape.columns])
 
 
 def _arrow(type_: logical.Type) -> pa.DataType:

@@ -6,21 +6,24 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from sinkql import physical
 from sinkql.capture.host import Client, Doing
 from sinkql.capture.log import LogFolder, source_folder
+from sinkql.capture.storage import log_folder
 from sinkql.catalog.catalog import Catalog
 from sinkql.errors import LeaseLostError, SinkqlError
-from sinkql.extension.capture import CapturedSource, Reveal, Stream, captured_source, captured_table
+from sinkql.extension.capture import CapturedSource, OpenStream, Reveal, Stream, captured_source, captured_table
+from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Offsets
 from sinkql.runtime.process.desk import Capturing
 from sinkql.session.sink.roster import CatalogRoster
 
-_TELL_SECONDS = 5.0
+_TELL_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +39,46 @@ class CatalogDesk:
         found: dict[str, Capturing] = {}
         for work in self.roster.now():
             for read in self._reads(work.job):
-                source, keeping = captured_source(read.connector, read.options, read.connection)
+                source, keeping = captured_source(read.connector, read.options, read.connection, read.log)
                 if source.id:
-                    found.setdefault(source.id, Capturing(source, keeping))
+                    together = self.catalog.registry.sources[source.kind].together is not None
+                    own = physical.secrets_in(source.options)
+                    if source.log is not None:
+                        own |= physical.secrets_in(source.log.options)
+                    versions = tuple(each for each in work.secrets if each[0] in own)
+                    found.setdefault(source.id, Capturing(source, keeping, together, versions))
         return list(found.values())
 
     def _reads(self, job: physical.Job) -> list[physical.Read]:
         kinds = self.catalog.registry.sources
         return [each for each in job.reads() if each.connector in kinds and kinds[each.connector].stream is not None]
 
-    def folder(self, source: CapturedSource) -> LogFolder:
-        """Return the folder of what is kept of a source."""
-        return LogFolder(source_folder(self.catalog.database.path.parent, source.id))
+    def folder(self, capturing: Capturing) -> LogFolder:
+        """Return where what is kept of a source lies."""
+        return log_folder(self._folder, capturing.source, capturing.keeping, self._store)
+
+    @property
+    def _folder(self) -> Path:
+        return self.catalog.database.path.parent
+
+    def _store(self, connection: physical.Connection) -> ObjectStore:
+        return self.catalog.registry.store(connection.kind, connection.options, self.secret)
 
     def host(self, source: CapturedSource) -> CatalogHost:
         """Return what a capture of it is told by, and tells."""
         return CatalogHost(self, source)
 
-    def opening(self, source: CapturedSource) -> Callable[[], Stream]:
-        """Return what connects to its server."""
-        stream = self.catalog.registry.sources[source.kind].stream
+    def opening(self, source: CapturedSource, open_stream: OpenStream | None = None) -> Callable[[], Stream]:
+        """Return what connects to its server, by what opens streams where that is given."""
+        stream = open_stream or self.catalog.registry.sources[source.kind].stream
         assert stream is not None, source.kind
-        return partial(stream, source, self.secret)
+        return partial(stream, replace(source, folder=source_folder(self._folder, source.id)), self.secret)
+
+    def together(self, kind: str) -> AbstractContextManager[OpenStream]:
+        """Return what opens the streams of sources that one process captures."""
+        together = self.catalog.registry.sources[kind].together
+        assert together is not None, kind
+        return together()
 
     def clients(self, source_id: str) -> list[Client]:
         """Return all sinks of the catalog that read a source."""
@@ -67,7 +88,8 @@ class CatalogDesk:
             for read in self._reads(work.job):
                 if read.options["source_id"] == source_id:
                     known: dict[str, Offsets] = json.loads(offsets.get(work.job.sink_id, "{}"))
-                    found.append(Client(work.job.sink_id, captured_table(read), known.get(read.source)))
+                    every = work.job.commit_interval.total_seconds()
+                    found.append(Client(work.job.sink_id, captured_table(read), known.get(read.source), every))
         return found
 
 
@@ -118,15 +140,18 @@ class CatalogHost:
         """Take note of what the capture is doing: at once where that is something else."""
         before, now = self._told, time.monotonic()
         same = before is not None and (before.status, before.error) == (doing.status, doing.error)
-        if same and now < self._told_at + _TELL_SECONDS:
+        if same and not doing.last and now < self._told_at + _TELL_SECONDS:
             return
         self._told, self._told_at = doing, now
         error = doing.error
+        details = {name: value for name, value in doing.details.items() if name != "sinks"}
         self.desk.catalog.control.status(
             self.source.id,
             doing.status,
             owner=self.owner,
             error=f"{error.code}: {error.message}" if error is not None else None,
             hint=error.hint if error is not None else None,
-            details=doing.details or None,
+            details=details or None,
         )
+        if doing.details:
+            self.desk.catalog.control.measured(self.source.id, {"": doing.details})

@@ -98,7 +98,7 @@ def _do(job: physical.Job, workspace: Workspace) -> Compacted | None:
         return None
     number = control.asked(job.sink_id)
     with _Lease(control, job.sink_id, owner) as lease:
-        writer = workspace.catalog.registry.sinks[job.write.connector].writer(job.write, workspace.context(job))
+        writer = workspace.catalog.registry.writer(job.write, workspace.context(job))
         writer.open()
         if writer.marker() is None:
             return _NOTHING

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sinkql import physical
 from sinkql.catalog.catalog import Catalog
+from sinkql.catalog.system.mz_internal import SINKS_BEHIND
 from sinkql.catalog.system.view import select_views
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.sink.roster import CatalogRoster
@@ -17,18 +19,52 @@ if TYPE_CHECKING:
     from sinkql.runtime.process.application import Workload
     from sinkql.runtime.sink.host import SinkOutcome
 
-_STATUS = """
+_STATUS = f"""
+WITH measured AS (
+  SELECT m.id, max(e.value ->> 'lag') AS lag, sum(e.value ->> 'rows') AS rows,
+    CASE WHEN count(e.value ->> 'of_rows') = count(e.value ->> 'rows') THEN sum(e.value ->> 'of_rows') END AS of_rows,
+    max(e.value ->> 'seconds_left') AS seconds_left, min(e.value ->> 'done') AS done
+  FROM measures AS m JOIN json_each(m.figures) AS e
+  GROUP BY m.id
+),
+far AS (
+  SELECT sink_id, group_concat(behind || ' ' || unit, ', ') AS behind FROM ({SINKS_BEHIND}) GROUP BY sink_id
+)
 SELECT k.name, s.status, p.desired, s.details -> 'rebuild' ->> 'rows' AS rows_read_again,
-  t.messages_committed AS rows, p.failed_rows AS skipped, p.commits, p.lag AS lag_seconds,
+  CASE WHEN NOT f.done THEN f.rows || coalesce(' of about ' || f.of_rows, '') END AS snapshot,
+  CASE WHEN NOT f.done THEN f.seconds_left END AS seconds_left,
+  t.messages_committed AS rows, p.failed_rows AS skipped, p.stale_keys, p.commits, b.behind,
+  coalesce(f.lag, p.lag) AS lag_seconds,
   p.committed_at AS last_commit, m.compacted_at AS last_compaction,
-  m.optimized_files || ' of ' || m.files_to_optimize AS files_optimized, b.branch, s.error, s.hint, s.id
+  m.optimized_files || ' of ' || m.files_to_optimize AS files_optimized, g.branch, s.error, s.hint, s.id
 FROM mz_sinks AS k
 JOIN mz_sink_statuses AS s ON s.id = k.id
 JOIN mz_sink_progress AS p ON p.id = k.id
 JOIN mz_sink_statistics AS t ON t.id = k.id
 JOIN mz_sink_maintenance AS m ON m.id = k.id
-LEFT JOIN mz_iceberg_sinks AS b ON b.id = k.id
+LEFT JOIN items AS i ON i.id = k.id
+LEFT JOIN measured AS f ON f.id = json_extract(i.details, '$.sink_id')
+LEFT JOIN far AS b ON b.sink_id = json_extract(i.details, '$.sink_id')
+LEFT JOIN mz_iceberg_sinks AS g ON g.id = k.id
 ORDER BY k.name
+"""
+_SOURCE_STATUS = """
+WITH RECURSIVE reads(sink_id, id) AS (
+  SELECT i.id, d.referenced_id FROM items AS i JOIN dependencies AS d ON d.item_id = i.id WHERE i.kind = 'SINK'
+  UNION
+  SELECT r.sink_id, d.referenced_id FROM reads AS r JOIN dependencies AS d ON d.item_id = r.id
+)
+SELECT s.name AS source, s.status, p.behind || ' ' || p.unit AS behind, p.lag AS lag_seconds,
+  p.retained_bytes || ' bytes' AS retained, p.log_bytes || ' bytes' AS log, p.kept_by,
+  CASE WHEN s.error NOT IN (SELECT k.error FROM mz_sink_statuses AS k WHERE k.error IS NOT NULL) THEN s.error END
+    AS error,
+  json_group_array(r.sink_id) AS read_by
+FROM mz_source_statuses AS s
+JOIN reads AS r ON r.id = s.id
+LEFT JOIN mz_source_progress AS p ON p.id = s.id
+WHERE s.type NOT IN ('subsource', 'progress')
+GROUP BY s.id
+ORDER BY s.name
 """
 _WORST_FIRST = (5, 4, 3, 2, 1)
 
@@ -80,7 +116,18 @@ def _exit_code(outcomes: Sequence[SinkOutcome]) -> int:
 
 def status(catalog: Catalog, sinks: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
     """Return columns and rows that tell what the given sinks are doing."""
-    present = catalog.plans.present()
-    wanted = {present[sink].id for sink in sinks if sink in present}
+    wanted = _ids(catalog, sinks)
     table = select_views(_STATUS, catalog.database)
     return table.columns, tuple(row for row in table.rows if row[-1] in wanted)
+
+
+def source_status(catalog: Catalog, sinks: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+    """Return columns and rows that tell how the sources are that the given sinks read."""
+    wanted = _ids(catalog, sinks)
+    table = select_views(_SOURCE_STATUS, catalog.database)
+    return table.columns[:-1], tuple(row[:-1] for row in table.rows if not wanted.isdisjoint(json.loads(row[-1])))
+
+
+def _ids(catalog: Catalog, sinks: Sequence[str]) -> set[str]:
+    present = catalog.plans.present()
+    return {present[sink].id for sink in sinks if sink in present}

@@ -10,12 +10,12 @@ from sinkql.errors import SinkqlError
 from sinkql.planner.name import short_name
 from sinkql.script.split import Command
 from sinkql.shell.command import describe as describing
-from sinkql.shell.screen.value import shown_rows
+from sinkql.shell.screen.value import shown_rows, with_sizes
 from sinkql.shell.shell import Shell
 
 _KINDS = ("SECRET", "CONNECTION", "CLUSTER", "SOURCE", "TABLE", "VIEW", "MATERIALIZED VIEW", "SINK")
-_SHOWN = ("name", "status", "rows", "skipped", "last commit", "lag", "error")
-_IF_ANY = ("skipped", "error")
+_SHOWN = ("name", "status", "rows", "skipped", "last commit", "behind", "lag", "error")
+_IF_ANY = ("skipped", "behind", "error")
 """Columns that are left out while there is nothing in them."""
 _LOG = """
 SELECT occurred_at, status, error, hint
@@ -85,6 +85,7 @@ def _job(row: dict[str, Any]) -> dict[str, Any]:
         "rows": row["rows"],
         "skipped": row.get("skipped") or 0,
         "last commit": _ago(row.get("last_commit")),
+        "behind": with_sizes(row.get("behind")),
         "lag": None if lag is None else f"{lag:.0f} s",
         "error": f"{row['error']}{hint}" if row.get("error") else None,
     }

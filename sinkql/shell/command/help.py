@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from sinkql import ast
 from sinkql.errors import SinkqlError, nearest
 from sinkql.extension.option_help import OptionHelp, offered
 from sinkql.extension.registry import Registry
@@ -139,8 +138,7 @@ def _one(found: Topic, kinds: str) -> str:
 def _later(found: Topic) -> str:
     """Say of a statement that is understood and not run what to use instead."""
     (parsed,) = parse(found.example)
-    runs = isinstance(parsed, ast.CreateTableFrom) and parsed.source is not None
-    if runs or not isinstance(parsed, Later):
+    if not isinstance(parsed, Later):
         return ""
     error = later(parsed)
     return f"{error.message}. {error.hint}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -53,6 +54,16 @@ def value_text(value: Any, null: str = "") -> str:
             return _timestamp_text(value)
         case _:
             return str(value)
+
+
+def with_sizes(text: str | None) -> str | None:
+    """Return a text that has numbers of bytes, as `1048576 bytes`, with kilobytes and more, as `1.0 MB`."""
+    return None if text is None else re.sub(r"\b(\d+) bytes", lambda found: _size(int(found[1])), text)
+
+
+def _size(bytes_: int) -> str:
+    power = min(4, max(0, bytes_.bit_length() - 1) // 10)
+    return f"{bytes_ / (1 << 10 * power):.1f} {('', 'kB', 'MB', 'GB', 'TB')[power]}" if power else f"{bytes_} bytes"
 
 
 def _float_text(value: float) -> str:

@@ -55,7 +55,7 @@ class Leftovers:
         self._own = re.compile(
             rf"[bcf]\d+-{id_}-(\d+)-.+\.(?:parquet|stats)"
             rf"|(?:snap-\d+-0-)?sinkql-{id_}-(\d+)-[0-9a-f-]{{36}}(?:-m\d+)?\.avro"
-            rf"|{PREFIX}{id_}-(\d+)-[0-9a-f]{{32}}-offsets\.stats"
+            rf"|{PREFIX}{id_}-(\d+)-[0-9a-f]{{32}}-(?:offsets|replayed)\.stats"
         )
         self._draft = re.compile(rf"\.(?:version-hint\.text|{PREFIX}{id_}-.+)\.[0-9a-f]{{16}}")
         self._steps: Iterator[None] | None = None

@@ -22,7 +22,10 @@ from sinkql.extension.stream import Marker
 from sinkql.vocabulary import join_name
 
 _INLINE_LIMIT = 2_000
-_FIELDS = ("sink", "epoch", "claim", "commit", "offsets", "plan", "index", "state", "timestamp", "compaction")
+_FIELDS = (
+    "sink", "epoch", "claim", "commit", "offsets", "plan", "index", "state", "timestamp", "compaction", "replayed",
+    "consistent",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,13 @@ def property_name(sink: str) -> str:
 def begins(sink: str, epoch: int) -> dict[str, str]:
     """Return the property of the table that says with which epoch a sink began to write to it."""
     return {f"sinkql.{sink}.first": str(epoch)}
+
+
+def consistency(marker: Marker) -> dict[str, str]:
+    """Return the property of the table that says whether its rows are those of one moment of the sink's sources."""
+    if marker.consistent is None:
+        return {}
+    return {f"sinkql.{marker.sink}.consistent": str(marker.consistent).lower()}
 
 
 def first_epoch(table: Table, sink: str) -> int | None:
@@ -78,6 +88,8 @@ def encode(
         "state": marker.state,
         "timestamp": str(timestamp) if timestamp else None,
         "compaction": compaction,
+        "replayed": marker.replayed,
+        "consistent": None if marker.consistent is None else str(marker.consistent).lower(),
     }
     return {f"sinkql.{name}": value for name, value in values.items() if value is not None}
 
@@ -281,6 +293,8 @@ def _decode(table: Table, values: Mapping[str, Any], snapshot: int, sequence: in
         plan=values["plan"],
         index=values.get("index"),
         state=values.get("state"),
+        replayed=values.get("replayed"),
+        consistent=values["consistent"] == "true" if "consistent" in values else None,
     )
     return Kept(marker, timestamp=int(values.get("timestamp", 0)), snapshot=snapshot, sequence=sequence)
 

@@ -114,7 +114,7 @@ class BatchCommit:
     def prepare(self, table: Table) -> Prepared:
         """Write the snapshot's manifests."""
         summary = markers.encode(table, self.marker, timestamp=self.timestamp, attempt=self.marker.commit)
-        notes = _notes(self.marker.sink, summary)
+        notes = _notes(self.marker.sink, summary, markers.consistency(self.marker))
         try:
             return prepare(table, self.files, notes, by=_by(self.marker), schema=self.schema)
         except FileNotFoundError as error:

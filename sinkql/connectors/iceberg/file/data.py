@@ -207,6 +207,16 @@ class DataFileWriter:
             self._flush(self._waiting)
 
     @property
+    def waiting(self) -> int:
+        """Return the bytes of the rows that wait in memory."""
+        return self._waiting_bytes
+
+    def flush(self) -> None:
+        """Write the rows that wait, as a row group."""
+        if self._waiting:
+            self._flush(self._waiting)
+
+    @property
     def size(self) -> int:
         """Return how many bytes the file has so far."""
         return self._stream.tell() if self._stream is not None else 0
@@ -215,8 +225,7 @@ class DataFileWriter:
         """Finish the file and return its entry; None where no row came."""
         if self._rows == 0:
             return None
-        if self._waiting:
-            self._flush(self._waiting)
+        self.flush()
         assert self._writer is not None
         assert self._stream is not None
         with storing(self._table.name):

@@ -22,7 +22,7 @@ def scanned(table: Table, names: tuple[str, ...], limit: int) -> pa.Table:
         return table.scan(selected_fields=names, limit=limit).to_arrow()
     found: list[pa.Table] = []
     count = 0
-    for part in _parts(table):
+    for _, part in live_rows(table):
         rows = part.select(names).slice(0, limit - count)
         found.append(rows)
         count += rows.num_rows
@@ -44,8 +44,8 @@ def _in_lists(type_: IcebergType) -> bool:
             return False
 
 
-def _parts(table: Table) -> Iterator[pa.Table]:
-    """Yield the live rows of each data file, a part at a time."""
+def live_rows(table: Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the path and the live rows of each data file, a part at a time."""
     known, tasks = live_files(table), for_tasks(table)
     dead: dict[str, list[Positions]] = defaultdict(list)
     for name, file in known.deletes.items():
@@ -55,5 +55,5 @@ def _parts(table: Table) -> Iterator[pa.Table]:
         gone, start = united(*dead[path]) if dead[path] else np.empty(0, np.int64), 0
         for rows in read_rows(tasks, path):
             places = np.arange(start, start + rows.num_rows)
-            yield rows.filter(pa.array(~np.isin(places, gone)))
+            yield path, rows.filter(pa.array(~np.isin(places, gone)))
             start += rows.num_rows

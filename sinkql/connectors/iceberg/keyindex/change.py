@@ -35,8 +35,7 @@ class KeyChanges:
 
 def key_changes(rows: pa.Table, schema: Schema, key: tuple[str, ...], change: physical.Change) -> KeyChanges:
     """Return what becomes of each key of a batch's rows, as `UpsertTask` says; SQ3552 for a key with two rows."""
-    keys = cast(rows, target_schema(key_schema(schema, key), rows.schema))
-    h1, h2 = hash_keys([keys.column(name) for name in key])
+    keys, h1, h2 = _hashed(rows, schema, key)
     if change == "retract":
         diff = rows.column("$diff").to_numpy()
         order = sort_places(h1, h2, np.sign(diff))  # the row with + comes last of its key
@@ -52,6 +51,16 @@ def key_changes(rows: pa.Table, schema: Schema, key: tuple[str, ...], change: ph
     last[:-1] = ~repeats(h1[order], h2[order])[1:]
     chosen = order[last]
     return KeyChanges(h1[chosen], h2[chosen], chosen, upsert[last], fresh[last])
+
+
+def first_halves(rows: pa.Table, schema: Schema, key: tuple[str, ...]) -> Hashes:
+    """Return the first half of the hash of each row's key."""
+    return _hashed(rows, schema, key)[1]
+
+
+def _hashed(rows: pa.Table, schema: Schema, key: tuple[str, ...]) -> tuple[pa.Table, Hashes, Hashes]:
+    keys = cast(rows, target_schema(key_schema(schema, key), rows.schema))
+    return keys, *hash_keys([keys.column(name) for name in key])
 
 
 def _check_single(keys: pa.Table, h1: Hashes, h2: Hashes, diff: Places, order: Places) -> None:

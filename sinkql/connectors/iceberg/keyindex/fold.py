@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from sinkql.connectors.iceberg.keyindex.index import Index, Run
-from sinkql.connectors.iceberg.keyindex.run import Entries, map_run, merge, write_run
+from sinkql.connectors.iceberg.keyindex.run import map_run, merged, write_run
 from sinkql.runs import Tiers
 
 _SLACK = 1 << 16
-_PART = 1 << 20
 _MIXED = 4
 _TIERS = Tiers(fan=2, small=1 << 14)
 """A run is merged with newer ones that together are as large, so that each entry is written a few times."""
@@ -65,10 +61,10 @@ def _fold(index: Index, folder: Path, name: str, due: slice) -> tuple[Run, ...]:
     if len(chosen) == len(index.runs):
         rows = _live(index)
     else:
-        rows = sum(part.rows for part in _merged(parts, keep_tombstones=bool(older)))
+        rows = sum(part.rows for part in merged(parts, keep_tombstones=bool(older)))
     if not rows:
         return newer + older
-    write_run(folder / name, rows, _merged(parts, keep_tombstones=bool(older)))
+    write_run(folder / name, rows, merged(parts, keep_tombstones=bool(older)))
     spans = [run.files for run in chosen if run.files is not None]
     files = (min(low for low, _ in spans), max(high for _, high in spans)) if len(spans) == len(chosen) else None
     return (*newer, Run(name, rows, files=files), *older)
@@ -76,16 +72,3 @@ def _fold(index: Index, folder: Path, name: str, due: slice) -> tuple[Run, ...]:
 
 def _live(index: Index) -> int:
     return sum(note.rows - note.dead for note in index.files.values())
-
-
-def _merged(runs: Sequence[Entries], *, keep_tombstones: bool) -> Iterator[Entries]:
-    """Merge runs, newest first, one range of hashes at a time."""
-    ranges = -(-sum(run.rows for run in runs) // _PART)
-    bounds = np.array([(number << 64) // ranges for number in range(1, ranges)], np.uint64)
-    cuts = [[0, *np.searchsorted(run.h1, bounds).tolist(), run.rows] for run in runs]
-    for number in range(ranges):
-        parts = [
-            Entries._make(column[cut[number] : cut[number + 1]] for column in run)
-            for run, cut in zip(runs, cuts, strict=True)
-        ]
-        yield merge(parts, keep_tombstones=keep_tombstones)

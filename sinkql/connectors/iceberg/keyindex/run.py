@@ -6,7 +6,7 @@ file[n] and pos[n] (uint32), all little-endian, sorted by (h1, h2), each key onc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +25,9 @@ HEADER = 64
 ENTRY = 24
 _LAYOUT = (("<u8", 0), ("<u8", 8), ("<u4", 16), ("<u4", 20))
 """Type of each column, and the bytes an entry takes in the columns before it."""
+
+MERGED_AT_ONCE = 1 << 20
+"""Entries that are merged in memory."""
 
 TIERS = Tiers(fan=8, small=1 << 14, base=1 << 22)
 
@@ -106,3 +109,16 @@ def merge(runs: Sequence[Entries], *, keep_tombstones: bool) -> Entries:
     whole = Entries._make(np.concatenate(columns) for columns in zip(*runs, strict=True))
     whole = whole.take(newest(whole.h1, whole.h2))
     return whole if keep_tombstones else whole.take(whole.file != TOMBSTONE)
+
+
+def merged(runs: Sequence[Entries], *, keep_tombstones: bool) -> Iterator[Entries]:
+    """Merge runs, newest first, one range of hashes at a time."""
+    ranges = -(-sum(run.rows for run in runs) // MERGED_AT_ONCE)
+    bounds = np.array([(number << 64) // ranges for number in range(1, ranges)], np.uint64)
+    cuts = [[0, *np.searchsorted(run.h1, bounds).tolist(), run.rows] for run in runs]
+    for number in range(ranges):
+        parts = [
+            Entries._make(column[cut[number] : cut[number + 1]] for column in run)
+            for run, cut in zip(runs, cuts, strict=True)
+        ]
+        yield merge(parts, keep_tombstones=keep_tombstones)

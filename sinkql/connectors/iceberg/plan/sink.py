@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sinkql import ast, logical
+import msgspec
+
+from sinkql import ast, logical, physical
 from sinkql.connectors.iceberg.plan.layout import plan_order, plan_partitions
 from sinkql.errors import Notice, SinkqlError, Span
 from sinkql.extension.options import bind, described, labels, option_span
@@ -305,3 +307,22 @@ def _planned(target: TableOptions, options: IcebergOptions, types: Mapping[str, 
     if options.retain_snapshots is not None:
         planned["retain_snapshots"] = options.retain_snapshots
     return planned
+
+
+def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physical.Write:
+    """Return what writes the records that a sink's sources could not decode: to the table `<table>__errors`."""
+    kept = {
+        name: write.options[name] for name in ("namespace", "format_version", "maintenance") if name in write.options
+    }
+    types = {each.name: _TYPES[each.type] for each in columns}
+    return msgspec.structs.replace(
+        write,
+        input=physical.Read("letters", "", {}, tuple(columns)),
+        columns=tuple(columns),
+        mode="append",
+        change="append",
+        changelog=False,
+        key=(),
+        proven=False,
+        options={**kept, "table": f"{write.options['table']}__errors", "column_types": types, "existing_rows": "keep"},
+    )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
@@ -16,14 +18,16 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.typedef import Identifier
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from sinkql.connectors.iceberg.storage.access import CATALOG_NAME
 from sinkql.connectors.iceberg.table.version import WritingVersion3
 
 _TABLES = "SELECT iceberg_type FROM iceberg_tables, iceberg_namespace_properties LIMIT 0"
+_TRIES = 3
+"""One more than there are tables: each may be made by another process just before."""
 _ADDING = AddSnapshotUpdate, SetSnapshotRefUpdate, SetPropertiesUpdate
 """What looks at no snapshots but those that refs name."""
 
@@ -38,6 +42,21 @@ class KnowingCatalog(WritingVersion3, SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         self._known: dict[Identifier, tuple[str, TableMetadata]] = {}
         super().__init__(name, **properties)
+
+    def create_tables(self) -> None:
+        """Make the catalog's tables, which another process may be making, one by one, at the same time."""
+        for _ in range(_TRIES - 1):
+            with suppress(IntegrityError, OperationalError, ProgrammingError):
+                super().create_tables()
+                return
+        super().create_tables()
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        """Make a namespace; raises NamespaceAlreadyExistsError, also where another process makes it meanwhile."""
+        try:
+            super().create_namespace(namespace, properties)
+        except IntegrityError as error:
+            raise NamespaceAlreadyExistsError(f"Namespace {namespace} already exists") from error
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -96,11 +115,15 @@ class FileCatalog(KnowingCatalog):
 
     def _init_catalog(self) -> None:
         try:
-            with self.engine.connect() as connection:
-                connection.exec_driver_sql(_TABLES)
-            self._schema_version = "v1"
+            self._look()
         except OperationalError:  # they are not there, or older ones are
             super()._init_catalog()
+
+    def _look(self) -> None:
+        """See that the present tables are there; raises OperationalError."""
+        with self.engine.connect() as connection:
+            connection.exec_driver_sql(_TABLES)
+        self._schema_version = "v1"
 
 
 class MemoryCatalog(KnowingCatalog, InMemoryCatalog):

@@ -50,7 +50,7 @@ class AppendTask:
             writer.write(batch if self.timestamp is None else self._with_change(batch))
         entries = writer.close()
         faults.point("data-file")
-        return WriteResult(bucket, rows, entries)
+        return WriteResult(bucket, rows, entries, superseded=0)
 
     def _with_change(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names = batch.schema.names
@@ -125,6 +125,11 @@ class AppendMode:
         if self._files is not None:
             left = [file for file in self._files.files if file.path not in done.change.remove]
             self._files.files = left + own_entries(done.change.add)
+
+    def exchanged(self, gone: frozenset[str]) -> None:
+        """Forget files that are not in the table any more."""
+        if self._files is not None:
+            self._files.files = [file for file in self._files.files if file.path not in gone]
 
     def given_up(self, error: Exception) -> None:
         """Look at the table again next time: somebody else may have removed files."""

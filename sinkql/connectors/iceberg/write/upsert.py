@@ -1,19 +1,15 @@
-"""A keyed batch: a bucket's changes → a data file, delete files and an index run; the index between batches."""
+"""The index of an upsert sink between batches, and what its tasks did with it → the files of a commit."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from pyiceberg.table import Table
 
-from sinkql import faults, physical
+from sinkql import physical
 from sinkql.connectors.iceberg.commit.marker import Kept, ancestry, own
 from sinkql.connectors.iceberg.commit.snapshot import FileChange
 from sinkql.connectors.iceberg.compact.job import Attempt, Compaction, Failures, Steps, WrongIndexError, remove
@@ -21,189 +17,23 @@ from sinkql.connectors.iceberg.compact.keyed import Rewriting
 from sinkql.connectors.iceberg.compact.pick import choose
 from sinkql.connectors.iceberg.file.data import (
     FileEntry,
-    TaskTable,
-    cast,
     for_tasks,
-    target_schema,
 )
 from sinkql.connectors.iceberg.file.delete import live_files
-from sinkql.connectors.iceberg.file.manifest import VECTORS
 from sinkql.connectors.iceberg.file.name import has_rows_of
-from sinkql.connectors.iceberg.file.order import arrange, write_sorted
-from sinkql.connectors.iceberg.keyindex.change import KeyChanges, Mask, key_changes, two_rows
-from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, Run, open_index, sweep
+from sinkql.connectors.iceberg.keyindex.index import Index, IndexChange, sweep
 from sinkql.connectors.iceberg.keyindex.key import key_columns
-from sinkql.connectors.iceberg.keyindex.layer import FileNote, Home
 from sinkql.connectors.iceberg.keyindex.rebuild import catch_up, rebuild
-from sinkql.connectors.iceberg.keyindex.run import (
-    TIERS,
-    TOMBSTONE,
-    Entries,
-    merge,
-    open_run,
-    probe,
-    write_run,
-)
-from sinkql.connectors.iceberg.keyindex.vector import Named, one_each, write_dead
+from sinkql.connectors.iceberg.keyindex.vector import one_each
 from sinkql.connectors.iceberg.rebuild.collect import CollectTask
 from sinkql.connectors.iceberg.rebuild.compare import Comparison
+from sinkql.connectors.iceberg.write.keyed import UpsertResult, UpsertTask
 from sinkql.errors import SharedKeyError
 from sinkql.extension.stream import WriteResult, WriteTask
 
 LAST_ID = 1 << 31
 _FILES_A_LOOK = 256
 """Files for which one commit passes without a look for what to compact."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpsertTask:
-    """Write one bucket of a keyed batch; `index` is the name of a manifest saved in `folder`.
-
-    With `change` append or upsert, rows end with `$seq`, and the last of a key wins; with upsert that may be one whose
-    `$diff`, before `$seq`, says that the key is gone. With retract they end with `$diff` and are consolidated: a key
-    has at most one row with +, and one without it goes. Two rows of one key alive at once, in a batch or over several,
-    have no place in the table: SQ3552, before anything of them is written.
-    """
-
-    commit: str
-    buckets: int | None
-    key: tuple[str, ...]
-    bucketing: str
-    change: physical.Change
-    sink: str
-    epoch: int
-    folder: Path
-    index: str
-    table: TaskTable
-
-    @classmethod
-    def of(cls, table: Table, index: Index, folder: Path, *, epoch: int, commit: str, change: physical.Change,
-           bucketing: str, buckets: int) -> UpsertTask:  # fmt: skip
-        """Return the task of an attempt on a loaded table and its saved index."""
-        key = tuple(column.name for column in index.key)
-        return cls(
-            commit, buckets, key, bucketing, change, index.sink, epoch, folder, index.name, for_tasks(table, key=key)
-        )
-
-    def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
-        """Write one bucket's rows; raises SQ3552 for a key with two rows, SQ3411 for a torn run."""
-        given = [batch for batch in batches if batch.num_rows]
-        if not given:
-            return WriteResult(bucket, 0, None)
-        rows = pa.Table.from_batches(given).combine_chunks()
-        changes = key_changes(rows, self.table.schema(), self.key, self.change)
-        result = _BucketFiles(self, bucket, attempt, open_index(self.folder, self.index)).write(rows, changes)
-        return WriteResult(bucket, len(changes.row), result)
-
-
-@dataclass(frozen=True, slots=True)
-class UpsertResult:
-    """What a task did in one bucket: `WriteResult.data`, None in its place where no row came."""
-
-    change: IndexChange
-    entries: tuple[FileEntry, ...]
-
-
-class _BucketFiles:
-    """Write the files of one bucket in one task attempt."""
-
-    def __init__(self, task: UpsertTask, bucket: int, attempt: str, index: Index) -> None:
-        assert task.buckets is not None
-        self._task, self._bucket, self._index = task, bucket, index
-        self._buckets = task.buckets
-        self._name = f"b{bucket}-{task.sink}-{task.epoch}-{task.commit}-{attempt}"
-        self._runs = index.probed(bucket, buckets=task.buckets, bucketing=task.bucketing)
-
-    def write(self, rows: pa.Table, changes: KeyChanges) -> UpsertResult:
-        mapped = [open_run(self._task.folder / run.name) for run in self._runs]
-        files, positions = probe(mapped, changes.h1, changes.h2)
-        live = files != TOMBSTONE
-        self._check_room(rows, changes, files)
-        written, places = self._write_rows(rows, changes)
-        deletes, dead = self._write_deletes(files[live], positions[live])
-        run, merged = self._write_run(self._entries(changes, live, *places))
-        home = Home(self._bucket, self._buckets, self._task.bucketing)
-        notes = {
-            id_: FileNote(file.path, file.rows, size=file.size, home=home, place=file.place)
-            for id_, file in written.items()
-        }
-        named = {entry.name: ids for entry, ids in deletes}
-        vectors = self._task.table.version >= VECTORS
-        change = IndexChange(self._index.name, notes, named, dead, run, merged, whole=vectors)
-        return UpsertResult(change, (*written.values(), *(entry for entry, _ in deletes)))
-
-    def _check_room(self, rows: pa.Table, changes: KeyChanges, files: npt.NDArray[np.uint32]) -> None:
-        """Raise SQ3552 where a row comes while another of its key stays; rows found in the table make room."""
-        crowded = np.flatnonzero(changes.fresh & (files != TOMBSTONE))
-        ids, first = np.unique(files[crowded], return_index=True)
-        for id_, place in zip(ids, crowded[first], strict=True):
-            if has_rows_of(self._index.file(int(id_)).path, self._task.sink):
-                raise two_rows(rows.select(list(self._task.key)), int(changes.row[place]))
-
-    def _write_rows(
-        self, rows: pa.Table, changes: KeyChanges
-    ) -> tuple[dict[int, FileEntry], tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]]:
-        """Write a file of new rows for each partition; return the files by number, and each row's file and position."""
-        table = self._task.table
-        chosen = rows.take(pa.array(changes.row[changes.upsert]))
-        chosen = cast(chosen, target_schema(table.schema(), chosen.schema))
-        files, positions = np.zeros(chosen.num_rows, np.uint32), np.zeros(chosen.num_rows, np.uint32)
-        written = {}
-        for number, (place, mine) in enumerate(arrange(chosen, table)):
-            id_ = self._index.next_file_id + self._bucket + number * self._buckets
-            alike = len(mine) == chosen.num_rows and not table.sorting
-            data = chosen if alike else chosen.take(pa.array(mine))
-            written[id_] = write_sorted(table, f"{self._name}-{number}.parquet", data, place)
-            files[mine], positions[mine] = id_, np.arange(len(mine))
-        faults.point("data-file")
-        return written, (files, positions)
-
-    def _write_deletes(
-        self, files: npt.NDArray[np.uint32], positions: npt.NDArray[np.uint32]
-    ) -> tuple[Named, dict[int, int]]:
-        """Write what names dead rows, each returned with the ids of its data files; return the dead by id too."""
-        if not len(files):
-            return (), {}
-        order = np.lexsort((positions, files))
-        ids, starts = np.unique(files[order], return_index=True)
-        parts = np.split(positions[order].astype(np.int64), starts[1:])
-        dead = {int(id_): part for id_, part in zip(ids, parts, strict=True)}
-        counts = {id_: len(part) for id_, part in dead.items()}
-        return write_dead(self._task.table, self._index, dead, self._name), counts
-
-    def _entries(
-        self, changes: KeyChanges, live: Mask, new_files: npt.NDArray[np.uint32], new_positions: npt.NDArray[np.uint32]
-    ) -> Entries:
-        """Return what the index learns: new places, and tombstones for keys that lived and go."""
-        files = np.full(len(changes.row), TOMBSTONE, np.uint32)
-        positions = np.zeros(len(changes.row), np.uint32)
-        files[changes.upsert], positions[changes.upsert] = new_files, new_positions
-        return Entries(changes.h1, changes.h2, files, positions).take(changes.upsert | live)
-
-    def _write_run(self, entries: Entries) -> tuple[Run | None, tuple[str, ...]]:
-        """Write the run, merged with the newest older ones when it is time: only runs of this bucket alone."""
-        if not entries.rows:
-            return None, ()
-        owned = [run.rows for run in self._runs]
-        for place, run in enumerate(self._runs):
-            if (run.bucket, run.buckets, run.bucketing) != (self._bucket, self._buckets, self._task.bucketing):
-                # Runs that hold keys of other buckets stay, and nothing may be merged across them.
-                owned = owned[:place]
-                break
-        length = TIERS.due([entries.rows, *owned])
-        merged = self._runs[: length - 1] if length else ()
-        if merged:
-            older = [open_run(self._task.folder / run.name) for run in merged]
-            entries = merge([entries, *older], keep_tombstones=len(merged) < len(self._runs))
-        if not entries.rows:  # all that was merged is gone
-            return None, tuple(run.name for run in merged)
-        name = f"{self._name}.run"
-        write_run(self._task.folder / name, entries.rows, [entries])
-        faults.point("index-run")
-        named = entries.file[entries.file != TOMBSTONE]
-        span = (int(named.min()), int(named.max())) if len(named) else (1, 0)
-        written = Run(name, entries.rows, self._bucket, self._buckets, self._task.bucketing, files=span)
-        return written, tuple(run.name for run in merged)
 
 
 class UpsertMode:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
+import pyarrow as pa
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -20,6 +21,7 @@ from sinkql.connectors.iceberg.commit.leftover import Leftovers
 from sinkql.connectors.iceberg.commit.proposal import BatchCommit, Claim, schema_of_claim, take
 from sinkql.connectors.iceberg.commit.snapshot import selfcheck
 from sinkql.connectors.iceberg.compact.job import remove
+from sinkql.connectors.iceberg.file.scan import live_rows
 from sinkql.connectors.iceberg.storage.access import job_stores
 from sinkql.connectors.iceberg.storage.failure import storing
 from sinkql.connectors.iceberg.table.catalog import open_catalog
@@ -178,9 +180,32 @@ class IcebergWriter(Writer):
         Raises RedoBatchError where the attempt is of no use any more, SQ5101 (fenced), SQ35xx, and SQ42xx where the
         catalog does not answer for long: then the outcome is unknown, and the next claim settles it.
         """
+        return self._commit(task, results, marker)
+
+    def exchange(self, task: WriteTask, results: Sequence[WriteResult], marker: Marker, gone: frozenset[str]) -> None:
+        """Commit one snapshot with the task's files in the place of others."""
+        mode = self._mode_of
+        assert isinstance(mode, AppendMode), "not an append sink"
+        self._commit(task, results, marker, gone)
+        mode.exchanged(gone)
+
+    def live(self) -> Iterator[tuple[str, pa.Table]]:
+        """Yield the rows of each file; raises SQ3554 for a file or a delete that SinkQL does not read."""
+        table, _ = self._known
+        with storing(self._name):
+            yield from live_rows(table)
+
+    def _commit(
+        self,
+        task: WriteTask,
+        results: Sequence[WriteResult],
+        marker: Marker,
+        gone: frozenset[str] = frozenset(),
+    ) -> Committed:
         table, kept = self._known
         with storing(self._name):
             change, index = self._mode_of.stage(task, results)
+        change = replace(change, remove=change.remove | gone)
         marker = replace(marker, index=index)
         timestamp = max(kept.timestamp, self._mode_of.timestamp(task))
         batch = BatchCommit(change, marker, kept.marker.commit, timestamp, self._expected)

@@ -13,10 +13,10 @@ from sinkql.errors import SinkqlError
 from sinkql.lowering.preparation import COUNT, Hash, Preparation, Value, identity, values_of
 from sinkql.runs import find, repeats, sort_places
 from sinkql.runtime.state import arithmetic
-from sinkql.runtime.state.arrangement import Ints, Keys, LookUp, Values
+from sinkql.runtime.state.arrangement import Ints, LookUp, Values
 from sinkql.runtime.state.hole import Filling, UnknownError, chains_of
 from sinkql.runtime.state.operator.protocol import Arrangement, Bucket, keeps_state
-from sinkql.runtime.state.run import ints, one_chunk, unsigned
+from sinkql.runtime.state.run import Keys, ints, one_chunk, unsigned
 
 
 @keeps_state(physical.Normalize)
@@ -31,13 +31,16 @@ class NormalizeState:
     preparation: Preparation
     key: tuple[str, ...]
     source: str
-    holes: bool
+    holes: tuple[int, ...]
+    """The places in the source of the columns that are kept, where rows come with holes."""
 
     @classmethod
     def of(cls, normalize: physical.Normalize) -> NormalizeState:
         """Return the operator; raises ValueError for an input that it cannot stand on."""
         read = next(each for each in physical.walk(normalize) if isinstance(each, physical.Read))
-        return cls(normalize.arrangement, _prepare(normalize), normalize.key, read.name, read.holes)
+        columns = [column.name for column in read.columns]
+        holes = tuple(columns.index(each.name) for each in normalize.columns) if read.holes else ()
+        return cls(normalize.arrangement, _prepare(normalize), normalize.key, read.name, holes)
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
@@ -59,12 +62,12 @@ class NormalizeState:
         changed = was != now
         for before, after in zip(old, last.columns, strict=True):
             changed |= was & now & arithmetic.unlike(before, after)
-        gone = self._others(state, last) if cleared else self.preparation.output().empty_table()
+        gone = self._others(state, last, bucket) if cleared else self.preparation.output().empty_table()
         columns = {"$h1": pa.array(last.keys), "$h2": pa.array(last.hashes), COUNT: pa.array(now.astype(np.int64))}
         run = pa.table(columns | dict(zip(self.columns, last.columns, strict=True)))
         if cleared:
             state.clear()
-        state.put(run.filter(pa.array(now if cleared else changed)).combine_chunks())
+        state.put(_some(run, now if cleared else changed).combine_chunks())
         changes = (self._changes(old, was & changed, -1), self._changes(last.columns, now & changed, 1))
         return pa.concat_tables([gone, *changes])
 
@@ -94,7 +97,9 @@ class NormalizeState:
         chains = chains_of(rows, order)
         cleared = bucket.below.cleared
         others = (list) if cleared else (lambda: bucket.others(self.name))
-        return Filling(rows, self.columns, chains, others).fill(places, found, _there(found) & (not cleared))
+        return Filling(rows, self.columns, self.holes, chains, others).fill(
+            places, found, _there(found) & (not cleared)
+        )
 
     def _unknown(self, rows: pa.Table, order: Ints, unknown: UnknownError) -> SinkqlError:
         columns, row = self.preparation.columns, int(order[unknown.places[0]])
@@ -109,9 +114,9 @@ class NormalizeState:
             "values.",
         )
 
-    def _others(self, state: Values, last: _Last) -> pa.Table:
+    def _others(self, state: Values, last: _Last, bucket: Bucket) -> pa.Table:
         """Take back all rows but those whose keys come in the batch."""
-        rows = state.live()
+        rows = state.live(bucket.low, bucket.high)
         if rows is None:
             return self.preparation.output().empty_table()
         there = find(last.keys, last.hashes, unsigned(rows.column("$h1")), ints(rows.column("$h2"))) >= 0
@@ -119,7 +124,7 @@ class NormalizeState:
 
     def _changes(self, columns: list[pa.Array], some: NDArray[np.bool_], diff: int) -> pa.Table:
         diffs = pa.array(np.full(len(some), diff, np.int64))
-        return pa.table([*columns, diffs], schema=self.preparation.output()).filter(pa.array(some))
+        return _some(pa.table([*columns, diffs], schema=self.preparation.output()), some)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +138,17 @@ class _Last:
     found: LookUp
 
 
+def _some(rows: pa.Table, mask: NDArray[np.bool_]) -> pa.Table:
+    """Return some of the rows; all of them as they are, where a copy of millions of new ones would be made."""
+    return rows if mask.all() else rows.filter(pa.array(mask))
+
+
 def _there(found: LookUp) -> NDArray[np.bool_]:
     return ints(found.column(COUNT, pa.int64()).fill_null(0)) > 0
 
 
 def _prepare(normalize: physical.Normalize) -> Preparation:
-    """Return what goes in: `$k<i>` (all columns), `$h1`, `$h2` (hashes of the key).
+    """Return what goes in: `$k<i>` (all columns that are kept), `$h1`, `$h2` (hashes of the key).
 
     Of rows with holes also `$hole`, `$o<i>` (the key that they had), `$f1`, `$f2` (its hashes).
     """

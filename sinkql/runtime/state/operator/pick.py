@@ -53,10 +53,9 @@ class PickState:
         run = change.run()
         owner, before = multiset.rows_of(groups.keys, groups.hashes, run.slice(0, 0))
         after = add_up(pa.concat_tables([before, run.append_column("$owner", pa.array(change.group))]))
-        known = noted(multiset.entries, CONFLICTS)
         multiset.put(run)
-        gained = _crowded(ints(after.column("$owner"))) - _crowded(owner)
-        bucket.notes[self.name] = {CONFLICTS: known + gained}
+        notes = bucket.notes.setdefault(self.name, {CONFLICTS: noted(multiset.entries, CONFLICTS)})
+        notes[CONFLICTS] += _crowded(ints(after.column("$owner"))) - _crowded(owner)
         return self._changes(before, after, groups.count)
 
     def _changes(self, before: pa.Table, after: pa.Table, count: int) -> pa.Table:

@@ -8,7 +8,7 @@ all kinds: delivery, opening and merging runs, reports, manifests, sweeping, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -20,7 +20,8 @@ from sinkql.errors import SinkqlError
 from sinkql.lowering.preparation import Preparation
 from sinkql.runtime.state.arrangement import Arrangements, Below, Multiset, Place, Values, bucket_folder
 from sinkql.runtime.state.report import LiveRuns, write_report
-from sinkql.runtime.state.run import Entry
+from sinkql.runtime.state.run import Entry, unsigned
+from sinkql.spill import LAST, Ranges, parts, range_of
 
 ROWS = 65_536
 """The most rows of a batch that a task yields."""
@@ -42,7 +43,8 @@ class Arrangement:
 class Bucket:
     """One bucket's state in one attempt at a task, by arrangement. What `notes` say goes into the manifest.
 
-    `below` tells of the operator's sources; `others` opens what all buckets have of an arrangement from before.
+    `below` tells of the operator's sources; `others` opens what all buckets have of an arrangement from before. The
+    rows that the operator gets have the hashes from `low` to `high`.
     """
 
     number: int
@@ -51,9 +53,13 @@ class Bucket:
     below: Below
     others: Callable[[str], Sequence[Values]]
     notes: dict[str, dict[str, int]] = field(default_factory=dict)
+    low: int = 0
+    high: int = LAST
 
-    def entries(self) -> dict[str, list[Entry]]:
-        """Return the runs that are live after this batch, by arrangement; notes stand with the last."""
+    def close(self) -> dict[str, list[Entry]]:
+        """Finish the batch's runs; return those that are live after it, by arrangement. Notes stand with the last."""
+        for each in (*self.values.values(), *self.multisets.values()):
+            each.close()
         found = {name: list(each.entries) for name, each in {**self.values, **self.multisets}.items()}
         for name, notes in self.notes.items():
             found[name][-1:] = [{**last, **notes} for last in found[name][-1:]]
@@ -78,7 +84,8 @@ class StatefulOperator(Protocol):
     def apply(self, rows: pa.Table, bucket: Bucket) -> pa.Table:
         """Put a batch's rows of one bucket into its state and return the changes, `preparation.output()`.
 
-        Rows are `preparation.delivered()`. Raises SQ3401 where something is taken back that was never there.
+        Rows are `preparation.delivered()`. Many come in parts, each of later `$h1` than the one before. Raises SQ3401
+        where something is taken back that was never there.
         """
 
 
@@ -109,9 +116,9 @@ def keeps_state(struct: type[physical.Stateful]) -> Callable[[Kind], Kind]:
 class StatefulTask:
     """Run an operator on one bucket of one attempt at a batch; picklable.
 
-    A call takes rows as `preparation` says and yields the changes. New runs are durable and reported before the first
-    batch comes out. SQ3407: a row of another bucket; SQ3404: a run is missing; SQ3409: the attempt was there before;
-    and what the operator raises.
+    A call takes rows as `preparation` says and yields the changes. New runs are durable and reported before the last
+    part's changes come out. SQ3407: a row of another bucket; SQ3404: a run is missing; SQ3409: the attempt was there
+    before; and what the operator raises.
     """
 
     operator: StatefulOperator
@@ -122,9 +129,13 @@ class StatefulTask:
     below: Below = Below()
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = self._delivered(bucket, batches)
+        schema = self.operator.preparation.delivered()
+        tables = (self._checked(bucket, batch, schema) for batch in batches if batch.num_rows)
         state = self._open(bucket, attempt)
-        changes = self.operator.apply(rows, state)
+        changes = self.operator.preparation.output().empty_table()
+        for rows, low, high in parts(tables, schema, _ranges, self.folder):
+            yield from changes.to_batches(max_chunksize=ROWS)
+            changes = self.operator.apply(rows, replace(state, low=low, high=high))
         write_report(
             self.folder,
             epoch=self.epoch,
@@ -132,14 +143,9 @@ class StatefulTask:
             operator=self.operator.name,
             bucket=bucket,
             attempt=attempt,
-            runs=state.entries(),
+            runs=state.close(),
         )
         yield from changes.to_batches(max_chunksize=ROWS)
-
-    def _delivered(self, bucket: int, batches: Iterator[pa.RecordBatch]) -> pa.Table:
-        schema = self.operator.preparation.delivered()
-        tables = [self._checked(bucket, batch, schema) for batch in batches if batch.num_rows]
-        return pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
 
     def _checked(self, bucket: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
         if "$b" in batch.schema.names and not pc.all(pc.equal(batch.column("$b"), bucket)).as_py():
@@ -174,6 +180,10 @@ def task_of(operator: StatefulOperator, arrangements: Arrangements, below: Below
     known = arrangements.manifest["arrangements"]
     runs = {each.name: known[each.name] for each in operator.arrangements if each.name in known}
     return StatefulTask(operator, arrangements.folder, arrangements.epoch, arrangements.commit, runs, below)
+
+
+def _ranges(rows: pa.Table) -> Ranges:
+    return range_of(unsigned(rows.column("$h1")))
 
 
 def _typed(values: pa.Array, type_: pa.DataType) -> pa.Array:

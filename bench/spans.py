@@ -1,0 +1,177 @@
+"""SinkQL that writes down what it does when, and what a row's way through it took, part by part.
+
+    python -m bench.spans FILE exec pipeline.sql
+
+Each line of the file is a `Span`: a call of one of the functions below, in whichever process it was.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Note = Callable[[tuple[Any, ...], Any], Any]
+
+
+def _end_of_log(arguments: tuple[Any, ...], result: Any) -> Any:
+    return arguments[0].log.next - 1
+
+
+def _end_of_batch(arguments: tuple[Any, ...], result: Any) -> Any:
+    return arguments[0].marker.end if result is not None else None
+
+
+PUBLISHING, BATCH, COMMITTING = "publishes an entry", "batch", "commits"
+_FUNCTIONS: Mapping[str, tuple[str, Note | None]] = {
+    "sinkql.capture.session:Session.publish": (PUBLISHING, _end_of_log),
+    "sinkql.capture.session:Session.confirm": ("confirms", None),
+    "sinkql.capture.session:Session._look": ("capture looks at its sinks", None),
+    "sinkql.capture.session:Session._read_chunks": ("reads chunks", None),
+    "sinkql.runtime.batch.conductor:Conductor._round": ("round", None),
+    "sinkql.runtime.batch.pacing:Pacer.offer": ("looks for what is new", None),
+    "sinkql.runtime.batch.loop:BatchLoop.process": (BATCH, _end_of_batch),
+    "sinkql.runtime.batch.loop:BatchLoop._try": ("batch, other", None),
+    "sinkql.runtime.batch.loop:BatchLoop._record": ("tells what was committed", None),
+    "sinkql.runtime.batch.loop:BatchLoop._maintain": ("maintenance, other", None),
+    "sinkql.runtime.batch.loop:run_batch": ("reads and writes rows", None),
+    "sinkql.runtime.spark.engine:SparkEngine._run": ("reads and writes rows in Spark", None),
+    "sinkql.connectors.iceberg.write.writer:IcebergWriter.refresh": ("reads the marker", None),
+    "sinkql.connectors.iceberg.write.writer:land": (COMMITTING, None),
+    "sinkql.connectors.iceberg.write.writer:expire": ("expires snapshots", None),
+    "sinkql.connectors.iceberg.write.writer:Leftovers.run": ("looks for leftover files", None),
+    "sinkql.connectors.iceberg.write.compacting:Compacting._step": ("compacts", None),
+    "sinkql.connectors.iceberg.write.compacting:Compacting._beside": ("compacts small files", None),
+    "sinkql.connectors.iceberg.write.compacting:Compacting._commit": ("commits a compaction", None),
+    "sinkql.connectors.iceberg.write.upsert:UpsertMode.stage": ("writes the index", None),
+    "sinkql.connectors.iceberg.write.upsert:UpsertMode.sweep": ("sweeps the index", None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A call: when, its CPU, how long its thread waited for one, and what it did."""
+
+    name: str
+    process: int
+    thread: int
+    begin: float
+    end: float
+    cpu: float
+    waited: float
+    note: Any
+
+    @property
+    def seconds(self) -> float:
+        """Return how long it took."""
+        return self.end - self.begin
+
+
+def main() -> None:
+    """Run SinkQL's command line with these arguments."""
+    file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for path, (name, note) in _FUNCTIONS.items():
+        _watch(path, name, note, file)
+    from sinkql.cli import main
+
+    sys.argv = ["sinkql", *sys.argv[2:]]
+    main()
+
+
+def _watch(path: str, name: str, note: Note | None, file: int) -> None:
+    module, _, names = path.partition(":")
+    *within, last = names.split(".")
+    owner = functools.reduce(getattr, within, importlib.import_module(module))
+    function = getattr(owner, last)
+
+    @functools.wraps(function)
+    def watched(*arguments: Any, **named: Any) -> Any:
+        before = beginning()
+        result = None
+        try:
+            result = function(*arguments, **named)
+            return result
+        finally:
+            said = note(arguments, result) if note is not None else None
+            os.write(file, json.dumps(ended(name, before, said)).encode() + b"\n")
+
+    setattr(owner, last, watched)
+
+
+Beginning = tuple[float, float, float]
+
+
+def beginning() -> Beginning:
+    """Return the time, and what CPU this thread used and waited for so far."""
+    waited = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    return time.time(), time.thread_time(), waited
+
+
+def ended(name: str, before: Beginning, note: Any) -> tuple[str, int, int, float, float, float, float, Any]:
+    """Return the fields of the span that ends now."""
+    begin, cpu, waited = before
+    end, cpu_now, waited_now = beginning()
+    return name, os.getpid(), threading.get_ident(), begin, end, cpu_now - cpu, waited_now - waited, note
+
+
+def read(file: Path) -> list[Span]:
+    """Return the spans, by their beginning; the last line may be torn."""
+    found = [Span(*json.loads(line)) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return sorted(found, key=lambda each: each.begin)
+
+
+class Timeline:
+    """What some processes did at each moment: the call that was begun last."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        self._spans = list(spans)
+        self._moments: list[tuple[float, str | None]] = []
+        edges = sorted({at for each in self._spans for at in (each.begin, each.end)})
+        running: list[Span] = []
+        left = iter(self._spans)
+        coming = next(left, None)
+        for at in edges:
+            running = [each for each in running if each.end > at]
+            while coming is not None and coming.begin <= at:
+                if coming.end > at:
+                    running.append(coming)
+                coming = next(left, None)
+            self._moments.append((at, max(running, key=lambda each: each.begin).name if running else None))
+
+    def parts(self, begin: float, end: float, otherwise: str) -> Iterator[tuple[str, float]]:
+        """Yield what was done in a time, and for how many seconds."""
+        place = bisect.bisect_right(self._moments, begin, key=lambda each: each[0]) - 1
+        while begin < end:
+            name = self._moments[place][1] if place >= 0 else None
+            until = self._moments[place + 1][0] if place + 1 < len(self._moments) else end
+            yield name or otherwise, min(until, end) - begin
+            begin, place = max(begin, min(until, end)), place + 1
+
+
+def table(spans: Sequence[Span], begin: float, end: float) -> list[tuple[str, ...]]:
+    """Return rows of what was done within a time: how often, and in the mean and at most how many ms that took."""
+    found: dict[str, list[Span]] = defaultdict(list)
+    for each in spans:
+        if begin <= each.begin and each.end <= end:
+            found[each.name].append(each)
+    rows: list[tuple[str, ...]] = [("call", "times", "ms", "CPU ms", "waited for a CPU ms", "longest ms", "its CPU ms")]
+    for name, calls in sorted(found.items()):
+        longest = max(calls, key=lambda each: each.seconds)
+        mean = (sum(getattr(each, what) for each in calls) / len(calls) for what in ("seconds", "cpu", "waited"))
+        numbers = (*mean, longest.seconds, longest.cpu)
+        rows.append((name, str(len(calls)), *(f"{1000 * each:.1f}" for each in numbers)))
+    return rows
+
+
+if __name__ == "__main__":
+    main()

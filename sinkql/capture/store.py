@@ -1,0 +1,174 @@
+"""Where the entries and the data files of a log lie: asked of a folder here, of a bucket in `sinkql.capture.bucket`.
+
+What is put stays as it is until it is deleted, and an entry's number is given once. Methods of a store that is reached
+over a network raise SinkqlError as well; what they were to do may be done then, or may not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Container, Iterator
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from sinkql import durable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NAME = re.compile(r"(\d{20})\.json")
+
+
+class FencedLogError(Exception):
+    """Another capture has gone on with the log."""
+
+
+class LogStore(Protocol):
+    """Keep the entries and the data files of one log."""
+
+    def open(self, epoch: int) -> None:
+        """Let a capture with this lease write, and none before it; raises FencedLogError if a later one does."""
+
+    def release(self) -> None:
+        """Let any other capture write."""
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all entries, in order."""
+
+    def entry(self, number: int) -> bytes | None:
+        """Return an entry, None where there is none."""
+
+    def entries(self) -> Iterator[tuple[int, bytes]]:
+        """Yield all entries with their numbers, in order."""
+
+    def add(self, number: int, data: bytes) -> None:
+        """Put the entry that follows the one before it, durably; raises FencedLogError if another capture has."""
+
+    def forget(self, number: int) -> None:
+        """Delete an entry."""
+
+    def discard(self) -> None:
+        """Delete all entries at once, and then all files."""
+
+    def drop(self) -> None:
+        """Delete all that there is: its source was dropped."""
+
+    def file(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Give a new data file to write to; it is whole, durably, at the block's end."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a small file beside the data files."""
+
+    def read(self, name: str) -> pa.Buffer:
+        """Return what a file has; raises FileNotFoundError."""
+
+    def remove(self, name: str) -> None:
+        """Delete a data file, and what was put beside it."""
+
+    def sweep(self, named: Container[str]) -> None:
+        """Delete data files that are not named: of captures that died before they made an entry."""
+
+
+def beside(name: str) -> str:
+    """Return the name of the file with those records of a data file that did not decode."""
+    return f"{name}.errors"
+
+
+def entry_name(number: int) -> str:
+    """Return the name of the file of an entry."""
+    return f"{number:020}.json"
+
+
+def entry_number(name: str) -> int | None:
+    """Return the number of the entry that a file of this name has."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class FolderStore:
+    """A log in a folder of this machine, or of a disk that several share: those who write are told apart by a lease."""
+
+    folder: Path
+
+    @property
+    def data(self) -> Path:
+        """Return the folder of data files."""
+        return self.folder / "data"
+
+    def path(self, number: int) -> Path:
+        """Return the file of an entry."""
+        return self.folder / "log" / entry_name(number)
+
+    def open(self, epoch: int) -> None:
+        durable.make_folder(self.folder / "log")
+        durable.make_folder(self.data)
+
+    def release(self) -> None:
+        """Do nothing: the lease tells."""
+
+    def numbers(self) -> list[int]:
+        try:
+            names = os.listdir(self.folder / "log")
+        except FileNotFoundError:
+            return []
+        return sorted(number for name in names if (number := entry_number(name)) is not None)
+
+    def entry(self, number: int) -> bytes | None:
+        try:
+            return self.path(number).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def entries(self) -> Iterator[tuple[int, bytes]]:
+        for number in self.numbers():
+            data = self.entry(number)
+            if data is not None:
+                yield number, data
+
+    def add(self, number: int, data: bytes) -> None:
+        if number and not self.path(number - 1).exists():
+            raise FencedLogError  # the one who went on has forgotten it by now
+        try:
+            durable.create(self.path(number), data)
+        except FileExistsError:
+            raise FencedLogError from None
+
+    def forget(self, number: int) -> None:
+        self.path(number).unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        lost = self.folder / "lost"
+        shutil.rmtree(lost, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            (self.folder / "log").rename(lost)  # all at once: some of its entries might look like a log
+        shutil.rmtree(self.data, ignore_errors=True)
+        shutil.rmtree(lost, ignore_errors=True)
+
+    def drop(self) -> None:
+        self.discard()
+
+    def file(self, name: str) -> AbstractContextManager[BinaryIO]:
+        return durable.stream(self.data / name)
+
+    def write(self, name: str, data: bytes) -> None:
+        durable.write(self.data / name, data, private=True)
+
+    def read(self, name: str) -> pa.Buffer:
+        import pyarrow as pa
+
+        with pa.memory_map(str(self.data / name)) as mapped:
+            return mapped.read_buffer()
+
+    def remove(self, name: str) -> None:
+        for each in (name, beside(name)):
+            (self.data / each).unlink(missing_ok=True)
+
+    def sweep(self, named: Container[str]) -> None:
+        for path in self.data.iterdir():
+            if path.name.removesuffix(beside("")) not in named:
+                path.unlink(missing_ok=True)

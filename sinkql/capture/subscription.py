@@ -1,0 +1,66 @@
+"""What a sink reads of a captured source: a table, from the source's log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sinkql import physical
+from sinkql.capture.log import Entry, LogFolder, Part
+from sinkql.capture.place import Place, takes
+from sinkql.errors import SinkqlError
+from sinkql.extension.capture import CapturedTable, Keeping
+from sinkql.extension.on_error import BadRecords
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A table of a captured source, as a sink reads it. `name` is the source's, `sink_id` who reads."""
+
+    name: str
+    sink_id: str
+    log: LogFolder
+    table: CapturedTable
+    keeping: Keeping
+    change: physical.Change = "upsert"
+    holes: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of all that is kept of the source."""
+        return self.log.folder
+
+    @property
+    def accepted(self) -> Path:
+        """Return the file that says that a user accepts what this sink has lost."""
+        return self.folder / "skip" / f"{self.sink_id}.json"
+
+    @property
+    def bad(self) -> BadRecords:
+        """Return what is done with records that did not decode."""
+        return BadRecords(self.name, self.keeping.on_error)
+
+    def part(self, place: Place, entry: Entry) -> Part | None:
+        """Return what an entry has for a sink at a place."""
+        match entry.kind:
+            case "changes":
+                if self.change == "retract" and not place.done:
+                    return None  # they are in the one chunk that is to come
+                return entry.tables.get(self.table.id) if entry.to > place.to else None
+            case "chunk":
+                return entry.tables.get(self.table.id) if takes(place, entry.generation) else None
+            case _:
+                return None
+
+    def snapshot_alone(self, start: Place, end: Place) -> bool:
+        """Tell whether all that is between two places are the rows that a table without a key had at first."""
+        return self.change == "retract" and end.done and not start.done
+
+    def unreadable(self, detail: str) -> SinkqlError:
+        """Return the error that says that the log has to be read again from the server."""
+        return SinkqlError(
+            "SQ3435",
+            f'the log of "{self.name}" has to be read again from the server',
+            detail=detail,
+            hint="The sink continues by itself once that is done.",
+        )

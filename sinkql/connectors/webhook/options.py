@@ -1,0 +1,41 @@
+"""The options of CREATE SOURCE … FROM WEBHOOK, as their dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from sinkql import ast
+from sinkql.extension.keeping import AWS_CONNECTION, FIXED, LOG
+from sinkql.extension.options import SecretOnly, Tuning, described
+from sinkql.logical import SecretText
+
+SOURCE_OWNER = "sources from WEBHOOK"
+PORT = 6876
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """FROM WEBHOOK has no options of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions(Tuning):
+    """The options of WITH (…)."""
+
+    fixed: ClassVar[tuple[str, ...]] = FIXED
+    address: str = described(
+        "the address to listen on; others than this machine reach `0.0.0.0` and `::`", default="127.0.0.1"
+    )
+    port: int = described("the port to listen on, which several sources of one process share", default=PORT)
+    ssl_certificate: SecretText | None = described(
+        "the certificate, and those that signed it, as PEM text, to serve HTTPS with `SSL KEY`", default=None
+    )
+    ssl_key: SecretOnly | None = described("the key of the certificate as PEM text", default=None)
+    max_body_size: str = described("how long the body of a request may be", default="2MB")
+    max_log_size: str = described(
+        "how much the log holds for sinks before requests are refused with status 429", default="20GB"
+    )
+    keep: Literal["log"] | None = described("`log`, which alone has the requests", default=None)
+    log: str | None = described(LOG, default=None)
+    aws_connection: ast.Name | None = described(AWS_CONNECTION, default=None)

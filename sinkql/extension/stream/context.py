@@ -1,0 +1,73 @@
+"""What the parts of a job may use, how they are opened, and what they decode messages with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from sinkql import physical
+from sinkql.extension.store import ObjectStore
+from sinkql.extension.stream.decoder import Decoding
+from sinkql.extension.stream.message import ChangeDecoder, MessageDecoder, MessageEncoder
+from sinkql.extension.stream.reader import Reader
+from sinkql.extension.stream.writer import Writer
+
+
+def _no_store(connection: physical.Connection) -> ObjectStore:
+    raise LookupError(f"no object store is given for {connection.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDecoding:
+    """How a format of messages is decoded: `open` takes the planned options, the columns and the job's context.
+
+    `changes` opens what decodes ENVELOPE DEBEZIUM, and takes all columns of the rows, and the names of those that are
+    the key; None where the format has no such envelope.
+    """
+
+    open: Callable[[Mapping[str, Any], Sequence[physical.Column], Context], MessageDecoder]
+    changes: Callable[[Mapping[str, Any], Sequence[physical.Column], Sequence[str], Context], ChangeDecoder] | None = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MessageEncoding:
+    """How messages of a format are made: `open` takes the planned options, the columns and the job's context.
+
+    With ENVELOPE DEBEZIUM the columns of values are `before` and `after`, two records. `open` may reach out, as to
+    register a schema, and is called again where a job starts again.
+    """
+
+    open: Callable[[Mapping[str, Any], Sequence[physical.Column], Context], MessageEncoder]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a job's parts may use: a private folder, secrets' values, object stores.
+
+    `folder` is the sink's own state folder (seen by all executors); `secret` returns a secret item's value; `store`
+    opens the object store of a connection. `formats` are those that the installed connectors decode, by name,
+    `messages` those of messages, and `encodings` those that messages are written in.
+    """
+
+    sink: str
+    sink_id: str
+    folder: Path
+    secret: Callable[[str], str]
+    store: Callable[[physical.Connection], ObjectStore] = _no_store
+    formats: Mapping[str, Decoding] = field(default_factory=dict)
+    messages: Mapping[str, MessageDecoding] = field(default_factory=dict)
+    encodings: Mapping[str, MessageEncoding] = field(default_factory=dict)
+
+
+class OpenReader(Protocol):
+    def __call__(self, read: physical.Read, context: Context) -> Reader:
+        """Return the reader of one source of a job."""
+
+
+class OpenWriter(Protocol):
+    def __call__(self, write: physical.Write, context: Context) -> Writer:
+        """Return the writer of a job."""

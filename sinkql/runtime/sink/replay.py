@@ -1,0 +1,36 @@
+"""REPLAY ERRORS that was asked for → done by the process that runs the sink, between two batches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from sinkql.errors import FencedError, SinkqlError
+from sinkql.extension import replay
+from sinkql.extension.on_error import keeps_letters
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.sink.optimize import acquired
+
+
+def replay_asked(loop: BatchLoop, batch: threading.Lock, stops: Callable[[], bool]) -> None:
+    """Do what is asked for, if anything is; `batch` is held while no batch may run.
+
+    What may pass, and what ends the sink, is raised, and is asked for still; for anything else no sink ends: it is the
+    answer.
+    """
+    reads = {read.source: read for read in loop.job.reads() if keeps_letters(read)}
+    for each in replay.asked(loop.folder, list(reads)):
+        if not acquired(batch, stops):
+            return
+        try:
+            if loop.owing():
+                loop.process(loop.marker.end, loop.marker.end)
+            done = loop.replay(reads[each.source])
+        except SinkqlError as error:
+            if error.retryable or isinstance(error, FencedError):
+                raise
+            replay.answer(loop.folder, each, 0, 0, error)
+        else:
+            replay.answer(loop.folder, each, done.replayed, done.left)
+        finally:
+            batch.release()

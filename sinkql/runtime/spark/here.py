@@ -1,0 +1,217 @@
+"""A small batch of rows of which nothing is computed → read and written in this process, without a job of Spark.
+
+To hand a task to Spark takes two to four times the CPU that reading and writing some rows does, and more of this
+process's own time; a shuffle takes twenty times as much, and rows that overwrite each other take two.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sinkql import logical, physical
+from sinkql.capture.retract import net
+from sinkql.extension.stream import WriteResult
+from sinkql.extension.types import arrow_type
+from sinkql.physical import DIFF, SEQ
+from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.spark.bucket import HASHED, buckets_of
+from sinkql.runtime.spark.task import ReadTask, read_task, tallies, used_columns, write_rows
+from sinkql.runtime.spark.xxhash64 import hashable, prepared
+from sinkql.runtime.state import report
+from sinkql.runtime.state.arrangement import rows_to_merge
+from sinkql.runtime.state.operator import stateful
+from sinkql.runtime.state.operator.protocol import StatefulOperator, task_of
+
+_BATCH_ROWS = 1 << 15
+_MERGED_ROWS = 1 << 18
+"""Of state with more rows to be put together the batch is Spark's: this process has all sinks to see to."""
+
+_BYTES = 64 << 20
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """A batch that is done in this process."""
+
+    job: physical.Job
+    batch: Batch
+    side: Path
+    attempt: str = field(default_factory=lambda: f"h{uuid.uuid4().hex[:12]}")
+
+    @classmethod
+    def of(cls, job: physical.Job, batch: Batch, side: Path) -> Here | None:
+        """Return it, None for one that is Spark's: by what is done with its rows, or how many there may be."""
+        if batch.settled or not _simple(job.write, batch):
+            return None
+        if not all(batch.readers[source].small(parts) for source, parts in batch.splits.items()):
+            return None
+        found = cls(job, batch, side)
+        return found if all(map(found._light, found._operators())) else None
+
+    def run(self) -> Outcome | None:
+        """Read and write; raises what a task may. None where rows turn out to be too many bytes."""
+        buckets = self.batch.task.buckets
+        try:
+            results = self._appended() if buckets is None else self._keyed(buckets)
+        except _TooLargeError:
+            return None
+        totals, missing = tallies(self.side, self.batch.splits)
+        assert not missing
+        operators = {each.name: self._buckets(each) for each in self._operators()}
+        return Outcome(results, totals, report.collect(self.batch.arrangements, operators))
+
+    def _appended(self) -> list[WriteResult]:
+        """Write rows as they are read."""
+        write = self.job.write
+        if not any(self.batch.splits.values()):
+            return []
+        names = [column.name for column in write.columns]
+        return [self._written(0, (each.select(names) for each in self._rows(write.input, sequence=False)))]
+
+    def _keyed(self, buckets: int) -> list[WriteResult]:
+        """Write the rows of each bucket."""
+        write, key = self.job.write, self.batch.task.key
+        rows = self._table(write.input, sequence=write.change != "retract")
+        rows = rows.select([*(column.name for column in write.columns), *_internal(rows.schema)])
+        if write.change == "retract" and not isinstance(write.input, physical.Normalize):
+            rows = pa.Table.from_batches(net(rows.to_batches()), rows.schema)
+        types = {column.name: column.type for column in write.columns}
+        places = buckets_of(
+            [rows.column(name).combine_chunks() for name in key], [types[name] for name in key], buckets
+        )
+        parts = enumerate(_parts(rows, places, buckets))
+        return [self._written(bucket, iter(part.to_batches())) for bucket, part in parts]
+
+    def _written(self, bucket: int, batches: Iterator[pa.RecordBatch]) -> WriteResult:
+        return write_rows(self.batch.task, bucket, self.attempt, batches, self.side)
+
+    def _table(self, operator: physical.Operator, *, sequence: bool) -> pa.Table:
+        """Return all rows of an operator; raises _TooLargeError."""
+        schema, batches, size = self._schema(operator, sequence=sequence), [], 0
+        for batch in self._rows(operator, sequence=sequence):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > _BYTES:
+                raise _TooLargeError
+        return pa.Table.from_batches(batches, schema).combine_chunks()
+
+    def _schema(self, operator: physical.Operator, *, sequence: bool) -> pa.Schema:
+        if isinstance(operator, physical.Read):
+            return self._reading(operator, sequence=sequence).schema()
+        fields = [(column.name, arrow_type(column.type)) for column in physical.columns_of(operator)]
+        fields += [(DIFF, pa.int64())] if physical.change_of(operator) != "append" else []
+        return pa.schema([*fields, (SEQ, pa.int64())] if sequence else fields)
+
+    def _reading(self, read: physical.Read, *, sequence: bool) -> ReadTask:
+        return read_task(read, used_columns(self.job)[read.source], self.batch, self.side, sequence=sequence)
+
+    def _rows(self, operator: physical.Operator, *, sequence: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the operator's rows: its columns, then `$diff` unless they only come, `$seq` if asked for."""
+        match operator:
+            case physical.Read():
+                task = self._reading(operator, sequence=sequence)
+                yield from task.rows(range(len(task.splits)), self.attempt)
+            case physical.Map():
+                outputs = operator.outputs
+                below = [each.expression.name for each in outputs if isinstance(each.expression, logical.Reference)]
+                for rows in self._rows(operator.input, sequence=sequence):
+                    yield _renamed(rows, below, [each.name for each in outputs]) if outputs else rows
+            case physical.Union():
+                yield from self._union(operator, sequence=sequence)
+            case physical.Stateful():
+                yield from self._stateful(stateful(operator), operator)
+
+    def _union(self, union: physical.Union, *, sequence: bool) -> Iterator[pa.RecordBatch]:
+        names = [column.name for column in physical.columns_of(union)]
+        retract = physical.change_of(union) == "retract"
+        for each in union.inputs:
+            own = [column.name for column in physical.columns_of(each)]
+            for rows in self._rows(each, sequence=sequence):
+                found = _renamed(rows, own, names)
+                if retract and DIFF not in rows.schema.names:
+                    found = found.append_column(DIFF, pa.array(np.ones(len(rows), np.int64)))
+                yield found
+
+    def _stateful(self, operator: StatefulOperator, struct: physical.Stateful) -> Iterator[pa.RecordBatch]:
+        rows = prepared(operator.preparation, self._table(struct.input, sequence=True))
+        task = task_of(operator, self.batch.arrangements, self.batch.below(struct.input))
+        buckets = self._buckets(operator)
+        places = buckets_of([rows.column("$h1").combine_chunks()], ["bigint"], buckets)
+        for bucket, part in enumerate(_parts(rows, places, buckets)):
+            yield from task(bucket, self.attempt, iter(part.to_batches()))
+
+    def _operators(self) -> list[StatefulOperator]:
+        return [stateful(each) for each in physical.walk(self.job.write.input) if isinstance(each, physical.Stateful)]
+
+    def _buckets(self, operator: StatefulOperator) -> int:
+        return operator.preparation.buckets(int(self.batch.arrangements.manifest["buckets"]))
+
+    def _light(self, operator: StatefulOperator) -> bool:
+        """Tell whether the batch puts few rows of the operator's state together."""
+        known = self.batch.arrangements.manifest["arrangements"]
+        return all(
+            rows_to_merge(entries, int(bucket), _BATCH_ROWS) <= _MERGED_ROWS
+            for each in operator.arrangements
+            for bucket, entries in known.get(each.name, {}).items()
+        )
+
+
+def _simple(write: physical.Write, batch: Batch) -> bool:
+    """Tell whether nothing is computed, and rows meet others by keys that are hashed here as Spark does."""
+    if not all(map(_plain, physical.walk(write.input))) or (batch.cleared and _stateful_below(write)):
+        return False
+    task = batch.task
+    if task.buckets is None:
+        return write.mode == "append" and write.change == "append"
+    if write.change == "upsert" and any(isinstance(each, physical.Union) for each in physical.walk(write.input)):
+        return False
+    types = {column.name: column.type for column in write.columns}
+    return all(types[name] in HASHED for name in task.key)
+
+
+def _stateful_below(write: physical.Write) -> bool:
+    return any(isinstance(each, physical.Stateful) for each in physical.walk(write.input))
+
+
+def _plain(operator: physical.Operator) -> bool:
+    """Tell whether an operator only hands on columns as they are, or keeps the last row of each key."""
+    match operator:
+        case physical.Read():
+            return operator.change != "retract"
+        case physical.Map():
+            types = {column.name: column.type for column in physical.columns_of(operator.input)}
+            return operator.where is None and all(
+                isinstance(each.expression, logical.Reference) and types[each.expression.name] == each.type
+                for each in operator.outputs
+            )
+        case physical.Union():
+            return True
+        case physical.Normalize():
+            return hashable(stateful(operator).preparation)
+        case physical.Stateful():
+            return False
+
+
+def _internal(schema: pa.Schema) -> list[str]:
+    return [name for name in (DIFF, SEQ) if name in schema.names]
+
+
+def _renamed(rows: pa.RecordBatch, below: Sequence[str], names: Sequence[str]) -> pa.RecordBatch:
+    internal = _internal(rows.schema)
+    columns = [rows.column(name) for name in (*below, *internal)]
+    return pa.RecordBatch.from_arrays(columns, names=[*names, *internal])
+
+
+def _parts(rows: pa.Table, places: NDArray[np.int64], buckets: int) -> list[pa.Table]:
+    return [rows.filter(pa.array(places == bucket)) for bucket in range(buckets)]

@@ -1,0 +1,101 @@
+"""REPLAY ERRORS FROM a source → each of its sinks is asked to put the records in that decode by now."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from sinkql import ast, physical
+from sinkql.errors import Notice, SinkqlError
+from sinkql.extension import replay as replaying
+from sinkql.extension.on_error import again_from_source, keeps_letters, may_be_late
+from sinkql.lowering.job import lower
+from sinkql.planner.name import find, short_name
+from sinkql.session.result import Result
+from sinkql.session.workspace import Workspace
+
+_TAG = "REPLAY ERRORS"
+_WAIT_SECONDS = 120.0
+_POLL_SECONDS = 0.2
+_COLUMNS = ("sink", "replayed", "left")
+_Row = tuple[str, int | None, int | None]
+
+
+def replay(statement: ast.ReplayErrors, workspace: Workspace, *, wait_seconds: float = _WAIT_SECONDS) -> Result:
+    """Ask the sinks of a source, and wait for those that run; a sink that does not does it when it is started.
+
+    Raises SQ3394 where a sink cannot put a record in so that its table is right, and what kept a sink from it.
+    """
+    catalog = workspace.catalog
+    catalog.refresh()
+    source = find(catalog.plans, statement.name, "SOURCE").name
+    found = _sinks(source, workspace)
+    for job, read in found:
+        _check(job, read, statement)
+    if not found:
+        shown = short_name(source)
+        notice = Notice(
+            "SQ2355",
+            f'no sink keeps records of source "{shown}" that do not decode',
+            statement.name.span,
+            hint=f"ALTER SOURCE {shown} SET (ON ERROR = DEAD LETTER) has them kept.",
+        )
+        return Result(_TAG, (notice,), names=(source,), skipped=True)
+    asked = [(job, read, replaying.ask(_folder(job, workspace), read.source)) for job, read in found]
+    until = time.monotonic() + wait_seconds
+    rows: list[_Row] = []
+    notices: list[Notice] = []
+    for job, read, id_ in asked:
+        answer = _wait(job, read, id_, until, workspace)
+        name = short_name(job.sink)
+        if answer is None:
+            when = "once it can" if catalog.control.held(job.sink_id) else "when it is started"
+            notices.append(Notice("SQ2355", f'sink "{name}" puts the records in {when}', statement.name.span))
+            rows.append((name, None, None))
+            continue
+        answer.check()
+        rows.append((name, answer.replayed, answer.left))
+    return Result(_TAG, tuple(notices), columns=_COLUMNS, rows=tuple(rows), names=(source,))
+
+
+def _sinks(source: str, workspace: Workspace) -> list[tuple[physical.Job, physical.Read]]:
+    """Return the jobs that keep records of a source, and how they read it."""
+    found = []
+    for name in workspace.catalog.plans.planned("SINK"):
+        try:
+            job = lower(name, workspace.catalog.plans)
+        except SinkqlError:
+            continue  # it cannot run, whatever is kept
+        found += [(job, read) for read in job.reads() if read.name == source and keeps_letters(read)]
+    return found
+
+
+def _check(job: physical.Job, read: physical.Read, statement: ast.ReplayErrors) -> None:
+    if "source_id" in read.options:
+        why = f'source "{short_name(read.name)}" gives changes of rows, which may have changed again since'
+        hint = "Correct the rows in the server; their changes come by themselves."
+    elif job.write.final:
+        why = f'what sink "{short_name(job.sink)}" has written stays, and its records that do not decode with it'
+        hint = "Read them with a source of their own, and create a sink of that."
+    elif not may_be_late(job, read) and not again_from_source(job, read):
+        why = f'sink "{short_name(job.sink)}" cannot take a record late, and cannot compute its rows again'
+        hint = "Create another sink of the source, into a new table."
+    else:
+        return
+    raise SinkqlError("SQ3394", f"records cannot be replayed: {why}", statement.name.span, hint=hint)
+
+
+def _wait(
+    job: physical.Job, read: physical.Read, id_: str, until: float, workspace: Workspace
+) -> replaying.Answer | None:
+    """Return the sink's answer; None where it does not run, or takes too long."""
+    while True:
+        waits = workspace.catalog.control.held(job.sink_id) and time.monotonic() < until
+        answer = replaying.answered(_folder(job, workspace), read.source, id_)
+        if answer is not None or not waits:
+            return answer
+        time.sleep(_POLL_SECONDS)
+
+
+def _folder(job: physical.Job, workspace: Workspace) -> Path:
+    return workspace.context(job).folder

@@ -1,0 +1,107 @@
+"""How far behind a capture's sinks are, and how far first snapshots are, is told as it goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from capture.pipeline import QUICK, Running, Sinks, once
+from capture.server import FakeStream, Server
+from sinkql.capture import mark
+from sinkql.extension.stream import FirstSnapshot, Limit
+from support.patience import PATIENCE_S
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server.make(tmp_path / "server.db")
+
+
+def test_first_snapshot_is_told_by_rows_and_chunks_until_it_is_committed(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", key, "old") for key in range(95)])
+    sinks = Sinks(tmp_path)
+    loop = sinks.loop("a")
+    reader = loop.readers["t"]
+    start = reader.initial(at_end=False)
+    assert reader.measure(start).snapshot == FirstSnapshot()
+    with Running(sinks, stream=lambda: FakeStream(server, chunk_seconds=0.1)) as running:
+        reader.latest(start, Limit(1))
+        seen: list[FirstSnapshot] = []
+
+        def rows() -> int:
+            found = reader.measure(start).snapshot
+            assert found is not None
+            seen.append(found)
+            return found.rows
+
+        running.until(lambda: rows() == 95)
+        assert any(0 < each.rows < 95 and each.of_rows == 95 and each.of_chunks for each in seen)
+        assert not any(each.done for each in seen)
+        loop = once(sinks)
+        whole = reader.measure(loop.marker.end["t"]).snapshot
+        running.confirms()
+        details = running.host.told[-1].details
+    assert whole == FirstSnapshot(95, 95, 10, 10, done=True)
+    assert loop.marker.consistent
+    assert "snapshots" not in details
+    assert (details["unit"], details["offset_known"], details["offset_committed"]) == ("commits", 1, 1)
+
+
+def test_table_says_that_it_is_not_consistent_until_its_first_snapshot_is_whole(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", key, "old") for key in range(95)])
+    sinks = Sinks(tmp_path)
+    with Running(sinks):
+        loop = sinks.loop("a")
+        loop.start(epoch=1)
+        said: list[bool | None] = []
+        while not said or not said[-1]:
+            start = loop.marker.end
+            end = {"t": loop.readers["t"].latest(start["t"], Limit(30))}
+            if end != start:
+                loop.process(start, end)
+                said.append(loop.marker.consistent)
+        target = loop.readers["t"]
+    assert said[0] is False
+    assert said[-1] is True
+    assert target.whole(loop.marker.end["t"])
+    lake = load_catalog("default", type="sql", uri=f"sqlite:///{tmp_path}/lake.db", warehouse=f"file://{tmp_path}/lake")
+    table = lake.load_table("n.a")
+    found = [each.summary.get("sinkql.consistent") for each in table.snapshots() if each.summary]
+    assert list(dict.fromkeys(found)) == [None, "false", "true"]
+    assert table.properties["sinkql.id-a.consistent"] == "true"
+
+
+def test_capture_that_ends_before_it_confirmed_anything_tells_what_the_server_keeps(
+    tmp_path: Path, server: Server
+) -> None:
+    server.commit([("t", 1, "one")])
+    sinks = Sinks(tmp_path)
+    with Running(sinks, pace=replace(QUICK, confirm_seconds=PATIENCE_S)) as running:
+        once(sinks)
+        server.commit([("u", 1, "of the other table")])
+    details = running.host.told[-1].details
+    assert (details["kept_by"], details["retained_bytes"], details["offset_known"]) == ("server", 100, 2)
+
+
+def test_sink_that_lags_is_behind_by_what_follows_it_alone(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", 1, "one")])
+    sinks = Sinks(tmp_path, names=("a", "b"), tables=(("b", "u"),))
+    with Running(sinks) as running:
+        once(sinks, "a")
+        once(sinks, "b")
+        for number in range(3):
+            server.commit([("u", number, "of the other table")])
+        once(sinks, "b")
+        running.confirms()
+        beside = running.host.told[-1].details
+        server.commit([("t", 2, "two")])
+        running.until(lambda: running.captured() == 5)
+        running.confirms()
+        behind = running.host.told[-1].details
+        places = dict(mark.all_of(sinks.place.folder, "at", mark.At))
+    assert places["id-a"].to < places["id-b"].to
+    assert beside["offset_committed"] == 4
+    assert behind["offset_committed"] == 1

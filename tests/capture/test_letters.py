@@ -1,0 +1,78 @@
+"""Rows that do not fit are kept, a sink dies before it commits the others, and the log is lost: it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from capture.pipeline import QUICK, Running, Sinks, once
+from capture.server import FakeStream, Server
+from sinkql.capture.process import discard
+from sinkql.extension.capture import Changed, Keeping, TableRows
+from sinkql.extension.stream import Limit, RowError
+from support.readers import duckdb_folder
+
+
+class Picky(FakeStream):
+    """A stream for which rows of negative keys do not fit."""
+
+    def _event(self, found: Sequence[tuple[int, str]]) -> Changed:
+        event = super()._event(found)
+        tables: dict[str, list[TableRows]] = {}
+        for name, parts in event.tables.items():
+            tables[name] = []
+            for each in parts:
+                keys = each.rows.column("id").to_pylist()
+                bad = [RowError(str(key), "SQ3101", "no", str(key).encode()) for key in keys if key < -9]
+                fit = each.rows.filter(each.rows.column("id").to_numpy() > -9)
+                tables[name].append(replace(each, rows=fit, errors=bad))
+        return replace(event, tables=tables)
+
+
+class _DeadError(Exception):
+    """The process dies."""
+
+
+def _dies(*arguments: object) -> None:
+    raise _DeadError
+
+
+def _letters(folder: Path) -> list[int]:
+    return sorted(int(row[0]) for row in duckdb_folder(str(folder / "lake" / "n" / "a__errors"), "raw"))
+
+
+@pytest.mark.parametrize("longer", [False, True])
+def test_a_batch_whose_letters_are_there_ends_where_it_did(
+    tmp_path: Path, longer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server.make(tmp_path / "server.db")
+    server.commit([("t", key, "old") for key in range(5)])
+    sinks = Sinks(tmp_path, keeping=Keeping(on_error="dead letter"))
+
+    def stream() -> FakeStream:
+        return Picky(server)
+
+    with Running(sinks, QUICK, stream) as running:
+        loop = once(sinks)
+        server.commit([("t", -10, "bad"), ("t", 1, "new")])
+        start, reader = loop.marker.end, loop.readers["t"]
+        running.until(lambda: reader.latest(start["t"], Limit(50)) != start["t"])
+        end = {"t": reader.latest(start["t"], Limit(50))}
+
+        with monkeypatch.context() as patched:
+            patched.setattr(loop.writer, "commit", _dies)
+            with pytest.raises(_DeadError):
+                loop.process(start, end)
+    assert _letters(tmp_path) == [-10]
+    discard(sinks.place)
+    if longer:  # an entry of the log goes past the end of that batch
+        server.commit([("t", -11, "bad"), ("t", 2, "new")])
+    with Running(sinks, QUICK, stream):
+        once(sinks)
+        server.commit([("t", -12, "bad"), ("t", 3, "new")])
+        once(sinks)
+    assert sinks.rows() == {key: value for key, value in server.rows().items() if key >= 0}
+    assert _letters(tmp_path) == ([-12, -11, -10] if longer else [-12, -10])

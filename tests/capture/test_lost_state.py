@@ -1,0 +1,90 @@
+"""State of a sink of a captured source is lost: it is rebuilt from a log that has all, else rows come anew."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from capture.pipeline import QUICK, Running, Sinks, drain, once, registry
+from capture.server import Server
+from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.extension.stream import Context
+from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
+from support.running import job, loop_of
+
+
+@dataclass(frozen=True)
+class _Normalized(Sinks):
+    """Sinks that keep each row, so that they know what a change takes away."""
+
+    def loop(self, name: str) -> BatchLoop:
+        plain = super().job(name)
+        body = physical.Normalize(plain.write.input, "a1", ("id",))
+        made = job(body, self.folder, table=name, key=("id",))
+        folder = self.folder / "sinks" / made.sink_id
+        folder.mkdir(parents=True, exist_ok=True)
+        return loop_of(made, Context(made.sink, made.sink_id, folder, lambda _: ""), registry())
+
+
+def _lose(folder: Path) -> None:
+    for each in (folder / "sinks").rglob("state*"):
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+
+@dataclass
+class _Engine(LocalEngine):
+    """Take down of which batches a snapshot may bring rows later."""
+
+    buckets: int = 2
+    snapshotting: list[frozenset[str]] = field(default_factory=list)
+
+    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+        self.snapshotting.append(batch.snapshotting)
+        return super().run(job, batch)
+
+
+def test_state_is_rebuilt_from_a_log_that_has_all(tmp_path: Path) -> None:
+    Server.make(tmp_path / "server.db")
+    sinks = _Normalized(tmp_path)
+    sinks.server.commit([("t", key, f"old {key}") for key in range(5)])
+    with Running(sinks, replace(QUICK, kept_seconds=3600.0)):
+        once(sinks)
+        _lose(tmp_path)
+        sinks.server.commit([("t", 1, "new"), ("t", 2, None)])
+        loop = sinks.loop("a")
+        loop.engine = engine = _Engine()
+        drain(loop)
+    assert sinks.rows() == sinks.server.rows()
+    # a value that is not there, of a row that a chunk brings later, is no error then either
+    assert engine.snapshotting[:2] == [frozenset(), frozenset({"t"})]
+
+
+def test_rows_are_computed_again_where_the_log_has_forgotten_what_lost_state_was_made_of(tmp_path: Path) -> None:
+    Server.make(tmp_path / "server.db")
+    sinks = _Normalized(tmp_path)
+    sinks.server.commit([("t", key, f"old {key}") for key in range(5)])
+    with Running(sinks) as running:
+        once(sinks)
+        for turn in range(3):
+            sinks.server.commit([("t", 1, f"turn {turn}")])
+            once(sinks)
+        running.until(lambda: sinks.place.numbers()[0] > 3)
+        _lose(tmp_path)
+        sinks.server.commit([("t", 1, "new"), ("t", 2, None)])
+        with pytest.raises(SinkqlError, match="its state is lost") as stopped:
+            once(sinks)
+        assert (stopped.value.code, stopped.value.retryable) == ("SQ3438", True)
+        loop = sinks.loop("a")
+        loop.start(epoch=1, once=True)
+        assert loop.rebuilds()
+        loop.rebuild()
+        assert sinks.rows() == sinks.server.rows()
+        sinks.server.commit([("t", 3, None), ("t", 4, "newer")])
+        once(sinks)
+    assert sinks.rows() == sinks.server.rows()

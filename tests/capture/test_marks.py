@@ -1,0 +1,164 @@
+"""What sinks and a capture tell each other, late, or while the other one does something else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from capture.pipeline import QUICK, FakeHost, Running, Sinks, once
+from capture.server import COLUMNS, FakeStream, Server, position
+from sinkql.capture import mark
+from sinkql.capture.host import Client
+from sinkql.capture.place import Place
+from sinkql.capture.process import discard
+from sinkql.capture.reader import LogReader
+from sinkql.errors import SinkqlError
+from sinkql.extension.capture import CapturedTable, Keeping
+from sinkql.extension.stream import Limit
+
+_MANY = Limit(1_000_000)
+_KEYLESS = CapturedTable("t", ("public", "t"), COLUMNS, ())
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    made = Server.make(tmp_path / "server.db")
+    made.commit([("t", 1, "one")])
+    return made
+
+
+@dataclass
+class Keyless(FakeHost):
+    """A catalog whose sinks read a table without a key."""
+
+    def clients(self) -> Sequence[Client]:
+        return [Client(f"id-{name}", _KEYLESS) for name in self.sinks.names]
+
+
+def _end(reader: LogReader, place: Place) -> str | None:
+    """Return how far a sink gets; None where it is to try again."""
+    try:
+        return str(reader.latest(place.offsets(), _MANY)["to"])
+    except SinkqlError as error:
+        if error.retryable:
+            return None
+        raise
+
+
+def test_sink_that_commits_from_a_lost_log_when_another_has_begun_goes_on_where_it_is(
+    tmp_path: Path, server: Server
+) -> None:
+    """The log that follows has no entry with rows that it has and rows that it has not."""
+    sinks = Sinks(tmp_path)
+    FakeStream(server).create()
+    for number in range(2, 6):
+        server.commit([("t", number, "more")])
+    running = Running(sinks)
+    running.host = running.capture.host = Keyless(sinks)
+    mark.put(sinks.place.folder, "at", "id-a", mark.At("t", position(1), "lost", 7))
+    with running:
+        running.until(lambda: running.captured() >= server.end())
+        place = Place("lost", 8, position(3), done=True)
+        mark.put(sinks.place.folder, "at", "id-a", place.at("t"))
+        reader = LogReader("t", "id-a", sinks.place, _KEYLESS, sinks.keeping, "retract")
+        running.until(lambda: _end(reader, place) == position(server.end()))
+        splits = reader.splits(place.offsets(), reader.latest(place.offsets(), _MANY))
+    rows = sum(file["rows"] for split in splits for file in split["files"])
+    assert rows == 2
+
+
+@dataclass
+class Late(FakeHost):
+    """A catalog that is known as it was before the last sink came."""
+
+    def clients(self) -> Sequence[Client]:
+        return super().clients()[:-1]
+
+
+def test_what_a_new_sink_says_counts_before_the_catalog_is_read_again(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    running = Running(sinks, replace(QUICK, look_seconds=1000.0))
+    running.host = running.capture.host = Late(sinks)
+    with running:
+        once(sinks, "a")
+        held = position(server.end())
+        sinks.loop("b").readers["t"].initial(at_end=True)
+        server.commit([("t", 2, "two")])
+        once(sinks, "a")
+        running.confirms()
+        assert position(server.confirmed() or 0) <= held
+        assert running.host.told[-1].details["sinks_to"] == held
+
+
+def test_what_a_dropped_sink_said_counts_no_more(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks) as running:
+        once(sinks, "a")
+        once(sinks, "b")
+        server.commit([("t", 2, "two")])
+        once(sinks, "a")
+        running.host.sinks = replace(sinks, names=("a",))
+        running.until(lambda: server.confirmed() == server.end())
+        assert not (sinks.place.folder / "at" / "id-b.json").exists()
+
+
+def test_error_that_was_mended_is_not_what_the_next_sink_meets(tmp_path: Path, server: Server) -> None:
+    fails = {"check": [SinkqlError("SQ4011", "wrong password")] * 1000}
+    patient = replace(QUICK, first_wait=1000.0, longest_wait=1000.0)
+    sinks = Sinks(tmp_path)
+    with Running(sinks, patient, stream=lambda: FakeStream(server, fails=fails)) as running:
+        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        with pytest.raises(SinkqlError) as failed:
+            once(sinks)
+        assert failed.value.code == "SQ4011"
+        fails["check"].clear()
+        once(sinks)
+    assert sinks.rows() == server.rows()
+
+
+def test_sink_without_an_end_has_the_capture_try_again(tmp_path: Path, server: Server) -> None:
+    fails = {"check": [SinkqlError("SQ4011", "wrong password")]}
+    patient = replace(QUICK, first_wait=1000.0, longest_wait=1000.0)
+    sinks = Sinks(tmp_path)
+    with Running(sinks, patient, stream=lambda: FakeStream(server, fails=fails)) as running:
+        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        reader = sinks.loop("a").readers["t"]
+        running.until(lambda: reader.latest(Place().offsets(), _MANY) != Place().offsets())
+
+
+def test_run_that_ends_tells_what_its_capture_cannot_get_over(tmp_path: Path, server: Server) -> None:
+    """It knew where it was to end before."""
+    fails: dict[str, list[SinkqlError]] = {}
+    sinks = Sinks(tmp_path)
+    with Running(sinks, stream=lambda: FakeStream(server, fails=fails)) as running:
+        once(sinks)
+        loop = sinks.loop("a")
+        loop.start(epoch=2)
+        reader, place = loop.readers["t"], [loop.marker.end["t"]]
+        target = {"until": position(server.end() + 1)}
+        fails["receive"] = fails["check"] = [SinkqlError("SQ4011", "refused")] * 1000
+        with pytest.raises(SinkqlError) as failed:
+            running.until(lambda: place.append(reader.latest(place.pop(), _MANY, target)))
+    assert failed.value.code == "SQ4011"
+
+
+def test_source_that_is_altered_to_be_kept_by_its_log_is(tmp_path: Path, server: Server) -> None:
+    with Running(Sinks(tmp_path)) as running:
+        once(running.sinks)
+        assert running.host.told[-1].details["kept_by"] == "server"
+    altered = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    server.commit([("t", 2, "two")])
+    with Running(altered) as running:
+        running.until(lambda: server.confirmed() == server.end())
+        running.confirms()
+        assert running.host.told[-1].details["kept_by"] == "log"
+    discard(altered.place)
+    with Running(altered), pytest.raises(SinkqlError) as failed:
+        once(altered)
+    assert failed.value.code == "SQ3436"
+    with Running(Sinks(tmp_path, names=("b",))) as running:
+        once(running.sinks, "b")
+        assert running.host.told[-1].details["kept_by"] == "server"

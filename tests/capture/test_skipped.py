@@ -1,0 +1,372 @@
+"""Changes that are lost, and a user who accepts that: sinks go on, and nothing but what was reported is left out."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import pytest
+
+from capture.pipeline import QUICK, Running, Sinks, drain, once
+from capture.server import Change, FakeStream, Server, position
+from sinkql import physical
+from sinkql.capture import mark
+from sinkql.capture.host import Pace
+from sinkql.capture.process import discard
+from sinkql.capture.reader import LogReader
+from sinkql.errors import SinkqlError
+from sinkql.extension.capture import Keeping, Position
+from sinkql.extension.stream import Limit
+from sinkql.runtime.batch.loop import BatchLoop
+from support.patience import PATIENCE_S
+
+_MANY = Limit(1_000_000)
+
+
+class Slotted(FakeStream):
+    """A server that may have lost a slot."""
+
+    def check(self) -> None:
+        if (self.server.path.parent / "lost").exists():
+            raise SinkqlError("SQ3702", f"the server has removed changes, at {time.time_ns()}")
+
+    def renew(self) -> None:
+        super().renew()
+        (self.server.path.parent / "lost").unlink(missing_ok=True)
+
+
+class Unslotted(Slotted):
+    """A server that keeps its log for nobody, and all of it."""
+
+    def create(self) -> Position:
+        super().create()
+        return position(self.server.end())
+
+
+class Keeper(Sinks):
+    """Sinks WITH (EXISTING ROWS = KEEP)."""
+
+    def job(self, name: str, *, max_rows: int = 50) -> physical.Job:
+        made = super().job(name, max_rows=max_rows)
+        write = msgspec.structs.replace(made.write, options={**made.write.options, "existing_rows": "keep"})
+        return msgspec.structs.replace(made, write=write)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    made = Server.make(tmp_path / "server.db")
+    made.commit([("t", key, "old") for key in range(30)])
+    return made
+
+
+def _running(sinks: Sinks, pace: Pace = QUICK) -> Running:
+    return Running(sinks, pace, stream=lambda: Slotted(sinks.server))
+
+
+def _code(sinks: Sinks, name: str = "a") -> str:
+    with pytest.raises(SinkqlError) as failed:
+        once(sinks, name)
+    return failed.value.code
+
+
+def _skip(sinks: Sinks, code: str = "SQ3702") -> None:
+    mark.put(sinks.place.folder, "", "skip", mark.Skip(code))
+
+
+def _lose(sinks: Sinks, server: Server) -> None:
+    """Change rows while nobody captures, and lose that."""
+    server.commit([("t", 1, "new"), ("t", 2, None), ("t", 100, "more")])
+    with server.open() as connection:
+        connection.execute("UPDATE slot SET confirmed = (SELECT max(lsn) FROM wal)")
+    (server.path.parent / "lost").touch()
+
+
+def _lose_log(sinks: Sinks, change: Change) -> None:
+    """Lose a log with a change that the server does not have any more."""
+    sinks.server.commit([change])
+    with _running(sinks) as running:
+        running.until(lambda: sinks.server.confirmed() == sinks.server.end())
+    discard(sinks.place)
+
+
+def test_sinks_compute_their_rows_again_after_changes_that_the_server_lost(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with _running(sinks):
+        once(sinks, "a")
+        once(sinks, "b")
+    _lose(sinks, server)
+    with _running(sinks, replace(QUICK, kept_seconds=3600.0)) as running:
+        assert _code(sinks) == "SQ3702"
+        _skip(sinks)
+        running.until(lambda: running.host.told[-1].status != "stalled")
+        once(sinks, "a")
+        assert sinks.rows("a") == server.rows()
+        server.commit([("t", 3, "after")])
+        once(sinks, "b")
+        once(sinks, "a")
+    assert sinks.rows("a") == sinks.rows("b") == server.rows()
+    first = sinks.place.entry(sinks.place.numbers()[0])
+    assert first is not None
+    assert first.kind == "gap"
+    assert first.problem is not None
+    assert first.problem.startswith("SQ3702: the server has removed changes")
+
+
+def test_rows_that_are_computed_again_while_more_is_lost_begin_anew(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", key, "old") for key in range(30, 300)])
+    sinks, lost = Sinks(tmp_path), False
+    with _running(sinks):
+        once(sinks)
+    _lose(sinks, server)
+    running = _running(sinks)
+
+    def between(step: str, rows: int) -> None:
+        nonlocal lost, running
+        if rows and not lost:
+            lost = True
+            running.__exit__()
+            server.commit([("t", 4, None), ("t", 5, "newer")])
+            _lose(sinks, server)
+            running = _accepting(sinks)
+
+    running = _accepting(sinks)
+    loop = sinks.loop("a")
+    try:
+        loop.start(epoch=1, once=True)
+        with pytest.raises(SinkqlError, match="SQ3438"):
+            loop.rebuild(between)
+        once(sinks)
+    finally:
+        running.__exit__()
+    assert sinks.rows() == server.rows()
+
+
+def _accepting(sinks: Sinks) -> Running:
+    """Return a capture that runs, once it goes on without what was lost."""
+    before = mark.era(sinks.place.folder).number
+    running = _running(sinks)
+    running.__enter__()
+    running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+    _skip(sinks)
+    running.until(lambda: mark.era(sinks.place.folder).number > before and mark.era(sinks.place.folder).begin)
+    return running
+
+
+def test_running_sink_is_told_to_compute_its_rows_again(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    with _running(sinks):
+        loop = once(sinks)
+    _lose(sinks, server)
+    with _running(sinks) as running:
+        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        _skip(sinks)
+        reader, start = loop.readers["t"], loop.marker.end
+        running.until(lambda: mark.era(sinks.place.folder).begin)
+        running.until(lambda: reader.anew(start["t"]) and reader.latest(start["t"], _MANY) != start["t"])
+        with pytest.raises(SinkqlError) as failed:
+            loop.process(start, {"t": reader.latest(start["t"], _MANY)})
+        assert (failed.value.code, failed.value.retryable) == ("SQ3438", True)
+        once(sinks)
+    assert sinks.rows() == server.rows()
+
+
+def test_skipping_is_of_what_was_reported_alone(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    with _running(sinks):
+        once(sinks)
+    _skip(sinks)
+    with _running(sinks) as running:
+        running.confirms()
+        assert not (sinks.place.folder / "skip.json").exists()
+    _lose(sinks, server)
+    _skip(sinks, "SQ3436")
+    with _running(sinks) as running:
+        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        assert _code(sinks) == "SQ3702"
+
+
+def test_log_that_alone_had_the_changes_is_begun_again(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    with _running(sinks):
+        once(sinks)
+    _lose_log(sinks, ("t", 2, None))
+    with _running(sinks) as running:
+        assert _code(sinks) == "SQ3436"
+        _skip(sinks, "SQ3436")
+        running.until(lambda: running.host.told[-1].status != "stalled")
+        once(sinks)
+        assert sinks.rows() == server.rows()
+        server.commit([("t", 2, "two")])
+        once(sinks)
+    server.commit([("t", 3, "three")])
+    discard(sinks.place)  # the server has all that follows
+    with _running(sinks):
+        once(sinks)
+    assert sinks.rows() == server.rows()
+    _lose_log(sinks, ("t", 3, None))
+    with _running(sinks):
+        assert _code(sinks) == "SQ3436"
+
+
+def test_sink_that_cannot_compute_its_rows_again_goes_on_with_what_comes(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    with _running(sinks):
+        loop = once(sinks)
+    _lose_log(sinks, ("t", 1, "lost"))
+    start = loop.marker.end["t"]
+    reader = loop.readers["t"]
+    with _running(sinks) as running:
+        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        _skip(sinks, "SQ3436")
+        running.until(lambda: mark.era(sinks.place.folder).begin)
+        server.commit([("t", 2, "kept")])
+    for _ in range(3):  # nothing of it is forgotten before the sink has it
+        with _running(sinks) as running:
+            running.confirms()
+    end = reader.latest(start, _MANY)
+    assert sum(file["rows"] for split in reader.splits(start, end) for file in split["files"]) == 1
+    assert not reader.anew(end)
+
+
+def test_sink_of_rows_with_holes_goes_on_with_all_rows(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, keeping=Keeping(keep="log"))
+    with _running(sinks):
+        loop = once(sinks)
+    _lose_log(sinks, ("t", 1, "lost"))
+    start, known = loop.marker.end["t"], loop.readers["t"]
+    assert isinstance(known, LogReader)
+    reader = replace(known, holes=True)
+    with _running(sinks) as running:
+        running.until(lambda: running.host.told and running.host.told[-1].status == "stalled")
+        _skip(sinks, "SQ3436")
+        running.until(lambda: mark.era(sinks.place.folder).begin)
+        running.until(lambda: (end := reader.latest(start, _MANY)) != start and end.get("done"))
+        end = reader.latest(start, _MANY)
+        assert reader.snapshotting(start)  # a change of a row that the sink has not seen is passed over until then
+        assert sum(file["rows"] for split in reader.splits(start, end) for file in split["files"]) == 30
+        assert not reader.anew(end)
+
+
+def test_sink_that_keeps_rows_of_others_goes_on_with_what_comes(tmp_path: Path, server: Server) -> None:
+    sinks = Keeper(tmp_path, keeping=Keeping(keep="log"))
+    with _running(sinks):
+        once(sinks)
+    _lose_log(sinks, ("t", 1, "lost"))
+    with _running(sinks) as running:
+        assert _code(sinks) == "SQ3436"
+        _skip(sinks, "SQ3436")
+        running.until(lambda: mark.era(sinks.place.folder).begin)
+        server.commit([("t", 2, "kept")])
+        loop = once(sinks)
+    assert not loop.rebuilds()
+    assert (sinks.rows()[1], sinks.rows()[2]) == ("old", "kept")
+
+
+@pytest.mark.parametrize("code", ["SQ3702", "SQ3436"])
+def test_sink_that_goes_on_reads_the_rest_of_a_first_snapshot(tmp_path: Path, server: Server, code: str) -> None:
+    server.commit([("t", key, "old") for key in range(30, 300)])
+    sinks = Keeper(tmp_path, keeping=Keeping(keep="log") if code == "SQ3436" else Keeping())
+    loop = sinks.loop("a")
+    with _running(sinks):
+        _first_batch(loop)
+    assert 0 < len(sinks.rows()) < 300
+    _lose(sinks, server)
+    if code == "SQ3436":
+        (server.path.parent / "lost").unlink()
+        discard(sinks.place)
+    with _running(sinks) as running:
+        assert _code(sinks) == code
+        _skip(sinks, code)
+        running.until(lambda: mark.era(sinks.place.folder).begin)
+        loop = once(sinks)
+    assert not loop.rebuilds()
+    lost = {2: "old"}  # nothing tells of a row that went meanwhile
+    assert sinks.rows() == lost | server.rows()
+
+
+def _first_batch(loop: BatchLoop) -> None:
+    """Commit some chunks of a first snapshot, and not all."""
+    loop.start(epoch=1)
+    rows, reader, until = 0, loop.readers["t"], time.monotonic() + PATIENCE_S
+    while not rows:
+        assert time.monotonic() < until
+        start = loop.marker.end
+        committed = loop.process(start, {"t": reader.latest(start["t"], Limit(50))})
+        rows += committed.rows if committed is not None else 0
+
+
+def test_place_that_the_log_left_behind_is_given_up(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path, names=("a", "b"))
+    with Running(sinks):
+        once(sinks, "b")
+    server.commit([("t", 2, "two")])
+    with Running(Sinks(tmp_path, names=("a",))) as running:
+        once(sinks, "a")
+        running.until(lambda: server.confirmed() == server.end())
+        running.confirms()
+        assert _code(sinks, "b") == "SQ3434"
+        mark.put(sinks.place.folder, "skip", "id-b", mark.Skip("SQ3434"))
+        running.host.sinks = sinks
+        once(sinks, "b")
+        assert not (sinks.place.folder / "skip" / "id-b.json").exists()
+    assert sinks.rows("b") == server.rows()
+
+
+def test_folder_that_is_lost_after_a_loss_that_was_accepted_is_begun_again(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    with _unslotted(sinks):
+        once(sinks)
+    (tmp_path / "lost").touch()
+    with _unslotted(sinks) as running:
+        assert _code(sinks) == "SQ3702"
+        _skip(sinks)
+        running.until(lambda: mark.era(sinks.place.folder).begin)
+        loop = once(sinks)
+    server.commit([("t", 1, "after"), ("t", 2, None)])
+    shutil.rmtree(sinks.place.folder)
+    running = _unslotted(sinks)
+    running.host.known["id-a"] = loop.marker.end["t"]
+    with running:
+        loop = sinks.loop("a")
+        drain(loop)
+    assert not loop.rebuilds()
+    assert sinks.rows() == server.rows()
+    assert mark.era(sinks.place.folder).number == 1
+
+
+def _unslotted(sinks: Sinks) -> Running:
+    return Running(sinks, stream=lambda: Unslotted(sinks.server))
+
+
+@pytest.mark.parametrize("keep", ["server", "log"])
+@pytest.mark.parametrize("point", ["era", "renewed", "entry-before", "entry-made"])
+def test_skipping_that_is_broken_off_goes_on(
+    tmp_path: Path, server: Server, point: str, keep: Literal["server", "log"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sinks = Sinks(tmp_path, keeping=Keeping(keep=keep))
+    with _running(sinks):
+        once(sinks)
+    _lose(sinks, server)
+    with _running(sinks):
+        assert _code(sinks) == "SQ3702"
+    _skip(sinks)
+    broken = _running(sinks)
+
+    def stop(name: str) -> None:
+        if name == point:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sinkql.faults.point", stop)
+        with pytest.raises(KeyboardInterrupt):
+            broken.capture.run()
+    with _running(sinks):
+        drain(sinks.loop("a"))
+        assert sinks.rows() == server.rows()
+        server.commit([("t", 7, "seven")])
+        once(sinks)
+    assert sinks.rows() == server.rows()

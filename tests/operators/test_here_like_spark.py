@@ -1,0 +1,166 @@
+"""Batches that are done in the driver and batches of Spark: the same changes, and the same state, in any turn."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from operators import pipeline as pipeline_module
+from operators.pipeline import Change, Listed, Pipeline, output, overwriting, plain, source
+from sinkql import physical
+from sinkql.extension.stream import Split
+from sinkql.runtime.spark import here
+from sinkql.runtime.spark.engine import SparkEngine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+_NAN = float("nan")
+_VALUES: dict[str, tuple[Any, ...]] = {
+    "text": ("", "a", "é", "e\u0301", "A", "a ", "\x00", "𝄞" * 5, None),
+    "uuid": ("11111111-2222-3333-4444-555555555555", "a1111111-2222-3333-4444-555555555555", None),
+    "bigint": (0, -1, 2**63 - 1, -(2**63), None),
+    "smallint": (0, -1, 2**15 - 1, None),
+    "boolean": (True, False, None),
+    "date": (date(1, 1, 1), date(1969, 12, 31), date(9999, 12, 31), None),
+    "time": (time(0), time(23, 59, 59, 999999), None),
+    "timestamp": (datetime(1, 1, 1), datetime(1582, 10, 10), datetime(9999, 12, 31, 23, 59, 59, 999999), None),
+    "timestamptz": (datetime(1582, 10, 10, tzinfo=UTC), datetime(2024, 3, 31, 1, 30, tzinfo=UTC), None),
+    "numeric(38,9)": (Decimal("0E-9"), Decimal("-1.500000000"), Decimal("9" * 29 + "." + "9" * 9), None),
+    "uint8": (Decimal(2**64 - 1), Decimal(0), None),
+    "real": (0.0, -0.0, 1.5, _NAN, float("inf"), None),
+    "double precision": (0.0, -0.0, 0.1, _NAN, float("-inf"), None),
+    "bytea": (b"", b"\x00\xff", None),
+    "jsonb": ('{"a": 1}', "null", None),
+    "interval": ("1 day", "-00:00:01", None),
+    "integer[]": ((), (1, None), (None, None, 7), None),
+    "text[]": ((), ("a", None), (None, "b"), ("",), None),
+    "boolean[]": ((True, None), (False,), None),
+    "double precision[]": ((0.0, None), (-0.0, _NAN), (), None),
+}
+
+
+@dataclass(frozen=True)
+class Sized(Listed):
+    """A source whose batches are small where the test says so."""
+
+    small_: list[bool] = field(default_factory=lambda: [False])
+
+    def small(self, splits: Sequence[Split]) -> bool:
+        return self.small_[0]
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    for each in (pipeline_module, sys.modules[__name__]):
+        register_pickle_by_value(each)
+    return spark
+
+
+def _read() -> physical.Read:
+    types = {f"c{place}": type_ for place, type_ in enumerate(_VALUES)}
+    return overwriting("e", "k", "g", k="integer", g="text", **types)
+
+
+def _changes(pick: random.Random, came: list[Change], size: int) -> list[Change]:
+    """Return changes of a few keys; some rows come again as they are."""
+    found: list[Change] = []
+    for _ in range(size):
+        key = (pick.choice((*range(8), None)), pick.choice(("a", "é", None)))
+        chance = pick.random()
+        if came and chance < 0.3:
+            found.append(pick.choice(came))
+        elif chance < 0.5:
+            found.append(((*key, *(None for _ in _VALUES)), -1))
+        else:
+            found.append(((*key, *map(pick.choice, _VALUES.values())), 1))
+    came += found
+    return found
+
+
+def _whole() -> physical.Operator:
+    return physical.Normalize(_read(), "a1", ("k", "g"))
+
+
+def _united() -> physical.Operator:
+    """Return two parts of one source with state, of some columns each, and rows that only come."""
+    read = _read()
+    one = _some(physical.Normalize(read, "a1", read.key), "g", "c2", "c18")
+    two = _some(physical.Normalize(read, "a2", read.key), "c0", "c2", "c18")
+    other = source("f", "append", g="text", c2="bigint", c18="boolean[]")
+    return physical.Union((one, two, other), "retract")
+
+
+def _some(normalize: physical.Normalize, *names: str) -> physical.Operator:
+    body = physical.Map(normalize, tuple(output(normalize, name, f'"{name}"') for name in names))
+    return physical.narrowed(body, names)
+
+
+def _pipeline(folder: Path, body: physical.Operator, engine: SparkEngine) -> tuple[Pipeline, list[bool]]:
+    folder.mkdir()
+    pipeline, small = Pipeline(folder, body, engine=engine), [False]
+    pipeline.readers = {name: Sized(read, [], small) for name, read in pipeline.reads.items()}
+    key = tuple(name for name in ("g", "c0", "c2") if name in pipeline.names)
+    write = msgspec.structs.replace(pipeline.job.write, key=key)
+    pipeline.job = msgspec.structs.replace(pipeline.job, write=write)
+    pipeline.names = list(key)  # of the task
+    return pipeline, small
+
+
+def _kept(pipeline: Pipeline) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
+    return {
+        (name, bucket): [(each["rows"], each["digest"]) for each in runs]
+        for name, buckets in pipeline.entries().items()
+        for bucket, runs in buckets.items()
+    }
+
+
+def _too_large(*given: object) -> None:
+    """Say so at the last moment: all state is there by then."""
+    raise here._TooLargeError
+
+
+@pytest.mark.parametrize("body", [_whole, _united])
+def test_whoever_does_a_batch_gives_the_same_and_keeps_the_same(
+    body: Callable[[], physical.Operator], tmp_path: Path, session: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three pipelines one is Spark's, one is done by both in turn, and one turns out to be too large at times."""
+    pick, came, asked = random.Random(body.__name__), list[Change](), 0
+
+    def spark() -> SparkSession:
+        nonlocal asked
+        asked += 1
+        return session
+
+    engine = SparkEngine(spark, buckets=3)
+    pipelines = {name: _pipeline(tmp_path / name, body(), engine) for name in ("spark", "both", "large")}
+    for turn, size in enumerate((30, 40, 20)):
+        batch = {"e": _changes(pick, came, size), "f": [(("a", turn, None), 1), ((None, 2, ()), 1)]}
+        told, kept = {}, {}
+        for name, (pipeline, small) in pipelines.items():
+            small[0] = name == "large" or (name == "both" and turn != 1)
+            pipeline.offer(**{source: batch[source] for source in pipeline.readers})
+            before = asked
+            with monkeypatch.context() as patch:
+                if name == "large":
+                    patch.setattr(here.Here, "_written", _too_large)
+                rows, state = pipeline.attempt()
+            assert (asked > before) is (name == "large" or not small[0]), name
+            pipeline.commit(rows, state)
+            told[name], kept[name] = Counter(map(plain, rows)), _kept(pipeline)
+        assert told["both"] == told["large"] == told["spark"]
+        assert kept["both"] == kept["large"] == kept["spark"]

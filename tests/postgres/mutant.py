@@ -1,0 +1,97 @@
+"""The protocol of first snapshots with one part left out each: tests must see that tables are wrong then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sinkql.capture.hole import Lacking
+from sinkql.capture.session import Session
+from sinkql.capture.snapshot import Snapshots
+from sinkql.connectors.postgres import slot
+from sinkql.connectors.postgres.stream import PostgresStream
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+
+
+def no_hold(patch: pytest.MonkeyPatch) -> None:
+    """Publish changes while a chunk is read: it stands after changes that its transaction does not see."""
+    settle = Session._settle
+
+    def settle_and_publish(self: Session) -> bool:
+        if self._due():
+            self.publish()
+        return settle(self)
+
+    patch.setattr(Session, "_settle", settle_and_publish)
+
+
+def no_visibility_test(patch: pytest.MonkeyPatch) -> None:
+    """Read a chunk with a transaction that does not see all that is in the log."""
+    start = Snapshots.start
+    patch.setattr(Snapshots, "start", lambda self, ready, captured: start(self, ready, []))
+
+
+def no_visible_end(patch: pytest.MonkeyPatch) -> None:
+    """Confirm what no snapshot sees yet: nobody knows of it after the log was lost."""
+    see = Session._see
+
+    def see_all(self: Session) -> None:
+        see(self)
+        self.visible = self.log.to
+
+    patch.setattr(Session, "_see", see_all)
+
+
+def no_read_through(patch: pytest.MonkeyPatch) -> None:
+    """Do not ask the server for values that it did not send."""
+    patch.setattr(Session, "_complete", lambda self, table, rows, ids: (rows, None))
+
+
+def no_wait(patch: pytest.MonkeyPatch) -> None:
+    """Ask for them with a snapshot that does not see the change."""
+    complete = PostgresStream.complete
+    patch.setattr(PostgresStream, "complete", lambda self, table, rows, ids: complete(self, table, rows, []))
+
+
+def no_later_high(patch: pytest.MonkeyPatch) -> None:
+    """Hold the table for whole though a value was not found, or came from later."""
+    complete = Session._complete
+    patch.setattr(Session, "_complete", lambda self, table, rows, ids: (complete(self, table, rows, ids)[0], None))
+
+
+def no_lacking(patch: pytest.MonkeyPatch) -> None:
+    """Forget which rows the server did not have any more."""
+    patch.setattr(Lacking, "note", lambda self, table, rows, until: None)
+
+
+def no_reach(patch: pytest.MonkeyPatch) -> None:
+    """Read chunks before the log is again where the sinks are."""
+    patch.setattr(Session, "_ready", lambda self, generation: True)
+    read = Session._read_chunks
+
+    def unstopped(self: Session) -> None:
+        kept, self.stops = self.stops, []
+        read(self)
+        self.stops = kept
+
+    patch.setattr(Session, "_read_chunks", unstopped)
+
+
+def no_beginning(patch: pytest.MonkeyPatch) -> None:
+    """Begin a slot without waiting until all that is before it is seen."""
+
+    def found(connection: object) -> int:
+        return 0
+
+    patch.setattr(slot, "_next_transaction", found)
+
+
+MUTANTS: dict[str, Mutant] = {
+    each.__name__: each
+    for each in (
+        no_hold, no_visibility_test, no_visible_end, no_read_through, no_wait, no_later_high, no_lacking, no_reach,
+        no_beginning,
+    )
+}  # fmt: skip

@@ -1,0 +1,118 @@
+"""A password that is changed, or a right that is taken away, while a source is read: it is told, and got over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from capture.pipeline import drain
+from sinkql.capture import reader as reading
+from sinkql.errors import SinkqlError
+from sinkql.runtime.local.engine import LocalEngine
+from sinkql.session.session import Session
+from support.patience import Deadline
+from support.postgres import Postgres
+from support.postgres import postgres as postgres_server
+from support.readers import duckdb_folder
+from support.running import loop_of
+
+from .pipeline import capturing
+
+pytestmark = pytest.mark.server
+
+_SQL = """
+CREATE SECRET pw AS 'old';
+CREATE SECRET other AS 'new';
+CREATE CONNECTION pg TO POSTGRES (HOST '127.0.0.1', PORT {port}, DATABASE '{database}', USER 'bob', PASSWORD SECRET pw);
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');
+CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES;
+CREATE SINK a FROM t INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 'a') KEY (id) MODE UPSERT
+  WITH (COMMIT INTERVAL = '1s');
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """Run a server that asks bob for a password."""
+    with postgres_server() as found:
+        (found.data / "pg_hba.conf").write_text("host all postgres all trust\nhost all bob all scram-sha-256\n")
+        found.execute("CREATE ROLE bob LOGIN REPLICATION; SELECT pg_reload_conf()")
+        yield found
+
+
+@pytest.fixture
+def database(server: Postgres) -> str:
+    name = server.database()
+    server.execute("ALTER ROLE bob LOGIN REPLICATION PASSWORD 'old'")
+    server.execute("CREATE TABLE t (id int PRIMARY KEY); GRANT SELECT ON t TO bob; INSERT INTO t VALUES (1)", name)
+    server.execute("CREATE PUBLICATION p FOR TABLE t", name)
+    return name
+
+
+@pytest.fixture
+def session(tmp_path: Path, server: Postgres, database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    monkeypatch.chdir(tmp_path)
+    with Session(tmp_path / "catalog.db") as session:
+        session.execute(_SQL.format(port=server.port, database=database))
+        yield session
+
+
+_CHANGES = {
+    "password, put back": ("PASSWORD 'new'", "SQ4404", "PASSWORD 'old'", ""),
+    "password, another secret": ("PASSWORD 'new'", "SQ4404", "", "ALTER SECRET pw AS 'new';"),
+    "password, another connection": (
+        "PASSWORD 'new'",
+        "SQ4404",
+        "",
+        "ALTER CONNECTION pg SET (PASSWORD = SECRET other);",
+    ),
+    "replication": ("NOREPLICATION", "SQ4411", "REPLICATION", ""),
+    "login": ("NOLOGIN", "SQ4404", "LOGIN", ""),
+}
+"""What is done to the role, the error, and what puts it right, on the server or in the catalog."""
+
+
+@pytest.mark.parametrize("what", _CHANGES)
+def test_a_role_that_is_altered_stalls_its_source_until_that_is_put_right(
+    session: Session, server: Postgres, database: str, what: str
+) -> None:
+    done, code, there, here = _CHANGES[what]
+    with capturing(session):
+        _once(session)
+        server.execute(f"ALTER ROLE bob {done}")
+        server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'bob'")
+        server.execute("INSERT INTO t VALUES (2)", database)
+        assert _stalled(session) == code
+        failed = _failed(session)
+        assert (failed.code, failed.retryable) == (code, True)
+        assert failed.hint
+        if there:
+            server.execute(f"ALTER ROLE bob {there}")
+        if here:
+            session.execute(here)
+        _once(session)
+    assert duckdb_folder(Path("lake/n/a")) == [(1,), (2,)]
+
+
+def _once(session: Session) -> None:
+    (job,) = session.jobs(("a",))
+    drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
+
+
+def _stalled(session: Session) -> str:
+    """Wait until the source's status is that it is stalled, and return the error's code."""
+    query = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's' AND status = 'stalled'"
+    deadline = Deadline()
+    while not (rows := session.execute(query)[0].rows):
+        deadline.check("a status")
+    return str(rows[0][0]).partition(":")[0]
+
+
+def _failed(session: Session) -> SinkqlError:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_PATIENCE_SECONDS", 0.1)
+        with pytest.raises(SinkqlError) as failed:
+            _once(session)
+    return failed.value

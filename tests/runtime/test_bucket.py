@@ -1,0 +1,89 @@
+"""Rows go into the buckets that Spark's shuffle puts them into: an index has each key where the next batch looks."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from sinkql.extension.types import arrow_type
+from sinkql.lowering.preparation import Preparation, Value, identity
+from sinkql.lowering.spark.preparation import spark_steps
+from sinkql.runtime.spark.bucket import HASHED, buckets_of
+from sinkql.runtime.spark.xxhash64 import hashable, prepared
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+_BUCKETS = 7
+_ROWS = 300
+
+
+def _value(type_: str, pick: random.Random) -> Any:
+    bits = {"smallint": 16, "integer": 32, "bigint": 64}
+    if pick.random() < 0.1:
+        return None
+    if type_ in bits:
+        return pick.choice((0, -1, (1 << bits[type_] - 1) - 1, -(1 << bits[type_] - 1), pick.getrandbits(15)))
+    match type_:
+        case "boolean":
+            return pick.random() < 0.5
+        case "uint2" | "uint4":
+            return pick.getrandbits(8 * int(type_[-1]))
+        case "date":
+            return date(1, 1, 1) + timedelta(pick.randrange(3_000_000))
+        case "time":
+            return (datetime.min + timedelta(microseconds=pick.randrange(86_400_000_000))).time()
+        case "timestamp":
+            return datetime(1970, 1, 1) + timedelta(microseconds=pick.randrange(-(10**16), 10**17))
+        case "timestamptz":
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=pick.randrange(-(10**16), 10**17))
+        case _:
+            return "".join(pick.choice("aé€𝄞\x00z") for _ in range(pick.randrange(20)))
+
+
+def test_buckets_are_those_of_spark(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F  # noqa: N812  # its customary name
+
+    from sinkql.runtime.spark.carriage import into_spark
+
+    pick, types = random.Random(5), sorted(HASHED)
+    columns = [pa.array([_value(type_, pick) for _ in range(_ROWS)], arrow_type(type_)) for type_ in types]
+    rows = pa.table(columns, names=types)
+    frame = spark.createDataFrame(into_spark(rows))
+    for keys in (*([each] for each in types), types, ["text", "bigint"]):
+        number = F.pmod(F.hash(*[F.col(f"`{each}`") for each in keys]), F.lit(_BUCKETS))
+        expected = [row[0] for row in frame.select(number).collect()]
+        own = [rows.column(each).combine_chunks() for each in keys]
+        assert buckets_of(own, keys, _BUCKETS).tolist() == expected, keys
+        shuffled = frame.repartition(_BUCKETS, *keys).select(F.spark_partition_id(), number).collect()
+        assert all(place == bucket for place, bucket in shuffled)
+    part = rows.column("text").combine_chunks().slice(100, 50)
+    assert buckets_of([part], ["text"], _BUCKETS).tolist() == [
+        row[0] for row in frame.select(F.pmod(F.hash("text"), F.lit(_BUCKETS))).collect()[100:150]
+    ]
+
+
+def test_keys_have_the_identity_that_spark_gives_them(spark: SparkSession) -> None:
+    from sinkql.runtime.spark.carriage import into_spark
+
+    pick, types = random.Random(6), sorted(HASHED)
+    columns = [pa.array([_value(type_, pick) for _ in range(_ROWS)], arrow_type(type_)) for type_ in types]
+    own = {"$diff": pa.array([1] * _ROWS, pa.int64()), "$seq": pa.array(range(_ROWS), pa.int64())}
+    rows = pa.table([*columns, *own.values()], names=[*types, *own])
+    frame = spark.createDataFrame(into_spark(rows))
+    for keys in (*([each] for each in types), types, ["text", "bigint"]):
+        values = tuple(Value(f"$k{place}", each, each) for place, each in enumerate(keys))
+        hashes = identity(values)
+        group = (*(each.name for each in hashes), *(each.name for each in values))
+        steps = Preparation(hashes, values, group, (), append=False, columns=(), ordered=True)
+        assert hashable(steps)
+        found = frame.selectExpr(*spark_steps(steps).select).collect()
+        mine = prepared(steps, rows)
+        for name in ("$h1", "$h2"):
+            assert mine.column(name).to_pylist() == [row[name] for row in found], keys

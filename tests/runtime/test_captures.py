@@ -1,0 +1,59 @@
+"""When captures that die are begun again: at once if they had lived, ever later if they die as they begin."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sinkql import physical
+from sinkql.extension.capture import CapturedSource, Keeping
+from sinkql.runtime.process import captures as module
+from sinkql.runtime.process.desk import Capturing
+
+
+class _Dead:
+    """A process that has ended."""
+
+    def is_alive(self) -> bool:
+        return False
+
+
+@dataclass
+class _Captures:
+    """One source whose capture always dies, `lived` seconds after it began, and a clock."""
+
+    lived: float
+    now: float = 1000.0
+    begun: list[float] = field(default_factory=list)
+
+    def captures(self) -> list[Capturing]:
+        source = CapturedSource("s1", "s", "MYSQL", physical.Connection("my", "MYSQL", {}))
+        return [Capturing(source, Keeping())]
+
+    def forked(self, *arguments: object) -> Any:
+        self.begun.append(self.now)
+        return _Dead()
+
+    def waits(self, monkeypatch: pytest.MonkeyPatch, times: int) -> list[float]:
+        """Return the seconds between each death and the next begin."""
+        monkeypatch.setattr(module, "_forked", self.forked)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        running: dict[str, Any] = {}
+        while len(self.begun) <= times:
+            self.now += 0.25
+            if not self.begun or self.now >= self.begun[-1] + self.lived:  # before that it was alive
+                module._look(running, self)  # type: ignore[arg-type]  # of a desk, what is asked of it here
+        return [after - before - self.lived for before, after in zip(self.begun, self.begun[1:], strict=False)]
+
+
+def test_a_capture_that_dies_as_it_begins_is_begun_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _Captures(0.0).waits(monkeypatch, 8) == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_capture_that_had_lived_is_begun_at_once_however_often_it_died_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert _Captures(300.0).waits(monkeypatch, 12) == [0] * 12

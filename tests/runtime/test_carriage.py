@@ -1,0 +1,22 @@
+"""Rows as Spark carries them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from sinkql.runtime.spark.carriage import out_of_spark
+
+
+def test_lists_that_spark_gives_have_their_offsets() -> None:
+    """Without them Arrow reads what is not theirs where it measures rows, and a process may end."""
+    none = pa.ListArray.from_buffers(
+        pa.list_(pa.string()), 0, [None, pa.py_buffer(b"")], children=[pa.array([], pa.string())]
+    )
+    offsets = pa.array([0, 0, 0], pa.int32()).buffers()[1]
+    lists = pa.ListArray.from_buffers(pa.list_(none.type), 2, [None, offsets], children=[none])
+    batch = pa.record_batch({"id": pa.array([1, 2]), "lists": lists})
+    for rows in (batch, pa.Table.from_batches([batch])):
+        found = out_of_spark(rows, ["bigint", "text list list"])
+        (column,) = pa.Table.from_batches([found]).column("lists").chunks if rows is batch else found["lists"].chunks
+        assert column.values.buffers()[1].size >= 4
+        assert found.to_pylist() == [{"id": 1, "lists": []}, {"id": 2, "lists": []}]

@@ -1,0 +1,107 @@
+"""Before a batch commits, each record that it read is accounted for; who loses one is found out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sinkql import physical
+from sinkql.errors import SinkqlError
+from sinkql.extension.registry import discover
+from sinkql.extension.stream import WriteResult, WriteTask
+from sinkql.program import compile_text
+from sinkql.runtime.batch.engine import Batch, Outcome
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local.engine import LocalEngine
+from support.readers import duckdb_folder
+from support.running import MemoryControl, contexts, drain, loop_of
+
+_SCRIPT = """
+CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', URL = 'sqlite:///{folder}/lake.db',
+  WAREHOUSE = '{folder}/lake');
+CREATE SOURCE s (k integer, n integer) FROM FILES (PATH = '{folder}/in') FORMAT JSON WITH (ON ERROR = SKIP);
+CREATE MATERIALIZED VIEW v AS SELECT k, n FROM s WHERE n <> 5;
+CREATE SINK w FROM {relation} INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't') {mode}
+  WITH (COMMIT INTERVAL = '1s');
+"""
+Rows = Iterator[pa.RecordBatch]
+
+
+def _loop(folder: Path, relation: str, mode: str, engine: LocalEngine | None = None) -> BatchLoop:
+    (folder / "in").mkdir()
+    lines = ["{", *(json.dumps({"k": number % 4, "n": number}) for number in range(10))]
+    (folder / "in" / "a.json").write_text("\n".join(lines))
+    job = compile_text(_SCRIPT.format(folder=folder, relation=relation, mode=mode), facts={}).jobs[0]
+    return loop_of(job, contexts(folder, job), discover(), engine=engine, control=MemoryControl())
+
+
+@pytest.mark.parametrize(
+    ("relation", "mode", "account"),
+    [
+        ("s", "MODE APPEND", {"read": 11, "failed": 1}),
+        ("v", "MODE APPEND", {"read": 11, "failed": 1, "filtered": 1}),
+        ("s", "KEY (k) NOT ENFORCED MODE UPSERT", {"read": 11, "failed": 1, "superseded": 6}),
+        ("v", "KEY (k) NOT ENFORCED MODE UPSERT", {"read": 11, "failed": 1, "superseded": 5, "filtered": 1}),
+    ],
+)
+def test_each_record_is_accounted_for(tmp_path: Path, relation: str, mode: str, account: dict[str, int]) -> None:
+    loop = _loop(tmp_path, relation, mode)
+    loop.start(epoch=1, once=True)
+    drain(loop)
+    assert isinstance(loop.control, MemoryControl)
+    (commit,) = loop.control.commits
+    counts = {name: count for name, count in commit["counts"].items() if count}
+    assert counts == account
+    gone = account["failed"] + account.get("filtered", 0) + account.get("superseded", 0)
+    assert commit["rows"] == len(duckdb_folder(str(tmp_path / "lake" / "n" / "t"), "n")) == account["read"] - gone
+
+
+@dataclass(frozen=True, slots=True)
+class _Changing:
+    """Do what a write task does, to other rows."""
+
+    task: WriteTask
+    change: Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]
+
+    @property
+    def commit(self) -> str:
+        return self.task.commit
+
+    @property
+    def buckets(self) -> int | None:
+        return self.task.buckets
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.task.key
+
+    def __call__(self, bucket: int, attempt: str, batches: Rows) -> WriteResult:
+        return self.task(bucket, attempt, (part for each in batches for part in self.change(each)))
+
+
+class _Losing(LocalEngine):
+    """Change what write tasks get."""
+
+    def __init__(self, change: Callable[[pa.RecordBatch], Sequence[pa.RecordBatch]]) -> None:
+        super().__init__(2)
+        self.change = change
+
+    def run(self, job: physical.Job, batch: Batch) -> Outcome:
+        return super().run(job, replace(batch, task=_Changing(batch.task, self.change)))
+
+
+@pytest.mark.parametrize("mode", ["MODE APPEND", "KEY (k) NOT ENFORCED MODE UPSERT"])
+@pytest.mark.parametrize("change", [lambda rows: [rows.slice(1)], lambda rows: [rows, rows]], ids=["lost", "doubled"])
+def test_a_batch_with_a_row_too_few_or_too_many_is_not_committed(tmp_path: Path, mode: str, change: Any) -> None:
+    loop = _loop(tmp_path, "s", mode, _Losing(change))
+    before = loop.start(epoch=1, once=True)
+    with pytest.raises(SinkqlError) as raised:
+        drain(loop)
+    assert raised.value.code == "SQ3392"
+    assert loop.writer.refresh() == before

@@ -1,0 +1,112 @@
+"""A small batch whose rows go to the table as they come is done without Spark, and any other one by it."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sinkql import physical
+from sinkql.extension.registry import discover
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.spark import here
+from sinkql.runtime.spark.engine import SparkEngine
+from support.running import MemoryControl, contexts, counter, csv_files, drain, job, loop_of, output, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class _SparkAskedError(Exception):
+    pass
+
+
+def _loop(folder: Path, body: physical.Operator, **more: Any) -> BatchLoop:
+    def session() -> Any:
+        raise _SparkAskedError
+
+    made = job(body, folder, **more)
+    loop = loop_of(made, contexts(folder, made), discover(), engine=SparkEngine(session, buckets=2))
+    loop.start(epoch=1)
+    return loop
+
+
+def _commit(loop: BatchLoop, to: int) -> None:
+    start = loop.marker.end
+    loop.process(start, {name: {**offsets, "count": to} for name, offsets in start.items()})
+
+
+def test_small_batches_need_no_spark(tmp_path: Path) -> None:
+    source = counter(up_to=20_000, rows_per_second=None)
+    renamed = physical.Map(source, (output("n", "`counter`"),), None)
+    both = physical.Union((renamed, physical.Map(counter("other", up_to=20_000), (output("n", "`counter`"),), None)))
+    loop = _loop(tmp_path, both)
+    for to in (3, 7):
+        _commit(loop, to)
+    assert rows(tmp_path) == sorted([(n,) for n in range(1, 8)] * 2)
+    assert isinstance(loop.control, MemoryControl)
+    assert loop.control.commits[-1]["rows"] == 8
+    with pytest.raises(_SparkAskedError):
+        _commit(loop, 20_000)
+
+
+@pytest.mark.spark
+def test_a_key_is_found_by_either_in_the_bucket_where_the_other_put_it(tmp_path: Path, spark: SparkSession) -> None:
+    asked = 0
+
+    def session() -> SparkSession:
+        nonlocal asked
+        asked += 1
+        return spark
+
+    (tmp_path / "in").mkdir()
+    made = job(csv_files(tmp_path), tmp_path, key=("id",))
+    loop = loop_of(made, contexts(tmp_path, made), discover(), engine=SparkEngine(session, buckets=3))
+    loop.start(epoch=1)
+    pick, seen = random.Random(7), set[int]()
+    for turn in range(6):
+        ids = [pick.randrange(40) for _ in range(20)]
+        seen |= set(ids)
+        path = tmp_path / "in" / f"{turn}.csv"
+        repeated = 8000 if turn % 2 else 1  # a batch that is not small
+        path.write_text("id\n" + "".join(f"{each}\n" for each in ids) * repeated)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        before = asked
+        assert drain(loop) == 1
+        assert (asked > before) is (turn % 2 == 1)
+        assert rows(tmp_path) == [(each,) for each in sorted(seen)]
+
+
+def test_a_batch_whose_rows_turn_out_to_be_large_is_done_by_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "a.csv"
+    path.write_text("id\n1\n2\n")
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    loop = _loop(tmp_path, csv_files(tmp_path), key=("id",))
+    monkeypatch.setattr(here, "_BYTES", 10)
+    with pytest.raises(_SparkAskedError):
+        drain(loop)
+    monkeypatch.undo()
+    assert drain(loop) == 1
+    assert rows(tmp_path) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [
+        (physical.Map(counter(), (output("n", "`counter` + 1"),), None), {}),
+        (counter(cardinality=5), {}),
+        (counter(cardinality=5), {"key": ("counter",)}),
+    ],
+)
+def test_what_is_more_than_reading_and_writing_is_done_by_spark(
+    tmp_path: Path, body: physical.Operator, more: dict[str, Any]
+) -> None:
+    loop = _loop(tmp_path, body, **more)
+    with pytest.raises(_SparkAskedError):
+        _commit(loop, 3)

@@ -1,0 +1,96 @@
+"""A program that forks for each order, and who gives it orders: processes that begin at once, and may be killed.
+
+What is slow, the imports, is done once; the forked process dies as one of its own. Orders are lines of JSON.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_SIGNALS = {"stop": signal.SIGSTOP, "continue": signal.SIGCONT}
+FAILED = 70
+
+
+@dataclass
+class Children:
+    """A program that forks."""
+
+    program: subprocess.Popen[str]
+
+    def order(self, **order: Any) -> Any:
+        """Give an order, and return the answer."""
+        assert self.program.stdin is not None
+        assert self.program.stdout is not None
+        self.program.stdin.write(json.dumps(order) + "\n")
+        self.program.stdin.flush()
+        return json.loads(self.program.stdout.readline())
+
+
+@contextmanager
+def children_of(module: str) -> Iterator[Children]:
+    """Run a module of the tests that serves orders."""
+    tests = Path(__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
+    with subprocess.Popen(
+        [sys.executable, "-m", module], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        yield Children(program)
+        assert program.stdin is not None
+        program.stdin.close()
+
+
+def serve(run: Callable[[dict[str, Any]], int]) -> None:
+    """Fork for each order to start and tell the process id; tell how one ended that is waited for.
+
+    `run` takes the order and returns how the process ends; what it raises goes to the file that the order calls `log`.
+    """
+    assert threading.active_count() == 1, "threads are in no fork"
+    gc.freeze()
+    living = set[int]()
+    for line in sys.stdin:
+        order = json.loads(line)
+        match order["do"]:
+            case "start":
+                pid = os.fork()
+                if not pid:
+                    os._exit(_child(run, order))
+                living.add(pid)
+                answer: int | None = pid
+            case "poll":
+                answer = _ended(living, order["pid"], os.WNOHANG)
+            case "kill":
+                os.kill(order["pid"], signal.SIGKILL)
+                answer = _ended(living, order["pid"], 0)
+            case what:
+                os.kill(order["pid"], _SIGNALS[what])
+                answer = None
+        print(json.dumps(answer), flush=True)
+    for pid in living:  # of a test that failed
+        os.kill(pid, signal.SIGKILL)
+
+
+def _ended(living: set[int], pid: int, flags: int) -> int | None:
+    found, status = os.waitpid(pid, flags)
+    living.discard(found)
+    return os.waitstatus_to_exitcode(status) if found else None
+
+
+def _child(run: Callable[[dict[str, Any]], int], order: dict[str, Any]) -> int:
+    sys.stdin.close()
+    try:
+        return run(order)
+    except BaseException:
+        Path(order["log"]).write_text(traceback.format_exc())
+        return FAILED

@@ -1,0 +1,35 @@
+"""The same streams of rows that lack values, in batches that are done without Spark."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinkql.runtime.spark.engine import SparkEngine
+from support.overwriting import CLEARED, Line, LineReader, add, lacking_some
+from upsert.test_overwritten import catch_up, check, open_loop
+
+
+@pytest.mark.parametrize("kind", ["some columns", "other key"])
+def test_values_that_the_server_left_out_need_no_spark(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def session() -> Any:
+        raise AssertionError("no batch is Spark's")
+
+    monkeypatch.setattr(LineReader, "small", lambda self, splits: True)
+    rng = random.Random(kind)
+    loop = open_loop(tmp_path, kind, rows=40, holes=True, engine=SparkEngine(session, buckets=3))
+    loop.start(epoch=1)
+    lines: list[Line] = []
+    for size in (12, 25, 1, 30):
+        new: list[Line] = [CLEARED]
+        while CLEARED in new:  # such a batch is Spark's
+            new = lacking_some(rng, lines, size)
+        add(tmp_path / "stream", new)
+        lines += new
+        catch_up(loop)
+        check(tmp_path, kind, lines)

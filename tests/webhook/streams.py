@@ -1,0 +1,70 @@
+"""Streams of webhooks, without a capture: their folder, their options, what comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sinkql import physical
+from sinkql.connectors.webhook.layout import Layout
+from sinkql.connectors.webhook.listener import Listeners
+from sinkql.connectors.webhook.stream import WebhookStream
+from sinkql.extension.capture import CapturedSource, CapturedTable, Changed
+from support.patience import Deadline
+
+BEGINNING = f"{0:016X}"
+
+
+def source(folder: Path, port: int, name: str = "s", **options: Any) -> CapturedSource:
+    """Return a source as a capture gets it; `ssl` are texts, a certificate and its key."""
+    ssl = options.pop("ssl", None)
+    secret = {each: {"secret_text": [text]} for each, text in ssl.items()} if ssl else None
+    tuning = {"address": "127.0.0.1", "port": port, "ssl": secret, "check": None, "max_body": 1000, **options}
+    full_name = f"materialize.public.{name}"
+    return CapturedSource(f"id-{name}", full_name, "WEBHOOK", None, {"tuning": tuning}, folder / name)
+
+
+def table(layout: Layout | None = None, *columns: physical.Column) -> CapturedTable:
+    """Return what a source of texts captures, unless another layout and its columns are given."""
+    layout = layout or Layout("text")
+    columns = columns or (physical.Column("body", "text", False),)
+    return CapturedTable("requests", ("requests",), columns, (), options=msgspec.to_builtins(layout), pushed=True)
+
+
+@contextmanager
+def open_stream(
+    given: CapturedSource, listeners: Listeners, *, after: str | None = None, table: CapturedTable | None = None
+) -> Iterator[WebhookStream]:
+    """Yield a stream that has begun, after all that was confirmed unless it is said."""
+    stream = WebhookStream(given, lambda name: f"secret {name}", listeners)
+    try:
+        stream.check()
+        start = stream.create() if after is None else after
+        stream.begin(start, [table or _TABLE])
+        yield stream
+    finally:
+        stream.close()
+
+
+_TABLE = table()
+
+
+def received(stream: WebhookStream, count: int) -> list[dict[str, Any]]:
+    """Return the next rows, so many at least."""
+    found: list[dict[str, Any]] = []
+    deadline = Deadline()
+    while len(found) < count:
+        deadline.check(f"{count} rows: {found}")
+        for event in stream.receive(0.1):
+            assert isinstance(event, Changed)
+            for parts in event.tables.values():
+                found += [row for part in parts for row in part.rows.to_pylist()]
+    return found
+
+
+def bodies(rows: Sequence[dict[str, Any]]) -> list[Any]:
+    return [row["body"] for row in rows]

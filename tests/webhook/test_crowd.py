@@ -1,0 +1,175 @@
+"""Senders that send much at once, or come in crowds, use up neither memory nor files; others are answered after."""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+
+import pytest
+
+from sinkql.connectors.webhook import door, protocol
+from sinkql.connectors.webhook.journal import Journal, Request
+from sinkql.connectors.webhook.listener import Listeners
+from support.patience import Deadline
+from webhook.sending import Sender, path_of
+from webhook.streams import open_stream, received, source
+
+_HEAD = f"POST {path_of('s')} HTTP/1.1\r\nHost: x\r\nContent-Length: ".encode()
+_ONE = _HEAD + b"1\r\n\r\na"
+
+
+@pytest.fixture
+def listeners() -> Iterator[Listeners]:
+    with Listeners() as opened:
+        yield opened
+
+
+def _connected(port: int) -> socket.socket:
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+    found.settimeout(60)
+    found.connect(("127.0.0.1", port))
+    return found
+
+
+def _sent(connection: socket.socket, request: bytes) -> int:
+    """Send a request again and again for as long as the other side takes it; return how many went."""
+    connection.setblocking(False)
+    sent, many = 0, request * (200_000 // len(request))
+    while select.select([], [connection], [], 1)[1]:
+        assert sent < 64 << 20, "whoever takes no answers sends more and more"
+        sent += connection.send(many[sent % len(request) :])
+    connection.settimeout(60)
+    return sent // len(request)
+
+
+def _answers(connection: socket.socket, count: int) -> set[bytes]:
+    """Return the first lines of so many answers."""
+    found = b""
+    while found.count(b"\r\n\r\n") < count:
+        found += connection.recv(1 << 16)
+    return set(re.findall(rb"HTTP/1.1 \d+", found))
+
+
+def test_no_more_is_read_while_a_request_waits_for_its_answer(
+    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, append = threading.Event(), Journal.append
+
+    def waiting(journal: Journal, requests: Sequence[Request]) -> int:
+        assert go_on.wait(60)
+        return append(journal, requests)
+
+    monkeypatch.setattr(Journal, "append", waiting)
+    with open_stream(source(tmp_path, sender.port), listeners) as stream, closing(_connected(sender.port)) as one:
+        try:
+            count = _sent(one, _HEAD + b"1000\r\n\r\n" + b"a" * 1000)
+        finally:
+            go_on.set()
+        assert _answers(one, count) == {b"HTTP/1.1 200"}
+        received(stream, count)
+
+
+def test_no_more_is_read_of_one_who_takes_no_answers(tmp_path: Path, sender: Sender, listeners: Listeners) -> None:
+    with open_stream(source(tmp_path, sender.port), listeners), closing(_connected(sender.port)) as one:
+        count = _sent(one, b"POST /no HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"a" * 1000)
+        assert _answers(one, count) == {b"HTTP/1.1 404"}
+
+
+def test_connections_beyond_so_many_are_closed(
+    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 5)
+    with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
+        most = 5 + protocol._TOLD_CONNECTIONS
+        kept = [stack.enter_context(closing(_connected(sender.port))) for _ in range(most)]
+        for each in (kept[-1], *kept[:6]):  # once the last one is answered, all are known
+            each.sendall(_ONE)
+            assert each.recv(100).split()[1] == b"429"
+        with closing(_connected(sender.port)) as beyond, suppress(ConnectionError):
+            assert beyond.recv(100) == b""
+        for each in kept[4:]:
+            each.close()
+        deadline = Deadline()
+        while sender.send(path_of("s"), "a").status != 200:
+            deadline.check("a place for a connection")
+
+
+def test_bodies_that_come_at_once_are_held_up_to_so_many_bytes(
+    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "MOST_BYTES", 1500)
+    with open_stream(source(tmp_path, sender.port), listeners), ExitStack() as stack:
+        slow = [stack.enter_context(closing(_connected(sender.port))) for _ in range(2)]
+        for each in slow:
+            each.sendall(_HEAD + b"1000\r\n\r\n" + b"x" * 900)
+        deadline = Deadline()
+        while sender.send(path_of("s"), "a").status != 429:
+            deadline.check("a refusal")
+        slow[0].sendall(b"x" * 100)
+        assert b" 200 " in slow[0].recv(100)
+        assert sender.send(path_of("s"), "a").status == 200
+        slow[1].close()
+        with closing(_connected(sender.port)) as third:
+            third.sendall(_HEAD + b"1000\r\n\r\n" + b"x" * 1000)
+            assert b" 200 " in third.recv(100)
+
+
+@pytest.mark.parametrize("begun", [b"POST / HTTP/1.1\r\nHost: x\r\nA: ", _HEAD + b"1000\r\n\r\n"])
+def test_a_request_that_comes_byte_by_byte_is_cut(
+    begun: bytes, tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "_REQUEST_SECONDS", 0.2)
+    with open_stream(source(tmp_path, sender.port), listeners), closing(_connected(sender.port)) as slow:
+        slow.sendall(_ONE + begun)
+        assert _answers(slow, 1) == {b"HTTP/1.1 200"}
+        deadline = Deadline()
+        while not select.select([slow], [], [], 0.05)[0]:
+            deadline.check("an answer")
+            slow.sendall(b"x")
+        assert b" 408 " in slow.recv(1000).partition(b"\r\n")[0]
+
+
+def test_a_request_that_waits_for_its_answer_is_not_cut(
+    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, looks, append, look = threading.Event(), [threading.Event()], Journal.append, protocol.Connection._look
+
+    def waiting(journal: Journal, requests: Sequence[Request]) -> int:
+        assert go_on.wait(60)
+        return append(journal, requests)
+
+    def looking(connection: protocol.Connection) -> None:
+        look(connection)
+        looks[0].set()
+
+    monkeypatch.setattr(Journal, "append", waiting)
+    monkeypatch.setattr(protocol.Connection, "_look", looking)
+    monkeypatch.setattr(protocol, "_REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(protocol, "_IDLE_SECONDS", 0.05)
+    with open_stream(source(tmp_path, sender.port), listeners), closing(_connected(sender.port)) as one:
+        try:
+            one.sendall(_ONE)
+            for _ in range(2):
+                assert looks[0].wait(60)
+                looks[0].clear()
+        finally:
+            go_on.set()
+        assert b" 200 " in one.recv(100)
+
+
+def test_more_than_the_capture_takes_is_told_to_come_again(
+    tmp_path: Path, sender: Sender, listeners: Listeners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "_WAITING_BYTES", 2000)
+    with open_stream(source(tmp_path, sender.port), listeners) as stream:
+        assert [sender.send(path_of("s"), "x" * 1000).status for _ in range(2)] == [200, 200]
+        full = sender.send(path_of("s"), "x")
+        assert (full.status, full.headers["retry-after"]) == (429, str(door.FULL_SECONDS))
+        received(stream, 2)
+        assert sender.send(path_of("s"), "x").status == 200
