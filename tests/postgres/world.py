@@ -310,10 +310,29 @@ class World:
         pid = self.start("sink", name)
         while (status := self.children.order(do="poll", pid=pid)) is None:
             if time.monotonic() > until:
+                where = f"sink {name} does not end; {self._where(pid)}"
                 self.children.order(do="kill", pid=pid)
-                raise AssertionError(f"sink {name} does not end")
+                raise AssertionError(where)
             time.sleep(0.01)
         return int(status)
+
+    def _where(self, sink: int) -> str:
+        """Return what the capture and a sink do: what was raised, the place of each thread, and the log's end."""
+        assert self.capture is not None
+        told = [self.log.read_text() if self.log.exists() else ""]
+        for what, pid in (("capture", self.capture), ("sink", sink)):
+            ended = self.children.order(do="poll", pid=pid)
+            if ended is not None:
+                told.append(f"the {what} ended: {ended}")
+                continue
+            self.children.order(do="tell", pid=pid)
+            file, deadline = self.log.with_name(f"{self.log.name}.{pid}"), Deadline()
+            while deadline.left() and not file.read_text().endswith("\n"):
+                time.sleep(0.01)
+            told.append(f"the {what} is at\n{file.read_text()}")
+        place = self.sinks.place
+        told += [f"entry {number}: {place.entry(number)}" for number in place.numbers()[-3:]]
+        return "\n".join(told)
 
 
 # --- a whole seed -----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ What is slow, the imports, is done once; the forked process dies as one of its o
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import os
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_SIGNALS = {"stop": signal.SIGSTOP, "continue": signal.SIGCONT}
+_SIGNALS = {"stop": signal.SIGSTOP, "continue": signal.SIGCONT, "tell": signal.SIGUSR1}
 FAILED = 70
 
 
@@ -54,7 +55,8 @@ def children_of(module: str) -> Iterator[Children]:
 def serve(run: Callable[[dict[str, Any]], int]) -> None:
     """Fork for each order to start and tell the process id; tell how one ended that is waited for.
 
-    `run` takes the order and returns how the process ends; what it raises goes to the file that the order calls `log`.
+    `run` takes the order and returns how the process ends; what it raises goes to the file that the order calls `log`,
+    and where its threads are to the one of the same name with ".<process id>", where it is ordered to tell.
     """
     assert threading.active_count() == 1, "threads are in no fork"
     gc.freeze()
@@ -70,9 +72,8 @@ def serve(run: Callable[[dict[str, Any]], int]) -> None:
                 answer: int | None = pid
             case "poll":
                 answer = _ended(living, order["pid"], os.WNOHANG)
-            case "kill":
-                os.kill(order["pid"], signal.SIGKILL)
-                answer = _ended(living, order["pid"], 0)
+            case "kill":  # unless it was seen to end
+                answer = _killed(living, order["pid"]) if order["pid"] in living else None
             case what:
                 os.kill(order["pid"], _SIGNALS[what])
                 answer = None
@@ -87,8 +88,15 @@ def _ended(living: set[int], pid: int, flags: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if found else None
 
 
+def _killed(living: set[int], pid: int) -> int | None:
+    os.kill(pid, signal.SIGKILL)
+    return _ended(living, pid, 0)
+
+
 def _child(run: Callable[[dict[str, Any]], int], order: dict[str, Any]) -> int:
     sys.stdin.close()
+    where = Path(f"{order['log']}.{os.getpid()}").open("w")  # as long as the process
+    faulthandler.register(signal.SIGUSR1, where)
     try:
         return run(order)
     except BaseException:
