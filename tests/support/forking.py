@@ -95,7 +95,7 @@ def _killed(living: set[int], pid: int) -> int | None:
 
 def _child(run: Callable[[dict[str, Any]], int], order: dict[str, Any]) -> int:
     sys.stdin.close()
-    where = Path(f"{order['log']}.{os.getpid()}").open("w")  # as long as the process
+    where = os.open(f"{order['log']}.{os.getpid()}", os.O_CREAT | os.O_WRONLY)
     faulthandler.register(signal.SIGUSR1, where)
     try:
         return run(order)
