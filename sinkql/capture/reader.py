@@ -225,15 +225,36 @@ class LogReader(Subscription, Reader):
 
     # --- what sinks tell ---------------------------------------------------------------------------------------------
 
+    def resumed(self, offsets: Offsets) -> None:
+        """Tell the capture where the sink's table is; that it waits no longer, unless it is to read all rows again."""
+        place = place_of(offsets)
+        if not place.began:
+            return
+        if self._told() != place.at(self.table.id):
+            self._tell(place)
+        if not self.anew(offsets):
+            self._waits_no_longer()
+
     def verify(self, offsets: Offsets) -> None:
-        """Tell the capture where the sink is, where that is not known; SQ3434 where the log does not go on there."""
+        """Raise SQ3434 where the log does not go on there, SQ3435 where it will once it was read again."""
         place = place_of(offsets)
         if place.began:
-            # a sink that waits for a generation is at its beginning until it has committed
-            known = [self.folder / what / f"{self.sink_id}.json" for what in ("at", "want")]
-            if not any(path.exists() for path in known):
-                self._tell(place)
             find.found(self, place)
+
+    def committing(self, end: Offsets) -> None:
+        """Tell the capture what it has to know if the commit is the last that the sink does, and the log is lost.
+
+        It is to keep what follows the place of a sink that it knows to wait alone: for a generation of that log. And
+        to know up to where changes may be in the sink's rows: holes in those are filled by the server.
+        """
+        place = place_of(end)
+        if not place.began:
+            return
+        told = self._told()
+        if told is None or told.era < place.era:
+            self._tell(place)
+        elif told.high < place.high:
+            mark.put(self.folder, "at", self.sink_id, msgspec.structs.replace(told, high=place.high))
 
     def committed(self, end: Offsets) -> None:
         """Tell the capture how far the sink's table is."""
@@ -241,8 +262,15 @@ class LogReader(Subscription, Reader):
         if not place.began:
             return
         self._tell(place)
-        for path in (self.folder / "want" / f"{self.sink_id}.json", self.accepted):
-            path.unlink(missing_ok=True)
+        self._waits_no_longer()
+        self.accepted.unlink(missing_ok=True)
+
+    def _waits_no_longer(self) -> None:
+        (self.folder / "want" / f"{self.sink_id}.json").unlink(missing_ok=True)
+
+    def _told(self) -> mark.At | None:
+        found: mark.At | None = mark.take(self.folder / "at" / f"{self.sink_id}.json", mark.At)
+        return found
 
     def _tell(self, place: Place) -> None:
         mark.put(self.folder, "at", self.sink_id, place.at(self.table.id))

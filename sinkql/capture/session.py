@@ -99,6 +99,7 @@ class Session:
         self.snapshots = Snapshots(self.log, self.stream, self.tables, self.pace)
         self.figures = Figures(self.log, self.stream)
         self.stream.check()
+        self._check_followed()
         self.kept = self.keeping.keep
         start = self.log.to if self.log.entries else self._start()
         if self.era.number and not self.log.entries:
@@ -118,6 +119,15 @@ class Session:
         said = mark.word(self.folder)
         self.confirmed = min(said.confirmed, start) if said is not None else ""
         self.stream.begin(start, list(self.tables.values()), list(self.stops))
+
+    def _check_followed(self) -> None:
+        """Raise LostLogError where the log is one that another had followed, of which the server was told.
+
+        A capture that slept may find nothing where that was, and put there what it had begun.
+        """
+        said, log = mark.word(self.folder), self.log
+        if said is not None and log.entries and said.confirmed > log.to and not self.stream.follows(log.to):
+            raise LostLogError(f"it ends at {log.to}, and the server has forgotten what is before {said.confirmed}")
 
     def _start(self) -> Position:
         """Return where a log begins: with what the server keeps, for a sink may be further than anybody was told.

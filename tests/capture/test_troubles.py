@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, drain, once, registry
-from capture.server import FakeStream, Server
+from capture.server import FakeStream, Server, position
 from sinkql.capture import reader as reading
 from sinkql.capture.host import Client
+from sinkql.capture.log import Log
 from sinkql.capture.process import discard
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import Keeping
@@ -301,6 +302,22 @@ def test_log_whose_end_was_kept_by_nobody_begins_again(tmp_path: Path, server: S
         patch.setattr(shutil, "rmtree", ended)
         with pytest.raises(KeyboardInterrupt):
             discard(sinks.place)
+    with Running(sinks):
+        once(sinks)
+    assert sinks.rows() == server.rows()
+
+
+def test_log_of_a_capture_that_slept_while_another_one_was_lost_begins_again(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    slept = server.end()
+    with Running(sinks) as running:
+        once(sinks)
+        server.commit([("t", 2, "two")])
+        once(sinks)
+        running.until(lambda: server.confirmed() == server.end())
+    discard(sinks.place)
+    Log.open(sinks.place, 1, new_id="slept").add("open", start=position(slept), to=position(slept), at=0.0)
+    server.commit([("t", 3, "three")])
     with Running(sinks):
         once(sinks)
     assert sinks.rows() == server.rows()

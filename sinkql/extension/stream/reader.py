@@ -174,12 +174,23 @@ class Reader(Protocol):
         """
         raise unkept()
 
+    def resumed(self, offsets: Offsets) -> None:
+        """Take note that the sink's table is at `offsets`; called as a run begins, before `verify`.
+
+        The run before may have ended after its commit and before `committed`.
+        """
+        return
+
     def verify(self, offsets: Offsets) -> None:
         """Raise a SinkqlError with a way out where the source is not the one that was read up to `offsets`.
 
         Called before the sink's table is claimed, at the beginning of each batch for both of its ends, and before its
         commit for its end.
         """
+        return
+
+    def committing(self, end: Offsets) -> None:
+        """Take note that the sink's table may be at `end` from now on; called just before the sink's commit."""
         return
 
     def committed(self, end: Offsets) -> None:

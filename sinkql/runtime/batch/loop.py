@@ -106,6 +106,8 @@ class BatchLoop:
         begin = self._beginning.of(found, switch)
         if found is not None:
             self._positions.restore(begin)
+            for source, reader in self.readers.items():
+                reader.resumed(begin[source])
             self._verify(begin)
         if once and self.targets is None:
             self.targets = {name: reader.target(begin[name]) for name, reader in self.readers.items()}
@@ -167,7 +169,7 @@ class BatchLoop:
                 replayed = decoding(self, self.letters, anew.letters, uuid4().hex)
                 marker = replace(marker, replayed=replayed)
             self._owned_at = time.time()
-            self.committing()
+            self._announce(marker.end)
             try:
                 committed = self.writer.rebuild(anew.results, marker, comparing)
             except RedoBatchError:
@@ -357,10 +359,15 @@ class BatchLoop:
             self.marker, commit=task.commit, start=start, end=end, plan=self.job.plan, state=named, consistent=whole
         )
         self._owned_at = time.time()
-        self.committing()
+        self._announce(end)
         if self.letters is not None and letters is not None:
             self.letters.commit(letters, outcome.letters(), start=start, end=end)
         return self.writer.commit(task, outcome.results, marker), outcome
+
+    def _announce(self, end: JobOffsets) -> None:
+        self.committing()
+        for source, reader in self.readers.items():
+            reader.committing(end[source])
 
     def _splits(self, start: JobOffsets, end: JobOffsets) -> dict[str, list[Split]]:
         return {

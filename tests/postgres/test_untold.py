@@ -1,0 +1,115 @@
+"""A sink that ends after its commit, before it says so, and a log that is lost then: it goes on, and lacks nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from capture.pipeline import QUICK, Running, once
+from sinkql.capture import mark
+from sinkql.capture.process import discard
+from sinkql.capture.reader import LogReader
+from sinkql.connectors.postgres.connect import failure
+from sinkql.connectors.postgres.stream import PostgresStream, forget
+from sinkql.extension.capture import CapturedSource
+from support.postgres import Postgres
+
+from .reading import login, tables
+from .world import ServerSinks
+
+pytestmark = pytest.mark.server
+
+_LONG = "repeat(md5(id::text), 90)"
+_SERVER = f"""
+CREATE TABLE t (id int PRIMARY KEY, v int, long text);
+ALTER TABLE t ALTER long SET STORAGE EXTERNAL;
+INSERT INTO t SELECT id, 0, {_LONG} FROM generate_series(1, 5) AS id;
+CREATE PUBLICATION p FOR TABLE t;
+"""
+
+
+class EndedError(Exception):
+    """The sink's process ends."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Table `t` of a database, and a sink of it; entries of its log have all that comes within some seconds."""
+
+    postgres: Postgres
+    database: str
+    sinks: ServerSinks
+    source: CapturedSource
+
+    def captured(self, *, entry_seconds: float = 0.01) -> Running:
+        server = login(self.postgres, self.database)
+        pace = replace(QUICK, entry_seconds=entry_seconds)
+        return Running(self.sinks, pace, stream=lambda: PostgresStream(server, self.source, failure))  # type: ignore[arg-type, return-value]
+
+    def change(self, *statements: str) -> None:
+        """Run statements, each a transaction."""
+        for each in statements:
+            self.postgres.execute(each, self.database)
+
+    def ended_after_its_commit(self) -> None:
+        """Run the sink up to its next commit, of which the capture is not told."""
+
+        def ended(*_: object) -> None:
+            raise EndedError
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LogReader, "committed", ended)
+            with pytest.raises(EndedError):
+                once(self.sinks)
+
+    def has_a_generation(self) -> bool:
+        """Tell whether the capture has told the sink, which waits as far as it knows, where to join."""
+        said = mark.word(self.sinks.place.folder)
+        first = self.sinks.place.numbers()[:1]
+        return bool(said and first and "id-a" in said.joinable and said.log == self.sinks.place.entry(first[0]).log)  # type: ignore[union-attr]
+
+    def is_whole(self) -> bool:
+        """Tell whether DuckDB sees in the sink's table what the server has."""
+        expected = {row[0]: row for row in self.postgres.execute("SELECT id, v, long FROM t", self.database)}
+        return self.sinks.table("a") == expected
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, postgres: Postgres, postgres_database: str) -> Iterator[Pipeline]:
+    postgres.execute(_SERVER, postgres_database)
+    table = tables(postgres, postgres_database)["t"]
+    source = CapturedSource(str(uuid.uuid4()), "s", "postgres", None, {"publication": "p", "tuning": {}})
+    yield Pipeline(postgres, postgres_database, ServerSinks(tmp_path, of=table, id=source.id), source)
+    forget(login(postgres, postgres_database), source, failure)
+
+
+def test_a_sink_between_changes_that_the_next_log_has_in_one_entry_goes_on(pipeline: Pipeline) -> None:
+    with pipeline.captured():
+        once(pipeline.sinks)
+        pipeline.change("UPDATE t SET v = 1 WHERE id = 1")
+        pipeline.ended_after_its_commit()
+    pipeline.change("UPDATE t SET id = 7 WHERE id = 1", "UPDATE t SET v = 2 WHERE id = 7")
+    discard(pipeline.sinks.place)
+    end = int(pipeline.postgres.execute("SELECT pg_current_wal_lsn() - '0/0'", pipeline.database)[0][0])
+    with pipeline.captured(entry_seconds=1.0) as running:
+        running.until(lambda: running.captured() & 0xFFFFFFFFFFFFFFFF >= end)
+        once(pipeline.sinks)
+    assert pipeline.is_whole()
+
+
+def test_what_follows_the_first_commit_is_kept_of_a_sink_that_is_known_to_wait(pipeline: Pipeline) -> None:
+    with pipeline.captured():
+        pipeline.ended_after_its_commit()
+    pipeline.change("UPDATE t SET v = 1", "UPDATE t SET id = 7 WHERE id = 1")
+    discard(pipeline.sinks.place)
+    with pipeline.captured() as running:
+        running.until(pipeline.has_a_generation)
+        running.confirms()
+    discard(pipeline.sinks.place)
+    with pipeline.captured():
+        once(pipeline.sinks)
+    assert pipeline.is_whole()
