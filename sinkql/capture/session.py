@@ -73,6 +73,8 @@ class Session:
     """Where sinks are beyond the log, in order: an entry ends at each, so that nothing comes to one again."""
     unsent: dict[str, Reshaped] = field(default_factory=dict)
     """The tables that the server does not send as they were planned, and why."""
+    _created: Position = ""
+    """Where the server said that a new log may begin."""
     _joinable: set[str] = field(default_factory=set)
     """The sinks that were told where to join."""
     _looked_at: float = 0.0
@@ -118,7 +120,7 @@ class Session:
         self.visible = next((each.start for each in self.log.entries if each.unseen), start)
         said = mark.word(self.folder)
         self.confirmed = min(said.confirmed, start) if said is not None else ""
-        self.stream.begin(start, list(self.tables.values()), list(self.stops))
+        self._receive_after(start)
 
     def _check_followed(self) -> None:
         """Raise LostLogError where the log is one that another had followed, of which the server was told.
@@ -135,7 +137,7 @@ class Session:
         A server that keeps nothing for its readers is read from where the least sink is, as long as it has that.
         """
         at = self.marks.positions()
-        begin = self.stream.create()
+        begin = self._created = self.stream.create()
         if not at or begin <= at[0]:
             return begin
         if self.kept == "log" and not self.stream.follows(at[0]):
@@ -146,6 +148,19 @@ class Session:
                 hint=SKIP,
             )
         return at[0]
+
+    def _receive_after(self, start: Position) -> None:
+        """Begin to receive what follows a position.
+
+        Raises LostLogError where the log begins there since the server said so, which had not yet heard the last that
+        the capture before confirmed to it.
+        """
+        try:
+            self.stream.begin(start, list(self.tables.values()), list(self.stops))
+        except SinkqlError as error:
+            if error.of_loss and start == self._created:
+                raise LostLogError(str(error)) from error
+            raise
 
     def _begin_era(self) -> None:
         """Write down where the era begins, once the log has that: a log that is gone after it is lost."""

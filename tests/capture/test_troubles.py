@@ -323,6 +323,22 @@ def test_log_of_a_capture_that_slept_while_another_one_was_lost_begins_again(tmp
     assert sinks.rows() == server.rows()
 
 
+def test_server_that_hears_late_what_was_confirmed_to_it_stops_no_log_that_begins(
+    tmp_path: Path, server: Server
+) -> None:
+    sinks = Sinks(tmp_path)
+    with Running(sinks):
+        once(sinks)
+    discard(sinks.place)
+    server.commit([("t", 2, "two")])
+    fails = {"begin": [SinkqlError("SQ3702", "lost")]}
+    with Running(sinks, stream=lambda: FakeStream(sinks.server, fails=fails)) as running:
+        once(sinks)
+    assert not fails["begin"]
+    assert "stalled" not in {each.status for each in running.host.told}
+    assert sinks.rows() == server.rows()
+
+
 def test_log_that_begins_again_within_the_first_batch_of_a_sink_is_read_by_the_next(
     tmp_path: Path, server: Server
 ) -> None:
