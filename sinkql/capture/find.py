@@ -121,7 +121,7 @@ def _joined(reader: Subscription) -> Place | None:
     Rows that are pushed have none: a sink begins where the log does.
     """
     wish = mark.Want(reader.table.id, reader.table.pushed, reader.table.typed)
-    if mark.take(reader.folder / "want" / f"{reader.sink_id}.json", mark.Want) != wish:
+    if mark.take(reader.wish, mark.Want) != wish:
         mark.put(reader.folder, "want", reader.sink_id, wish)
     if reader.table.pushed:
         first = next((each for number in reader.log.numbers() if (each := reader.log.entry(number))), None)

@@ -233,7 +233,7 @@ class LogReader(Subscription, Reader):
         if self._told() != place.at(self.table.id):
             self._tell(place)
         if not self.anew(offsets):
-            self._waits_no_longer()
+            self.wish.unlink(missing_ok=True)
 
     def verify(self, offsets: Offsets) -> None:
         """Raise SQ3434 where the log does not go on there, SQ3435 where it will once it was read again."""
@@ -247,12 +247,12 @@ class LogReader(Subscription, Reader):
         It is to keep what follows the place of a sink that it knows to wait alone: for a generation of that log. And
         to know up to where changes may be in the sink's rows: holes in those are filled by the server.
         """
-        place = place_of(end)
+        place, told = place_of(end), self._told()
         if not place.began:
             return
-        told = self._told()
-        if told is None or told.era < place.era:
-            self._tell(place)
+        if told is None:
+            if self.wish.exists():
+                self._tell(place)
         elif told.high < place.high:
             mark.put(self.folder, "at", self.sink_id, msgspec.structs.replace(told, high=place.high))
 
@@ -262,11 +262,8 @@ class LogReader(Subscription, Reader):
         if not place.began:
             return
         self._tell(place)
-        self._waits_no_longer()
+        self.wish.unlink(missing_ok=True)
         self.accepted.unlink(missing_ok=True)
-
-    def _waits_no_longer(self) -> None:
-        (self.folder / "want" / f"{self.sink_id}.json").unlink(missing_ok=True)
 
     def _told(self) -> mark.At | None:
         found: mark.At | None = mark.take(self.folder / "at" / f"{self.sink_id}.json", mark.At)

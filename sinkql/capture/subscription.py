@@ -36,6 +36,11 @@ class Subscription:
         return self.folder / "skip" / f"{self.sink_id}.json"
 
     @property
+    def wish(self) -> Path:
+        """Return the file that says that the sink waits for a generation of its table."""
+        return self.folder / "want" / f"{self.sink_id}.json"
+
+    @property
     def bad(self) -> BadRecords:
         """Return what is done with records that did not decode."""
         return BadRecords(self.name, self.keeping.on_error)
