@@ -34,13 +34,13 @@ class Roll:
     def call(self) -> Sequence[Client]:
         """Return the sinks; raises SinkqlError where the catalog cannot be read."""
         clients, now = self.host.clients(), time.monotonic()
-        known = {each.sink_id for each in clients}
-        said = {sink_id for what in ("at", "want") for sink_id in mark.names(self.folder, what)}
-        self.strangers = {sink_id: self.strangers.get(sink_id, now) for sink_id in said - known}
-        for sink_id, since in self.strangers.items():
+        known = {each.reader for each in clients}
+        said = {reader for what in ("at", "want") for reader in mark.names(self.folder, what)}
+        self.strangers = {reader: self.strangers.get(reader, now) for reader in said - known}
+        for reader, since in self.strangers.items():
             if now >= since + self.seconds:
                 for what in ("at", "want"):
-                    (self.folder / what / f"{sink_id}.json").unlink(missing_ok=True)
+                    (self.folder / what / f"{reader}.json").unlink(missing_ok=True)
         return clients
 
     def settle(self) -> Sequence[Client]:
@@ -54,7 +54,7 @@ class Roll:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far sinks are that read the source, and which of them wait for a generation."""
+    """How far sinks are that read the source, and which of them wait for a generation, by the readers' names."""
 
     at: Mapping[str, mark.At]
     wants: Mapping[str, mark.Want]
@@ -69,15 +69,15 @@ class Marks:
         wants: dict[str, mark.Want] = dict(mark.all_of(folder, "want", mark.Want))
         at: dict[str, mark.At] = dict(mark.all_of(folder, "at", mark.At))
         for client in clients:
-            if client.sink_id not in at and client.offsets is not None:
+            if client.reader not in at and client.offsets is not None:
                 place = msgspec.convert(client.offsets, Place)
                 if place.began:
-                    at[client.sink_id] = place.at(client.table.id)
-        early = {sink_id: each for sink_id, each in at.items() if each.era < era.number}
-        for sink_id, each in early.items():
-            at[sink_id] = mark.At(each.table, era.place(each.to), era=era.number)
+                    at[client.reader] = place.at(client.table.id)
+        early = {reader: each for reader, each in at.items() if each.era < era.number}
+        for reader, each in early.items():
+            at[reader] = mark.At(each.table, era.place(each.to), era=era.number)
             if not era.begin:
-                del at[sink_id]
+                del at[reader]
         return cls(at, wants)
 
     def positions(self) -> list[Position]:

@@ -29,13 +29,16 @@ class Figures:
         """Return the figures; changes up to `came` were received, the server keeps `retained` bytes, if that is known.
 
         Offsets are numbers of `unit`: `offset_known` the server's end, `sinks` up to where each of them has all of its
-        table, by its id, `offset_committed` the least of those. The server is asked each five seconds, and at the
+        tables, by its id, `offset_committed` the least of those. The server is asked each five seconds, and at the
         `last`.
         """
         if last or time.monotonic() >= self._asked_at + _SECONDS:
             self._asked_at, self._known = time.monotonic(), self.stream.known()
             self._retained = self.stream.retained() if retained is None else retained
-        has = {sink_id: caught_up(at, self.log.entries, came) for sink_id, at in marks.at.items()}
+        has: dict[str, Position] = {}
+        for reader, at in marks.at.items():
+            sink_id, position = mark.sink_of(reader), caught_up(at, self.log.entries, came)
+            has[sink_id] = min(has.get(sink_id, position), position)
         numbers = {position: self.stream.number(position) for position in {*has.values()}}
         return {
             "captured_to": self.log.to,

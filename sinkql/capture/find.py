@@ -122,12 +122,12 @@ def _joined(reader: Subscription) -> Place | None:
     """
     wish = mark.Want(reader.table.id, reader.table.pushed, reader.table.typed)
     if mark.take(reader.wish, mark.Want) != wish:
-        mark.put(reader.folder, "want", reader.sink_id, wish)
+        mark.put(reader.folder, "want", reader.reader, wish)
     if reader.table.pushed:
         first = next((each for number in reader.log.numbers() if (each := reader.log.entry(number))), None)
         return Place(first.log, first.entry - 1, first.start, done=True, begin=first.entry) if first else None
     said = mark.word(reader.folder)
-    number = said.joinable.get(reader.sink_id) if said is not None else None
+    number = said.joinable.get(reader.reader) if said is not None else None
     entry = reader.log.entry(number) if number is not None else None
     if entry is None or entry.kind != "begin" or entry.table != reader.table.id:
         return None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from sinkql.capture import mark
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import CapturedTable
 from sinkql.extension.stream import Offsets
@@ -26,6 +27,11 @@ class Client:
     table: CapturedTable
     offsets: Offsets | None = None
     every: float = math.inf
+
+    @property
+    def reader(self) -> str:
+        """Return the name by which it and the capture tell each other of the table."""
+        return mark.reader_name(self.sink_id, self.table.id)
 
 
 @dataclass(frozen=True, slots=True)

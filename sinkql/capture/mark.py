@@ -1,14 +1,16 @@
 """What sinks and a capture tell each other, in small files of the source's folder.
 
-* `at/<sink id>.json`: how far the sink's table is; written after its commits.
-* `want/<sink id>.json`: the sink waits for a generation of its table.
+* `at/<reader>.json`: how far a sink has read a table; written after its commits.
+* `want/<reader>.json`: a sink waits for a generation of a table.
 * `ask/<id>.json`: somebody asks for the server's end as of now; `answer/<id>.json` has it.
 * `word.json`: what the capture is doing, and the error that it cannot get over.
 * `again.json`: who came after that wishes that the capture tries again at once.
-* `skip.json`: a user accepts the loss that `word.json` reports; `skip/<sink id>.json`: the one that a sink reports.
+* `skip.json`: a user accepts the loss that `word.json` reports; `skip/<reader>.json`: the one that a sink reports.
 * `era.json`: the last loss that was accepted, and where what came after it begins.
 * `snapshots.json`: how far the first snapshots of tables are.
 * `damaged.json`: a reader found a data file damaged.
+
+A reader is a sink and a table: a sink may read several tables of a source, each up to another place.
 
 None of them but `era.json` is waited for by fsync: one that is lost makes the capture keep more, or is written again.
 """
@@ -110,9 +112,8 @@ class Trouble(msgspec.Struct, frozen=True):
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a capture is doing: `trouble` is what it cannot get over, `tables` what keeps it from reading some of them.
 
-    `confirmed` is what the server may have forgotten; `joinable` are the entries where
-    generations begin that sinks may join, by the sink's id: of those that it knows to wait, for which it keeps all that
-    follows, on the server too.
+    `confirmed` is what the server may have forgotten; `joinable` are the entries where generations begin that sinks may
+    join, by the readers' names: of those that it knows to wait, for which it keeps all that follows, on the server too.
     """
 
     epoch: int
@@ -169,6 +170,16 @@ class Damaged(msgspec.Struct, frozen=True):
 
     log: str
     file: str
+
+
+def reader_name(sink_id: str, table: str) -> str:
+    """Return the name of what a sink tells of a table, and is told."""
+    return f"{sink_id}.{table}"
+
+
+def sink_of(reader: str) -> str:
+    """Return the id of the sink that a reader's name is of."""
+    return reader.partition(".")[0]
 
 
 def put(folder: Path, what: str, name: str, mark: msgspec.Struct) -> None:

@@ -62,7 +62,7 @@ class LogReader(Subscription, Reader):
             return Place().offsets()
         now = self._ask()
         place = Place(now.log, now.entry, now.at, done=True, era=now.era)
-        if not (self.folder / "at" / f"{self.sink_id}.json").exists():
+        if self._told() is None:
             self._tell(place)
         return place.offsets()
 
@@ -254,7 +254,7 @@ class LogReader(Subscription, Reader):
             if self.wish.exists():
                 self._tell(place)
         elif told.high < place.high:
-            mark.put(self.folder, "at", self.sink_id, msgspec.structs.replace(told, high=place.high))
+            mark.put(self.folder, "at", self.reader, msgspec.structs.replace(told, high=place.high))
 
     def committed(self, end: Offsets) -> None:
         """Tell the capture how far the sink's table is."""
@@ -266,11 +266,11 @@ class LogReader(Subscription, Reader):
         self.accepted.unlink(missing_ok=True)
 
     def _told(self) -> mark.At | None:
-        found: mark.At | None = mark.take(self.folder / "at" / f"{self.sink_id}.json", mark.At)
+        found: mark.At | None = mark.take(self.folder / "at" / f"{self.reader}.json", mark.At)
         return found
 
     def _tell(self, place: Place) -> None:
-        mark.put(self.folder, "at", self.sink_id, place.at(self.table.id))
+        mark.put(self.folder, "at", self.reader, place.at(self.table.id))
 
     def whole(self, offsets: Offsets) -> bool | None:
         """Tell whether no chunk is still to come, nor changes that may be in one; rows that are pushed have none."""

@@ -383,9 +383,7 @@ class Session:
                 self.snapshots.begin(want.table, max(used, default=0))
                 if want.table in self.unsent:
                     self._write_down(self.unsent[want.table])
-        if any(
-            sink_id not in self._joinable for sink_id, want in self.marks.wants.items() if want.table in self.tables
-        ):
+        if any(reader not in self._joinable for reader, want in self.marks.wants.items() if want.table in self.tables):
             self._say()
         if not self.snapshots.unfinished() or self.log.size > self.keeping.max_log:
             return
@@ -462,8 +460,8 @@ class Session:
 
     def _say(self) -> None:
         """Say how far the log is, and where sinks may join."""
-        joins = {sink_id: self._join(want) for sink_id, want in self.marks.wants.items()}
-        joinable = {sink_id: entry for sink_id, entry in joins.items() if entry is not None}
+        joins = {reader: self._join(want) for reader, want in self.marks.wants.items()}
+        joinable = {reader: entry for reader, entry in joins.items() if entry is not None}
         last = self.log.entries[-1].entry
         tables = {
             table: mark.Trouble(as_data(each.error), each.tried, each.failing)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sinkql import physical
+from sinkql.capture import mark
 from sinkql.capture.log import Entry, LogFolder, Part
 from sinkql.capture.place import Place, takes
 from sinkql.errors import SinkqlError
@@ -31,14 +32,19 @@ class Subscription:
         return self.log.folder
 
     @property
+    def reader(self) -> str:
+        """Return the name by which the sink and the capture tell each other of the table."""
+        return mark.reader_name(self.sink_id, self.table.id)
+
+    @property
     def accepted(self) -> Path:
         """Return the file that says that a user accepts what this sink has lost."""
-        return self.folder / "skip" / f"{self.sink_id}.json"
+        return self.folder / "skip" / f"{self.reader}.json"
 
     @property
     def wish(self) -> Path:
         """Return the file that says that the sink waits for a generation of its table."""
-        return self.folder / "want" / f"{self.sink_id}.json"
+        return self.folder / "want" / f"{self.reader}.json"
 
     @property
     def bad(self) -> BadRecords:

@@ -58,11 +58,11 @@ def test_sink_that_commits_from_a_lost_log_when_another_has_begun_goes_on_where_
         server.commit([("t", number, "more")])
     running = Running(sinks)
     running.host = running.capture.host = Keyless(sinks)
-    mark.put(sinks.place.folder, "at", "id-a", mark.At("t", position(1), "lost", 7))
+    mark.put(sinks.place.folder, "at", "id-a.t", mark.At("t", position(1), "lost", 7))
     with running:
         running.until(lambda: running.captured() >= server.end())
         place = Place("lost", 8, position(3), done=True)
-        mark.put(sinks.place.folder, "at", "id-a", place.at("t"))
+        mark.put(sinks.place.folder, "at", "id-a.t", place.at("t"))
         reader = LogReader("t", "id-a", sinks.place, _KEYLESS, sinks.keeping, "retract")
         running.until(lambda: _end(reader, place) == position(server.end()))
         splits = reader.splits(place.offsets(), reader.latest(place.offsets(), _MANY))
@@ -102,7 +102,7 @@ def test_what_a_dropped_sink_said_counts_no_more(tmp_path: Path, server: Server)
         once(sinks, "a")
         running.host.sinks = replace(sinks, names=("a",))
         running.until(lambda: server.confirmed() == server.end())
-        assert not (sinks.place.folder / "at" / "id-b.json").exists()
+        assert not (sinks.place.folder / "at" / "id-b.t.json").exists()
 
 
 def test_error_that_was_mended_is_not_what_the_next_sink_meets(tmp_path: Path, server: Server) -> None:

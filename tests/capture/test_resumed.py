@@ -80,7 +80,7 @@ def test_sink_that_waits_for_changes_alone_keeps_no_chunk_from_another(tmp_path:
     discard(sinks.place)
     with Running(sinks, replace(QUICK, chunk_bytes=100_000)):
         once(sinks, "a")  # which has all after the second chunk
-    mark = sinks.place.folder / "at" / "id-a.json"
+    mark = sinks.place.folder / "at" / "id-a.t.json"
     mark.write_text(json.dumps({**json.loads(mark.read_text()), "high": position(server.end() + 1)}))
     server.commit([("t", 1, "new"), ("t", 59, None)])
     discard(sinks.place)

@@ -309,10 +309,10 @@ def test_place_that_the_log_left_behind_is_given_up(tmp_path: Path, server: Serv
         running.until(lambda: server.confirmed() == server.end())
         running.confirms()
         assert _code(sinks, "b") == "SQ3434"
-        mark.put(sinks.place.folder, "skip", "id-b", mark.Skip("SQ3434"))
+        mark.put(sinks.place.folder, "skip", "id-b.t", mark.Skip("SQ3434"))
         running.host.sinks = sinks
         once(sinks, "b")
-        assert not (sinks.place.folder / "skip" / "id-b.json").exists()
+        assert not (sinks.place.folder / "skip" / "id-b.t.json").exists()
     assert sinks.rows("b") == server.rows()
 
 

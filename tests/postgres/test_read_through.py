@@ -16,6 +16,7 @@ import pytest
 
 from capture.pipeline import Running, Sinks, once
 from sinkql import physical
+from sinkql.capture import mark
 from sinkql.capture.host import Client
 from sinkql.capture.log import LogFolder, source_folder
 from sinkql.connectors.postgres.chunk import PostgresChunkRead
@@ -95,7 +96,7 @@ def _between_chunks(
         with Running(sinks, stream=stream) as running:
             sink = pool.submit(once, sinks, "t")
             assert read.wait(PATIENCE_S)
-            running.until(sinks.place.folder.joinpath("at", "id-t.json").exists)
+            running.until(lambda: mark.names(sinks.place.folder, "at"))
             postgres.execute(done, database)
             go.set()
             yield sinks, running, sink

@@ -70,7 +70,7 @@ class Pipeline:
         """Tell whether the capture has told the sink, which waits as far as it knows, where to join."""
         said = mark.word(self.sinks.place.folder)
         first = self.sinks.place.numbers()[:1]
-        return bool(said and first and "id-a" in said.joinable and said.log == self.sinks.place.entry(first[0]).log)  # type: ignore[union-attr]
+        return bool(said and first and said.joinable and said.log == self.sinks.place.entry(first[0]).log)  # type: ignore[union-attr]
 
     def is_whole(self) -> bool:
         """Tell whether DuckDB sees in the sink's table what the server has."""

@@ -69,7 +69,7 @@ def _of_sinks(entry: logical.Entry, workspace: Workspace) -> list[str]:
             continue
         if "source_id" in read.options:
             folder = source_folder(catalog.database.path.parent, read.options["source_id"])
-            mark.put(folder, "skip", job.sink_id, mark.Skip(code))
+            mark.put(folder, "skip", mark.reader_name(job.sink_id, read.options["table"]["id"]), mark.Skip(code))
         else:
             accepting.accept(_folder(workspace, job), read.source, known.get(read.source, {}))
         catalog.control.resume(job.sink_id)
