@@ -226,5 +226,18 @@ class Log:
         self.entries = self.entries[count:]
 
     def sweep(self) -> None:
-        """Delete data files that no entry names."""
-        self.place.store.sweep({each.name for entry in self.entries for each in entry.files()})
+        """Delete data files that no entry names, but those of captures that took over since."""
+        named = frozenset(each.name for entry in self.entries for each in entry.files())
+        self.place.store.sweep(_Kept(named, self.epoch))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The names of data files that stay: `named` ones, and those of a lease after `epoch`, with which they begin."""
+
+    named: frozenset[str]
+    epoch: int
+
+    def __contains__(self, name: object) -> bool:
+        epoch = str(name).partition("-")[0]
+        return name in self.named or (epoch.isdecimal() and int(epoch) > self.epoch)

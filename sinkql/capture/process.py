@@ -102,7 +102,7 @@ class Capture:
             stream.close()
 
     def _check_lease(self) -> None:
-        """Raise FencedLogError where another took over before the log was read: its number tells of those after."""
+        """Raise FencedLogError where another took over: of what it has put since, nothing is known here."""
         with suppress(SinkqlError):
             if not self.host.renew():
                 raise FencedLogError
@@ -121,6 +121,7 @@ class Capture:
                     detail=why,
                     hint=SKIP,
                 )
+            self._check_lease()
             discard(self.folder)
         except FencedLogError:
             self._epoch = None
@@ -149,16 +150,16 @@ class Capture:
                 self.host.tell(Doing("stalled", error))
         until = time.monotonic() + wait
         while not self.stopping.is_set():
+            with suppress(SinkqlError):
+                if not self.host.renew():
+                    self._epoch = None
+                    return
             if told:
                 self._say(error)
             left = until - time.monotonic()
             if left <= 0 or mark.wished(self.folder.folder, self._tried) or self._skip(error):
                 return
             self.stopping.wait(min(left, self.pace.look_seconds))
-            with suppress(SinkqlError):
-                if not self.host.renew():
-                    self._epoch = None
-                    return
 
     def _skip(self, error: SinkqlError) -> bool:
         """Go on without what was lost, where a user has accepted that; tell whether that is so.
@@ -170,6 +171,7 @@ class Capture:
         if accepted is None or not accepted.accepts(error):
             return False
         try:
+            self._check_lease()
             era = known_era(folder, self.host.clients())
             mark.begin(folder, mark.Era(era.number + 1, why=f"{error.code}: {error.message}"))
             faults.point("era")
