@@ -153,12 +153,12 @@ class Session:
         """Begin to receive what follows a position.
 
         Raises LostLogError where the log begins there since the server said so, which had not yet heard the last that
-        the capture before confirmed to it.
+        the capture before confirmed to it: now it says another place.
         """
         try:
             self.stream.begin(start, list(self.tables.values()), list(self.stops))
         except SinkqlError as error:
-            if error.of_loss and start == self._created:
+            if error.of_loss and start == self._created and self.stream.create() != start:
                 raise LostLogError(str(error)) from error
             raise
 
@@ -408,7 +408,8 @@ class Session:
         first, last = entries[0].entry, self.snapshots.of(want.table) if want.table in self.tables else None
         if last is None or last.begin < first or not last.has(want.columns):
             return None
-        if any(each.lost and each.table == want.table for each in entries[last.begin - first :]):
+        begun = last.begin - first + (2 if want.table in self.unsent else 1)  # the second tells its sinks why they wait
+        if any(each.lost and each.table == want.table for each in entries[begun:]):
             return None
         there = self.kept == "log" or entries[last.begin - first].start >= self.confirmed
         return last.begin if there else None
@@ -440,12 +441,12 @@ class Session:
         A sink may have committed what it had read of a log that is lost while this one began. Raises LostLogError
         where an entry has what such a sink has and what it has not, and it cannot take all of that.
         """
-        others = {each.to: each for each in self.marks.at.values() if each.log not in ("", self.log.id)}
-        for to, at in others.items():
-            crossed = any(each.kind == "changes" and each.start < to < each.to for each in self.log.entries)
-            if crossed and at.table in self.tables and not self.tables[at.table].repeatable:
+        others = [each for each in self.marks.at.values() if each.log not in ("", self.log.id)]
+        once = {at.to for at in others if at.table in self.tables and not self.tables[at.table].repeatable}
+        for to in once:
+            if any(each.kind == "changes" and each.start < to < each.to for each in self.log.entries):
                 raise LostLogError(f"sinks are in the midst of an entry, at position {to}")
-        return all(to <= self.log.to or to in self.stops for to in others)
+        return all(at.to <= self.log.to or at.to in self.stops for at in others)
 
     def _answer(self) -> None:
         """Tell whoever asks where the server's end is; the log then goes there at once."""

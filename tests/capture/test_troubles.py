@@ -7,17 +7,19 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from capture.pipeline import QUICK, FakeHost, Running, Sinks, drain, once, registry
-from capture.server import FakeStream, Server, position
+from capture.server import FakeStream, Server, position, table
+from sinkql.capture import mark
 from sinkql.capture import reader as reading
 from sinkql.capture.host import Client
-from sinkql.capture.log import Log
+from sinkql.capture.log import Log, LogFolder
 from sinkql.capture.process import discard
 from sinkql.errors import SinkqlError
-from sinkql.extension.capture import Keeping
+from sinkql.extension.capture import Event, Keeping, Reshaped
 from sinkql.extension.stream import Context, Limit
 from support.running import loop_of
 
@@ -330,12 +332,107 @@ def test_server_that_hears_late_what_was_confirmed_to_it_stops_no_log_that_begin
     with Running(sinks):
         once(sinks)
     discard(sinks.place)
+    confirmed = [position(server.end())]
+    with server.open() as connection:
+        connection.execute("UPDATE slot SET confirmed = 0")
     server.commit([("t", 2, "two")])
-    fails = {"begin": [SinkqlError("SQ3702", "lost")]}
-    with Running(sinks, stream=lambda: FakeStream(sinks.server, fails=fails)) as running:
+
+    class Late(FakeStream):
+        def begin(self, *arguments: Any) -> None:
+            if confirmed:
+                self.confirm(confirmed.pop())
+                raise SinkqlError("SQ3702", "lost")
+            super().begin(*arguments)
+
+    with Running(sinks, stream=lambda: Late(sinks.server)) as running:
         once(sinks)
-    assert not fails["begin"]
+    assert not confirmed
     assert "stalled" not in {each.status for each in running.host.told}
+    assert sinks.rows() == server.rows()
+
+
+def test_server_that_has_lost_all_is_told_of_where_a_log_begins(tmp_path: Path, server: Server) -> None:
+    fails = {"begin": [SinkqlError("SQ3702", "lost") for _ in range(10_000)]}
+    sinks = Sinks(tmp_path)
+    with Running(sinks, stream=lambda: FakeStream(sinks.server, fails=fails)) as running:
+        running.until(lambda: running.host.told or len(fails["begin"]) < 9_000)
+        assert _code(sinks) == "SQ3702"
+
+
+def test_capture_that_has_lost_its_lease_deletes_no_log(tmp_path: Path, server: Server) -> None:
+    sinks = Sinks(tmp_path)
+    with Running(sinks, _KEEPING):
+        once(sinks)
+    sinks.place.store.forget(sinks.place.numbers()[1])  # or it was about to be, by the one who has the lease
+    left = sinks.place.numbers()
+    running = Running(sinks)
+    running.host.epoch = 0
+    with running:
+        running.until(lambda: running.host.lost or sinks.place.numbers() != left)
+    assert sinks.place.numbers() == left
+
+
+def test_capture_that_slept_as_it_began_deletes_no_data_of_the_next(tmp_path: Path) -> None:
+    place = LogFolder.local(tmp_path)
+    slept = Log.open(place, 9, new_id="log")
+    for epoch in (8, 9, 10):
+        place.store.write(f"{epoch}-a-t.arrow", b"")
+    slept.sweep()
+    assert [path.name for path in place.store.data.iterdir()] == ["10-a-t.arrow"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("last", ["a", "b"])
+def test_log_begins_again_where_one_of_the_sinks_at_a_place_within_an_entry_cannot_go_on(
+    tmp_path: Path, server: Server, last: str
+) -> None:
+    class Holes(FakeHost):
+        def clients(self) -> Sequence[Client]:
+            found = super().clients()
+            return [replace(each, table=replace(each.table, holes=each.table.id == "t")) for each in found]
+
+    tables = (("a", "t"), ("b", "u")) if last == "a" else (("a", "u"), ("b", "t"))
+    sinks = Sinks(tmp_path, names=("a", "b"), tables=tables)
+    running = Running(sinks, _KEEPING)
+    running.host = running.capture.host = Holes(sinks)
+
+    def tell(to: int) -> None:
+        for name, read in tables:
+            mark.put(sinks.place.folder, "at", f"id-{name}.{read}", mark.At(read, position(to), "lost", 7))
+
+    def log() -> str:
+        entry = sinks.place.entry(0)
+        return entry.log if entry is not None else ""
+
+    FakeStream(server).create()
+    server.commit([("t", 2, "two")])
+    server.commit([("t", 3, "three")])
+    tell(1)
+    with running:
+        running.until(lambda: running.captured() == server.end())
+        first = log()
+        tell(2)  # where they have been since before that log began
+        running.until(lambda: log() not in ("", first))
+
+
+def test_sink_of_a_table_that_the_server_does_not_send_is_told_so_until_it_does(tmp_path: Path, server: Server) -> None:
+    """And no generation begins for it again and again."""
+    said = [Reshaped(replace(table(), columns=()), "it is in no publication", lost=True)]
+
+    class Unsent(FakeStream):
+        def receive(self, seconds: float) -> Sequence[Event]:
+            return [said.pop()] if said else super().receive(seconds)
+
+    sinks = Sinks(tmp_path)
+    with Running(sinks, _KEEPING, stream=lambda: Unsent(server)) as running:
+        running.until(lambda: not said)
+        assert _code(sinks) == "SQ3440"
+        running.confirms()
+        running.confirms()
+        kinds = [entry.kind for number in sinks.place.numbers() if (entry := sinks.place.entry(number))]
+        assert kinds.count("begin") == 1
+        said.append(Reshaped(table()))
+        running.until(lambda: not said)
+        once(sinks)
     assert sinks.rows() == server.rows()
 
 
