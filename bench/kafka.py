@@ -3,11 +3,11 @@
     python -m bench.kafka [--format json|avro|debezium] [--rows 3000000] [--runs 3] [--cores 2] [--tasks-only]
       [--only sinkql flink spark]
 
-Prints rows per CPU-second. "consume": messages as the client library gives them; "task": decoded to Arrow; "sinkql":
-the process tree of `sinkql exec --once`. Of JSON beside it: "flink", Flink SQL into Iceberg with a checkpoint each ten
-seconds, and "spark", Structured Streaming from Spark's Kafka source into Iceberg's sink. They take turns, start-up (a
-run of 25,000 rows) is taken off, and DuckDB reads each table; what is shown is the median of the runs. The broker is
-one that tests start; its CPU is not counted. Of Debezium's messages only tasks are measured.
+Prints rows per CPU-second, and a second. "consume": messages as the client library gives them; "task": decoded to
+Arrow; "sinkql": the process tree of `sinkql exec --once`. Of JSON beside it: "flink", Flink SQL into Iceberg with a
+checkpoint each ten seconds, and "spark", Structured Streaming from Spark's Kafka source into Iceberg's sink. They take
+turns, start-up (a run of 25,000 rows) is taken off, and DuckDB reads each table; what is shown is the median of the
+runs. The broker is one that tests start; its CPU is not counted. Of Debezium's messages only tasks are measured.
 """
 
 from __future__ import annotations
@@ -71,10 +71,13 @@ def main() -> None:
             write_events(home / name, rows, 1)
             topics[name] = broker.topic(PARTITIONS)
             send(broker, topics[name], _lines(home / name / "events-000.json", _encoder(arguments.format)))
-        rates = [(name, "", f"{rate:,.0f}") for name, rate in _tasks(broker.address, topics["large"], arguments)]
+        rates = [
+            (name, "", f"{rate:,.0f}", f"{by_wall:,.0f}")
+            for name, rate, by_wall in _tasks(broker.address, topics["large"], arguments)
+        ]
         if not arguments.tasks_only and arguments.format != "debezium":
             rates += _pipelines(broker.address, topics, home, arguments)
-        show([("append", "start-up CPU-s", "rows/CPU-s"), *rates])
+        show([("append", "start-up CPU-s", "rows/CPU-s", "rows/s"), *rates])
 
 
 def _encoder(format_: str) -> Callable[[bytes], bytes]:
@@ -119,7 +122,7 @@ def _lines(source: Path, encoded: Callable[[bytes], bytes]) -> Iterator[tuple[in
             yield number % PARTITIONS, encoded(line.rstrip(b"\n"))
 
 
-def _tasks(address: str, topic: str, arguments: argparse.Namespace) -> Iterator[tuple[str, float]]:
+def _tasks(address: str, topic: str, arguments: argparse.Namespace) -> Iterator[tuple[str, float, float]]:
     from sinkql.connectors.kafka.consume import Range, messages
     from sinkql.connectors.kafka.reader import KafkaReader
 
@@ -136,12 +139,13 @@ def _tasks(address: str, topic: str, arguments: argparse.Namespace) -> Iterator[
         return sum(batch.num_rows for batch in reader.read(split, Tally()))
 
     for name, done in (("consume", consumed), ("task", decoded)):
-        rates = []
+        rates, by_wall = [], []
         for _ in range(arguments.runs):
-            began = time.process_time()
+            began, began_at = time.process_time(), time.monotonic()
             rows = sum(map(done, splits))
             rates.append(rows / (time.process_time() - began))
-        yield name, median(rates)
+            by_wall.append(rows / (time.monotonic() - began_at))
+        yield name, median(rates), median(by_wall)
 
 
 def _reader(address: str, topic: str, format_: str) -> Reader:
@@ -166,11 +170,12 @@ def _reader(address: str, topic: str, format_: str) -> Reader:
 
 def _pipelines(
     address: str, topics: dict[str, str], home: Path, arguments: argparse.Namespace
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each pipeline, what its start takes, and its rate."""
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the name of each pipeline, what its start takes, and its rates by CPU and by the clock."""
     ways = [name for name in arguments.only if name == "sinkql" or arguments.format == "json"]
     starts: dict[str, list[float]] = {name: [] for name in ways}
     rates: dict[str, list[float]] = {name: [] for name in ways}
+    by_wall: dict[str, list[float]] = {name: [] for name in ways}
     for run in range(arguments.runs):
         for way in ways:
             costs = {}
@@ -182,11 +187,14 @@ def _pipelines(
                 assert found == (rows, rows * (rows - 1) // 2), f"the table has {found}"
                 shutil.rmtree(work)
             starts[way].append(costs["small"].cpu_s)
-            rates[way].append((arguments.rows - _WARM_UP) / (costs["large"].cpu_s - costs["small"].cpu_s))
+            more = arguments.rows - _WARM_UP
+            rates[way].append(more / (costs["large"].cpu_s - costs["small"].cpu_s))
+            by_wall[way].append(more / (costs["large"].wall_s - costs["small"].wall_s))
             cost = f"start-up {starts[way][-1]:.1f} CPU-s, {costs['large'].peak_mb:,.0f} MB"
-            print(f"run {run + 1}, {way}: {rates[way][-1]:,.0f} rows/CPU-s, {cost}", flush=True)
+            rate = f"{rates[way][-1]:,.0f} rows/CPU-s, {by_wall[way][-1]:,.0f} rows/s"
+            print(f"run {run + 1}, {way}: {rate}, {cost}", flush=True)
     for way in ways:
-        yield way, f"{median(starts[way]):.1f}", f"{median(rates[way]):,.0f}"
+        yield way, f"{median(starts[way]):.1f}", f"{median(rates[way]):,.0f}", f"{median(by_wall[way]):,.0f}"
 
 
 def _drained(way: str, address: str, topic: str, work: Path, arguments: argparse.Namespace) -> Cost:

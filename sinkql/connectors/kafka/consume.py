@@ -34,6 +34,7 @@ _SETTINGS = {
     "enable.partition.eof": True,
     "fetch.wait.max.ms": 50,
     "fetch.error.backoff.ms": 50,
+    "fetch.queue.backoff.ms": 10,  # a second by default, for which nothing is fetched once the queue was full
     "queued.min.messages": 30_000,
     "queued.max.messages.kbytes": 16_384,
     "topic.metadata.refresh.interval.ms": 60_000,
