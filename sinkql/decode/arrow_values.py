@@ -44,6 +44,9 @@ _WIDER = {
 
 _UNSIGNED = {"uint2": pa.uint16(), "uint4": pa.uint32(), "uint8": pa.uint64()}
 """What unsigned integers are read as first: also those of signed columns, which most formats have alone."""
+_NO_YEAR = "it is outside of the years 1 to 9999"
+_BEYOND = "<value out of range"
+"""How Arrow shows a timestamp that is too far away for it to show."""
 
 
 def type_of(type_: pa.DataType) -> str:
@@ -137,7 +140,7 @@ def column_of(values: pa.Array, declared: str, failures: Failures) -> pa.Array:
     if name not in ("date", "time", "timestamp", "timestamptz"):
         return found
     outside = _outside(found)
-    why = "it is not within a day" if name == "time" else "it is outside of the years 1 to 9999"
+    why = "it is not within a day" if name == "time" else _NO_YEAR
     return found if outside is None else _without(found, outside, why, failures)
 
 
@@ -304,7 +307,8 @@ def _each(values: pa.Array, type_: pa.DataType, failures: Failures, convert: Cal
 def _by_one(values: pa.Array, type_: pa.DataType, failures: Failures) -> pa.Array:
     """Cast the values of which at least one does not fit."""
     if len(values) == 1:
-        failures[0] = f"{_shown(values)} does not fit"
+        shown = _shown(values)
+        failures[0] = _NO_YEAR if shown.startswith(_BEYOND) else f"{shown} does not fit"
         return pa.nulls(1, type_)
     middle = len(values) // 2
     parts = []

@@ -250,7 +250,7 @@ class Fields:
         """Tell whether a record has a newline outside of quotes."""
         return "\n" in self._quoted.sub("", raw.decode(errors="replace"))
 
-    def _split(self, text: str) -> list[str | None]:
+    def _split(self, text: str) -> list[str | None] | str:
         form = self._form
         if form.quote not in text:
             return [None if field == form.null else field for field in text.split(form.delimiter)]
@@ -266,6 +266,8 @@ class Fields:
                 found.append(None if field == form.null else field)
             if match.end() == len(text):
                 return found
+            if text[match.end()] == form.quote:  # which no record of a file has: there it goes on
+                return "a quoted field is not closed"
             at = match.end() + 1
 
     def plain(self, data: bytes, records: Records) -> bool:

@@ -81,9 +81,12 @@ class JsonChanges:
     @cached_property
     def _row(self) -> type:
         """Return the type of rows, with fields of the columns' numbers."""
-        fields = [(f"f{place}", _decoded_as(each.type), None) for place, each in enumerate(self.columns)]
-        renamed = {f"f{place}": each.name for place, each in enumerate(self.columns)}
-        return msgspec.defstruct("Row", fields, rename=renamed, gc=False)
+        return _row_of(self.columns, range(len(self.columns)))
+
+    @cached_property
+    def _key_row(self) -> type:
+        """Return the type of keys; what else there was says nothing of a row that is gone, and may be wrong."""
+        return _row_of(self.columns, [place for place, each in enumerate(self.columns) if each.name in self.key])
 
     @cached_property
     def _decode(self) -> Callable[[bytes], Any]:
@@ -100,8 +103,8 @@ class JsonChanges:
         return msgspec.json.Decoder(msgspec.defstruct("Message", whole, gc=False)).decode
 
     @cached_property
-    def _decode_row(self) -> Callable[[Any], Any]:
-        return msgspec.json.Decoder(self._row | None).decode
+    def _decode_key(self) -> Callable[[Any], Any]:
+        return msgspec.json.Decoder(self._key_row | None).decode
 
     @cached_property
     def _schemas(self) -> dict[bytes, Mapping[str, Encoding]]:
@@ -178,12 +181,12 @@ class JsonChanges:
         held = []
         for place, raw in zip(places, rows, strict=True):
             try:
-                row = self._decode_row(raw)
+                row = self._decode_key(raw)
                 if row is None:
                     raise ValueError(NO_KEY)
             except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
                 failures[place] = self._reason(error)
-                row = self._row()
+                row = self._key_row()
             held.append(row)
         known = {column.name: (column, place) for place, column in enumerate(self.columns)}
         return self._part(encodings, places, held, [known[name] for name in self.key], failures)
@@ -227,6 +230,11 @@ class JsonChanges:
 
 
 _NONE: Mapping[str, Encoding] = {}
+
+
+def _row_of(columns: Sequence[physical.Column], places: Sequence[int]) -> type:
+    fields = [(f"f{place}", _decoded_as(columns[place].type), None) for place in places]
+    return msgspec.defstruct("Row", fields, rename={f"f{place}": columns[place].name for place in places}, gc=False)
 
 
 def _read_schema(text: bytes) -> Mapping[str, Encoding]:

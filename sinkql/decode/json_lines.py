@@ -333,7 +333,7 @@ def _objects(block: bytes, lines: Records) -> bool:
 
     No object goes over a line's end then: after a `}` and a newline, a `{` would have to follow a comma.
     """
-    if b"\0" in block or _endless(block):
+    if b"\0" in block or bool((lines.begins == lines.ends).any()) or _endless(block):
         return False
     try:
         block.isascii() or block.decode()

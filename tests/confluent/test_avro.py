@@ -21,7 +21,7 @@ from sinkql.decode.arrow_values import column_of
 from sinkql.extension.types import arrow_type
 
 Schema = Any
-_HEAD = b"\0\0\0\0\1"
+HEAD = b"\0\0\0\0\1"
 _STRICTER = ("more than 32 bits", "neither true nor false", "more than 64 bits", "goes on behind", "negative length",
              "no symbol", "no type of its union")  # fmt: skip
 """What fastavro takes, and does not say."""
@@ -52,7 +52,7 @@ def written(schema: Schema, rows: list[dict[str, Any]]) -> list[bytes]:
     for row in rows:
         stream = BytesIO()
         fastavro.schemaless_writer(stream, parsed, row)
-        found.append(_HEAD + stream.getvalue())
+        found.append(HEAD + stream.getvalue())
     return found
 
 
@@ -60,7 +60,7 @@ def by_fastavro(schema: Schema, message: bytes) -> dict[str, Any] | str:
     """Return a message's row, a column at a time, as files of Avro have it; or why there is none."""
     held = avro_schema.columns_of(fastavro.parse_schema(json.loads(json.dumps(schema))))
     read = fastavro.parse_schema(avro_schema.read_schema(held))
-    stream = BytesIO(message[len(_HEAD) :])
+    stream = BytesIO(message[len(HEAD) :])
     try:
         row: Any = fastavro.schemaless_reader(stream, read, None)
     except Exception as error:
@@ -90,13 +90,13 @@ _SCALARS = st.sampled_from([
 
 
 @st.composite
-def _type(draw: st.DrawFn, depth: int = 2) -> Schema:
+def types(draw: st.DrawFn, depth: int = 2) -> Schema:
     """Draw a type; names are made unique afterwards."""
     kinds = ["scalar", "scalar", "optional", "enum", "fixed", "uuid", "decimal"]
     kind = draw(st.sampled_from([*kinds, "record", "array", "map", "union"] if depth else kinds))
     match kind:
         case "optional":
-            inner = draw(_type(depth - 1) if depth else _SCALARS)
+            inner = draw(types(depth - 1) if depth else _SCALARS)
             inner = "long" if isinstance(inner, list) else inner
             return draw(st.permutations(["null", inner]))
         case "enum":
@@ -109,13 +109,13 @@ def _type(draw: st.DrawFn, depth: int = 2) -> Schema:
             size = draw(st.sampled_from([4, 16]))
             return {"type": "fixed", "name": "", "size": size, "logicalType": "decimal", "precision": 7, "scale": 2}
         case "record":
-            inner = draw(st.lists(_type(depth - 1), min_size=1, max_size=3))
+            inner = draw(st.lists(types(depth - 1), min_size=1, max_size=3))
             fields = [{"name": f"g{place}", "type": each} for place, each in enumerate(inner)]
             return {"type": "record", "name": "", "fields": fields}
         case "array":
-            return {"type": "array", "items": draw(_type(depth - 1))}
+            return {"type": "array", "items": draw(types(depth - 1))}
         case "map":
-            return {"type": "map", "values": draw(_type(depth - 1))}
+            return {"type": "map", "values": draw(types(depth - 1))}
         case "union":
             return ["null", "long", "string"]
     return draw(_SCALARS)
@@ -171,8 +171,8 @@ def value(draw: st.DrawFn, schema: Schema) -> Any:
 @st.composite
 def topics(draw: st.DrawFn) -> tuple[Schema, list[bytes]]:
     """Draw a schema, and messages of it."""
-    types = draw(st.lists(_type(), min_size=1, max_size=4))
-    fields = [{"name": f"f{place}", "type": each} for place, each in enumerate(types)]
+    drawn = draw(st.lists(types(), min_size=1, max_size=4))
+    fields = [{"name": f"f{place}", "type": each} for place, each in enumerate(drawn)]
     schema = named({"type": "record", "name": "row", "fields": fields}, [])
     rows = [value(draw, schema) for _ in range(draw(st.integers(1, 5)))]
     return schema, written(schema, rows)
@@ -184,8 +184,8 @@ def damage(draw: st.DrawFn) -> tuple[Schema, list[bytes]]:
     schema, messages = draw(topics())
     place = draw(st.integers(0, len(messages) - 1))
     broken = bytearray(messages[place])
-    if len(broken) > len(_HEAD):
-        at = draw(st.integers(len(_HEAD), len(broken) - 1))
+    if len(broken) > len(HEAD):
+        at = draw(st.integers(len(HEAD), len(broken) - 1))
         match draw(st.sampled_from(["cut", "more", "other"])):
             case "cut":
                 del broken[at:]

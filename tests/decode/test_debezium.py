@@ -262,6 +262,13 @@ def test_a_bad_message_fails_alone(type_: str, bad: bytes, why: str) -> None:
     assert found.batch.to_pydict() == {"id": [1, 1], "v": [None, None], "$diff": [1, 1]}
 
 
+def test_a_row_is_gone_whatever_else_is_said_of_it() -> None:
+    """A deletion that fails leaves a row for ever, and only its key is needed."""
+    messages = [change("d", None, {"id": 7, "v": "not a number", "w": {"a": [1]}})]
+    found = decoder({"id": "bigint", "v": "bigint", "w": "text"}).decode(None, messages)
+    assert (found.failures, found.batch.to_pydict()) == ({}, {"id": [7], "v": [None], "w": [None], "$diff": [-1]})
+
+
 def test_nested_deeply_is_bad() -> None:
     deep = b'{"op": "c", "after": {"id": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
     assert list(decoder({"id": "bigint"}).decode(None, [deep]).failures) == [0]

@@ -11,6 +11,7 @@ from files.copying import FORMS, copied, nasty
 from sinkql.decode import csv_records
 from sinkql.decode.csv_records import Form
 from sinkql.decode.csv_rows import CsvRows
+from sinkql.decode.messages import CsvMessages
 from sinkql.extension.stream import Decoded
 from sinkql.physical import Column
 
@@ -44,3 +45,34 @@ def test_files_of_nasty_fields_are_read_as_copy_reads_them(form: Form, monkeypat
         rows = seed.choice([1, 3, 40, 400, 2000])
         monkeypatch.setattr(csv_records, "BLOCK", seed.choice([1, 17, 100, 5000, 1 << 20]) if rows < 100 else 1 << 20)
         records += _held_against_copy(nasty(seed, form, rows=rows, width=_WIDTH), form)
+
+
+_PIECES = (",", ",", ",", '"', '""', "\n", "\r\n", "a", "é", "12", " ", "\\", "\0")
+
+
+def _message(seed: random.Random) -> bytes:
+    """Return a record, most of them right, or what may be none."""
+    if seed.random() < 0.8:
+        fields = [seed.choice(("a", "", '""', '"b,""c"', '"d\ne"', "é", "f g")) for _ in range(_WIDTH)]
+        return ",".join(fields).encode() + seed.choice((b"", b"", b"\n", b"\r\n"))
+    text = "".join(seed.choice(_PIECES) for _ in range(seed.randrange(9)))
+    return text.encode() + seed.choice((b"", b"", b"\xff"))
+
+
+def test_messages_are_read_as_copy_reads_each_alone() -> None:
+    """Whatever the messages beside one of them have."""
+    seed, seen, form = random.Random(3), 0, Form()
+    for count in (1, 5, 40, 100, 300, 300):
+        messages = [_message(seed) for _ in range(count)]
+        found = CsvMessages({"header": False}, _COLUMNS).decode(messages)
+        assert found.batch.num_rows == count
+        for place, (message, row) in enumerate(zip(messages, found.batch.to_pylist(), strict=True)):
+            line = message.removesuffix(b"\n").removesuffix(b"\r") if message.endswith(b"\n") else message
+            if b"\r" in line:
+                continue  # which ends records to COPY, and no message
+            records = [fields for _, _, fields in copied(line, form)]
+            whole = len(records) == 1 and records[0] is not None and len(records[0]) == _WIDTH
+            assert (place not in found.failures) == whole, message
+            assert not whole or records == [list(row.values())]
+            seen += whole
+    assert seen > 500

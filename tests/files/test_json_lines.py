@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sinkql.decode.json_lines import _PIECE, JsonDecoder, _endless, _lines
+from sinkql.decode.messages import JsonMessages
 from sinkql.decode.value import value_of
 from sinkql.extension.jsonb import nested_deeply
 from sinkql.extension.stream import Failure
@@ -162,6 +163,28 @@ def test_lines_are_read_as_they_say_in_either_way() -> None:
             at_once += fast._schema is not None and not failures
     assert lines_seen > 8_000
     assert at_once > 10
+
+
+def test_messages_are_read_alike_all_at_once_and_one_by_one() -> None:
+    """Messages have line ends where they like, which divide none of them."""
+    seed, seen = random.Random(5), 0
+    for columns in (_COLUMNS, _JSONB):
+        exact = JsonMessages(columns, whole=False)
+        exact._decoder._schema = None
+        for count in (3, 60, 150, 150):
+            wild = seed.choice((0.0, 0.01, 0.3))
+            messages = [_line(seed, columns, wild) for _ in range(count)]
+            for place in seed.sample(range(count), count // seed.choice((3, 50))):
+                other = (messages[place].replace(b",", b"\n,", 1), messages[place] + b"\n{}", messages[place][:-3], b"")
+                messages[place] = seed.choice(other)
+            found = JsonMessages(columns, whole=False).decode(messages)
+            assert found.batch.num_rows == count
+            for place, (message, row) in enumerate(zip(messages, found.batch.to_pylist(), strict=True)):
+                alone = exact.decode([message])
+                assert found.failures.get(place) == alone.failures.get(0)
+                assert alone.failures or repr(alone.batch.to_pylist()) == repr([row])
+                seen += not alone.failures
+    assert seen > 400
 
 
 def test_words_that_look_like_exponents_are_no_reason_to_go_line_by_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -165,10 +166,28 @@ def test_a_header_that_is_no_text_fails_its_message_alone(broker: Kafka, pipelin
     topic = broker.topic()
     broker.send(topic, "a", headers=[("y", b"\xff")])
     broker.send(topic, "b", headers=[("y", b"ok")])
+    broker.send(topic, "c", headers=[("y", b"a\0")])
     pipeline.source("s", "", topic, "FORMAT TEXT INCLUDE HEADER 'y' AS y WITH (ON ERROR = SKIP)")
     pipeline.sink("s")
     pipeline.drain("s")
     assert pipeline.rows("s") == [("b", "ok")]
+
+
+@pytest.mark.parametrize("at", [1_700_000_000_000_000, 1_700_000_000_000_000_000, 2**63 - 1])
+def test_a_time_that_does_not_count_milliseconds_fails_its_message_alone(
+    at: int, broker: Kafka, pipeline: Pipeline
+) -> None:
+    """Brokers take such times where message.timestamp.after.max.ms lets them, which was the default for long."""
+    topic = broker.topic(message_timestamp_after_max_ms=str(2**63 - 1))
+    broker.send(topic, "a", timestamp=at)
+    broker.send(topic, "b", timestamp=1_700_000_000_000)
+    for name, policy in (("s", "SKIP"), ("letters", "DEAD LETTER")):
+        pipeline.source(name, "", topic, f"FORMAT TEXT INCLUDE TIMESTAMP WITH (ON ERROR = {policy})")
+        pipeline.sink(name)
+        pipeline.drain(name)
+        assert pipeline.rows(name) == [("b", datetime(2023, 11, 14, 22, 13, 20))]
+    message = f"timestamp {at}: it is outside of the years 1 to 9999"
+    assert pipeline.rows("letters__errors", "message, about") == [(message, json.dumps({"timestamp": at}))]
 
 
 def test_messages_without_a_value_are_rows_of_nulls(broker: Kafka, pipeline: Pipeline) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from sinkql import physical
+from sinkql.decode.arrow_values import column_of
+from sinkql.decode.convert import from_text
 from sinkql.extension.stream import ChangeDecoder, Context, DecodedMessages, MessageDecoder, WideError
 from sinkql.extension.types import arrow_type
 
@@ -246,13 +248,23 @@ def _metadata(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict
         case "offset":
             return pa.array(np.fromiter((each.offset() for each in messages), np.int64, count))
         case "timestamp":
-            times = [each.timestamp() for each in messages]
-            return pa.array([at * 1000 if kind else None for kind, at in times], pa.timestamp("us"))
+            return _times(messages, failures)
         case "headers":
             type_ = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
             return pa.array([_headers(each) for each in messages], type_)
         case _:
             return _header(wanted, messages, failures)
+
+
+def _times(messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
+    """Return when messages were made, as who made them says in milliseconds: it may have counted something else."""
+    times = [each.timestamp() for each in messages]
+    millis = pa.array([at if kind else None for kind, at in times], pa.int64())
+    own: dict[int, str] = {}
+    found = column_of(millis.view(pa.timestamp("ms")), "timestamp", own)
+    for place, why in own.items():
+        failures.setdefault(place, f"timestamp {times[place][1]}: {why}")
+    return found
 
 
 def _headers(message: Any) -> list[tuple[str, bytes | None]]:
@@ -272,4 +284,8 @@ def _header(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict[i
         except UnicodeDecodeError:
             failures.setdefault(place, f'header "{name}": it is not UTF-8')
             texts.append(None)
-    return pa.array(texts, pa.string())
+    own: dict[int, str] = {}
+    array = from_text(pa.array(texts, pa.string()), "text", own)
+    for place, why in own.items():
+        failures.setdefault(place, f'header "{name}": {why}')
+    return array

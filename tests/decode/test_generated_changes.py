@@ -1,0 +1,157 @@
+"""Debezium's messages in JSON, decoded many at once, are what is known of each of their members alone."""
+
+from __future__ import annotations
+
+import json
+import random
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from sinkql import physical
+from sinkql.decode.change import PLACEHOLDER
+from sinkql.decode.debezium import JsonChanges
+
+_REFUSED = object()
+_AT = datetime(2026, 1, 2, 3, 4, 5, 678_000)
+_MICROS = 1_767_323_045_678_000
+_UUID = "a0000000-0000-0000-0000-00000000000b"
+
+Texts = Mapping[str, Any]
+"""How a member is written, and its value; `_REFUSED` where there is none."""
+
+
+def _base64(number: int) -> str:
+    return b64encode(number.to_bytes(8, "big", signed=True)).decode()
+
+
+def _moments(unit: int) -> Texts:
+    """Return timestamps that count so many to a second."""
+    counted = {str(_MICROS * unit // 1_000_000): _AT, "0": datetime(1970, 1, 1), str(2**62): _REFUSED, "true": _REFUSED}
+    return counted | {'"2026-01-02T03:04:05.678"': _AT, '"x"': _REFUSED, "1.5": _REFUSED}
+
+
+_ALWAYS: Mapping[str, Texts] = {
+    # members that mean the same with a schema and without
+    "id": {"1": 1, "-7": -7, str(2**63 - 1): 2**63 - 1, "null": _REFUSED, '"1"': _REFUSED, str(2**63): _REFUSED},
+    "t": {'"a"': "a", '"\\u00e9\\n\\""': 'é\n"', '""': "", "1": _REFUSED, '"\\u0000"': _REFUSED,
+          f'"{PLACEHOLDER}"': _REFUSED, "[]": _REFUSED},
+    "i": {"0": 0, str(-(2**31)): -(2**31), str(2**31): _REFUSED, "1.0": _REFUSED, "true": _REFUSED},
+    "y": {"true": True, "false": False, "0": _REFUSED, '"true"': _REFUSED},
+    "d": {"0.1": 0.1, "-1e300": -1e300, "7": 7.0, '"Infinity"': float("inf"), '"y"': _REFUSED, "{}": _REFUSED},
+    "u": {f'"{_UUID}"': _UUID, f'"{_UUID.upper()}"': _UUID, '"a"': _REFUSED},
+    "j": {'{"b": 1, "a": [1.50]}': '{"a": [1.50], "b": 1}', '"[1]"': "[1]", '"{"': _REFUSED, "7": "7"},
+    "raw": {'"AP8="': b"\0\xff", '""': b"", '"A"': _REFUSED, "1": _REFUSED},
+    "l": {"[1, null]": [1, None], "[]": [], "[2147483648]": _REFUSED, '["1"]': _REFUSED, "{}": _REFUSED},
+    "z": {'"2026-01-02T03:04:05.678Z"': _AT.replace(tzinfo=UTC), '"2026-01-02"': _REFUSED, "[]": _REFUSED},
+    "day": {"20455": date(2026, 1, 2), "-719162": date(1, 1, 1), "-719163": _REFUSED, '"2026-01-02"': date(2026, 1, 2)},
+}  # fmt: skip
+_TYPES = {
+    "id": "bigint", "t": "text", "i": "integer", "y": "boolean", "d": "double precision", "u": "uuid", "j": "jsonb",
+    "raw": "bytea", "l": "integer list", "z": "timestamptz", "day": "date", "ts": "timestamp", "tod": "time",
+    "n": "numeric(9,2)",
+}  # fmt: skip
+_FORMS: Sequence[tuple[Mapping[str, Any], Mapping[str, Texts]]] = (
+    # what a schema says of some fields, and what their members mean then; without one first
+    ({}, {
+        "ts": _moments(1_000_000), "tod": {"1": time(0, 0, 0, 1), "-1": _REFUSED, "86400000000": _REFUSED},
+        "n": {"1.5": Decimal("1.50"), '"-2"': Decimal("-2.00"), "1e8": _REFUSED, "[]": _REFUSED},
+    }),
+    ({"ts": "io.debezium.time.Timestamp", "tod": "io.debezium.time.Time"}, {
+        "ts": _moments(1000), "tod": {"1": time(0, 0, 0, 1000), "86400000": _REFUSED},
+        "n": {f'"{_base64(12345)}"': Decimal("123.45"), f'"{_base64(-1)}"': Decimal("-0.01"),
+              f'"{_base64(10**9)}"': _REFUSED, '"%"': _REFUSED},
+    }),
+    ({"ts": "io.debezium.time.NanoTimestamp", "tod": "io.debezium.time.MicroTime"}, {
+        "ts": {str(_MICROS * 1000): _AT, str(_MICROS * 1000 + 1): _REFUSED}, "tod": {"1": time(0, 0, 0, 1)},
+        "n": {f'"{_base64(7)}"': Decimal("0.07")},
+    }),
+)  # fmt: skip
+_BROKEN = (b"", b"{", b"[]", b"null", b'{"op": 7}', b'{"op": "c", "after": {"id": 1}} x', b'{"op": "c", "t": "\xff"}')
+
+
+def _schema(form: Mapping[str, Any]) -> str:
+    """Return the schema part of messages."""
+    named = {**form, "n": "org.apache.kafka.connect.data.Decimal"}
+    fields = [
+        {"field": name, "type": "bytes", **({"name": named[name]} if name in named else {}),
+         "parameters": {"scale": "2"}} for name in _TYPES
+    ]  # fmt: skip
+    return json.dumps({"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]})
+
+
+class _Topic:
+    """Draw messages; what each is to become is known from its members."""
+
+    def __init__(self, seed: random.Random, wild: float) -> None:
+        self.seed, self.wild = seed, wild
+
+    def _row(self, texts: Mapping[str, Texts]) -> tuple[str, dict[str, Any]]:
+        """Return a row as it is written, and the values of its columns."""
+        members, values = [], dict.fromkeys(_TYPES)
+        for name in self.seed.sample(list(_TYPES), len(_TYPES)):
+            if name != "id" and self.seed.random() < 0.2:
+                continue  # a member that is not there is NULL
+            bad = self.seed.random() < self.wild / 20
+            chosen = [text for text, value in texts[name].items() if (value is _REFUSED) == bad] or list(texts[name])
+            text = self.seed.choice(chosen) if name == "id" or self.seed.random() < 0.8 else "null"
+            members.append(f'"{name}": {text}')
+            values[name] = None if text == "null" and name != "id" else texts[name][text]
+        if self.seed.random() < 0.2:
+            members.insert(self.seed.randrange(len(members) + 1), '"more": [{"op": "d"}, 1e999]')
+        return "{" + ", ".join(members) + "}", values
+
+    def message(self) -> tuple[bytes | None, int, Any]:
+        """Return a message, its `$diff`, and its row; 0 for one of no row, and the row `_REFUSED` for a bad one."""
+        seed = self.seed
+        if seed.random() < 0.05:
+            return None, 0, None
+        if seed.random() < self.wild / 10:
+            return seed.choice(_BROKEN), 0, _REFUSED
+        place = seed.randrange(len(_FORMS))
+        form, texts = _FORMS[place][0], {**_ALWAYS, **_FORMS[place][1]}
+        kinds, weights = ("c", "r", "u", "d", "m", "t", "x"), (8, 2, 8, 5, 1, self.wild, self.wild)
+        op = seed.choices(kinds, weights)[0]
+        (after, row), (before, old) = self._row(texts), self._row(texts)
+        lacking = seed.random() < self.wild / 20
+        after = "null" if op in "dm" or lacking else after
+        before = "null" if (op == "d" and lacking) or op in "cr" else before
+        parts = [f'"op": "{op}"', f'"after": {after}', f'"before": {before}', '"source": {"after": {}, "op": "d"}']
+        seed.shuffle(parts)
+        payload = "{" + ",".join(parts) + "}"
+        text = f'{{"schema": {_schema(form)}, "payload": {payload}}}' if place else payload
+        if op in "cru":
+            refused = lacking or _REFUSED in row.values()
+            return text.encode(), 1, _REFUSED if refused else row
+        if op == "d":
+            gone = {**dict.fromkeys(_TYPES), "id": old["id"]}
+            return text.encode(), -1, _REFUSED if lacking or old["id"] is _REFUSED else gone
+        return text.encode(), 0, None if op == "m" else _REFUSED
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_messages_become_what_their_members_say(seed: int) -> None:
+    drawn, seen = random.Random(seed), 0
+    columns = tuple(physical.Column(name, type_, name != "id") for name, type_ in _TYPES.items())
+    decoder = JsonChanges(columns, ("id",))
+    for count in (1, 2, 10, 100, 200):
+        topic = _Topic(drawn, drawn.choice((0.0, 0.3, 1.0)))
+        messages = [topic.message() for _ in range(count)]
+        found = decoder.decode(None, [text for text, _, _ in messages])
+        assert found.places is not None
+        rows = [(place, diff, row) for place, (_, diff, row) in enumerate(messages) if isinstance(row, dict)]
+        got = zip(found.places.tolist(), found.batch.column("$diff").to_pylist(), _values(found.batch), strict=True)
+        assert rows == list(got)
+        refused = {place: text for place, (text, _, row) in enumerate(messages) if row is _REFUSED}
+        assert {place: messages[place][0] for place in found.failures} == refused
+        assert sorted(found.rowless) == [place for place, (_, _, row) in enumerate(messages) if row is None]
+        seen += len(rows)
+    assert seen > 100
+
+
+def _values(batch: Any) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in _TYPES} for row in batch.to_pylist()]
