@@ -33,7 +33,7 @@ class Cost:
 def measure(command: Sequence[str], *, folder: Path, environment: dict[str, str] | None = None) -> Cost:
     """Run a command to its end and return its cost; its output goes to `log` in the folder. Raises if it fails."""
     ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
-    before, began = _children_cpu(), time.monotonic()
+    before, others, began = _children_cpu(), set(_children()[os.getpid()]), time.monotonic()
     with (folder / "log").open("ab") as log, _accounted() as account:
         process = subprocess.Popen(
             account.entering(command),
@@ -48,7 +48,7 @@ def measure(command: Sequence[str], *, folder: Path, environment: dict[str, str]
         wall = time.monotonic() - began
         sampler.done.set()
         sampler.join()
-        _reap()
+        _reap(others)
         # Without an account: the kernel's sum leaves out processes that nobody waited for, as Spark's Python workers;
         # the samples leave out the last moments of each process. The larger one is the better bound, and too low.
         cpu = account.cpu_s() or max(_children_cpu() - before, sampler.cpu_s())
@@ -131,15 +131,14 @@ def _children_cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _reap() -> None:
+def _reap(others: set[int]) -> None:
+    """Wait for the orphans of a command, and not for this process's other children."""
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            time.sleep(0.05)
+    while (orphans := set(_children()[os.getpid()]) - others) and time.monotonic() < deadline:
+        for pid in orphans:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.05)
 
 
 class _Sampler(threading.Thread):
@@ -174,18 +173,24 @@ def _ticks(pid: int) -> list[int]:
 
 
 def _tree(root: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
+    children = _children()
     found, waiting = [], [root]
     while waiting:
         pid = waiting.pop()
         found.append(pid)
-        waiting.extend(children.get(pid, []))
+        waiting.extend(children[pid])
     return found
+
+
+def _children() -> defaultdict[int, list[int]]:
+    """Return the children of each process that has some."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children[parent].append(int(entry.name))
+    return children
 
 
 def _pss_mb(pid: int) -> float:
