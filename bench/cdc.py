@@ -176,11 +176,13 @@ def _table(server: Postgres, database: str, folder: Path, sizes: _Sizes) -> tupl
     (folder / "pipeline.sql").write_text(script)
     command = [sys.executable, "-m", "sinkql", "exec", "--once", "pipeline.sql"]
     environment = {"PYTHONPATH": str(ROOT), "SINKQL_ARCHIVE": "off"}
-    first = measure(command, folder=folder, environment=environment).cpu_s
-    idle = measure(command, folder=folder, environment=environment).cpu_s
+    first = measure(command, folder=folder, environment=environment)
+    idle = measure(command, folder=folder, environment=environment)
     _update(server, database, sizes)
-    then = measure(command, folder=folder, environment=environment).cpu_s
-    return idle, first, then
+    then = measure(command, folder=folder, environment=environment)
+    walls = f"{first.wall_s:.0f} s for the rows, {then.wall_s:.0f} for the updates, {idle.wall_s:.0f} for nothing"
+    print(f"table: {walls}; {max(first.peak_mb, then.peak_mb):,.0f} MB", flush=True)
+    return idle.cpu_s, first.cpu_s, then.cpu_s
 
 
 def _flink(server: Postgres, database: str, folder: Path, sizes: _Sizes) -> tuple[float, float, float]:
