@@ -236,6 +236,10 @@ def test_changes_in_avro_are_rows_and_keys_that_are_gone(registry: StubRegistry)
     assert change_decoder(registry).decode(keys, messages).batch.column("id").to_pylist() == [1, 30, 3, 50, 5]
 
 
+_A = {"id": 1, "name": "a"}
+_NUMBERED, _UNTOLD = {"before": _A, "after": _A, "op": 7}, {"before": 1, "after": _A, "op": "d"}
+
+
 def test_bad_changes_in_avro_fail_alone(registry: StubRegistry) -> None:
     good = message(registry, envelope(_ROW), changed("c", {"id": 1, "name": "a"}))
     bad = [
@@ -244,6 +248,14 @@ def test_bad_changes_in_avro_fail_alone(registry: StubRegistry) -> None:
         (message(registry, envelope(_ROW), changed("t")), "the table was emptied"),
         (message(registry, envelope(_ROW), changed("x")), 'the change "x"'),
         (message(registry, _ROW, {"id": 1, "name": "a"}), "not one of Debezium's"),
+        (
+            message(registry, record(("before", _ROW), ("after", "Value"), ("op", "long")), _NUMBERED),
+            "op is not a text",
+        ),
+        (
+            message(registry, record(("before", "long"), ("after", _ROW), ("op", "string")), _UNTOLD),
+            "before is not a record",
+        ),
         (good[:8], "cut off"),
         (good + b"\0", "goes on behind"),
         (good.replace(b"\2a", b"\2\xff"), "invalid start byte"),

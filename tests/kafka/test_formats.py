@@ -14,6 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kafka.pipeline import Pipeline
 from sinkql.connectors.confluent.protobuf_schema import Types, compiled
+from sinkql.decode import convert
 from sinkql.errors import SinkqlError
 from support.registry import StubRegistry, stub_registry
 
@@ -127,6 +128,22 @@ def test_changes_of_debezium_in_json_are_an_upsert_table(pipeline: Pipeline, sch
     assert pipeline.rows("orders", "id, day, days, tags") == [
         (1, date(1970, 1, 3), [date(1970, 1, 3), date(1970, 1, 1)], {"items": ["a", None], "dimensions": 1}),
     ]  # fmt: skip
+
+
+def test_a_message_that_becomes_far_too_wide_fails_alone(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of few characters have many digits in documents, and a list has many documents."""
+    monkeypatch.setattr(convert, "_WIDEST", 1 << 17)
+    topic = pipeline.broker.topic()
+    wide = "[1e131071, 1e131071]"
+    good = '{"op": "c", "after": {"id": %d, "v": [1]}}'
+    messages = [good % 1, f'{{"op": "c", "after": {{"id": 2, "v": {wide}}}}}', good % 3]
+    send(pipeline, topic, [(b"", each.encode()) for each in messages])
+    columns = "(id bigint, v jsonb list, PRIMARY KEY (id) NOT ENFORCED)"
+    pipeline.source("s", columns, topic, "FORMAT JSON ENVELOPE DEBEZIUM WITH (ON ERROR = DEAD LETTER)")
+    pipeline.sink("s", "KEY (id) MODE UPSERT")
+    pipeline.drain("s")
+    assert pipeline.rows("s", "id, v") == [(1, ["1"]), (3, ["1"])]
+    assert pipeline.rows("s__errors", "position, message") == [(f"{topic}/0/1", "its values take too much room")]
 
 
 def test_keys_of_json_may_have_their_schema_beside_them(pipeline: Pipeline) -> None:

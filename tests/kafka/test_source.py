@@ -173,21 +173,34 @@ def test_a_header_that_is_no_text_fails_its_message_alone(broker: Kafka, pipelin
     assert pipeline.rows("s") == [("b", "ok")]
 
 
-@pytest.mark.parametrize("at", [1_700_000_000_000_000, 1_700_000_000_000_000_000, 2**63 - 1])
-def test_a_time_that_does_not_count_milliseconds_fails_its_message_alone(
-    at: int, broker: Kafka, pipeline: Pipeline
-) -> None:
-    """Brokers take such times where message.timestamp.after.max.ms lets them, which was the default for long."""
-    topic = broker.topic(message_timestamp_after_max_ms=str(2**63 - 1))
-    broker.send(topic, "a", timestamp=at)
-    broker.send(topic, "b", timestamp=1_700_000_000_000)
-    for name, policy in (("s", "SKIP"), ("letters", "DEAD LETTER")):
-        pipeline.source(name, "", topic, f"FORMAT TEXT INCLUDE TIMESTAMP WITH (ON ERROR = {policy})")
+def test_headers_whose_names_are_no_text_fail_their_message_alone(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic()
+    broker.send_raw(topic, b"\xff")
+    broker.send_raw(topic, b"ok")
+    for name, include in (("s", "HEADERS"), ("one", "HEADER 'ok' AS ok, HEADER 'x' AS x")):
+        pipeline.source(name, "", topic, f"FORMAT TEXT INCLUDE {include} WITH (ON ERROR = DEAD LETTER)")
         pipeline.sink(name)
         pipeline.drain(name)
-        assert pipeline.rows(name) == [("b", datetime(2023, 11, 14, 22, 13, 20))]
-    message = f"timestamp {at}: it is outside of the years 1 to 9999"
-    assert pipeline.rows("letters__errors", "message, about") == [(message, json.dumps({"timestamp": at}))]
+        wrong = [("the name of a header is not UTF-8", True)]
+        assert pipeline.rows(f"{name}__errors", "message, about LIKE '%\"headers\": null%'") == wrong
+    assert pipeline.rows("s") == [("x", [{"key": "ok", "value": b"v"}])]
+    assert pipeline.rows("one") == [("x", "v", None)]
+
+
+def test_a_time_that_does_not_count_milliseconds_fails_its_message_alone(broker: Kafka, pipeline: Pipeline) -> None:
+    """Brokers take such times where message.timestamp.after.max.ms lets them, which was the default for long."""
+    topic = broker.topic(message_timestamp_after_max_ms=str(2**63 - 1))
+    micros, most = 1_700_000_000_000_000, 2**63 - 1
+    for at in (micros, 1_700_000_000_000, most):
+        broker.send(topic, "x", timestamp=at)
+    pipeline.source("s", "", topic, "FORMAT TEXT INCLUDE TIMESTAMP WITH (ON ERROR = DEAD LETTER)")
+    pipeline.sink("s")
+    pipeline.drain("s")
+    assert pipeline.rows("s") == [("x", datetime(2023, 11, 14, 22, 13, 20))]
+    assert pipeline.rows("s__errors", "message, about") == [
+        (f"timestamp {at}: it is outside of the years 1 to 9999", json.dumps({"timestamp": at}))
+        for at in (micros, most)
+    ]
 
 
 def test_messages_without_a_value_are_rows_of_nulls(broker: Kafka, pipeline: Pipeline) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 from confluent_kafka import Consumer, ElectionType, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
@@ -273,6 +275,29 @@ class Kafka:
         for value in values:
             producer.produce(topic, value, partition=partition, **more)
         assert producer.flush(PATIENCE_S) == 0
+
+    def send_raw(self, topic: str, header: bytes) -> None:
+        """Append a message with a header of any name, as clients in C may, whose library is that of Python's."""
+        library = next((Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka-*"))
+        c = ctypes.CDLL(str(library))
+        for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_headers_new"):
+            getattr(c, name).restype = ctypes.c_void_p
+        conf, wrong = ctypes.c_void_p(c.rd_kafka_conf_new()), ctypes.create_string_buffer(512)
+        for setting, value in ((b"bootstrap.servers", self.address.encode()), (b"log_level", b"0")):
+            c.rd_kafka_conf_set(conf, setting, value, wrong, 512)
+        producer, headers = (
+            ctypes.c_void_p(c.rd_kafka_new(0, conf, wrong, 512)),
+            ctypes.c_void_p(c.rd_kafka_headers_new(1)),
+        )
+        c.rd_kafka_header_add(headers, header, len(header), b"v", 1)
+        named, of_partition, of_value, of_headers, copied = 1, 3, 4, 10, (7, 2)
+        where = (named, topic.encode(), of_partition, 0)
+        done = c.rd_kafka_producev(
+            producer, *where, of_value, b"x", ctypes.c_size_t(1), *copied, of_headers, headers, 0
+        )
+        assert done == 0
+        assert c.rd_kafka_flush(producer, int(PATIENCE_S * 1000)) == 0
+        c.rd_kafka_destroy(producer)
 
     def add_scram_user(self, user: str, password: str) -> None:
         """Let a user in by SCRAM, with either hash."""

@@ -141,10 +141,16 @@ class AvroChanges:
         for field in writer.schema["fields"]:
             name, type_ = field["name"], field["type"]
             if name == "after" or (name == "before" and before):
+                rows = Parsed(writer.follow(type_), writer.names)
+                if not rows.of_records:
+                    raise UnfitError(f"its field {name} is not a record")
                 null = type_.index("null") if isinstance(type_, list) else -1
-                fields[name] = _Row(fit(Parsed(writer.follow(type_), writer.names), reader, wanted[name]), null)
+                fields[name] = _Row(fit(rows, reader, wanted[name]), null)
             else:
                 fields[name] = node_of(type_, writer.names)
+        op = fields.get("op")
+        if isinstance(op, Node) and not (pa.types.is_string(op.type) or pa.types.is_binary(op.type)):
+            raise UnfitError("its field op is not a text")
         return _Envelope(fields)
 
 

@@ -38,12 +38,17 @@ class Parsed:
     schema: Schema
     names: Mapping[str, Schema]
 
+    @property
+    def of_records(self) -> bool:
+        """Tell whether values are records."""
+        return _record(self.schema)
+
     def as_record(self, name: str) -> Parsed:
         """Return the schema of records with a field of that name, where values are not records themselves.
 
         Avro writes both in the same way.
         """
-        if _record(self.schema):
+        if self.of_records:
             return self
         return Parsed({"type": "record", "name": "row", "fields": [{"name": name, "type": self.schema}]}, self.names)
 

@@ -31,7 +31,7 @@ from sinkql.connectors.kafka.consume import (
     messages,
     size_of,
 )
-from sinkql.connectors.kafka.rows import Rows
+from sinkql.connectors.kafka.rows import Headers, Rows, headers_of
 from sinkql.errors import SinkqlError
 from sinkql.extension import skip
 from sinkql.extension.on_error import BadRecords, OnError, on_error
@@ -357,8 +357,10 @@ class KeptMessage:
         at = self.record.about.get("timestamp")
         return (0, 0) if at is None else (1, at)
 
-    def headers(self) -> list[tuple[str, bytes | None]]:
+    def headers(self) -> Headers:
         found = self.record.about.get("headers", [])
+        if found is None:
+            raise ValueError("the name of a header is not UTF-8")
         return [(key, None if value is None else b64decode(value)) for key, value in found]
 
 
@@ -368,7 +370,10 @@ def _about(message: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"timestamp": at} if kind else {}
     if message.value() is None:
         found["value"] = None
-    headers = message.headers()
+    try:
+        headers = headers_of(message)
+    except ValueError:
+        return {**found, "headers": None}
     if headers:
         found["headers"] = [[key, None if value is None else b64encode(value).decode()] for key, value in headers]
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -17,7 +18,12 @@ from sinkql.extension.stream import ChangeDecoder, Context, DecodedMessages, Mes
 from sinkql.extension.types import arrow_type
 
 _MOST_BYTES = 16 << 20
+_WIDE = "its values take too much room"
 _DIFF = pa.field("$diff", pa.int64())
+Headers = list[tuple[str, bytes | None]]
+_HEADERS = methodcaller("headers")
+"""Called so, the library's method is checked: it returns headers and leaves an error where one has no name."""
+_UNREADABLE: Headers = [("\ufffd", None)]
 Failed = tuple[Any, str]
 """A message, and why it has no row."""
 Found = tuple[pa.RecordBatch, list[Failed], int]
@@ -79,6 +85,9 @@ class Rows:
         try:
             found = self._at_once(messages)
         except WideError:
+            if len(messages) == 1:  # a list in it is as wide as many messages
+                yield self._at_once([])[0], [(messages[0], _WIDE)], 0
+                return
             yield from self._halves(messages)
             return
         yield found
@@ -251,7 +260,7 @@ def _metadata(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict
             return _times(messages, failures)
         case "headers":
             type_ = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-            return pa.array([_headers(each) for each in messages], type_)
+            return pa.array(_headers(messages, failures), type_)
         case _:
             return _header(wanted, messages, failures)
 
@@ -267,14 +276,34 @@ def _times(messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
     return found
 
 
-def _headers(message: Any) -> list[tuple[str, bytes | None]]:
-    return message.headers() or []
+def headers_of(message: Any) -> Headers:
+    """Return the headers of a message; raises ValueError where the client library does not read their names."""
+    try:
+        found: Headers = _HEADERS(message) or []
+    except SystemError:
+        found = _UNREADABLE
+        message.set_headers(found)  # what the library has now may not be touched
+    if found is _UNREADABLE:
+        raise ValueError("the name of a header is not UTF-8")
+    return found
+
+
+def _headers(messages: Sequence[Any], failures: dict[int, str]) -> list[Headers]:
+    found = []
+    for place, message in enumerate(messages):
+        try:
+            found.append(headers_of(message))
+        except ValueError as error:
+            failures.setdefault(place, str(error))
+            found.append([])
+    return found
 
 
 def _header(wanted: Mapping[str, Any], messages: Sequence[Any], failures: dict[int, str]) -> pa.Array:
     """Return the last header of a name; as text, unless it is wanted as it is."""
     name = wanted["name"]
-    found = [next((value for key, value in reversed(_headers(each)) if key == name), None) for each in messages]
+    headers = _headers(messages, failures)
+    found = [next((value for key, value in reversed(each) if key == name), None) for each in headers]
     if wanted["binary"]:
         return pa.array(found, pa.binary())
     texts: list[str | None] = []
