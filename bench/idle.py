@@ -1,10 +1,12 @@
 """What many sinks of one source cost while nothing comes, and how long it is until all of them run.
 
-    python -m bench.idle [--source files|kafka|postgres] [--sinks 100] [--seconds 30] [--interval 10s]
+    python -m bench.idle [--source files|kafka|postgres|tables] [--sinks 100] [--seconds 30] [--interval 10s]
+    python -m bench.idle --source tables --changing 20
 
 Prints the seconds from the start of Spark until all sinks run, and until each has its first commit; then CPU
-milliseconds a second of the whole process tree, and its memory, as proportional set sizes, while nothing is new. Of
-the server only what SinkQL does counts.
+milliseconds a second of the whole process tree, and its memory, as proportional set sizes, while nothing is new. With
+`tables` each sink has a table of Postgres of its own; then some of these change, ten rows each interval, and it is
+measured once more. Of the server only what SinkQL does counts.
 """
 
 from __future__ import annotations
@@ -13,14 +15,19 @@ import argparse
 import json
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from bench.common import HOME, ROOT, running
 from bench.meter import tree_cpu, tree_memory
+
+if TYPE_CHECKING:
+    from support.postgres import Postgres
 
 
 def main() -> None:
@@ -29,24 +36,59 @@ def main() -> None:
     parser.add_argument("--sinks", type=int, default=100)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--interval", default="10s")
+    parser.add_argument("--changing", type=int, default=0, help="of so many tables some rows change")
     arguments = parser.parse_args()
+    if arguments.changing and arguments.source != "tables":
+        parser.error("--changing is for --source tables")
     home = HOME / "idle"
     shutil.rmtree(home, ignore_errors=True)
     (home / "in").mkdir(parents=True)
     sys.path.insert(0, str(ROOT / "tests"))
-    with _SOURCES[arguments.source](home) as source:
+    with _SOURCES[arguments.source](home, arguments.sinks) as source:
         (home / "pipeline.sql").write_text(_script(source, arguments))
-        _measure(home, arguments)
+        _measure(home, source, arguments)
 
 
-def _measure(home: Path, arguments: argparse.Namespace) -> None:
+def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None:
     with running(home) as (pid, events):
         _follow(events, arguments.sinks)
         time.sleep(20)  # what a start leaves behind
-        before, began = tree_cpu(pid), time.monotonic()
-        time.sleep(arguments.seconds)
-        used = (tree_cpu(pid) - before) * 1000 / (time.monotonic() - began)
-        print(f"idle: {used:.0f} CPU-ms a second, {tree_memory(pid):.0f} MB")
+        idle = _cost(pid, lambda: time.sleep(arguments.seconds))
+        print(f"idle: {idle:.0f} CPU-ms a second, {tree_memory(pid):.0f} MB", flush=True)
+        if arguments.changing:
+            counted = _Commits(events)
+            counted.start()
+            interval = float(arguments.interval.removesuffix("s"))
+            rounds = max(2, round(arguments.seconds / interval))
+            source.change(arguments.changing, interval, 2)  # so that what is counted is not the first of its kind
+            before = counted.count
+            busy = _cost(pid, lambda: source.change(arguments.changing, interval, rounds))
+            commits, seconds = counted.count - before, rounds * interval
+            print(
+                f"{arguments.changing} of {arguments.sinks} tables change each {interval:.0f} s: {busy:.0f} CPU-ms a "
+                f"second, {tree_memory(pid):.0f} MB; {commits} commits, {(busy - idle) * seconds / commits:.0f} CPU-ms "
+                "each"
+            )
+
+
+def _cost(pid: int, work: Callable[[], None]) -> float:
+    """Return how many CPU milliseconds a second are used while some work is done."""
+    before, began = tree_cpu(pid), time.monotonic()
+    work()
+    return (tree_cpu(pid) - before) * 1000 / (time.monotonic() - began)
+
+
+class _Commits(threading.Thread):
+    """Count commits as they are told."""
+
+    def __init__(self, output: IO[str]) -> None:
+        super().__init__(daemon=True)
+        self.count = 0
+        self._output = output
+
+    def run(self) -> None:
+        for event in _events(self._output):
+            self.count += event["event"] == "committed"
 
 
 def _follow(output: IO[str], sinks: int) -> None:
@@ -73,10 +115,19 @@ def _events(output: IO[str]) -> Iterator[dict[str, str]]:
             yield event
 
 
-def _script(source: str, arguments: argparse.Namespace) -> str:
-    keyed = "KEY (id) MODE UPSERT" if arguments.source == "postgres" else "ENVELOPE NONE"
+@dataclass(frozen=True)
+class _Source:
+    """What makes a source `s`, or `s0`, `s1` and so on; `change` has some rows of tables change, for so many rounds."""
+
+    script: str
+    change: Callable[[int, float, int], None] = lambda tables, interval, rounds: None
+
+
+def _script(source: _Source, arguments: argparse.Namespace) -> str:
+    keyed = "KEY (id) MODE UPSERT" if arguments.source in ("postgres", "tables") else "ENVELOPE NONE"
+    relation = "s{0}" if arguments.source == "tables" else "s"
     made = (
-        "CREATE SINK k{0} IN CLUSTER bench FROM s\n"
+        f"CREATE SINK k{{0}} IN CLUSTER bench FROM {relation}\n"
         "  INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't{0}')"
     )
     return (
@@ -84,7 +135,7 @@ def _script(source: str, arguments: argparse.Namespace) -> str:
         "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');\n"
     ) + "".join(
         [
-            source,
+            source.script,
             *(
                 f"{made.format(number)} {keyed} WITH (COMMIT INTERVAL = '{arguments.interval}');\n"
                 for number in range(arguments.sinks)
@@ -94,43 +145,69 @@ def _script(source: str, arguments: argparse.Namespace) -> str:
 
 
 @contextmanager
-def _files(home: Path) -> Iterator[str]:
+def _files(home: Path, sinks: int) -> Iterator[_Source]:
     (home / "in" / "a.json").write_text('{"id": 1, "name": "a"}\n')
-    yield "CREATE SOURCE s (id bigint NOT NULL, name text) FROM FILES (PATH = 'in') FORMAT JSON;\n"
+    yield _Source("CREATE SOURCE s (id bigint NOT NULL, name text) FROM FILES (PATH = 'in') FORMAT JSON;\n")
 
 
 @contextmanager
-def _kafka(home: Path) -> Iterator[str]:
+def _kafka(home: Path, sinks: int) -> Iterator[_Source]:
     from support.kafka import kafka  # as tests have it
 
     with kafka() as broker:
         topic, producer = broker.topic(4), broker.producer()
         producer.produce(topic, b'{"id": 1, "name": "a"}')
         producer.flush()
-        yield (
+        yield _Source(
             f"CREATE CONNECTION k TO KAFKA (BROKER '{broker.address}', SECURITY PROTOCOL = 'PLAINTEXT');\n"
             f"CREATE SOURCE s (id bigint NOT NULL, name text) FROM KAFKA CONNECTION k (TOPIC '{topic}') FORMAT JSON;\n"
         )
 
 
 @contextmanager
-def _postgres(home: Path) -> Iterator[str]:
+def _postgres(home: Path, sinks: int) -> Iterator[_Source]:
+    with _server(["s"]) as (_, _, script):
+        yield _Source(script)
+
+
+@contextmanager
+def _tables(home: Path, sinks: int) -> Iterator[_Source]:
+    with _server([f"s{number}" for number in range(sinks)]) as (server, database, script):
+
+        def change(tables: int, interval: float, rounds: int) -> None:
+            began = time.monotonic()
+            for number in range(tables * rounds):
+                time.sleep(max(0.0, began + number * interval / tables - time.monotonic()))
+                server.execute(
+                    f"INSERT INTO s{number % tables} SELECT i, 'round {number}' FROM generate_series({number}, "
+                    f"{number + 9}) AS i ON CONFLICT (id) DO UPDATE SET name = excluded.name",
+                    database,
+                )
+            time.sleep(max(0.0, began + rounds * interval - time.monotonic()))
+
+        yield _Source(script, change)
+
+
+@contextmanager
+def _server(tables: Sequence[str]) -> Iterator[tuple[Postgres, str, str]]:
+    """Run a server with some tables; yield it, their database, and what makes a source of them."""
     from support.postgres import postgres  # as tests have it
 
     with postgres() as server:
         database = server.database()
-        server.execute(
-            "CREATE TABLE s (id int8 PRIMARY KEY, name text); INSERT INTO s VALUES (1, 'a');"
-            "CREATE PUBLICATION p FOR TABLE s;",
-            database,
-        )
+        made = (f"CREATE TABLE {name} (id int8 PRIMARY KEY, name text); INSERT INTO {name} VALUES (1, 'a');"
+                for name in tables)  # fmt: skip
+        server.execute(f"{''.join(made)} CREATE PUBLICATION p FOR TABLE {', '.join(tables)};", database)
+        named = ", ".join(f"public.{name}" for name in tables)
         yield (
+            server,
+            database,
             f"CREATE CONNECTION p TO POSTGRES (HOST '127.0.0.1', PORT {server.port}, DATABASE '{database}', "
-            "USER 'postgres');\nCREATE SOURCE pg FROM POSTGRES CONNECTION p (PUBLICATION 'p') FOR TABLES (public.s);\n"
+            f"USER 'postgres');\nCREATE SOURCE pg FROM POSTGRES CONNECTION p (PUBLICATION 'p') FOR TABLES ({named});\n",
         )
 
 
-_SOURCES = {"files": _files, "kafka": _kafka, "postgres": _postgres}
+_SOURCES = {"files": _files, "kafka": _kafka, "postgres": _postgres, "tables": _tables}
 
 
 if __name__ == "__main__":

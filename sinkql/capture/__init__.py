@@ -11,8 +11,8 @@ What a capture asks of a connector, and how a connector plans such a source, is 
   rows of their files, without those that came and went within a batch.
 * `snapshot`: a table → chunks in the log; `resume`: after which chunk it goes on, for all of its sinks; `speed`: how
   long it will take.
-* `mark`, `confirm`: how far sinks are → what the server may forget; `host`: what a capture is told, and tells;
-  `figures`: what it tells of how far behind the sinks are.
+* `mark`, `confirm`: how far sinks are → what the server may forget; `room`: whether the log has room for more; `host`:
+  what a capture is told, and tells; `figures`: what it tells of how far behind the sinks are.
 * `columnar`: places of values in a block of bytes → Arrow arrays, for decoders of binary formats.
 """
 

@@ -13,7 +13,7 @@ from sinkql.capture import mark
 from sinkql.capture.host import Client, Host
 from sinkql.capture.log import Entry, Generation
 from sinkql.capture.place import Place
-from sinkql.extension.capture import Position
+from sinkql.extension.capture import CapturedTable, Position
 
 _FIRST_ERA = mark.Era()
 
@@ -96,6 +96,10 @@ class Marks:
         """Return how far those are that read a generation's chunks."""
         return [each for each in self.at.values() if each.generation == generation.number and not each.done]
 
+    def elsewhere(self, log: str) -> list[mark.At]:
+        """Return how far those are that have read another log."""
+        return [each for each in self.at.values() if each.log not in ("", log)]
+
 
 def known_era(folder: Path, clients: Sequence[Client]) -> mark.Era:
     """Return the era that began last: also where a folder was lost, and sinks alone know of it."""
@@ -138,6 +142,13 @@ def forgettable(
 def beyond(at: mark.At, entry: Entry) -> bool:
     """Tell whether a sink has not gone past an entry, as far as one can know."""
     return entry.entry > at.entry if at.log == entry.log else entry.to >= at.to
+
+
+def within(entries: Sequence[Entry], places: Sequence[mark.At], tables: Mapping[str, CapturedTable]) -> Position | None:
+    """Return where a sink is in the midst of an entry of which it may not have again what it has; None for nowhere."""
+    once = {at.to for at in places if at.table in tables and not tables[at.table].repeatable}
+    changes = [each for each in entries if each.kind == "changes"] if once else []
+    return next((to for to in once if any(each.start < to < each.to for each in changes)), None)
 
 
 def _latest(generations: Sequence[Generation]) -> Sequence[Generation]:

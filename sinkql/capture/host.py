@@ -18,7 +18,7 @@ PATIENT_TRIES = 2
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A sink that reads a table of the source, every so many seconds.
+    """A sink that reads a table of the source, every so many seconds; `sink` is its full name.
 
     `offsets` are the last that the catalog knows of, None before any.
     """
@@ -27,6 +27,7 @@ class Client:
     table: CapturedTable
     offsets: Offsets | None = None
     every: float = math.inf
+    sink: str = ""
 
     @property
     def reader(self) -> str:
@@ -39,7 +40,8 @@ class Pace:
     """How often a capture does what it does, in seconds and bytes.
 
     An entry ends after `entry_seconds`, or sooner where a sink commits often: after `entry_share` of its interval.
-    What was published is confirmed after `confirm_seconds`, or at `confirm_bytes`: a server holds it until then.
+    What was published is confirmed after `confirm_seconds`, or at `confirm_bytes`: a server holds it until then. A log
+    that is full is told of after `full_seconds`.
     """
 
     entry_seconds: float = 1.0
@@ -56,6 +58,7 @@ class Pace:
     chunk_bytes: int = 8 << 20
     hold_seconds: float = 1.0
     parallel: int = 4
+    full_seconds: float = 60.0
     first_wait: float = 1.0
     longest_wait: float = 60.0
 

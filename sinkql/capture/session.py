@@ -17,12 +17,13 @@ import pyarrow as pa
 from sinkql import faults
 from sinkql.capture import mark
 from sinkql.capture.buffer import Buffer
-from sinkql.capture.confirm import Marks, Roll, forgettable, needed
+from sinkql.capture.confirm import Marks, Roll, forgettable, needed, within
 from sinkql.capture.figures import Figures, shown
 from sinkql.capture.hole import Lacking, asked, put_back
 from sinkql.capture.host import Client, Doing, Host, Pace
 from sinkql.capture.log import Column, Generation, Log
 from sinkql.capture.resume import resumed
+from sinkql.capture.room import Room
 from sinkql.capture.snapshot import Snapshots
 from sinkql.capture.store import FencedLogError
 from sinkql.errors import SinkqlError, TableError, as_data
@@ -61,6 +62,7 @@ class Session:
     snapshots: Snapshots = field(init=False)
     marks: Marks = field(init=False)
     figures: Figures = field(init=False)
+    room: Room = field(init=False)
     recent: list[tuple[Position, Any]] = field(default_factory=list)
     visible: Position = ""
     confirmed: Position = ""
@@ -100,6 +102,7 @@ class Session:
         self.marks = self._marks()
         self.snapshots = Snapshots(self.log, self.stream, self.tables, self.pace)
         self.figures = Figures(self.log, self.stream)
+        self.room = Room(self.log, self.keeping.max_log, self.pace.full_seconds)
         self.stream.check()
         self._check_followed()
         self.kept = self.keeping.keep
@@ -247,7 +250,7 @@ class Session:
         snapshots = self.snapshots
         if self.buffer.bytes >= self.pace.memory_bytes and snapshots.holding and not snapshots.doubts:
             return True
-        return self.log.size > self.keeping.max_log and not self.buffer.open
+        return self.room.full and not self.buffer.open
 
     def _take(self, event: Event) -> None:
         match event:
@@ -385,7 +388,7 @@ class Session:
                     self._write_down(self.unsent[want.table])
         if any(reader not in self._joinable for reader, want in self.marks.wants.items() if want.table in self.tables):
             self._say()
-        if not self.snapshots.unfinished() or self.log.size > self.keeping.max_log:
+        if not self.snapshots.unfinished() or self.room.full:
             return
         self.publish()
         self.stops = [each for each in self.stops if each > self.log.to]
@@ -441,11 +444,10 @@ class Session:
         A sink may have committed what it had read of a log that is lost while this one began. Raises LostLogError
         where an entry has what such a sink has and what it has not, and it cannot take all of that.
         """
-        others = [each for each in self.marks.at.values() if each.log not in ("", self.log.id)]
-        once = {at.to for at in others if at.table in self.tables and not self.tables[at.table].repeatable}
-        for to in once:
-            if any(each.kind == "changes" and each.start < to < each.to for each in self.log.entries):
-                raise LostLogError(f"sinks are in the midst of an entry, at position {to}")
+        others = self.marks.elsewhere(self.log.id)
+        to = within(self.log.entries, others, self.tables)
+        if to is not None:
+            raise LostLogError(f"sinks are in the midst of an entry, at position {to}")
         return all(at.to <= self.log.to or at.to in self.stops for at in others)
 
     def _answer(self) -> None:
@@ -469,10 +471,8 @@ class Session:
             for table, each in self.snapshots.unread.items()
             if each.told
         }
-        mark.tell(
-            self.folder,
-            mark.Word(self.log.epoch, time.time(), self.log.id, last, self.confirmed, joinable, tables=tables),
-        )
+        where = (self.log.epoch, time.time(), self.log.id, last, self.confirmed)
+        mark.tell(self.folder, mark.Word(*where, joinable, self.room.trouble, tables))
         self._joinable = set(joinable)
 
     # --- what may be forgotten ---------------------------------------------------------------------------------------
@@ -494,8 +494,9 @@ class Session:
         if self.confirmed:
             self.stream.confirm(self.confirmed)
         self._forget(min(self.confirmed, sinks), generations)
+        news = self.room.look(self.marks, self.clients)
         self._tell(sinks)
-        if self.snapshots.unread:
+        if self.snapshots.unread or news:
             self._say()  # as long as that is so
         if not self.settled:
             self._say()  # which takes back the error that ended the one before
@@ -553,8 +554,7 @@ class Session:
 
     def _forget(self, position: Position, generations: Sequence[Generation]) -> None:
         """Delete entries that no sink needs: after a while, or at once where the log is too large."""
-        crowded = self.log.size > self.keeping.max_log
-        before = time.time() + 1 if crowded else time.time() - self.pace.kept_seconds
+        before = time.time() + 1 if self.room.full else time.time() - self.pace.kept_seconds
         count = forgettable(self.log.entries, position, self.marks, generations, before=before)
         if not count or self.snapshots.holding:
             return
@@ -588,8 +588,11 @@ class Session:
             details["unread"] = {
                 ".".join(self.tables[table].name): f"{error.code}: {error.message}" for table, error in errors.items()
             }
-        error = next(iter(errors.values()), None)
-        self.host.tell(Doing("snapshotting" if running else "running", error, details, last=last))
+        error = self.room.error or next(iter(errors.values()), None)
+        full = self.room.error is not None
+        self.host.tell(
+            Doing("stalled" if full else "snapshotting" if running else "running", error, details, last=last)
+        )
 
     def _tell_last(self) -> None:
         """Tell how far the sinks were at the end."""

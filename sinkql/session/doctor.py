@@ -21,6 +21,7 @@ from sinkql.errors import SinkqlError
 from sinkql.extension.check import Check
 from sinkql.extension.registry import discover
 from sinkql.runtime.spark.java import check_java, modules
+from sinkql.session.log_check import checks_of_logs
 from sinkql.session.server_check import checks_of_catalog
 
 _GIB = 1 << 30
@@ -200,3 +201,4 @@ def _catalog(path: Path) -> Iterator[Check]:
     if not found:
         yield Check("catalog", "ok", str(path))
     yield from checks_of_catalog(catalog)
+    yield from checks_of_logs(catalog)

@@ -4,21 +4,40 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+import pyarrow as pa
 import pytest
 
-from capture.pipeline import Running, Sinks, again, drain, once
+from capture.pipeline import QUICK, Running, Sinks, again, drain, once, registry
 from capture.server import Server
+from sinkql import physical
+from sinkql.errors import SinkqlError
 from sinkql.extension.capture import Keeping
 from sinkql.extension.stream import Limit, Reader, Split, Tally
+from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local import engine
+from sinkql.runtime.local.expression import mapped
 from support.patience import Deadline
+from support.running import MemoryControl, job, loop_of
 
 _MANY = Limit(1_000_000)
 
 
 def _rows(reader: Reader, split: Split) -> list[tuple[object, ...]]:
     return [tuple(row.values()) for batch in reader.read(split, Tally()) for row in batch.to_pylist()]
+
+
+def _read_on(loop: BatchLoop) -> None:
+    """Commit what comes, until that fails."""
+    deadline, reader = Deadline(), loop.readers["t"]
+    while True:
+        deadline.check("a failure")
+        end = {"t": reader.latest(loop.marker.end["t"], _MANY)}
+        if end != loop.marker.end:
+            loop.process(loop.marker.end, end)
 
 
 @pytest.fixture
@@ -108,16 +127,28 @@ def test_log_keeps_what_the_server_would_have_to_keep_for_too_long(tmp_path: Pat
 
 
 def test_capture_waits_for_sinks_where_the_log_is_full(tmp_path: Path, server: Server) -> None:
-    sinks = Sinks(tmp_path, names=("a",), keeping=Keeping(keep="log", max_log=20_000))
-    with Running(sinks) as running:
-        once(sinks)
+    sinks = Sinks(tmp_path, names=("a", "b"), keeping=Keeping(keep="log", max_log=20_000))
+    with Running(sinks, pace=replace(QUICK, full_seconds=0.0)) as running:
+        once(sinks, "a")
+        once(sinks, "b")
         for number in range(200):
             server.commit([("t", number, secrets.token_hex(200))])
-        running.until(lambda: running.host.told[-1].details["log_bytes"] > 20_000)
-        running.confirms()
-        assert running.host.told[-1].details["log_bytes"] < 60_000
-        once(sinks)
-    assert sinks.rows() == server.rows()
+        running.until(lambda: running.host.told[-1].status == "stalled")
+        told = running.host.told[-1]
+        assert told.error is not None
+        assert told.error.code == "SQ3443"
+        assert 20_000 < told.details["log_bytes"] < 60_000
+        a = sinks.loop("a")
+        a.start(epoch=1)
+        with pytest.raises(SinkqlError, match="full") as raised:  # it has read all that there is, and b has not
+            _read_on(a)
+        assert raised.value.detail is not None
+        assert '"id-b"' in raised.value.detail
+        assert '"id-a"' not in raised.value.detail
+        running.host.sinks = replace(sinks, names=("a",))  # b is dropped
+        running.until(lambda: running.host.told[-1].status == "running")
+        once(sinks, "a")
+    assert sinks.rows("a") == server.rows()
 
 
 def test_new_table_is_captured_from_its_first_sink_on(tmp_path: Path, server: Server) -> None:
@@ -165,3 +196,44 @@ def test_rows_are_computed_again_from_what_the_server_has(tmp_path: Path, server
         server.commit([("t", 5, "after"), ("t", 7, None)])
         drain(again(sinks))
     assert sinks.rows() == {key: text for key, text in server.rows().items() if key % 2}
+
+
+def test_rows_that_overwrite_each_other_are_accounted_for(tmp_path: Path, server: Server) -> None:
+    server.commit([("t", key, "old") for key in range(4)])
+    sinks, control = Sinks(tmp_path), MemoryControl()
+    body = physical.Normalize(sinks.job("a").write.input, "rows", ("id",))
+    made = msgspec.structs.replace(job(body, tmp_path, table="a", key=("id",)), sink_id=sinks.job("a").sink_id)
+
+    def run() -> dict[str, int]:
+        drain(loop_of(made, sinks.context(made), registry(), control=control))
+        counts = [each["counts"] | {"written": each["rows"] - each["counts"]["removed"]} for each in control.commits]
+        control.commits.clear()
+        return {name: total for name in counts[0] if (total := sum(each[name] for each in counts))}
+
+    sinks.context(made).folder.mkdir(parents=True)
+    with Running(sinks):
+        assert run() == {"read": 4, "written": 4}
+        server.commit([("t", 0, "lost"), ("t", 0, "new"), ("t", 1, "old"), ("t", 2, None), ("t", 9, None)])
+        assert run() == {"read": 5, "written": 1, "removed": 1, "superseded": 1, "filtered": 2}
+    assert sinks.rows() == server.rows()
+
+
+def test_rows_that_are_computed_again_are_accounted_for(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.commit([("t", key, "old") for key in range(4)])
+    sinks = Sinks(tmp_path)
+    with Running(sinks):
+        once(sinks)
+        with monkeypatch.context() as patched:
+            patched.setattr(engine, "mapped", lambda *given: pa.concat_tables([mapped(*given)] * 4))
+            with pytest.raises(SinkqlError, match="accounted for"):
+                drain(again(sinks))
+        assert sinks.rows() == server.rows()
+        loop = again(sinks)
+        drain(loop)
+    assert isinstance(loop.control, MemoryControl)
+    (commit,) = loop.control.commits
+    counts = {name: count for name, count in commit["counts"].items() if count}
+    assert counts == {"read": 4, "filtered": 2, "superseded": 2}
+    assert commit["rows"] == 0

@@ -20,6 +20,7 @@ from expressions import vectors
 from sinkql import physical
 from sinkql.extension.stream import Limit, Offsets, Reader, Split, Tally, WriteResult
 from sinkql.extension.types import arrow_type
+from sinkql.runtime.batch.conservation import account
 from sinkql.runtime.batch.engine import Batch, Engine
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.runtime.state import manifest as state
@@ -96,7 +97,7 @@ class Taking:
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
-        return WriteResult(bucket, len(rows), rows)
+        return WriteResult(bucket, len(rows), rows, superseded=0)
 
 
 @contextmanager
@@ -197,6 +198,7 @@ class Pipeline:
         splits = {name: [{"batch": len(reader.batches) - 1}] for name, reader in self.readers.items()}
         task = Taking(commit, self.engine.buckets, tuple(self.names))
         outcome = self.engine.run(self.job, Batch(task, splits, self.readers, arrangements))
+        account(self.job, outcome)
         name = state.save(self.folder, state.after(manifest, outcome.runs), epoch=1)
         return [row for result in outcome.results for row in result.data], name
 

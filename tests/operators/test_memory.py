@@ -52,7 +52,7 @@ def test_many_rows_take_no_more_than_a_quarter_of_them(tmp_path: Path, monkeypat
 
             most.append(most_of(work))
             assert told == ROWS * count * (1 if batch == 0 else 2)
-            manifest = state.after(manifest, collect(held, {"rows": 1}))
+            manifest = state.after(manifest, collect(held, {"rows": 1}).runs)
         assert max(run["merges"] for run in manifest["arrangements"]["rows"]["0"]) > 0
         found[count] = max(most)
     assert found[8] < 1.5 * found[2]

@@ -73,7 +73,7 @@ def test_task_run_twice_counts_once(tmp_path: Path) -> None:
     first = run(task, [("a", 5, 1), ("b", 7, 2)])
     second = run(task, [("b", 7, 2), ("a", 5, 1)])
     assert sorted(first) == sorted(second) == [("a", 5, 1, 1), ("b", 14, 1, 1)]
-    runs = collect(held, {"totals": 1})
+    runs = collect(held, {"totals": 1}).runs
     manifest = state.after(held.manifest, runs)
     assert [entry["rows"] for entry in manifest["arrangements"]["totals"]["0"]] == [2]
     later = aggregate_task(totals(), Arrangements(tmp_path, manifest, 1, "d"))
@@ -133,7 +133,7 @@ def test_row_of_another_bucket_is_refused(tmp_path: Path) -> None:
 def test_row_taken_back_that_was_never_there_is_refused(before: Any, rows: Any, tmp_path: Path) -> None:
     held = arrangements(tmp_path)
     run(aggregate_task(totals(), held), before)
-    manifest = state.after(held.manifest, collect(held, {"totals": 1}))
+    manifest = state.after(held.manifest, collect(held, {"totals": 1}).runs)
     with pytest.raises(SinkqlError, match='aggregate "totals", bucket 0') as caught:
         run(aggregate_task(totals(), Arrangements(tmp_path, manifest, 1, "d")), rows)
     assert code_of(caught) == "SQ3401"

@@ -145,6 +145,19 @@ def test_slots_are_those_of_sources_or_nobodys(
     assert {name for name in doctor() if name.startswith("slot")} == {"slot of s"}
 
 
+def test_a_log_that_sinks_leave_behind_is_told_and_one_of_nobody(captured: Session, doctor: Doctor) -> None:
+    assert doctor()["s: log"]["state"] == "ok"
+    (place,) = (captured.catalog.database.path.parent / "capture").iterdir()
+    for size, why in ((1, "more than MAX RETAINED WAL"), (19 << 30, "once it is full")):
+        figures = {"kept_by": "log", "log_bytes": size, "retained_bytes": 5}
+        captured.catalog.control.measured(place.name, {"": figures})
+        found = doctor()["s: log"]
+        assert found["state"] == "warning"
+        assert why in found["found"]
+    (place.parent / "another").mkdir()
+    assert {name for name in doctor() if name.startswith("log ")} == {"log another"}
+
+
 def test_a_slot_that_has_lost_changes_is_wrong(doctor: Doctor, tmp_path: Path) -> None:
     small = {"max_slot_wal_keep_size": "1MB", "max_wal_size": "2MB", "min_wal_size": "2MB"}
     with new_server(small) as server:

@@ -261,6 +261,23 @@ def test_a_slow_sink_holds_one_lane_and_no_more_are_opened_than_may_be() -> None
     assert len(lanes) == 2
 
 
+def test_batches_that_take_long_leave_the_others_as_many_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conductor, "_SLOW_SECONDS", 0.01)
+    lanes: list[ThreadLane] = []
+    opened = threading.Event()
+    slow, fine = [_Sink(slow=opened) for _ in range(3)], _Sink()
+    with _conductor(lanes, most=1, tend_seconds=0.01) as found:
+        for sink in slow:
+            found.enrol(sink.seat())
+        for sink in slow:
+            sink.tries(1)
+        found.enrol(fine.seat())
+        fine.has(3)
+        assert [sink.batches for sink in slow] == [[], [], []]
+        assert len(lanes) == 4
+        opened.set()
+
+
 def test_leaving_waits_for_the_batch_that_runs_and_none_begins_after_it() -> None:
     opened = threading.Event()
     sink, other = _Sink(slow=opened), _Sink()

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from operators.pipeline import Pipeline, overwriting
 from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
@@ -18,7 +19,9 @@ from sinkql.extension.stream import WriteResult, WriteTask
 from sinkql.program import compile_text
 from sinkql.runtime.batch.engine import Batch, Outcome
 from sinkql.runtime.batch.loop import BatchLoop
+from sinkql.runtime.local import engine
 from sinkql.runtime.local.engine import LocalEngine
+from sinkql.runtime.local.preparation import prepared
 from support.readers import duckdb_folder
 from support.running import MemoryControl, contexts, drain, loop_of
 
@@ -105,3 +108,13 @@ def test_a_batch_with_a_row_too_few_or_too_many_is_not_committed(tmp_path: Path,
         drain(loop)
     assert raised.value.code == "SQ3392"
     assert loop.writer.refresh() == before
+
+
+def test_a_row_that_an_operator_does_not_get_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = Pipeline(tmp_path, physical.Normalize(overwriting("e", "k", k="integer"), "rows", ("k",)))
+    pipeline.batch(e=[((1,), 1)])
+    pipeline.offer(e=[((1,), -1), ((2,), 1)])
+    monkeypatch.setattr(engine, "prepared", lambda *given: prepared(*given).slice(1))
+    with pytest.raises(SinkqlError) as raised:
+        pipeline.attempt()
+    assert (raised.value.code, raised.value.detail) == ("SQ3392", "1 were taken")

@@ -16,6 +16,7 @@ from pathlib import Path
 from sinkql import faults, physical
 from sinkql.errors import EndlessError, GoneError, SinkqlError
 from sinkql.extension.stream import NO_PLAN, JobOffsets, Limit, Marker, Offsets, Reader, Writer, WriteResult, WriteTask
+from sinkql.runtime.batch.conservation import Account, account
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.pacing import Orders, Pacer
 from sinkql.runtime.batch.special import cleared_between, snapshotting_after
@@ -36,18 +37,18 @@ class Anew:
     manifest: state.Manifest
     results: list[WriteResult] = field(default_factory=list)
     letters: list[WriteResult] = field(default_factory=list)
+    accounts: list[Account] = field(default_factory=list)
     read: int = 0
-    failed: int = 0
     parts: int = 0
 
-    def take(self, end: JobOffsets, outcome: Outcome) -> None:
+    def take(self, end: JobOffsets, outcome: Outcome, account: Account) -> None:
         """Take note of a part."""
         self.at, self.parts = end, self.parts + 1
         self.manifest = state.after(self.manifest, outcome.runs)
         self.results += outcome.results
         self.letters += outcome.letters()
-        self.read += sum(tally.rows for tally in outcome.tallies.values())
-        self.failed += sum(tally.failed for tally in outcome.tallies.values())
+        self.accounts.append(account)
+        self.read += account.read
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +212,11 @@ class Reread:
         arrangements = Arrangements(self.folder, done.manifest, self.marker.epoch, task.commit)
         batch = Batch(task, splits, self.readers, arrangements, cleared, snapshotting, letters=self.failing)
         outcome = run_batch(self.engine, self.job, batch)
+        found = account(self.job, outcome)
         faults.point("rebuild-read")
         if cleared and physical.change_of(self.job.write.input) == "upsert":
             done.results.clear()
-        done.take(end, outcome)
+        done.take(end, outcome, found)
 
 
 def skipped(job: physical.Job) -> SinkqlError:

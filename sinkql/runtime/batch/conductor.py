@@ -5,7 +5,8 @@ thread of its own, so that a slow source delays no other; where something is new
 it. A lane that is called begins a *round*: it runs what is ready, and stays while something is due within the round, so
 that what a call costs is paid once a round and not once a batch. Before a round of several batches is over another lane
 is called, or this one again as it ends, so that what is due then does not wait for Spark. A batch that failed and is to
-be tried again waits in the heap, and in no lane.
+be tried again waits in the heap, and in no lane. One that takes long, as its table's catalog does not answer, has a
+lane that is not counted.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ _AGAIN_SECONDS = 0.25
 _LEAST_SECONDS = 0.005
 _AHEAD_SECONDS = 1.0
 """How long before a round of several batches is over, or more is due after it, another one is called."""
+
+_SLOW_SECONDS = 30.0
+_MOST_SLOW = 8
+"""A batch that takes longer leaves the others as many lanes as before, as long as there are no more such."""
 
 _AWAKE = "called", "staying"
 """What a lane does that takes what is ready."""
@@ -93,6 +98,7 @@ class _Place:
     lane: Lane = field(init=False)
     state: Literal["idle", "called", "running", "staying"] = "idle"
     since: float = field(default_factory=time.monotonic)
+    """When it became what it is, but for `staying`; of one that runs, when the batch began."""
     batches: int = 0
     """How many the round had so far."""
 
@@ -100,7 +106,7 @@ class _Place:
 class Conductor:
     """Have the batches of all seats run in lanes: as many as are needed at once, at `most` so many.
 
-    The lanes end with `close`.
+    Not counted are those of slow batches. The lanes end with `close`.
     """
 
     def __init__(self, open_lane: Open, most: int, *, round_seconds: float = ROUND_SECONDS) -> None:
@@ -252,7 +258,7 @@ class Conductor:
             now, tend_at = time.monotonic(), self._tended_at + _TEND_SECONDS
             while (due_at := self._due_at()) is not None and due_at <= now:
                 self._look(heapq.heappop(self._heap)[2])
-            wants_lane = self._wants_lane and len(self._places) < self._most
+            wants_lane = self._wants_lane and len(self._places) - self._slow(now) < self._most
             if not wants_lane and now < tend_at:
                 self._changed.wait(max(_LEAST_SECONDS, min(tend_at, due_at or tend_at) - now))
                 return
@@ -262,6 +268,11 @@ class Conductor:
             else:
                 self._tended_at = time.monotonic()
                 self._tend()
+
+    def _slow(self, now: float) -> int:
+        """Return how many lanes are not counted, as their batches take long."""
+        slow = [place for place in self._places if place.state == "running" and now >= place.since + _SLOW_SECONDS]
+        return min(len(slow), _MOST_SLOW)
 
     def _look(self, seat: Seat) -> None:
         """Find out in a thread whether something is new for a seat that is due."""
@@ -341,6 +352,7 @@ class Conductor:
                 if self._ready:
                     seat = self._ready.popleft()
                     seat._state = place.state = "running"
+                    place.since = now
                     place.batches += 1
                     if place.batches > 1 and now >= until - _AHEAD_SECONDS:
                         self._call(relief=True)

@@ -10,6 +10,7 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.extension.stream import Reader, Split, Tally, WriteResult, WriteTask
 from sinkql.runtime.state.arrangement import Arrangements, Below
+from sinkql.runtime.state.report import Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,14 @@ class Batch:
 class Outcome:
     """What a batch gave: write results, a tally a source, and the new runs by arrangement and bucket.
 
-    `settled`: it was run without rows that are overwritten in it.
+    `flows` has the rows of each stateful operator by its name; those of others are not counted. `settled`: it was run
+    without rows that are overwritten in it.
     """
 
     results: Sequence[WriteResult]
     tallies: Mapping[str, Tally]
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    flows: Mapping[str, Flow] = field(default_factory=dict)
     settled: bool = False
 
     def letters(self) -> list[WriteResult]:

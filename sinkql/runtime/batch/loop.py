@@ -28,7 +28,7 @@ from sinkql.extension.stream import (
 from sinkql.runtime.batch.allowance import Allowance
 from sinkql.runtime.batch.anew import Reread, same, skipped
 from sinkql.runtime.batch.beginning import Beginning
-from sinkql.runtime.batch.conservation import Account, account
+from sinkql.runtime.batch.conservation import Account, account, reread
 from sinkql.runtime.batch.control import CommitLog
 from sinkql.runtime.batch.engine import Batch, Engine, Outcome, run_batch
 from sinkql.runtime.batch.failure import room_needed
@@ -149,11 +149,11 @@ class BatchLoop:
         reading(0)
         onward = self.letters is None
         failing = Identities() if self.letters is not None else None
-        reread = Reread(
+        again = Reread(
             self.job, self.readers, self.engine, self.writer, self.folder, self.marker, reading, onward, failing
         )
         try:
-            anew = reread.run()
+            anew = again.run()
         except SinkqlError as error:
             if not error.retryable:  # the state may be put back, too
                 self._state.remember()
@@ -179,7 +179,7 @@ class BatchLoop:
             self._settle()
             if self.targets is not None and onward:
                 self.targets = {name: reader.target_at(anew.at[name]) for name, reader in self.readers.items()}
-            self._record(committed, Account(read=anew.read, failed=anew.failed), more=False)
+            self._record(committed, reread(anew.accounts, committed.rows), more=False)
             self._maintain(None)
             return committed
         raise self._disturbed()

@@ -15,6 +15,7 @@ from uuid import uuid4
 from sinkql import physical
 from sinkql.errors import GoneError, LostStateError, SinkqlError
 from sinkql.extension.stream import Marker, Reader, WriteResult
+from sinkql.runtime.batch.conservation import account
 from sinkql.runtime.batch.engine import Batch, Engine, run_batch
 from sinkql.runtime.batch.special import snapshotting_after
 from sinkql.runtime.state import manifest as state
@@ -39,7 +40,7 @@ class Discard:
 
     def __call__(self, bucket: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Count the rows."""
-        return WriteResult(bucket, sum(batch.num_rows for batch in batches), None)
+        return WriteResult(bucket, sum(batch.num_rows for batch in batches), None, superseded=0)
 
 
 def rebuild(
@@ -59,6 +60,7 @@ def rebuild(
         splits = {name: reader.splits(begin[name], marker.end[name]) for name, reader in readers.items()}
         snapshotting = snapshotting_after(readers, begin)
         outcome = run_batch(engine, job, Batch(task, splits, readers, arrangements, snapshotting=snapshotting))
+        account(job, outcome)
     except SinkqlError as error:
         if error.retryable and not isinstance(error, GoneError):  # what is there is there still
             raise

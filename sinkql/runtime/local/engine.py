@@ -43,7 +43,8 @@ class LocalEngine:
         results = work.write(work.rows(job.write.input))
         operators = [stateful(each) for each in physical.walk(job.write.input) if isinstance(each, physical.Stateful)]
         buckets = {each.name: each.preparation.buckets(self.buckets) for each in operators}
-        return Outcome(results, work.tallies, collect(batch.arrangements, buckets))
+        left = collect(batch.arrangements, buckets)
+        return Outcome(results, work.tallies, left.runs, left.flows)
 
 
 @dataclass(slots=True)

@@ -98,7 +98,8 @@ class SparkEngine:
             frames.read_only(missing)
             totals, missing = tallies(frames.side, batch.splits)
         assert not missing
-        return Outcome(results, totals, report.collect(batch.arrangements, frames.stateful))
+        left = report.collect(batch.arrangements, frames.stateful)
+        return Outcome(results, totals, left.runs, left.flows)
 
 
 @dataclass(slots=True)

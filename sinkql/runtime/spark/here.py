@@ -69,7 +69,8 @@ class Here:
         totals, missing = tallies(self.side, self.batch.splits)
         assert not missing
         operators = {each.name: self._buckets(each) for each in self._operators()}
-        return Outcome(results, totals, report.collect(self.batch.arrangements, operators))
+        left = report.collect(self.batch.arrangements, operators)
+        return Outcome(results, totals, left.runs, left.flows)
 
     def _appended(self) -> list[WriteResult]:
         """Write rows as they are read."""

@@ -1,9 +1,10 @@
-"""What a stateful task left behind, bucket by bucket → the new runs of a batch, each taken exactly once."""
+"""What a stateful task left behind, bucket by bucket → the new runs of a batch, and how many rows went through."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +19,68 @@ LiveRuns = Mapping[str, Mapping[str, Sequence[Entry]]]
 """All live runs, oldest first, by arrangement and bucket (as text)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """How many rows an operator took and gave. Of the rows taken, `superseded` ones have a later one of their key."""
+
+    taken: int = 0
+    given: int = 0
+    superseded: int = 0
+
+    def __add__(self, other: Flow) -> Flow:
+        """Return that of two tasks."""
+        return Flow(self.taken + other.taken, self.given + other.given, self.superseded + other.superseded)
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What the stateful operators of a batch left: their new runs, and the rows of each by its name."""
+
+    runs: LiveRuns
+    flows: Mapping[str, Flow]
+
+
 def write_report(
-    folder: Path, *, epoch: int, commit: str, operator: str, bucket: int, attempt: str, runs: Mapping[str, list[Entry]]
+    folder: Path,
+    *,
+    epoch: int,
+    commit: str,
+    operator: str,
+    bucket: int,
+    attempt: str,
+    runs: Mapping[str, list[Entry]],
+    flow: Flow,
 ) -> None:
     """Leave word of one complete task attempt in a side file of its own."""
     side = folder / FOLDER
-    body = json.dumps({"bucket": bucket, "runs": runs}, sort_keys=True)
+    body = json.dumps({"bucket": bucket, "runs": runs, "flow": asdict(flow)}, sort_keys=True)
     durable.write(side / f"{_prefix(epoch, commit, operator, bucket)}{attempt}.json", body.encode())
     faults.point("state-report")
 
 
-def collect(arrangements: Arrangements, operators: Mapping[str, int]) -> LiveRuns:
-    """Return the new runs of a batch's stateful operators, given the number of buckets of each.
+def collect(arrangements: Arrangements, operators: Mapping[str, int]) -> Collected:
+    """Return what a batch's stateful operators left, given the number of buckets of each.
 
     A task may have run more than once; its attempts must have come to the same. SQ3405: a bucket has no complete
     report; SQ3406: its reports differ.
     """
     found: dict[str, dict[str, Sequence[Entry]]] = {}
+    flows: dict[str, Flow] = {}
     names = _names(arrangements.folder / FOLDER)
     for operator, buckets in operators.items():
         for bucket in range(buckets):
             prefix = _prefix(arrangements.epoch, arrangements.commit, operator, bucket)
             report = _one(arrangements.folder / FOLDER, [name for name in names if name.startswith(prefix)], prefix)
-            for arrangement, runs in report.items():
+            for arrangement, runs in report.runs.items():
                 found.setdefault(arrangement, {})[str(bucket)] = runs
-    return found
+            flows[operator] = flows.get(operator, Flow()) + report.flow
+    return Collected(found, flows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    runs: Mapping[str, Sequence[Entry]]
+    flow: Flow
 
 
 def _prefix(epoch: int, commit: str, operator: str, bucket: int) -> str:
@@ -53,7 +91,7 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
-def _one(folder: Path, names: Iterable[str], prefix: str) -> Mapping[str, Sequence[Entry]]:
+def _one(folder: Path, names: Iterable[str], prefix: str) -> _Report:
     reports = [_read(folder / name) for name in names]
     if not reports:
         raise SinkqlError("SQ3405", f'state task "{prefix.rstrip("-")}" left no complete report', detail=str(folder))
@@ -66,13 +104,12 @@ def _one(folder: Path, names: Iterable[str], prefix: str) -> Mapping[str, Sequen
     return reports[0]
 
 
-def _read(path: Path) -> dict[str, list[Entry]]:
+def _read(path: Path) -> _Report:
     report: dict[str, Any] = json.loads(path.read_bytes())
-    runs: dict[str, list[Entry]] = report["runs"]
-    return runs
+    return _Report(report["runs"], Flow(**report["flow"]))
 
 
-def _content(report: Mapping[str, Sequence[Entry]]) -> str:
+def _content(report: _Report) -> tuple[str, Flow]:
     """Return what a report says but for file names, which every attempt has its own of."""
-    plain = {name: [(run["rows"], run["digest"]) for run in runs] for name, runs in report.items()}
-    return json.dumps(plain, sort_keys=True)
+    plain = {name: [(run["rows"], run["digest"]) for run in runs] for name, runs in report.runs.items()}
+    return json.dumps(plain, sort_keys=True), report.flow

@@ -89,7 +89,8 @@ class CatalogDesk:
                 if read.options["source_id"] == source_id:
                     known: dict[str, Offsets] = json.loads(offsets.get(work.job.sink_id, "{}"))
                     every = work.job.commit_interval.total_seconds()
-                    found.append(Client(work.job.sink_id, captured_table(read), known.get(read.source), every))
+                    table, at = captured_table(read), known.get(read.source)
+                    found.append(Client(work.job.sink_id, table, at, every, work.job.sink))
         return found
 
 

@@ -42,7 +42,7 @@ class CollectTask:
         """Write the files; the result's data is their name, None where no row came."""
         given = [batch for batch in batches if batch.num_rows]
         if not given:
-            return WriteResult(bucket, 0, None)
+            return WriteResult(bucket, 0, None, superseded=0)
         rows = pa.Table.from_batches(given).combine_chunks()
         changes = key_changes(rows, self.table.schema(), self.key, self.change)
         chosen = rows.take(pa.array(changes.row[changes.upsert]))
@@ -59,7 +59,8 @@ class CollectTask:
         with pa.ipc.new_file(str(self.folder / f"{name}.rows"), chosen.schema) as file:
             file.write_table(chosen, max_chunksize=_ROWS_A_BATCH)
         faults.point("rebuild-part")
-        return WriteResult(bucket, len(changes.row), name)
+        keys, gone = len(changes.row), int(np.count_nonzero(~changes.upsert))
+        return WriteResult(bucket, keys, name, gone, len(rows) - keys)
 
 
 @dataclass(frozen=True, slots=True)

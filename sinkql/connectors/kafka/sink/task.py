@@ -48,18 +48,21 @@ class MessageTask:
         """Write the messages of all rows; without any there is no file."""
         found = [batch for batch in batches if batch.num_rows]
         if not found:
-            return WriteResult(bucket, 0, None)
+            return WriteResult(bucket, 0, None, superseded=0)
         rows = pa.Table.from_batches(found).combine_chunks()
         name = f"{bucket}-{attempt}.arrow"
-        count = self._write(rows, self.folder / self.commit / name)
+        count, removed = self._write(rows, self.folder / self.commit / name)
         faults.point("data-file")
-        return WriteResult(bucket, count, name if count else None)
+        # without a key a row that comes or goes several times is as many messages
+        counted = self.change != "retract" or self.encoders.key is not None
+        return WriteResult(bucket, count, name if count else None, removed, len(rows) - count if counted else None)
 
-    def _write(self, rows: pa.Table, path: Path) -> int:
+    def _write(self, rows: pa.Table, path: Path) -> tuple[int, int]:
+        """Return how many messages there are, and how many of them only take a row away."""
         keys = self._keys(rows)
         before, after = self._changes(rows, keys)
         if not len(after):
-            return 0
+            return 0, 0
         path.parent.mkdir(parents=True, exist_ok=True)
         fields = [("key", pa.binary()), ("value", pa.binary())]
         fields += [("headers", _HEADERS)] if self.headers else []
@@ -69,7 +72,7 @@ class MessageTask:
             for first in range(0, len(after), _ROWS_AT_ONCE):
                 part = slice(first, first + _ROWS_AT_ONCE)
                 writer.write_batch(self._messages(rows, keys, before[part], after[part], schema))
-        return len(after)
+        return len(after), int(np.count_nonzero(after < 0))
 
     def _keys(self, rows: pa.Table) -> pa.Array | None:
         """Return the key of each row's message."""

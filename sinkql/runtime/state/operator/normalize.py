@@ -56,6 +56,7 @@ class NormalizeState:
         """Put the last row of each key in the place of the one from before; SQ3417 for a row that nothing completes."""
         state, cleared = bucket.values[self.name], bucket.below.cleared
         last = self._last(rows, bucket)
+        bucket.superseded.append(rows.num_rows - len(last.keys))
         found = last.found
         old = [found.column(name, column.type) for name, column in zip(self.columns, last.columns, strict=True)]
         was, now = _there(found), last.alive

@@ -19,7 +19,7 @@ from sinkql import physical
 from sinkql.errors import SinkqlError
 from sinkql.lowering.preparation import Preparation
 from sinkql.runtime.state.arrangement import Arrangements, Below, Multiset, Place, Values, bucket_folder
-from sinkql.runtime.state.report import LiveRuns, write_report
+from sinkql.runtime.state.report import Flow, LiveRuns, write_report
 from sinkql.runtime.state.run import Entry, unsigned
 from sinkql.spill import LAST, Ranges, parts, range_of
 
@@ -43,8 +43,9 @@ class Arrangement:
 class Bucket:
     """One bucket's state in one attempt at a task, by arrangement. What `notes` say goes into the manifest.
 
-    `below` tells of the operator's sources; `others` opens what all buckets have of an arrangement from before. The
-    rows that the operator gets have the hashes from `low` to `high`.
+    An operator adds to `superseded` how many rows have a later one of their key in the batch. `below` tells of the
+    operator's sources; `others` opens what all buckets have of an arrangement from before. The rows that the operator
+    gets have the hashes from `low` to `high`.
     """
 
     number: int
@@ -53,6 +54,7 @@ class Bucket:
     below: Below
     others: Callable[[str], Sequence[Values]]
     notes: dict[str, dict[str, int]] = field(default_factory=dict)
+    superseded: list[int] = field(default_factory=list)
     low: int = 0
     high: int = LAST
 
@@ -133,9 +135,11 @@ class StatefulTask:
         tables = (self._checked(bucket, batch, schema) for batch in batches if batch.num_rows)
         state = self._open(bucket, attempt)
         changes = self.operator.preparation.output().empty_table()
+        taken = given = 0
         for rows, low, high in parts(tables, schema, _ranges, self.folder):
             yield from changes.to_batches(max_chunksize=ROWS)
             changes = self.operator.apply(rows, replace(state, low=low, high=high))
+            taken, given = taken + rows.num_rows, given + changes.num_rows
         write_report(
             self.folder,
             epoch=self.epoch,
@@ -144,6 +148,7 @@ class StatefulTask:
             bucket=bucket,
             attempt=attempt,
             runs=state.close(),
+            flow=Flow(taken, given, sum(state.superseded)),
         )
         yield from changes.to_batches(max_chunksize=ROWS)
 
