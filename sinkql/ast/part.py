@@ -88,10 +88,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """MODE or its synonym ENVELOPE: `mode` is upsert, append or debezium; `changelog` is false for ENVELOPE NONE."""
+    """MODE or its synonym ENVELOPE: `mode` is upsert, append or debezium; `changelog` is false for ENVELOPE NONE.
+
+    `word` is the one of the two that was written; one is printed for each kind of sink.
+    """
 
     mode: str
     changelog: bool = True
+    word: str = field(default="MODE", repr=False, compare=False)
     span: Span = at()
 
 

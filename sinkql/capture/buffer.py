@@ -15,6 +15,8 @@ from sinkql.capture.log import DataFile, Part
 from sinkql.capture.store import LogStore
 from sinkql.extension.capture import CapturedTable, Changed, Position, Snapshot, TableRows
 
+_ERROR_BYTES = 500
+"""What a record that did not decode takes beside its texts."""
 Completing = Callable[[str, TableRows, Sequence[Any]], tuple[TableRows, Position | None]]
 
 
@@ -47,7 +49,7 @@ class Buffer:
             self._empty(table)
         for table, parts in event.tables.items():
             self.rows.setdefault(table, []).extend(parts)
-            self.bytes += sum(part.rows.nbytes for part in parts)
+            self.bytes += _size(parts)
         self.ends += zip(event.transactions.ends, event.transactions.ids, strict=True)
         self.to, self.open = max(self.to, event.to), event.open
 
@@ -57,7 +59,7 @@ class Buffer:
 
     def _empty(self, table: str) -> None:
         """Forget what came of a table: all its rows went after that."""
-        self.bytes -= sum(part.rows.nbytes for part in self.rows.pop(table, []))
+        self.bytes -= _size(self.rows.pop(table, []))
         for file in self.files.pop(table, []):
             self.store.remove(file.name)
         self.moved.discard(table)
@@ -77,7 +79,7 @@ class Buffer:
             first = next((place for place, part in enumerate(parts) if moving(part)), len(parts))
             self._write(table, parts[:first])
             del parts[:first]
-        self.bytes = sum(part.rows.nbytes for parts in self.rows.values() for part in parts)
+        self.bytes = sum(map(_size, self.rows.values()))
 
     def _write(self, table: str, parts: Sequence[TableRows]) -> None:
         file = datafile.write(self.store, table, self.epoch, parts) if parts else None
@@ -99,7 +101,7 @@ class Buffer:
         """Forget the rows of a table that came by transactions which a snapshot sees."""
         parts = self.rows.pop(table, [])
         left = [_unseen(part, snapshot) for part in parts]
-        self.bytes -= sum(part.rows.nbytes for part in parts) - sum(part.rows.nbytes for part in left)
+        self.bytes -= _size(parts) - _size(left)
         if any(part.rows.num_rows for part in left):
             self.rows[table] = left
 
@@ -137,6 +139,14 @@ class Buffer:
         if moving(part):
             self.moved.add(table)
         return part
+
+
+def _size(parts: Sequence[TableRows]) -> int:
+    """Return how many bytes of memory rows take, and what is told of records that did not decode."""
+    return sum(
+        part.rows.nbytes + sum(_ERROR_BYTES + len(each.raw) + len(each.message) for each in part.errors)
+        for part in parts
+    )
 
 
 def _unseen(part: TableRows, snapshot: Snapshot) -> TableRows:

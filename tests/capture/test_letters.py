@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from capture.pipeline import QUICK, Running, Sinks, once
-from capture.server import FakeStream, Server
+from capture.server import FakeStream, Server, rows_of
+from sinkql.capture import datafile
+from sinkql.capture.buffer import Buffer
+from sinkql.capture.log import LogFolder
 from sinkql.capture.process import discard
-from sinkql.extension.capture import Changed, Keeping, TableRows
+from sinkql.extension.capture import Changed, Keeping, TableRows, Transactions
 from sinkql.extension.stream import Limit, RowError
 from support.readers import duckdb_folder
 
@@ -76,3 +79,16 @@ def test_a_batch_whose_letters_are_there_ends_where_it_did(
         once(sinks)
     assert sinks.rows() == {key: value for key, value in server.rows().items() if key >= 0}
     assert _letters(tmp_path) == ([-12, -11, -10] if longer else [-12, -10])
+
+
+def test_records_that_do_not_decode_are_written_before_they_fill_the_memory(tmp_path: Path) -> None:
+    store = LogFolder.local(tmp_path / "log").store
+    buffer = Buffer(store, 1)
+    errors = [RowError(str(number), "SQ3101", "no", b"x" * 1000) for number in range(1000)]
+    rows = replace(rows_of([(1, "new")]), errors=errors)
+    buffer.take(Changed("1", {"t": [rows]}, Transactions((), ()), open=True), 0.0)
+    assert buffer.bytes > 1_000_000
+    buffer.spill()
+    assert buffer.bytes == 0
+    (file,) = buffer.files["t"]
+    assert datafile.failed(store, file) == errors

@@ -226,6 +226,20 @@ def test_records_that_do_not_decode_are_in_a_topic_beside_it(
     assert refused.value.code == "SQ3394"
 
 
+def test_a_topic_of_such_records_that_was_deleted_is_made_anew(pipeline: Pipeline) -> None:
+    broker, topic = pipeline.broker, pipeline.broker.topic()
+    broker.send(topic, '{"id": 1}', "[")
+    pipeline.source("s", "(id bigint)", topic, "FORMAT JSON WITH (ON ERROR = DEAD LETTER)")
+    topic_sink(pipeline, "s", "tidied", "KEY (id) NOT ENFORCED FORMAT JSON ENVELOPE UPSERT")
+    pipeline.drain("s")
+    broker.delete("tidied__errors")
+    broker.send(topic, '{"id": 2}', "{")
+    pipeline.drain("s")
+    letters = [json.loads(each.value or b"")["raw"] for each in committed(broker, "tidied__errors")]
+    assert letters == ["\\x7b"]
+    assert len(committed(broker, "tidied")) == 2
+
+
 def test_a_record_that_is_as_large_as_its_topic_takes_is_a_letter(pipeline: Pipeline) -> None:
     broker, topic = pipeline.broker, pipeline.broker.topic()
     large = random.Random(1).randbytes(450_000).hex()

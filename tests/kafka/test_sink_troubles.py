@@ -27,7 +27,7 @@ from sinkql.connectors.kafka.sink import progress, transaction
 from sinkql.connectors.kafka.sink.transaction import Transactions, UndecidedError
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.runtime.batch.loop import BatchLoop
-from support.kafka import PASSWORD, USER, Kafka
+from support.kafka import PASSWORD, USER, Kafka, kafka
 from support.patience import PATIENCE_S
 from support.running import drain
 
@@ -81,6 +81,43 @@ def test_a_sink_whose_progress_is_gone_does_not_begin_again(broker: Kafka, pipel
     broker.delete("other-progress")
     _fails(pipeline, "SQ4288")
     assert len(committed(broker, "lasting")) == 1
+
+
+def test_a_sink_whose_progress_goes_while_it_runs_is_not_said_to_be_taken_over(
+    broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.run(
+        f"CREATE CONNECTION other TO KAFKA (BROKER '{broker.address}', SECURITY PROTOCOL = 'PLAINTEXT', "
+        "PROGRESS TOPIC 'going');"
+    )
+    pipeline.run("CREATE TABLE people (id bigint PRIMARY KEY, name text); INSERT INTO people VALUES (1, 'ann');")
+    pipeline.run(f"CREATE SINK people_sink FROM people INTO KAFKA CONNECTION other (TOPIC 'left') {_UPSERT};")
+    loop = _started(pipeline)
+
+    def unanswered(*arguments: Any) -> NoReturn:
+        raise UndecidedError(SinkqlError("SQ4271", "no answer"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transactions, "send", unanswered)
+        with pytest.raises(SinkqlError, match="SQ4271"):
+            drain(loop)
+    broker.delete("going")
+    broker.topic(name="going", cleanup_policy="compact")
+    with pytest.raises(SinkqlError, match="SQ4288"):
+        drain(loop)
+
+
+@pytest.mark.soak
+def test_no_topic_is_made_by_writing_to_it() -> None:
+    with kafka(more={"auto.create.topics.enable": "true"}) as broker:
+        client = Client.of("k", {"brokers": [broker.address], "protocol": "PLAINTEXT"}, str)
+        transactions = Transactions(client, "nowhere", "none", 1000)
+        transactions.begin()
+        with pytest.raises(SinkqlError) as raised:
+            transactions.send("nowhere", [], ("nowhere", b"k", b"v"))
+        assert raised.value.code == "SQ4283"
+        assert "nowhere" not in broker.admin.list_topics(timeout=PATIENCE_S).topics
+        transactions.close()
 
 
 def test_progress_is_kept_in_no_topic_that_deletes_it(broker: Kafka, pipeline: Pipeline) -> None:

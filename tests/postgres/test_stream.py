@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 
 import pytest
 
@@ -99,6 +100,48 @@ def test_the_key_is_the_one_of_the_replica_identity(postgres: Postgres, postgres
         run("DELETE FROM t WHERE code = 'b'")
         found = [(row["id"], row["code"], row["$diff"]) for row in stream.rows("t")]
         assert found == [(1, "a", 1), (1, "b", 1), (None, "a", -1), (1, "c", 1), (None, "b", -1)]
+
+
+def test_a_row_that_goes_goes_though_what_comes_in_its_place_does_not_fit(
+    postgres: Postgres, postgres_database: str, run: Run
+) -> None:
+    run("CREATE TABLE t (a int, d date); ALTER TABLE t REPLICA IDENTITY FULL")
+    run("CREATE TABLE u (id int PRIMARY KEY, d date); CREATE PUBLICATION p FOR TABLE t, u")
+    with reading(postgres, postgres_database) as stream:
+        run("INSERT INTO t VALUES (1, '2024-01-01'), (2, 'infinity'); INSERT INTO u VALUES (1, '2024-01-01')")
+        run("UPDATE t SET d = 'infinity' WHERE a = 1; UPDATE t SET d = '2024-01-02' WHERE a = 2; DELETE FROM t")
+        run("UPDATE u SET id = 2, d = 'infinity'")
+        changes = [each.tables for each in stream.read() if isinstance(each, Changed)]
+        found = {
+            name: [
+                (tuple(row.values())[:3], len(rows.errors))
+                for each in changes
+                for rows in each.get(name, ())
+                for row in shown(rows.rows)
+            ]
+            for name in ("t", "u")
+        }
+        first, second = date(2024, 1, 1), date(2024, 1, 2)
+        assert [row for row, _ in found["t"]] == [
+            (1, first, 1), (1, first, -1), (2, second, 1), (2, second, -1)
+        ]  # fmt: skip
+        assert [row for row, _ in found["u"]] == [(1, first, 1), (1, None, -1)]
+        errors = [len(rows.errors) for each in changes for parts in each.values() for rows in parts]
+        assert sum(errors) == 5  # each change of which a part does not fit
+
+
+def test_a_long_value_of_a_change_that_does_not_fit_is_not_taken_for_the_one_from_before(
+    postgres: Postgres, postgres_database: str, run: Run
+) -> None:
+    run("CREATE TABLE t (id int PRIMARY KEY, d date, long text); CREATE PUBLICATION p FOR TABLE t")
+    with reading(postgres, postgres_database) as stream:
+        run(f"INSERT INTO t VALUES (1, '2024-01-01', {LONG}), (2, '2024-01-01', {LONG}), (3, '2024-01-01', 'short')")
+        run("UPDATE t SET d = 'infinity', long = long || 'x' WHERE id = 1")
+        run("UPDATE t SET d = 'infinity' WHERE id > 1")  # what is kept of these is right
+        run("UPDATE t SET d = '2024-01-02'")
+        rows = [(row["id"], row["d"], row["$diff"], row["$hole"]) for row in stream.rows("t")[3:]]
+        day = date(2024, 1, 2)
+        assert rows == [(1, None, -1, None), (1, day, 1, b"\x04"), (2, day, 1, b"\x04"), (3, day, 1, None)]
 
 
 def test_truncated_tables_lose_what_stood_before(postgres: Postgres, postgres_database: str, run: Run) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import confluent_kafka
@@ -75,7 +76,7 @@ class Kafka:
 
     `trusted` is the certificate of the authority that signed its own, `identity` has its key and its certificate. The
     first of a cluster is its controller; others have the controller's port. With a `domain` it names itself
-    `broker-1.domain` to clients that do not speak plain text.
+    `broker-1.domain` to clients that do not speak plain text. `more` are settings of its own.
     """
 
     folder: Path
@@ -85,6 +86,7 @@ class Kafka:
     number: int = 1
     controller: int = 0
     domain: str = ""
+    more: Mapping[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _admin: Any = None
@@ -366,6 +368,7 @@ class Kafka:
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
             "allow.everyone.if.no.acl.found": "true",
+            **self.more,
         }
 
 
@@ -383,11 +386,11 @@ def another(first: Kafka, number: int = 2) -> Iterator[Kafka]:
 
 
 @contextmanager
-def kafka(domain: str = "") -> Iterator[Kafka]:
-    """Run a new broker until the block ends."""
+def kafka(domain: str = "", more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Kafka]:
+    """Run a new broker, with some settings of its own, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="kafka-") as folder, held_ports(5) as ports:
         names = [f"*.{domain}"] if domain else []
-        server = Kafka(Path(folder), ports, *authority(Path(folder), *names), domain=domain)
+        server = Kafka(Path(folder), ports, *authority(Path(folder), *names), domain=domain, more=more)
         server.initialize()
         server.start()
         server.add_scram_user(USER, PASSWORD)

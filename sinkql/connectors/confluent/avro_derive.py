@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from sinkql import logical, physical
@@ -34,15 +35,16 @@ def derived(columns: Iterable[physical.Column], options: Mapping[str, Any]) -> A
     `options` are those that `avro_sink` planned.
     """
     fullname, docs = options["fullname"], options.get("docs", {})
-    making = _Making(options["null_defaults"])
+    making = _Making(options["null_defaults"], {fullname.rpartition(".")[2]})
     types = [(column.name, parse_type(column.type), column.nullable) for column in columns]
     if not options["debezium"]:
         return making.record(fullname, types, docs)
     (_, row, _), _ = types
-    before = making.record("row", [(each.name, each.type, each.nullable) for each in row.fields], docs)
+    own = making.free(["row", "row0"])
+    before = making.record(own, [(each.name, each.type, each.nullable) for each in row.fields], docs)
     default = {"default": None} if options["null_defaults"] else {}
     fields = [
-        {"name": "before", "type": ["null", before], **default}, {"name": "after", "type": ["null", "row"], **default}
+        {"name": "before", "type": ["null", before], **default}, {"name": "after", "type": ["null", own], **default}
     ]  # fmt: skip
     return {"type": "record", "name": fullname, "fields": fields}
 
@@ -67,10 +69,16 @@ def avro_names(names: Iterable[str]) -> list[str]:
 
 @dataclass(slots=True)
 class _Making:
-    """Make one schema; records in it are called `record0` and so on."""
+    """Make one schema; records in it are called `record0` and so on, none by a name that is taken."""
 
     null_defaults: bool
-    records: int = field(default=0)
+    taken: set[str]
+
+    def free(self, names: Iterable[str]) -> str:
+        """Return the first name that no record has yet, and take it."""
+        found = next(each for each in names if each not in self.taken)
+        self.taken.add(found)
+        return found
 
     def record(
         self, name: str, members: list[tuple[str, logical.Type, bool]], docs: Mapping[str, str] = _NONE
@@ -100,8 +108,7 @@ class _Making:
             case "map":
                 return {"type": "map", "values": ["null", self.type(type_.value)]}
             case "record":
-                name = f"record{self.records}"
-                self.records += 1
+                name = self.free(map("record{}".format, count()))
                 return self.record(name, [(each.name, each.type, each.nullable) for each in type_.fields])
             case name:
                 return _PLAIN.get(name, "string")

@@ -44,6 +44,14 @@ def plan_avro(encoded: Encoded, planning: Planning) -> Mapping[str, Any]:
             encoded.format.span,
             hint=f"Write FORMAT AVRO USING {KIND} CONNECTION name.",
         )
+    for part, strategy in (("KEY", schema.key_strategy), ("VALUE", schema.value_strategy)):
+        if strategy is not None:
+            raise SinkqlError(
+                "SQ2366",
+                f"formats of sinks do not take {part} STRATEGY",
+                strategy.span,
+                hint="Leave it out: sinks register the schema of their columns.",
+            )
     plain = [each for each in schema.options if not _about(each)]
     options = bind(plain, SchemaOptions, owner="formats of sinks", span=schema.span)
     key = encoded.part == "key"

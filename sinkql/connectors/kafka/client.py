@@ -62,6 +62,7 @@ class Client:
             "security.protocol": options["protocol"],
             "client.id": "sinkql",
             "log_level": "0",
+            "allow.auto.create.topics": "false",  # else a producer makes one anew that was deleted
             "socket.keepalive.enable": "true",
             "reconnect.backoff.ms": "50",
             "reconnect.backoff.max.ms": "1000",

@@ -25,6 +25,8 @@ from sinkql.extension.types import arrow_type
 INSERT, UPDATE, DELETE = b"IUD"
 _KEY, _OLD = b"KO"
 _SHOWN = 200
+_TOAST_POINTER = 24
+"""Values of so many bytes at most always stand in their row: the server sends them with each change."""
 AT = pa.timestamp("us", "UTC")
 
 
@@ -108,7 +110,11 @@ def _fill_unchanged(relation: Relation, changes: Changes, new: _Tuples, old: _Tu
 
 
 class _Reader:
-    """Decode the tuples of one table's changes, and put them in order."""
+    """Decode the tuples of one table's changes, and put them in order.
+
+    `_unfit` are the messages of which the new tuple does not decode, `_unfit_old` those of which the old one does not:
+    where the row that goes decodes, it goes, though the one that comes in its place has none.
+    """
 
     def __init__(self, relation: Relation, changes: Changes, new: _Tuples, old: _Tuples) -> None:
         self._relation = relation
@@ -116,13 +122,15 @@ class _Reader:
         self._new = new
         self._old = old
         self._types = [arrow_type(each.type) for each in relation.table.columns]
-        self._bad = np.zeros(len(changes.starts), bool)
+        self._unfit = np.zeros(len(changes.starts), bool)
+        self._unfit_old = np.zeros(len(changes.starts), bool)
 
     def keyed(self) -> TableRows:
         """Return rows that are overwritten by their key."""
         new, old, key = self._new, self._old, self._relation.key
-        arrays = self._decoded(new, range(len(self._types)))
-        before = self._decoded(old, key)
+        arrays = self._decoded(new, range(len(self._types)), self._unfit)
+        before = self._decoded(old, key, self._unfit_old)
+        forgets = self._forgets(arrays)
         self._check_holes()
         kinds, count = self._changes.kinds, len(self._changes.starts)
         gone = np.zeros(count, bool)  # the old key has no row any more
@@ -130,13 +138,17 @@ class _Reader:
         moved = np.flatnonzero(gone & (kinds == UPDATE))
         if len(moved):
             gone[moved] = self._other_key(moved, arrays, before)
-        came = (kinds != DELETE) & ~self._bad
-        gone &= ~self._bad
+        came = (kinds != DELETE) & (~self._unfit | forgets)
+        gone &= ~self._unfit_old
         places, diffs, messages = _ordered(gone, came, _numbers(old, count), _numbers(new, count) + len(old.messages))
         columns = []
         for number, type_ in enumerate(self._types):
             parts = [before[number]] if number in key else [pa.nulls(len(old.messages), type_)]
             columns.append(_taken([*parts, arrays[number]], places, len(old.messages), len(new.messages)))
+        if forgets.any():
+            forgotten = (diffs > 0) & forgets[messages]
+            diffs[forgotten] = -1
+            columns = [each if number in key else _without(each, forgotten) for number, each in enumerate(columns)]
         more = self._holes(messages, diffs, gone, before) if self._relation.table.holes else {}
         return self._rows(columns, diffs, messages, more)
 
@@ -145,13 +157,14 @@ class _Reader:
         new, old, count = self._new, self._old, len(self._changes.starts)
         lacks = self._changes.kinds != INSERT
         lacks[old.messages] = False
-        self._bad |= lacks
+        self._unfit |= lacks
         everything = range(len(self._types))
-        arrays, before = self._decoded(new, everything), self._decoded(old, everything)
+        arrays = self._decoded(new, everything, self._unfit)
+        before = self._decoded(old, everything, self._unfit_old)
         self._check_holes()
         gone, came = np.zeros(count, bool), self._changes.kinds != DELETE
         gone[old.messages] = True
-        gone, came = gone & ~self._bad, came & ~self._bad
+        gone, came = gone & ~self._unfit_old, came & ~self._unfit
         places, diffs, messages = _ordered(gone, came, _numbers(old, count), _numbers(new, count) + len(old.messages))
         columns = [
             _taken([before[number], arrays[number]], places, len(old.messages), len(new.messages))
@@ -160,8 +173,8 @@ class _Reader:
         found = self._rows(columns, diffs, messages, {})
         return replace(found, transactions=self._changes.transactions[messages])
 
-    def _decoded(self, tuples: _Tuples, wanted: Sequence[int]) -> dict[int, pa.Array]:
-        """Return columns by their numbers, and tell of what does not fit."""
+    def _decoded(self, tuples: _Tuples, wanted: Sequence[int], unfit: Mask) -> dict[int, pa.Array]:
+        """Return columns by their numbers, and tell of messages whose tuple does not fit."""
         found = {}
         for number in wanted:
             if not tuples.cells:
@@ -172,8 +185,23 @@ class _Reader:
             array, bad = decode(column, cells.places(self._changes.block), binary=is_binary(cells))
             found[number] = array
             if bad is not None:
-                self._bad[tuples.messages[bad]] = True
+                unfit[tuples.messages[bad]] = True
         return found
+
+    def _forgets(self, arrays: dict[int, pa.Array]) -> Mask:
+        """Return the messages that do not fit, and have a long value that later ones may leave out.
+
+        The row that a key had must not give its own value to these: the key has no row until it comes whole.
+        """
+        found = np.zeros(len(self._changes.starts), bool)
+        if not self._relation.table.holes or not self._unfit.any():
+            return found
+        for column, cells in zip(self._relation.columns, self._new.cells, strict=True):
+            if column.long:
+                found[self._new.messages[(cells.kinds != UNCHANGED) & (cells.lengths > _TOAST_POINTER)]] = True
+        for number in self._relation.key:
+            found[self._new.messages[np.asarray(arrays[number].is_null())]] = False
+        return found & self._unfit
 
     def _check_holes(self) -> None:
         """Tell of values that were not sent where they must be: those of keys, and of tables that never miss any."""
@@ -181,7 +209,7 @@ class _Reader:
             if number in self._relation.key or not self._relation.table.holes:
                 missing = cells.kinds == UNCHANGED
                 if missing.any():
-                    self._bad[self._new.messages[missing]] = True
+                    self._unfit[self._new.messages[missing]] = True
 
     def _other_key(self, moved: Offsets, arrays: dict[int, pa.Array], before: dict[int, pa.Array]) -> Mask:
         """Return which of the messages change their row's key."""
@@ -229,11 +257,12 @@ class _Reader:
     # --- what does not decode -----------------------------------------------------------------------------------------
 
     def _errors(self) -> list[RowError]:
-        if not self._bad.any():
+        unfit = self._unfit | self._unfit_old
+        if not unfit.any():
             return []
         count = len(self._changes.starts)
         new, old = _numbers(self._new, count), _numbers(self._old, count)
-        return [self._error(each, int(new[each]), int(old[each])) for each in np.flatnonzero(self._bad).tolist()]
+        return [self._error(each, int(new[each]), int(old[each])) for each in np.flatnonzero(unfit).tolist()]
 
     def _error(self, message: int, new: int, old: int) -> RowError:
         """Return what is wrong with a change, and what can be read of it as JSON."""
@@ -290,6 +319,11 @@ def _taken(parts: list[pa.Array], places: Offsets, old: int, new: int) -> pa.Arr
     if len(places) == new and not (places != np.arange(old, old + new)).any():
         return parts[1]
     return pa.concat_arrays(parts).take(pa.array(places))
+
+
+def _without(values: pa.Array, where: Mask) -> pa.Array:
+    """Return values with NULL at some places."""
+    return values.take(pa.array(np.arange(len(values)), mask=where))
 
 
 def _bits(rows: NDArray[np.bool_]) -> pa.Array:

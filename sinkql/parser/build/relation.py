@@ -131,10 +131,10 @@ def _key(node: Node) -> ast.Key:
 
 
 def _mode(node: Node) -> ast.Mode:
-    word = words(node).split()[-1]
+    clause, *_, word = words(node).split()
     if word == "NONE":
-        return ast.Mode("append", changelog=False, span=span(node))
-    return ast.Mode(word.lower(), span=span(node))
+        return ast.Mode("append", changelog=False, word=clause, span=span(node))
+    return ast.Mode(word.lower(), word=clause, span=span(node))
 
 
 def _transform(node: Node) -> ast.Transform:

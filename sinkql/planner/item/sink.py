@@ -71,6 +71,8 @@ def _check_clauses(statement: ast.CreateSink, kind: SinkKind) -> None:
         written = one_of([f"{word} {each.upper()}" for each in kind.modes])
         given = "NONE" if mode.mode == "append" and not mode.changelog else mode.mode.upper()
         raise _no_clause(kind, f"ENVELOPE {given}", mode.span, f"Write {written}.")
+    if mode is not None and kind.messages and mode.word == "MODE":
+        raise _no_clause(kind, "MODE", mode.span, f"Write ENVELOPE {mode.mode.upper()}.")
     if statement.key_format is not None and not kind.messages:
         raise _no_clause(kind, "KEY FORMAT", statement.key_format.span, "Leave it out.")
     if statement.format is not None and statement.format.name not in kind.formats and not kind.messages:

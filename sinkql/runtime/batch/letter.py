@@ -26,6 +26,7 @@ from sinkql.extension.stream import (
     Context,
     JobOffsets,
     Marker,
+    RedoBatchError,
     RowError,
     Tally,
     Writer,
@@ -48,6 +49,9 @@ _NAMES = [column.name for column in COLUMNS]
 _PLAN = "letters"
 _ROWS = 10_000
 _BYTES = 8 << 20
+_DROPPED = "SQ3503"
+_CHANGED = frozenset(f"SQ{number}" for number in (3501, 3504, 3505, 3509, 3510, 3511, 3512, 3524))
+"""What may be wrong with a table that another one can take the place of."""
 
 
 @dataclass(slots=True)
@@ -118,9 +122,10 @@ class DeadLetters:
     _due: bool = field(default=False, init=False)
 
     def start(self, initial: JobOffsets, *, epoch: int) -> None:
-        """Claim the table, whose sink begins, or began, at `initial`."""
-        self.writer.open()
-        self._marker = self.writer.claim(initial, epoch=epoch)
+        """Claim the table, whose sink begins, or began, at `initial`; one that was dropped is made anew."""
+        with _about_letters():
+            self.writer.open()
+            self._marker = self.writer.claim(initial, epoch=epoch)
 
     def ahead(self, end: JobOffsets) -> JobOffsets | None:
         """Return where the batch ends that begins at `end` and whose records are there; None where there is none."""
@@ -186,11 +191,21 @@ class DeadLetters:
         self.writer.detach(name)
 
     def commit(self, task: WriteTask, written: Sequence[WriteResult], *, start: JobOffsets, end: JobOffsets) -> None:
-        """Commit the records of a batch, if there are any; raises what `Writer.commit` does."""
+        """Commit the records of a batch, if there are any; raises what `Writer.commit` does.
+
+        Where the table was dropped meanwhile, it is made anew, and the batch is to be written again: RedoBatchError.
+        """
         if not written:
             return
-        marker = replace(self.writer.refresh(), commit=task.commit, start=start, end=end, plan=_PLAN)
-        self._marker = self.writer.commit(task, written, marker).marker
+        try:
+            with _about_letters():
+                marker = replace(self.writer.refresh(), commit=task.commit, start=start, end=end, plan=_PLAN)
+                self._marker = self.writer.commit(task, written, marker).marker
+        except SinkqlError as error:
+            if error.code != _DROPPED:
+                raise
+            self.start(start, epoch=self._marker.epoch)
+            raise RedoBatchError from error
         self._due = True
         faults.point("letters-committed")
 
@@ -199,6 +214,19 @@ class DeadLetters:
         if self._due:
             self.writer.maintain(go_on)
             self._due = False
+
+
+@contextmanager
+def _about_letters() -> Iterator[None]:
+    """Have an error about the table say what to do with this one: no sink depends on what it has."""
+    try:
+        yield
+    except SinkqlError as error:
+        if error.code in _CHANGED:
+            error.hint = (
+                "Rename or drop this table, in which the sink keeps records that do not decode: it makes a new one."
+            )
+        raise
 
 
 def dead_letters(registry: Registry, job: physical.Job, context: Context) -> DeadLetters | None:

@@ -324,5 +324,11 @@ def letters(write: physical.Write, columns: Sequence[physical.Column]) -> physic
         changelog=False,
         key=(),
         proven=False,
-        options={**kept, "table": f"{write.options['table']}__errors", "column_types": types, "existing_rows": "keep"},
+        options={
+            **kept,
+            "table": f"{write.options['table']}__errors",
+            "column_types": types,
+            "existing_rows": "keep",
+            "letters": True,
+        },
     )

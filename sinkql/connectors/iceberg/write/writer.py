@@ -98,7 +98,7 @@ class IcebergWriter(Writer):
             branch=write.options.get("branch"),
         )
         self._opened = target
-        claimed = self._claimed_before()
+        claimed = None if write.options.get("letters") else self._claimed_before()  # theirs is made anew
         table = ensure(target, self._expected, sink_id=self._context.sink_id, claimed=claimed is not None)
         kept = markers.find(table, self._context.sink_id)
         if kept is None and claimed not in (None, str(table.metadata.table_uuid)):

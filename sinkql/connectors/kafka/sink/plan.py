@@ -3,8 +3,8 @@
 The planned options, which `physical.Write.options` carries: `topic`; `partitions`, `replication` and `config` of a
 topic that the sink makes; `key_format` and `key_options` if there is a key, `value_format` and `value_options`; `row`,
 with ENVELOPE DEBEZIUM the type of a whole row; `headers`, a column; `partition_by`, a tree and its columns;
-`compression`; `transactional_id` and `group`, what ids begin with; `progress_topic` and `progress_replication`;
-`letters`, where they are of the topic beside the sink's.
+`compression`; `refresh_ms`; `transactional_id` and `group`, what ids begin with; `progress_topic` and
+`progress_replication`; `letters`, where they are of the topic beside the sink's.
 What is left out is as usual.
 """
 
@@ -29,11 +29,14 @@ from sinkql.logical.type import Field, record_type
 
 OWNER = "sinks into Kafka"
 AT_CREATION = ("SNAPSHOT",)
-_LATER = ("LEGACY IDS", "TOPIC METADATA REFRESH INTERVAL")
+_LATER = ("LEGACY IDS",)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OF_BOTH = ("replication", "compression", "transactional_id", "group", "progress_topic", "progress_replication")
 _LARGE = str(8 << 20)
 """Of a topic of letters: a record is twice as large in them, as its bytes are written in hexadecimal digits."""
+_REFRESH = "TOPIC METADATA REFRESH INTERVAL"
+_MOST = {"TOPIC PARTITION COUNT": 2**31 - 1, "TOPIC REPLICATION FACTOR": 2**15 - 1}
+"""What the protocol has room for; brokers refuse far less."""
 _HEADERS = ("map[text=>text]", "map[text=>bytea]")
 
 
@@ -64,7 +67,9 @@ class TopicOptions:
         default=None,
     )
     legacy_ids: bool = described("not supported yet", default=False)
-    topic_metadata_refresh_interval: timedelta | None = described("not supported yet", default=None)
+    topic_metadata_refresh_interval: timedelta | None = described(
+        "how often partitions are looked for that the topic has got since; else each 5 minutes", default=None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +89,16 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
     options = bind(given, TopicOptions, owner=OWNER, span=statement.kind_span, ignore=(OPTION,))
     partition_by = _only([option for option in given if option.name == OPTION])
     _check_topic(statement, options)
+    refresh = _refresh(statement, options)
     common = bind(statement.with_options, KafkaSinkOptions, owner=OWNER, span=statement.kind_span)
     connection = planning.connection(statement.connection, KIND)
+    if options.topic == connection.options["progress_topic"]:
+        raise SinkqlError(
+            "SQ2361",
+            f'topic "{options.topic}" is the one in which sinks of the connection keep how far they are',
+            option_span(statement.options, "TOPIC", statement.kind_span),
+            hint="Write to another topic, or name another PROGRESS TOPIC in CREATE CONNECTION.",
+        )
     planned = {
         "topic": options.topic,
         "partitions": options.topic_partition_count,
@@ -95,6 +108,7 @@ def plan_sink(statement: ast.CreateSink, shape: logical.Shape, facts: logical.Fa
         "headers": _headers(statement, shape),
         "partition_by": plan_partition(partition_by, statement, shape) if partition_by is not None else None,
         "compression": options.compression_type.lower(),
+        "refresh_ms": refresh,
         "transactional_id": options.transactional_id_prefix,
         "group": options.progress_group_id_prefix,
         "progress_topic": connection.options["progress_topic"],
@@ -167,9 +181,28 @@ def _check_topic(statement: ast.CreateSink, options: TopicOptions) -> None:
         ("TOPIC PARTITION COUNT", options.topic_partition_count),
         ("TOPIC REPLICATION FACTOR", options.topic_replication_factor),
     ):
-        if value == 0:
+        if value is not None and not 0 < value <= _MOST[name]:
             span = option_span(statement.options, name, statement.kind_span)
-            raise SinkqlError("SQ2361", f"{name} must be at least 1", span, hint=f"Write {name} = 1 or more.")
+            message = f"{name} must be at least 1" if not value else f"{name} must be at most {_MOST[name]}"
+            raise SinkqlError(
+                "SQ2361",
+                message,
+                span,
+                hint=f"Write {name} = {1 if not value else _MOST[name]} or {'more' if not value else 'less'}.",
+            )
+
+
+def _refresh(statement: ast.CreateSink, options: TopicOptions) -> int | None:
+    """Return the interval in milliseconds; SQ2309 where it is not from a second to an hour."""
+    found = options.topic_metadata_refresh_interval
+    if found is None or timedelta(seconds=1) <= found <= timedelta(hours=1):
+        return None if found is None else found // timedelta(milliseconds=1)
+    raise SinkqlError(
+        "SQ2309",
+        f"{_REFRESH} must be from 1 second to 1 hour",
+        option_span(statement.options, _REFRESH, statement.kind_span),
+        hint=f"Write {_REFRESH} = '60s'.",
+    )
 
 
 def _formats(

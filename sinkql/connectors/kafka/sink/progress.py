@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,9 @@ class Progress:
     topic_id: str
     number: int
 
-    def after(self, marker: Marker) -> Progress:
-        """Return the progress of the next transaction."""
-        return replace(self, marker=marker, number=self.number + 1)
+    def after(self, marker: Marker, topic_id: str) -> Progress:
+        """Return the progress of the next transaction, into a topic of this id."""
+        return Progress(marker, topic_id, self.number + 1)
 
     def encoded(self) -> bytes:
         """Return it as JSON."""

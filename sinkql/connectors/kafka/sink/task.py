@@ -18,6 +18,7 @@ from sinkql.extension.stream import MessageEncoder, WriteResult
 from sinkql.physical import DIFF, SEQ
 
 _ROWS_AT_ONCE = 8192
+_BYTES_AT_ONCE = 64 << 20
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -49,7 +50,9 @@ class MessageTask:
         found = [batch for batch in batches if batch.num_rows]
         if not found:
             return WriteResult(bucket, 0, None, superseded=0)
-        rows = pa.Table.from_batches(found).combine_chunks()
+        rows = pa.Table.from_batches(found)
+        found.clear()
+        rows = rows.combine_chunks()
         name = f"{bucket}-{attempt}.arrow"
         count, removed = self._write(rows, self.folder / self.commit / name)
         faults.point("data-file")
@@ -69,8 +72,9 @@ class MessageTask:
         fields += [("partition", pa.int32())] if self.partitioning is not None else []
         schema = pa.schema(fields)
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-            for first in range(0, len(after), _ROWS_AT_ONCE):
-                part = slice(first, first + _ROWS_AT_ONCE)
+            most = _at_once(rows)
+            for first in range(0, len(after), most):
+                part = slice(first, first + most)
                 writer.write_batch(self._messages(rows, keys, before[part], after[part], schema))
         return len(after), int(np.count_nonzero(after < 0))
 
@@ -78,10 +82,8 @@ class MessageTask:
         """Return the key of each row's message."""
         if self.encoders.key is None:
             return None
-        keys: list[bytes | None] = []
-        for batch in rows.select(list(self.key)).to_batches(max_chunksize=_ROWS_AT_ONCE):
-            keys += self.encoders.key.encode(batch)
-        return pa.array(keys, pa.binary())
+        batches = rows.select(list(self.key)).to_batches(max_chunksize=_at_once(rows))
+        return pa.concat_arrays([pa.array(self.encoders.key.encode(batch), pa.binary()) for batch in batches])
 
     def _changes(self, rows: pa.Table, keys: pa.Array | None) -> tuple[np.ndarray, np.ndarray]:
         """Return for each message the places of the row that goes and of the one that comes, -1 for none."""
@@ -120,6 +122,12 @@ class MessageTask:
             values += self.encoders.value.encode(batch)
         left = iter(values)
         return [next(left) if each else None for each in there.tolist()]
+
+
+def _at_once(rows: pa.Table) -> int:
+    """Return how many rows are encoded at once: fewer where they are large, as an array holds 2 GB."""
+    size: int = rows.get_total_buffer_size()
+    return max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE * len(rows) // max(1, size)))
 
 
 def _apart(places: np.ndarray, diffs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -29,6 +29,8 @@ PATIENCE_S = 180.0
 Where a partition's leader dies just after a commit, they have been seen to write the mark of that commit a minute
 later, and they begin no other transaction of the sink before: that is no reason to say that nobody answers.
 """
+REFRESH_MS = 300_000
+"""How often partitions are looked for that a topic has got since, unless the sink says so."""
 _TIMEOUT_MS = 600_000
 _ABORT_S = 5.0
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
@@ -73,6 +75,7 @@ class Transactions:
     id: str
     compression: str = "none"
     batch_bytes: int = 1_000_000
+    refresh_ms: int = REFRESH_MS
     troubles: Troubles = field(default_factory=Troubles)
     _kafka: Any = None
     _topic: str = ""
@@ -86,6 +89,7 @@ class Transactions:
             "transactional.id": self.id,
             "compression.type": self.compression,
             "batch.size": self.batch_bytes,
+            "topic.metadata.refresh.interval.ms": self.refresh_ms,
             "error_cb": self.troubles,
             "on_delivery": self._delivered,
             "logger": _LOGGER,

@@ -17,7 +17,7 @@ from sinkql.connectors.kafka.sink.plan import encoded
 from sinkql.connectors.kafka.sink.progress import Progress, ProgressTopic
 from sinkql.connectors.kafka.sink.task import Encoders, MessageTask
 from sinkql.connectors.kafka.sink.topic import check_kept, check_same, made, made_for_progress
-from sinkql.connectors.kafka.sink.transaction import OustedError, Transactions, UndecidedError
+from sinkql.connectors.kafka.sink.transaction import REFRESH_MS, OustedError, Transactions, UndecidedError
 from sinkql.errors import FencedError, SinkqlError
 from sinkql.extension.stream import (
     Committed,
@@ -64,11 +64,7 @@ class TopicWriter(Writer):
         if found is not None:
             self._check_topic(found)
         elif self._note.exists():
-            raise SinkqlError(
-                "SQ4288",
-                f'topic "{self.write.options["progress_topic"]}" does not say any more how far the sink is',
-                hint="Drop the sink and create it again, into a new topic: it then writes all rows.",
-            )
+            raise self._forgotten()
         else:
             check_kept(self._admin, self.write.options)
             self._topic_id = made(self._admin, self.write.options).id
@@ -95,7 +91,7 @@ class TopicWriter(Writer):
             switch=switch,
         )
         assert self._topic_id is not None, "not open"
-        coming = Progress(marker, self._topic_id, 1) if found is None else found.after(marker)
+        coming = Progress(marker, self._topic_id, 1) if found is None else found.after(marker, self._topic_id)
         self._mine = mine
         self._send((), coming)
         durable.write(self._note, self._topic_id.encode())
@@ -137,7 +133,8 @@ class TopicWriter(Writer):
         if not all(path.exists() for path in paths):
             raise RedoBatchError
         size = sum(path.stat().st_size for path in paths)
-        coming = self._kept.after(marker)
+        assert self._topic_id is not None, "not open"
+        coming = self._kept.after(marker, self._topic_id)
         try:
             self._send(paths, coming)
         finally:
@@ -161,7 +158,9 @@ class TopicWriter(Writer):
         self._end()
         batch = min(1_000_000, int(self._admin.config(options["topic"]).get("max.message.bytes", 1_000_000)))
         own = f"{self._transactional_id}-{self.context.sink_id}"
-        transactions = Transactions(self.client, own, options["compression"], batch)
+        transactions = Transactions(
+            self.client, own, options["compression"], batch, options.get("refresh_ms", REFRESH_MS)
+        )
         transactions.begin()
         self._transactions = transactions
 
@@ -197,13 +196,17 @@ class TopicWriter(Writer):
             raise
 
     def _check_mine(self, found: Progress | None) -> Progress:
-        if found is None or found.marker.claim != self._mine:
+        if found is None:
+            raise self._forgotten()
+        if found.marker.claim != self._mine:
             raise self._fenced(found)
         return found
 
     def _ousted(self, told: str) -> SinkqlError:
         found = self._progress.find(settled=False)
-        if found is None or found.marker.claim != self._mine:
+        if found is None:
+            return self._forgotten()
+        if found.marker.claim != self._mine:
             return self._fenced(found)
         return SinkqlError(
             "SQ4287",
@@ -213,17 +216,28 @@ class TopicWriter(Writer):
             "ALTER SINK … SET (MAX ROWS PER COMMIT = 100000).",
         )
 
-    def _fenced(self, found: Progress | None) -> FencedError:
+    def _fenced(self, found: Progress) -> FencedError:
         return FencedError(
             "SQ5101",
             f'another run has taken over topic "{self.write.options["topic"]}"',
-            detail=f"It is of epoch {found.marker.epoch}." if found is not None else None,
+            detail=f"It is of epoch {found.marker.epoch}.",
             hint="Nothing is lost: the other run continues from the last commit of this one.",
+        )
+
+    def _forgotten(self) -> SinkqlError:
+        return SinkqlError(
+            "SQ4288",
+            f'topic "{self.write.options["progress_topic"]}" does not say any more how far the sink is',
+            hint="Drop the sink and create it again, into a new topic: it then writes all rows.",
         )
 
     # --- what it is made of ------------------------------------------------------------------------------------------
 
     def _check_topic(self, found: Progress) -> None:
+        """Raise SQ4280 where the topic is gone; that of records that did not decode is made anew."""
+        if self.write.options.get("letters"):
+            self._topic_id = made(self._admin, self.write.options).id
+            return
         check_same(self._admin, self.write.options["topic"], found.topic_id)
         self._topic_id = found.topic_id
 
