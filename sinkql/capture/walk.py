@@ -179,7 +179,7 @@ def _keeps_columns(reader: Subscription, place: Place, entry: Entry, *, first: b
             "SQ3440",
             f'the server has not sent all changes of table "{".".join(reader.table.name)}"',
             detail=entry.problem,
-            hint=f"Mend on the server what the detail says. Then {SKIP[0].lower()}{SKIP[1:]}",
+            hint=f"Mend on the server what the detail says, if anything. Then {SKIP[0].lower()}{SKIP[1:]}",
         )
     now = {each.name: each for each in entry.columns}
     lost = [each.name for each in reader.table.columns if not _same(each, now)]

@@ -10,6 +10,7 @@ from sinkql.session import Session
 from sinkql.session.sink.desk import CatalogDesk
 from sinkql.session.sink.roster import CatalogRoster
 from support import running
+from support.patience import Deadline
 from support.running import loop_of
 
 
@@ -29,3 +30,12 @@ def catch_up(session: Session, *, turn: int = 1) -> None:
         loop = loop_of(job, context, session.catalog.registry)
         loop.start(epoch=turn, once=True)
         running.catch_up(loop)
+
+
+def stalled(session: Session) -> str:
+    """Wait until the source's status is that it is stalled, and return the error's code."""
+    query = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's' AND status = 'stalled'"
+    deadline = Deadline()
+    while not (rows := session.execute(query)[0].rows):
+        deadline.check("a status")
+    return str(rows[0][0]).partition(":")[0]

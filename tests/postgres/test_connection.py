@@ -101,6 +101,11 @@ def test_a_certificate_is_checked(session: Session, guarded: Postgres, tmp_path:
         assert tried("verify_full", "ca", "localhost") == "SQ4409"
         assert tried("verify_full", "nonsense") == "SQ4410"
         session.execute(_connect(port, HOST="localhost", SSL_MODE="verify_ca", SSL_CERTIFICATE_AUTHORITY="SECRET ca"))
+    (tmp_path / "old").mkdir()
+    old, expired = authority(tmp_path / "old", days=-1)
+    session.execute(f"DROP CONNECTION c; ALTER SECRET ca AS file('{old}');")
+    with tls_front(guarded.port, expired) as port:
+        assert tried("verify_ca", "ca") == "SQ4408"
 
 
 def test_a_user_without_replication_is_told_so_where_a_source_is_created(session: Session, guarded: Postgres) -> None:
@@ -121,6 +126,9 @@ def test_a_user_without_replication_is_told_so_where_a_source_is_created(session
         ("SQ4412", "FATAL:  sorry, too many clients already"),
         ("SQ4413", "FATAL:  the database system is starting up"),
         ("SQ4414", "FATAL:  something new"),
+        ("SQ4415", "SSL error: tlsv13 alert certificate required"),
+        ("SQ4415", "SSL error: ssl/tls alert certificate expired"),
+        ("SQ4415", "FATAL:  connection requires a valid client certificate"),
     ],
 )
 def test_what_the_server_says_is_told_by_its_words(code: str, told: str) -> None:

@@ -12,13 +12,12 @@ from sinkql.capture import reader as reading
 from sinkql.errors import SinkqlError
 from sinkql.runtime.local.engine import LocalEngine
 from sinkql.session.session import Session
-from support.patience import Deadline
 from support.postgres import Postgres
 from support.postgres import postgres as postgres_server
 from support.readers import duckdb_folder
 from support.running import loop_of
 
-from .pipeline import capturing
+from .pipeline import capturing, stalled
 
 pytestmark = pytest.mark.server
 
@@ -84,7 +83,7 @@ def test_a_role_that_is_altered_stalls_its_source_until_that_is_put_right(
         server.execute(f"ALTER ROLE bob {done}")
         server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'bob'")
         server.execute("INSERT INTO t VALUES (2)", database)
-        assert _stalled(session) == code
+        assert stalled(session) == code
         failed = _failed(session)
         assert (failed.code, failed.retryable) == (code, True)
         assert failed.hint
@@ -99,15 +98,6 @@ def test_a_role_that_is_altered_stalls_its_source_until_that_is_put_right(
 def _once(session: Session) -> None:
     (job,) = session.jobs(("a",))
     drain(loop_of(job, session.context(job), session.catalog.registry, engine=LocalEngine()))
-
-
-def _stalled(session: Session) -> str:
-    """Wait until the source's status is that it is stalled, and return the error's code."""
-    query = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's' AND status = 'stalled'"
-    deadline = Deadline()
-    while not (rows := session.execute(query)[0].rows):
-        deadline.check("a status")
-    return str(rows[0][0]).partition(":")[0]
 
 
 def _failed(session: Session) -> SinkqlError:

@@ -30,6 +30,13 @@ CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true);
 INSERT INTO t VALUES (1, 1), (11, 1);
 """
 
+_STORED = """
+CREATE TYPE mood AS ENUM ('good', 'bad');
+CREATE TABLE t (id int PRIMARY KEY, v varchar(10), n int, moods mood[]);
+CREATE PUBLICATION p FOR TABLE t;
+INSERT INTO t VALUES (1, 'one', 1, '{good}');
+"""
+
 
 @pytest.fixture(autouse=True)
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +70,8 @@ _LOST = {
         "no longer has the table",
     ),
     "partitions alone": (_PARTED, "ALTER PUBLICATION p SET (publish_via_partition_root = false)", "has the partitions"),
+    "unlogged": (_PLAIN.replace("FOR TABLE t, u", "FOR ALL TABLES"), "ALTER TABLE t SET UNLOGGED", "is UNLOGGED"),
+    "an unlogged partition": (_PARTED, "ALTER TABLE low SET UNLOGGED", "a partition of the table is UNLOGGED"),
     "the root": (
         _PARTED.replace("FOR TABLE t WITH (publish_via_partition_root = true)", "FOR TABLE t"),
         "ALTER PUBLICATION p SET (publish_via_partition_root = true)",
@@ -126,6 +135,12 @@ _HARMLESS = {
     "other tables": (_PLAIN, "CREATE TABLE w (id int PRIMARY KEY); ALTER PUBLICATION p ADD TABLE w"),
     "all tables anew": (_PLAIN, "ALTER PUBLICATION p SET TABLE u, t"),
     "rows": (_PLAIN, "INSERT INTO t VALUES (1); TRUNCATE t; VACUUM FULL t; ANALYZE t"),
+    "another layout": (
+        _PLAIN,
+        "ALTER TABLE t ALTER v SET NOT NULL; ALTER TABLE t ALTER v SET STATISTICS 7; VACUUM FULL t;"
+        "ALTER TABLE t ADD w uuid DEFAULT gen_random_uuid()",
+    ),
+    "a longer type": (_STORED, "ALTER TABLE t ALTER v TYPE varchar(20); ALTER TYPE mood ADD VALUE 'fair'"),
     "a new name": (_PLAIN, "ALTER TABLE t RENAME TO t2"),
     "a new partition": (
         _PARTED,
@@ -192,6 +207,33 @@ def test_rows_that_come_and_go_with_partitions_are_told(
             run(each)
         (_, problem, lost), after = _told(stream)
         assert (problem or "").startswith(said)
+        assert lost
+        assert after == ("t", None, False)
+
+
+_ANEW = {
+    "computed": (_STORED, "ALTER TABLE t ALTER n TYPE int USING n * 100", 'column "n" of table "public.t"'),
+    "shorter": (_STORED, "ALTER TABLE t ALTER v TYPE varchar(2) USING left(v, 2)", 'column "v" of table'),
+    "partitions": (_PARTED, "ALTER TABLE t ALTER v TYPE int USING v + 1", 'column "v" of table "public.t"'),
+    "an enum": (
+        _STORED,
+        "ALTER TYPE mood RENAME VALUE 'bad' TO 'poor'",
+        'the value "bad" of an enum in table "public.t" is called "poor" now',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", _ANEW)
+def test_values_that_are_written_anew_without_a_change_are_told(
+    postgres: Postgres, postgres_database: str, run: Run, what: str
+) -> None:
+    before, altered, said = _ANEW[what]
+    run(before)
+    with reading(postgres, postgres_database) as stream:
+        assert _told(stream) == []
+        run(altered)
+        (_, problem, lost), after = _told(stream)
+        assert said in (problem or "")
         assert lost
         assert after == ("t", None, False)
 

@@ -12,15 +12,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def authority(folder: Path, *names: str) -> tuple[Path, Path]:
+def authority(folder: Path, *names: str, days: int = 1) -> tuple[Path, Path]:
     """Make an authority; return its certificate, and a file with key and certificate of a server at 127.0.0.1.
 
-    The server may have other names.
+    The server may have other names. Its certificate holds for so many days from now on.
     """
     root, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     certificate = _signed("authority of a test", root, root).sign(root, hashes.SHA256())
     place = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), *map(x509.DNSName, names)])
-    server = _signed("server of a test", own, root).add_extension(place, critical=False).sign(root, hashes.SHA256())
+    unsigned = _signed("server of a test", own, root, days).add_extension(place, critical=False)
+    server = unsigned.sign(root, hashes.SHA256())
     trusted, identity = folder / "authority.pem", folder / "server.pem"
     trusted.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     key = own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -28,7 +29,9 @@ def authority(folder: Path, *names: str) -> tuple[Path, Path]:
     return trusted, identity
 
 
-def _signed(name: str, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _signed(
+    name: str, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePrivateKey, days: int = 1
+) -> x509.CertificateBuilder:
     """Return a certificate to be signed: of the authority itself where the keys are the same."""
     now, issuer = datetime.now(UTC), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority of a test")])
     return (
@@ -37,7 +40,7 @@ def _signed(name: str, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePriv
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
+        .not_valid_before(now - timedelta(days=2))
+        .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=key is by, path_length=None), critical=True)
     )

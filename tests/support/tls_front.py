@@ -16,11 +16,12 @@ _REQUEST = 8
 
 @contextmanager
 def tls_front(port: int, identity: Path) -> Iterator[int]:
-    """Listen on a port of this machine with a certificate and its key, before the server on `port`."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(identity)
+    """Listen on a port of this machine with a certificate and its key, before the server on `port`.
+
+    The file of both is read for each connection.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        accepting = threading.Thread(target=_accept, args=(listener, context, port))
+        accepting = threading.Thread(target=_accept, args=(listener, identity, port))
         accepting.start()
         try:
             yield listener.getsockname()[1]
@@ -29,14 +30,16 @@ def tls_front(port: int, identity: Path) -> Iterator[int]:
             accepting.join(PATIENCE_S)
 
 
-def _accept(listener: socket.socket, context: ssl.SSLContext, port: int) -> None:
+def _accept(listener: socket.socket, identity: Path, port: int) -> None:
     with suppress(OSError):
         while True:
             client, _ = listener.accept()
-            threading.Thread(target=_serve, args=(client, context, port), daemon=True).start()
+            threading.Thread(target=_serve, args=(client, identity, port), daemon=True).start()
 
 
-def _serve(client: socket.socket, context: ssl.SSLContext, port: int) -> None:
+def _serve(client: socket.socket, identity: Path, port: int) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity)
     with client, suppress(OSError):
         client.recv(_REQUEST)
         client.sendall(b"S")

@@ -7,6 +7,7 @@
 * `draft`: an address → a connection and a source, as `sinkql init` writes them.
 * `examine`: the server is asked → what may keep sources from running.
 * `plan`: a statement and the facts → what each table reads.
+* `watch`, `form`: the server's catalog, now and then → the tables of which it has not sent all changes.
 * `stream`, `slot`: a source's slot → the changes of its tables; positions in the server's log, and snapshots.
 * `message`, `relation`, `rows`, `tuples`: what is received, a block at a time → rows, a table and a column at a time.
 * `column`, `value`: values of a type → an Arrow column; one value exactly, and why it does not fit.

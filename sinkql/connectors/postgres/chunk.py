@@ -33,6 +33,7 @@ _EMPTY: Key = ()
 _PATIENCE_S = 30
 _BREATH_S = 0.01
 _LOCK_TRIES = 3
+_TIMED_TRANSACTIONS = 170000
 END = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text"
 """The end of the server's log, in SQL."""
 
@@ -125,6 +126,8 @@ class PostgresChunkRead:
 
     def _begin(self, connection: Connection) -> None:
         connection.execute(_SETTINGS)
+        if connection.info.server_version >= _TIMED_TRANSACTIONS:
+            connection.execute("SET transaction_timeout = 0")
         self._lock(connection)
         self.snapshot = look(connection)
         self._fit(connection)

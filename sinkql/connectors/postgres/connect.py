@@ -20,6 +20,8 @@ from sinkql.extension.secret import reveal
 from sinkql.extension.tunnel import Tunnel, carried_tunnel, planned_tunnel
 
 _TIMEOUT_S = 10
+_SILENCE_S = 60
+"""For how long a server's machine, or what is between, may not answer before a connection is taken for broken."""
 _FILES = {
     "ssl_certificate": "sslcert",
     "ssl_key": "sslkey",
@@ -73,7 +75,10 @@ class Login:
                 "application_name": application,
                 "connect_timeout": _TIMEOUT_S,
                 "client_encoding": "UTF8",
-                "keepalives_idle": 30,
+                "keepalives_idle": _SILENCE_S // 2,
+                "keepalives_interval": _SILENCE_S // 6,
+                "keepalives_count": 3,
+                "tcp_user_timeout": _SILENCE_S * 1000,
                 "gssencmode": "disable",
                 **files,
             }
@@ -184,8 +189,17 @@ _FAILURES = (
     ),
     _Failure(
         r"certificate verify failed|self.signed certificate|SSL error: .*signature",
-        "SQ4408", "the server's certificate was not signed by SSL CERTIFICATE AUTHORITY", "SSL CERTIFICATE AUTHORITY",
-        "Give the certificate of the authority that signed the server's; with SSL MODE = require none is checked.",
+        "SQ4408", "the server's certificate has expired, or was not signed by SSL CERTIFICATE AUTHORITY",
+        "SSL CERTIFICATE AUTHORITY",
+        "Renew it on the server, or give the certificate of the authority that signed it: openssl s_client -starttls "
+        "postgres -connect host:port shows its dates and its issuer. With SSL MODE = require none is checked.",
+    ),
+    _Failure(
+        r"alert .*(certificate|unknown ca|decrypt error|handshake failure)|valid client certificate"
+        r"|certificate authentication failed",
+        "SQ4415", "the server does not accept the connection's certificate, or asks for one", "SSL CERTIFICATE",
+        "Give one that has not expired, of an authority that the server trusts and for the connection's user, as SSL "
+        "CERTIFICATE and SSL KEY: ALTER CONNECTION and ALTER SECRET replace them.",
     ),
     _Failure(
         r"could not (read|load).*(certificate|key|root)|root certificate file|no start line|bad (end|base64)",

@@ -12,6 +12,7 @@ from sinkql.connectors.postgres.facts import SERVER, Tables, check_publication, 
 from sinkql.connectors.postgres.publication import quoted
 from sinkql.connectors.postgres.slot import Connection, slot_name
 from sinkql.errors import SinkqlError
+from sinkql.extension.capture import SKIP
 from sinkql.extension.check import Check, Examined, Reading
 from sinkql.extension.plan import Access
 
@@ -124,7 +125,7 @@ def _slot(name: str, status: str | None, retained: int, *, active: bool) -> Chec
     held = f"it holds {_size(retained)} of WAL"
     if status == "lost":
         found = "the server has removed changes that were not read yet"
-        return Check(name, "wrong", found, "Drop the source's sinks and create them again, into new tables.")
+        return Check(name, "wrong", found, SKIP)
     if status == "unreserved":
         found = f"{held}, and the server removes it soon"
         return Check(name, "wrong", found, "Run sinkql up, or raise max_slot_wal_keep_size on the server.")

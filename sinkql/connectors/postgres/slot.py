@@ -110,17 +110,36 @@ _ALL, _HALF = 1 << 32, 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A replication slot: what is confirmed, None while it is being made, and who reads it."""
+    """A replication slot: what is confirmed, None while it is being made, and who reads it.
+
+    `lost` says why it is of no use any more, and what keeps the next one from that.
+    """
 
     name: str
     confirmed: int | None
-    lost: str | None
+    lost: tuple[str, str] | None
     reader: int | None
     application: str | None
 
 
+_REASONS_VERSION = 170000
+_REASONS = {
+    "idle_timeout": (
+        "nobody read its slot for longer than the server's idle_replication_slot_timeout",
+        "Raise that setting, or set it to 0.",
+    ),
+    "rows_removed": (
+        "the server is a standby, and rows of its catalog that the slot needed were removed on the primary",
+        "Set hot_standby_feedback = on on the standby.",
+    ),
+    "wal_level_insufficient": (
+        "the server is a standby, and its primary did not have wal_level = logical for a while",
+        "Set wal_level = 'logical' on the primary, and restart it.",
+    ),
+}
+_REMOVED = ("the server has removed changes that were not read yet", "Raise max_slot_wal_keep_size on the server.")
 _SLOT = """
-SELECT s.confirmed_flush_lsn::text, s.wal_status, s.active_pid, a.application_name
+SELECT s.confirmed_flush_lsn::text, s.wal_status, s.active_pid, a.application_name, {reason}
 FROM pg_replication_slots AS s LEFT JOIN pg_stat_activity AS a ON a.pid = s.active_pid
 WHERE s.slot_name = %s AND s.database = current_database()
 """
@@ -128,11 +147,12 @@ WHERE s.slot_name = %s AND s.database = current_database()
 
 def find_slot(connection: Connection, name: str) -> Slot | None:
     """Return a slot of the database."""
-    row = connection.execute(_SLOT, [name]).fetchone()
+    named = connection.info.server_version >= _REASONS_VERSION
+    row = connection.execute(_SLOT.format(reason="s.invalidation_reason" if named else "NULL"), [name]).fetchone()
     if row is None:
         return None
-    confirmed, status, reader, application = row
-    lost = "the server has removed changes that were not read yet" if status == "lost" else None
+    confirmed, status, reader, application, reason = row
+    lost = _REASONS.get(reason, _REMOVED) if status == "lost" or reason is not None else None
     return Slot(name, read_place(confirmed) if confirmed else None, lost, reader, application)
 
 

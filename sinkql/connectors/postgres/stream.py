@@ -283,8 +283,8 @@ class PostgresStream:
         if slot.lost is not None:
             raise SinkqlError(
                 "SQ3702",
-                f'source "{name}" has lost changes: {slot.lost}',
-                hint=f"{SKIP} Raise max_slot_wal_keep_size on the server.",
+                f'source "{name}" has lost changes: {slot.lost[0]}',
+                hint=f"{SKIP} {slot.lost[1]}",
             )
         if slot.confirmed is not None and slot.confirmed > place:
             raise SinkqlError(
@@ -388,7 +388,7 @@ class PostgresStream:
         assert self._watch is not None
         assert self._messages is not None
         with self._failures():
-            found = look_at(self._ordinary(), self._publication, self._watch.tables)
+            found = look_at(self._ordinary(), self._publication, self._watch.tables, self._watch.known)
             if found is None:
                 raise self._unpublished()
             return _Seen(found, read_place(self._ask(f"SELECT {_SENT_TO}")), len(self._messages.truncations))

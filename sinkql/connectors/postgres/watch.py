@@ -1,9 +1,9 @@
 """A publication as it is now, and as it was → the captured tables of which the server has not sent all changes.
 
 The stream says nothing of a table that leaves its publication, comes back with another row filter, gets a partition
-that has rows already or loses one: such a table is not the server's any more. So the server's catalog is looked at, now
-and then, and compared with what it was when all before was received. Its rows have ids of their own, by which a table
-is known that was left out in between.
+that has rows already or loses one, or has values that ALTER TABLE computed: such a table is not the server's any more.
+So the server's catalog is looked at, now and then, and compared with what it was when all before was received. Its rows
+have ids of their own, by which a table is known that was left out in between.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from psycopg import sql
 
 from sinkql import durable
+from sinkql.connectors.postgres.form import Form, look_at_forms, rewritten
 from sinkql.connectors.postgres.publication import quoted
 from sinkql.connectors.postgres.slot import Connection
 from sinkql.connectors.postgres.types import ServerTable, server_table
@@ -36,13 +37,14 @@ class Leaf(msgspec.Struct, frozen=True):
 class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a publication has a table: the ids of the catalog's rows that say so, and its partitions by their ids.
 
-    `problem` is why its changes are not sent, or no more: it is not `there`.
+    `form` is how its values are stored. `problem` is why its changes are not sent, or no more: it is not `there`.
     """
 
     by: tuple[str, ...] = ()
     leaves: dict[str, Leaf] = {}
     problem: str | None = None
     there: bool = True
+    form: Form | None = None
 
 
 @dataclass(slots=True)
@@ -149,13 +151,18 @@ WITH RECURSIVE part (root, relid, attached) AS (
   SELECT p.root, i.inhrelid, CASE WHEN age(i.xmin) < age(p.attached) THEN i.xmin ELSE p.attached END
   FROM part AS p JOIN pg_inherits AS i ON i.inhparent = p.relid
 )
-SELECT p.root::int8, p.relid::text, p.attached::text, c.relfilenode::int8
+SELECT p.root::int8, p.relid::text, p.attached::text, c.relfilenode::int8, c.relpersistence = 'u'
 FROM part AS p JOIN pg_class AS c ON c.oid = p.relid WHERE c.relkind <> 'p'
 """
 
 
-def look_at(connection: Connection, publication: str, tables: Sequence[CapturedTable]) -> dict[str, Sent] | None:
-    """Return how a publication has tables now, by their ids; None where there is no such publication."""
+def look_at(
+    connection: Connection, publication: str, tables: Sequence[CapturedTable], known: Mapping[str, Sent]
+) -> dict[str, Sent] | None:
+    """Return how a publication has tables now, by their ids; None where there is no such publication.
+
+    What is `known` of them is not asked for again where it is the same.
+    """
     with connection.transaction():  # as of one moment
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         row = connection.execute(_PUBLICATION, [publication]).fetchone()
@@ -169,14 +176,17 @@ def look_at(connection: Connection, publication: str, tables: Sequence[CapturedT
         members = _by_first(connection.execute(query, asked))
         roots = any(each.partitioned for each in servers.values())
         leaves = _by_first(connection.execute(_LEAVES, asked)) if roots else {}
+        forms, unlogged = look_at_forms(connection, servers, {name: each.form for name, each in known.items()})
     lacks = [name for name, has in zip(_CHANGES, changes, strict=True) if not has]
     found = {}
     for table_id, server in servers.items():
         member = _Member.read(members.get(server.oid, []), id_ if every else None)
-        problem = _problem(publication, server, member, lacks, via_root=via_root)
+        parts = leaves.get(server.oid, ())
+        unlogged_too = table_id in unlogged or any(each[3] for each in parts)
+        problem = _problem(publication, server, member, lacks, via_root=via_root, unlogged=unlogged_too)
         by = tuple(f"{id_} {each}" for each in member.by)
-        parts = {each: Leaf(attached, file) for each, attached, file in leaves.get(server.oid, ())}
-        found[table_id] = Sent(by, parts, problem, member.there)
+        files = {each: Leaf(attached, file) for each, attached, file, _ in parts}
+        found[table_id] = Sent(by, files, problem, member.there, forms.get(table_id))
     return found
 
 
@@ -202,7 +212,7 @@ class _Member:
 
 
 def _problem(
-    publication: str, table: ServerTable, member: _Member, lacks: Sequence[str], *, via_root: bool
+    publication: str, table: ServerTable, member: _Member, lacks: Sequence[str], *, via_root: bool, unlogged: bool
 ) -> str | None:
     """Return why the changes of a table are not sent, or not as it was planned."""
     called, name = f"{quoted(table.schema)}.{quoted(table.name)}", quoted(publication)
@@ -213,6 +223,9 @@ def _problem(
             f'publication "{publication}" no longer has the table: ALTER PUBLICATION {name} ADD TABLE {called}; puts it'
             " back"
         )
+    if unlogged:
+        what = "a partition of the table" if table.partitioned else "the table"
+        return f"{what} is UNLOGGED, so the server does not send its changes: ALTER TABLE … SET LOGGED; mends it"
     if lacks:
         return (
             f'publication "{publication}" does not publish {" and ".join(lacks)}: ALTER PUBLICATION {name} SET '
@@ -247,9 +260,13 @@ def _gap(
     """Return what of a table may not have been sent between two looks; None where all was."""
     if before.problem is not None or not set(before.by) & set(now.by):
         return f'publication "{publication}" did not have the table for a while, or was altered'
+    server = server_table(table.options)
+    if before.form is not None and now.form is not None:
+        anew = rewritten(server, before.form, now.form, moved=_moved(before, now))
+        if anew is not None:
+            return anew
     if before.leaves == now.leaves:
         return None
-    server = server_table(table.options)
     if set(before.leaves) - set(now.leaves):
         return f'table "{server.schema}.{server.name}" has lost partitions, with rows that the server did not delete'
     for leaf, found in now.leaves.items():
@@ -266,6 +283,11 @@ def _gap(
         if was is not None and not older:  # what only rewrites it keeps the transactions of its rows
             return f"partition {_called(connection, leaf)} was truncated by itself, which is not in the changes"
     return None
+
+
+def _moved(before: Sent, now: Sent) -> bool:
+    """Tell whether a partition has another file than before."""
+    return any(now.leaves[leaf].file != was.file for leaf, was in before.leaves.items() if leaf in now.leaves)
 
 
 _ATTACHED = """

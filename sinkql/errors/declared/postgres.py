@@ -135,23 +135,28 @@ CODES = {
     ),
     "SQ4406": _environment(
         "The server has no database of this name.",
-        "Correct DATABASE.",
+        "Correct DATABASE. A running source tries again by itself.",
+        retryable=True,
     ),
     "SQ4407": _environment(
         "The connection asks for SSL, which the server does not have.",
-        "Turn SSL on at the server, or leave out SSL MODE.",
+        "Turn SSL on at the server, or leave out SSL MODE. A running source tries again by itself.",
+        retryable=True,
     ),
     "SQ4408": _environment(
-        "The server's certificate was not signed by the connection's authority.",
-        "Correct SSL CERTIFICATE AUTHORITY.",
+        "The server's certificate has expired, or was not signed by the connection's authority.",
+        "Renew it on the server, or correct SSL CERTIFICATE AUTHORITY. A running source tries again by itself.",
+        retryable=True,
     ),
     "SQ4409": _environment(
         "The server's certificate is for another host.",
-        "Correct HOST, or use SSL MODE = verify_ca.",
+        "Correct HOST, or use SSL MODE = verify_ca. A running source tries again by itself.",
+        retryable=True,
     ),
     "SQ4410": _environment(
         "A certificate or key of the connection cannot be read.",
-        "Give it as PEM text.",
+        "Give it as PEM text. A running source tries again by itself.",
+        retryable=True,
     ),
     "SQ4411": _environment(
         "The connection's user has no right to read the server's changes.",
@@ -173,13 +178,20 @@ CODES = {
         "Look at the detail. A running source tries again by itself.",
         retryable=True,
     ),
+    "SQ4415": _environment(
+        "The server does not accept the certificate of a connection: it asks for one, or that has expired, or was "
+        "signed by an authority that the server does not trust.",
+        "Correct SSL CERTIFICATE and SSL KEY. A running source tries again by itself.",
+        retryable=True,
+    ),
     "SQ3701": _run(
         "The replication slot of a source is not on its server: it was dropped, or the server was put back.",
         _SKIP,
         of_loss=True,
     ),
     "SQ3702": _run(
-        "The server has removed changes that the source has not read, because max_slot_wal_keep_size was too small.",
+        "The server has removed changes that the source has not read: max_slot_wal_keep_size was too small, or nobody "
+        "read its slot for longer than idle_replication_slot_timeout.",
         _SKIP,
         of_loss=True,
     ),
@@ -242,7 +254,8 @@ CODES = {
     ),
     "SQ4423": _environment(
         "The SSH server's key is not the one that HOST KEY says: it may be another server.",
-        "Ask who runs the server, and correct HOST KEY.",
+        "Ask who runs the server, and correct HOST KEY. A running source tries again by itself.",
+        retryable=True,
     ),
     "SQ4424": _environment(
         "SSH tunnels need asyncssh, which an extra of SinkQL installs.",
