@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -74,11 +74,15 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """One of the tables of a source: its upstream name, JSON-able options for the reader, and its shape."""
+    """One of the tables of a source: its upstream name, JSON-able options for the reader, and its shape.
+
+    FOR ALL TABLES and FOR SCHEMAS do not take one that is `aside`.
+    """
 
     name: tuple[str, ...]
     options: Mapping[str, Any]
     shape: Shape
+    aside: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

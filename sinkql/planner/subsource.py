@@ -71,17 +71,23 @@ def subsources(statement: ast.CreateSource, source: logical.Source) -> tuple[ast
     taken = {statement.name.parts}
     for table, name, span in _chosen(statement.subsources, source):
         full = in_full(name, statement.name)
+        if table.name[-1] in (".", ".."):
+            hint = "Rename the table on its server, or have the server not send it."
+            raise SinkqlError("SQ1018", f'"{table.name[-1]}" is not allowed as the name of a table', span, hint=hint)
         if full.parts in taken:
-            raise _taken_twice(name, statement.name, span)
+            raise _taken_twice(table, name, statement, span)
         taken.add(full.parts)
         upstream = ast.Name(tuple(ast.Ident(part, span) for part in table.name), span)
         found.append(ast.CreateTableFrom(full, statement.name, upstream, subsource=True, span=span))
     return tuple(found)
 
 
-def _taken_twice(name: ast.Name, source: ast.Name, span: Span) -> SinkqlError:
-    last = name.parts[-1].value
-    what, hint = "another one", f"Give it another name: {ident(name.parts[-1])} AS {ident(ast.Ident(f'{last}_2'))}."
+def _taken_twice(table: logical.SourceTable, name: ast.Name, statement: ast.CreateSource, span: Span) -> SinkqlError:
+    source, last = statement.name, name.parts[-1].value
+    renamed = f"{_text(table)} AS {ident(ast.Ident('_'.join(table.name[-2:])))}"
+    what, hint = "another one", f"Give it another name: {renamed}."
+    if statement.subsources is not None and not statement.subsources.references:
+        hint = f"Name the tables, and give one of them another name: FOR TABLES (…, {renamed})."
     if last == source.parts[-1].value:
         what, hint = "the source itself", f"Give the source another name, such as {ident(ast.Ident(f'{last}_source'))}."
     return SinkqlError("SQ2465", f'subsource "{last}" has the name of {what}', span, hint=hint)
@@ -94,7 +100,7 @@ def _chosen(wanted: ast.Subsources, source: logical.Source) -> Iterator[tuple[lo
             raise _no_schema(schema, source)
     if not wanted.references:
         for table in source.tables:
-            if not schemas or table.name[-2] in schemas:
+            if not table.aside and (not schemas or table.name[-2] in schemas):
                 yield table, ast.Name((ast.Ident(table.name[-1], wanted.span),), wanted.span), wanted.span
     for each in wanted.references:
         table = _table(source, each.upstream, each.span)

@@ -34,10 +34,11 @@ def test_each_table_gets_a_sink_and_again_nothing_happens(session: Session) -> N
 
 
 def test_where_one_sink_cannot_be_made_none_is(session: Session) -> None:
-    session.execute(_LAKE + _TWO + "CREATE TABLE users_sink (a bigint);")
+    other = "INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'raw', TABLE = 'other') MODE APPEND"
+    session.execute(f"{_LAKE}{_TWO} CREATE SINK users_sink FROM bids {other} WITH (COMMIT INTERVAL = '10s');")
     with pytest.raises(SinkqlError) as caught:
         session.execute(_SINKS)
-    assert (caught.value.code, _names(session), session.transaction) == ("SQ2002", [], None)
+    assert (caught.value.code, _names(session), session.transaction) == ("SQ2002", ["users_sink"], None)
 
 
 def test_scripts_describe_a_sink_for_each_table(session: Session) -> None:

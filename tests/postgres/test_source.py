@@ -235,6 +235,75 @@ def test_new_columns_and_tables_are_taken_in(session: Session, postgres: Postgre
     postgres.execute("DROP PUBLICATION growing; DROP TABLE grows, more", database)
 
 
+def test_later_tables_that_cannot_be_read_are_left_out_until_they_can(
+    session: Session, postgres: Postgres, database: str
+) -> None:
+    postgres.execute(
+        "CREATE SCHEMA later; CREATE TABLE later.t (id integer PRIMARY KEY); CREATE PUBLICATION later FOR TABLES IN "
+        "SCHEMA later",
+        database,
+    )
+    session.execute(_source("later", "FOR ALL TABLES"))
+    postgres.execute(
+        "CREATE TABLE later.keyless (x integer); CREATE TABLE later.pg (id integer PRIMARY KEY);"
+        "CREATE TABLE later.v (id integer PRIMARY KEY); CREATE TABLE later.w (id integer PRIMARY KEY)",
+        database,
+    )
+    session.execute("CREATE VIEW v AS SELECT id FROM t;")
+    (result,) = session.execute("ALTER SOURCE s REFRESH REFERENCES;")
+    assert [(each.code, each.message.partition(":")[0], each.hint) for each in result.notices] == [
+        (
+            "SQ2478",
+            "table later.keyless is left out",
+            "Run ALTER TABLE later.keyless REPLICA IDENTITY FULL; on the server, or give the table a PRIMARY KEY. Then "
+            "run ALTER SOURCE … REFRESH REFERENCES again.",
+        ),
+        *(
+            (
+                "SQ2478",
+                f"table later.{name} is left out",
+                f"CREATE TABLE later_{name} FROM SOURCE s (REFERENCE later.{name}); reads it under another name.",
+            )
+            for name in ("pg", "v")
+        ),
+    ]
+    assert _subsources(session) == ["t", "w"]
+    postgres.execute("ALTER TABLE later.keyless REPLICA IDENTITY FULL", database)
+    session.execute("CREATE TABLE later_v FROM SOURCE s (REFERENCE later.v);")
+    (result,) = session.execute("ALTER SOURCE s REFRESH REFERENCES;")
+    assert [each.message.partition(":")[0] for each in result.notices] == ["table later.pg is left out"]
+    assert _subsources(session) == ["keyless", "t", "w"]
+    with pytest.raises(SinkqlError) as caught:
+        session.execute("ALTER SOURCE s ADD TABLE later.pg;")
+    assert caught.value.code == "SQ2002"
+    postgres.execute("DROP PUBLICATION later; DROP SCHEMA later CASCADE", database)
+
+
+def test_all_tables_that_cannot_be_read_are_told_at_once(session: Session) -> None:
+    with pytest.raises(SinkqlError) as caught:
+        session.execute(_source("every", "FOR SCHEMAS (public)", options=", EXCLUDE COLUMNS (public.cash.amount)"))
+    assert (caught.value.code, "Nor can public.nothing be read." in str(caught.value.hint)) == ("SQ2809", True)
+
+
+def test_a_sink_is_not_called_as_another_table(session: Session, tmp_path: Path) -> None:
+    lake = f"CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = '{tmp_path}/lake');"
+    session.execute(
+        _source("several", "FOR TABLES (by_index AS orders, public.users AS orders_sink, other.users AS orders_sink_2)")
+        + lake
+    )
+    made = "CREATE SINKS FOR ALL TABLES OF SOURCE s INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'raw')"
+    session.execute(f"{made} WITH (COMMIT INTERVAL = '1s');")
+    found = [name.rpartition(".")[2] for name in session.sinks()]
+    assert found == ["orders_sink_2_sink", "orders_sink_3", "orders_sink_sink"]
+    session.execute(f"{made} WITH (COMMIT INTERVAL = '1s');")
+    assert len(session.sinks()) == 3
+
+
+def _subsources(session: Session) -> list[str]:
+    (result,) = session.execute("SHOW SUBSOURCES ON s;")
+    return [str(row[0]) for row in result.rows]
+
+
 def test_relations_tell_the_slot_and_the_tables_upstream(session: Session) -> None:
     session.execute(_source("several", "FOR TABLES (public.users AS people)") + "ALTER SOURCE s SET (KEEP = 'log');")
     (slot,) = session.execute("SELECT replication_slot FROM mz_internal.mz_postgres_sources;")

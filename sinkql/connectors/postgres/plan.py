@@ -61,7 +61,8 @@ def plan(statement: ast.CreateSource, facts: logical.Facts, planning: Planning) 
     tables = tuple(_as_chosen(chosen, each) for each in found.tables)
     chosen.check("schema.table.column")
     _tell_long_values(statement, tables, planning)
-    return SourcePlan(planned, logical.Shape(()), tuple(_source_table(each, found) for each in tables))
+    troubled = [each for each in tables if _called(each) in found.problems and _named(statement.subsources, each)]
+    return SourcePlan(planned, logical.Shape(()), tuple(_source_table(each, found, troubled) for each in tables))
 
 
 def plan_table(
@@ -125,12 +126,20 @@ def _check_references(statement: ast.CreateSource, found: Found, publication: st
             )
 
 
-def _source_table(table: ServerTable, found: Found) -> logical.SourceTable:
+def _source_table(table: ServerTable, found: Found, troubled: Sequence[ServerTable]) -> logical.SourceTable:
+    """Return a table, with the problem that it has, which names the others that are wanted and have some."""
     options = {"server": json_lists(msgspec.to_builtins(table))}
-    problem = found.problems.get(f"{table.schema}.{table.name}")
+    problem = found.problems.get(_called(table))
     if problem is not None:
-        options["problem"] = msgspec.to_builtins(problem)
+        others = [f"{quoted(each.schema)}.{quoted(each.name)}" for each in troubled if each is not table]
+        more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
+        hint = f"{problem.hint} Nor can {', '.join(others[:_LISTED])}{more} be read." if others else problem.hint
+        options["problem"] = msgspec.to_builtins(msgspec.structs.replace(problem, hint=hint))
     return logical.SourceTable((table.schema, table.name), options, _shape(table))
+
+
+def _called(table: ServerTable) -> str:
+    return f"{table.schema}.{table.name}"
 
 
 def _as_chosen(chosen: Chosen, table: ServerTable) -> ServerTable:
@@ -162,7 +171,7 @@ def _tell_long_values(statement: ast.CreateSource, tables: Sequence[ServerTable]
     """Leave a notice about the tables that are read, and whose sinks keep what the server does not send again."""
     named = [table for table in tables if _holes(table) and _named(statement.subsources, table)]
     if named:
-        listed = ", ".join(f"{each.schema}.{each.name}" for each in named[:_LISTED])
+        listed = ", ".join(f"{quoted(each.schema)}.{quoted(each.name)}" for each in named[:_LISTED])
         more = f" and {len(named) - _LISTED} more tables" if len(named) > _LISTED else ""
         first = f"{quoted(named[0].schema)}.{quoted(named[0].name)}"
         planning.notice(

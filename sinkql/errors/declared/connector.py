@@ -392,6 +392,10 @@ CODES = {
         "What EXPOSE PROGRESS names tells how far a source is read. Queries can read it, views and sinks cannot.",
         "Query it, or `mz_internal.mz_source_progress`.",
     ),
+    "SQ2478": _code(
+        "A notice: a table that came later to a server is not read, as it cannot be, or its name is taken here.",
+        "Run what the hint shows.",
+    ),
     "SQ2467": _code(
         "Tables of several schemas have the name.",
         "Write the schema's name before it.",

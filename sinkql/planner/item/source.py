@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sinkql import ast, logical
@@ -13,6 +14,8 @@ from sinkql.planner.refuse.statement import check_source
 from sinkql.planner.scope import Scope, kinds_hint, listed_kinds
 from sinkql.planner.subsource import subsources, table_of
 from sinkql.printer.part import ident
+
+_TAKEN = "taken"
 
 
 def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Facts, scope: Scope) -> logical.Source:
@@ -32,11 +35,24 @@ def plan_source(full_name: str, statement: ast.CreateSource, facts: logical.Fact
     if complete is not statement:
         _tell(complete, scope)
     planned = kind.plan(complete, facts, scope)
-    source = logical.Source(full_name, kind.name, planned.options, planned.shape, connection, planned.tables)
+    tables = _taken(planned.tables, facts)
+    source = logical.Source(full_name, kind.name, planned.options, planned.shape, connection, tables)
     for each in subsources(replace(statement, name=as_name(full_name)), source):  # raises what is wrong with FOR
         table_of(source, each, kind)
     progress_of(replace(statement, name=as_name(full_name)))  # raises what is wrong with its name
     return source
+
+
+def taking(facts: logical.Facts, tables: Iterable[tuple[str, ...]]) -> logical.Facts:
+    """Return facts of a source FOR ALL TABLES that takes these alone, until it is asked for those that came later."""
+    return {**facts, _TAKEN: sorted(list(each) for each in tables)}
+
+
+def _taken(tables: tuple[logical.SourceTable, ...], facts: logical.Facts) -> tuple[logical.SourceTable, ...]:
+    if _TAKEN not in facts:
+        return tables
+    taken = {tuple(each) for each in facts[_TAKEN]}
+    return tuple(replace(each, aside=each.name not in taken) for each in tables)
 
 
 def pushed_source(statement: ast.CreateTableFrom) -> ast.CreateSource:

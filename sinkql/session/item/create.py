@@ -34,6 +34,9 @@ from sinkql.table.file import create as make_table
 from sinkql.table.file import remove as remove_table
 from sinkql.table.file import table_path
 
+_BAD_NAME = "SQ2333"
+"""A name that a sink's table may not have."""
+
 
 def create(statement: ast.Create, catalog: Catalog) -> Result:
     """Create an item in the catalog, which was just read; SQ2014 if there is a different one of its name.
@@ -80,9 +83,21 @@ def create(statement: ast.Create, catalog: Catalog) -> Result:
 
 def create_many(statement: ast.CreateSinks, catalog: Catalog) -> Result:
     """Create a sink for each table; the session does it as a whole. Sinks that are there as they should be stay."""
-    found = [create(each, catalog) for each in expand(statement, catalog.plans)]
+    found = [_create_one(each, catalog) for each in expand(statement, catalog.plans)]
     notices = tuple(notice for each in found for notice in each.notices)
     return Result("CREATE SINKS", notices, names=tuple(name for each in found for name in each.names))
+
+
+def _create_one(statement: ast.CreateSink, catalog: Catalog) -> Result:
+    try:
+        return create(statement, catalog)
+    except SinkqlError as error:
+        if error.code == _BAD_NAME:
+            table = statement.relation.parts[-1].value
+            error.hint = (
+                f'Create the sink of "{table}" by itself, with another TABLE, and the others with FOR TABLES (…).'
+            )
+        raise
 
 
 def _own_facts(statement: ast.Create, registry: Registry) -> dict[str, Any]:

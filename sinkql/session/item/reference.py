@@ -11,18 +11,20 @@ from sinkql.catalog.operation import extending
 from sinkql.catalog.replan import redefine
 from sinkql.errors import Notice, SinkqlError
 from sinkql.planner.edit.option import respan
-from sinkql.planner.item.source import sampled
+from sinkql.planner.item.source import sampled, taking
 from sinkql.planner.item.statement import own_name
 from sinkql.planner.name import as_name, find, short_name
 from sinkql.planner.refuse.statement import unsupported_alter
 from sinkql.planner.scope import Scope
 from sinkql.planner.subsource import subsources
+from sinkql.printer.part import ident
 from sinkql.session.item.access import CatalogAccess
 from sinkql.session.item.drop import drop
 from sinkql.session.item.earlier_plan import as_found, followers
 from sinkql.session.result import Result
 
 _TAG = "ALTER SOURCE"
+_NAME_TAKEN = ("SQ2002", "SQ2465")
 References = ast.AddReferences | ast.DropReferences | ast.RefreshReferences
 
 
@@ -84,7 +86,10 @@ def _extend(
     if isinstance(action, ast.AddReferences):
         listed = respan(_listed(entry, present, catalog.plans), action.span)
         wanted = replace(wanted, subsources=ast.Subsources((*listed, *action.references), span=action.span))
-    facts = {**entry.facts, **found}
+    facts: logical.Facts = {**entry.facts, **found}
+    notices: tuple[Notice, ...] = ()
+    if isinstance(action, ast.RefreshReferences) and not _references(wanted):
+        facts, notices = _without_what_cannot_be_read(entry.name, wanted, facts, before, catalog)
     after = catalog.plans.copy()
     redefine(after, {entry.name: (wanted, facts)})
     source = after.item(entry.name)
@@ -94,7 +99,56 @@ def _extend(
     changes = {entry.name: (wanted, facts), **following}
     check = as_found([entry.name], catalog.plans, after)
     catalog.change(extending(changes, added, catalog.reader(), check=check))
-    return Result(_TAG, names=(entry.name, *(own_name(each) for each in added)))
+    return Result(_TAG, notices, names=(entry.name, *(own_name(each) for each in added)))
+
+
+def _references(statement: ast.CreateSource) -> bool:
+    """Tell whether a source takes no tables, or those that it names: neither becomes more by itself."""
+    return statement.subsources is None or bool(statement.subsources.references)
+
+
+def _without_what_cannot_be_read(
+    name: str, wanted: ast.CreateSource, facts: logical.Facts, before: logical.Source, catalog: Catalog
+) -> tuple[logical.Facts, tuple[Notice, ...]]:
+    """Return facts by which later tables are taken that can be read, and notices of the others.
+
+    One table that cannot be read, or has a name that is taken, must not keep all others out.
+    """
+    taken = {table.name for table in before.tables if not table.aside}
+    plans = catalog.plans.copy()
+    redefine(plans, {name: (wanted, taking(facts, taken))})
+    source = plans.item(name)
+    assert isinstance(source, logical.Source)
+    notices = []
+    every = {table.name for table in source.tables}
+    for table in source.tables:
+        if not table.aside or any(
+            _reads(plans.entry(each), name, table.name, plans) for each in plans.dependents(name)
+        ):
+            continue
+        trying = taking(facts, {*(taken & every), table.name})
+        one = catalog.plans.copy()
+        try:
+            redefine(one, {name: (wanted, trying)})
+            found = one.item(name)
+            assert isinstance(found, logical.Source)
+            for each in subsources(replace(wanted, name=as_name(name)), found):
+                if each.reference is not None and tuple(part.value for part in each.reference.parts) == table.name:
+                    plans.add(each, {})
+        except SinkqlError as error:
+            notices.append(_left_out(table, name, error, wanted))
+        else:
+            taken.add(table.name)
+    return taking(facts, taken), tuple(notices)
+
+
+def _left_out(table: logical.SourceTable, source: str, error: SinkqlError, wanted: ast.CreateSource) -> Notice:
+    called = ".".join(ident(ast.Ident(part)) for part in table.name)
+    new = ident(ast.Ident("_".join(table.name[-2:])))
+    hint = f"{error.hint} Then run ALTER SOURCE … REFRESH REFERENCES again."
+    if error.code in _NAME_TAKEN:
+        hint = f"CREATE TABLE {new} FROM SOURCE {short_name(source)} (REFERENCE {called}); reads it under another name."
+    return Notice("SQ2478", f"table {called} is left out: {error.message}", wanted.span, hint=hint)
 
 
 def _new(
@@ -105,18 +159,26 @@ def _new(
     after: MemoryCatalog,
 ) -> list[ast.CreateTableFrom]:
     """Return the tables that the statement has now and the catalog has not: those that are added, or new upstream."""
-    known = {table.name for table in before.tables}
+    known = {table.name for table in before.tables if not table.aside}
     every = wanted.subsources is not None and not wanted.subsources.references
     found = []
     for each in subsources(wanted, source):
         assert each.reference is not None
         upstream = tuple(part.value for part in each.reference.parts)
         if isinstance(action, ast.AddReferences) or (every and upstream not in known):
-            if after.has(own_name(each)):
+            if _reads(after.entry(own_name(each)), source.name, upstream, after):
                 continue
             after.add(each, {})
             found.append(each)
     return found
+
+
+def _reads(entry: logical.Entry | None, source: str, upstream: tuple[str, ...], catalog: logical.CatalogReader) -> bool:
+    """Tell whether an item reads a table of a source."""
+    if entry is None or not isinstance(entry.statement, ast.CreateTableFrom) or entry.statement.reference is None:
+        return False
+    read = tuple(part.value for part in entry.statement.reference.parts)
+    return entry.name in catalog.dependents(source) and upstream[-len(read) :] == read
 
 
 def _listed(entry: logical.Entry, present: ast.CreateSource, plans: MemoryCatalog) -> tuple[ast.Reference, ...]:
