@@ -19,8 +19,8 @@ _ODD = [
     "Weird Name", "select", 'a"b', "ünïcode", "日本語", "a.b", "CamelCase", "camelcase", "order", "user", "table",
     "x" * 63, "1st", "$dollar", "semi;colon", "it's", "-dash", "name with \"quotes\" and 'apostrophes'", "group", "m",
     "emoji😀", "_", "a b", "A B", "&amp", "{b}", "[c]", "*", "|p", "<l>", "t1", "t1__errors", "CON", "İstanbul", "ß",
-    "sink", "ſ", "ﬁ", "m_sink", "values", "interval", "materialize", "public", "source", "key", "mode", "namespace", "null",
-    "true", "current_date",
+    "sink", "ſ", "ﬁ", "m_sink", "values", "interval", "materialize", "public", "source", "key", "mode", "namespace",
+    "null", "true", "current_date",
 ]  # fmt: skip
 _REFUSED = {"a/b": 'must not contain "/"', "..": "is not allowed as the name", " lead": 'must not be " lead"'}
 
