@@ -1,12 +1,13 @@
 """What many sinks of one source cost while nothing comes, and how long it is until all of them run.
 
     python -m bench.idle [--source files|kafka|postgres|tables] [--sinks 100] [--seconds 30] [--interval 10s]
-    python -m bench.idle --source tables --changing 20
+    python -m bench.idle --source tables --changing 20 [--stuck 1]
 
 Prints the seconds from the start of Spark until all sinks run, and until each has its first commit; then CPU
 milliseconds a second of the whole process tree, and its memory, as proportional set sizes, while nothing is new. With
 `tables` each sink has a table of Postgres of its own; then some of these change, ten rows each interval, and it is
-measured once more. Of the server only what SinkQL does counts.
+measured once more, with how long they wait for a commit; so they do beside sinks whose catalog is locked from then on,
+which are `stuck`. Of the server only what SinkQL does counts.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--interval", default="10s")
     parser.add_argument("--changing", type=int, default=0, help="of so many tables some rows change")
+    parser.add_argument("--stuck", type=int, default=0, help="the last sinks, whose batches fail for ever")
     arguments = parser.parse_args()
     if arguments.changing and arguments.source != "tables":
         parser.error("--changing is for --source tables")
@@ -56,18 +59,23 @@ def _measure(home: Path, source: _Source, arguments: argparse.Namespace) -> None
         idle = _cost(pid, lambda: time.sleep(arguments.seconds))
         print(f"idle: {idle:.0f} CPU-ms a second, {tree_memory(pid):.0f} MB", flush=True)
         if arguments.changing:
-            counted = _Commits(events)
-            counted.start()
+            commits = _Commits(events)
+            commits.start()
             interval = float(arguments.interval.removesuffix("s"))
             rounds = max(2, round(arguments.seconds / interval))
-            source.change(arguments.changing, interval, 2)  # so that what is counted is not the first of its kind
-            before = counted.count
-            busy = _cost(pid, lambda: source.change(arguments.changing, interval, rounds))
-            commits, seconds = counted.count - before, rounds * interval
+            with _locked(home / "stuck") if arguments.stuck else nullcontext():
+                changed = arguments.changing
+                source.change(arguments.sinks if arguments.stuck else changed, interval, 1)
+                source.change(changed, interval, 1)  # so that what is counted is not the first of its kind
+                began, count = time.monotonic(), len(commits.told)
+                busy = _cost(pid, lambda: source.change(changed, interval, rounds))
+                count = len(commits.told) - count
+                time.sleep(interval)
+                waits = sorted(commits.after(sink, at) - at for sink, at in source.changes if at > began)
             print(
-                f"{arguments.changing} of {arguments.sinks} tables change each {interval:.0f} s: {busy:.0f} CPU-ms a "
-                f"second, {tree_memory(pid):.0f} MB; {commits} commits, {(busy - idle) * seconds / commits:.0f} CPU-ms "
-                "each"
+                f"{changed} of {arguments.sinks} tables change each {interval:.0f} s: {busy:.0f} CPU-ms a second, "
+                f"{tree_memory(pid):.0f} MB; {count} commits, {(busy - idle) * rounds * interval / count:.0f} CPU-ms "
+                f"each; changes waited {waits[len(waits) // 2]:.1f} s for a commit, {waits[-1]:.1f} s at most"
             )
 
 
@@ -79,16 +87,33 @@ def _cost(pid: int, work: Callable[[], None]) -> float:
 
 
 class _Commits(threading.Thread):
-    """Count commits as they are told."""
+    """Take note of commits as they are told: of which sink, and when."""
 
     def __init__(self, output: IO[str]) -> None:
         super().__init__(daemon=True)
-        self.count = 0
+        self.told: list[tuple[str, float]] = []
         self._output = output
 
     def run(self) -> None:
         for event in _events(self._output):
-            self.count += event["event"] == "committed"
+            if event["event"] == "committed":
+                self.told.append((event["sink"].rpartition(".")[2], time.monotonic()))
+
+    def after(self, sink: str, at: float) -> float:
+        """Return when a sink committed first after some time; the present where it has not."""
+        return next((told for name, told in self.told if name == sink and told > at), time.monotonic())
+
+
+@contextmanager
+def _locked(warehouse: Path) -> Iterator[None]:
+    """Lock the file of the catalog of a warehouse."""
+    (file,) = warehouse.rglob("*.db")
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        connection.close()
 
 
 def _follow(output: IO[str], sinks: int) -> None:
@@ -117,10 +142,14 @@ def _events(output: IO[str]) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class _Source:
-    """What makes a source `s`, or `s0`, `s1` and so on; `change` has some rows of tables change, for so many rounds."""
+    """What makes a source `s`, or `s0`, `s1` and so on; `change` has some rows of tables change, for so many rounds.
+
+    `changes` are the sinks of tables that changed, and when.
+    """
 
     script: str
     change: Callable[[int, float, int], None] = lambda tables, interval, rounds: None
+    changes: list[tuple[str, float]] = field(default_factory=list)
 
 
 def _script(source: _Source, arguments: argparse.Namespace) -> str:
@@ -128,16 +157,19 @@ def _script(source: _Source, arguments: argparse.Namespace) -> str:
     relation = "s{0}" if arguments.source == "tables" else "s"
     made = (
         f"CREATE SINK k{{0}} IN CLUSTER bench FROM {relation}\n"
-        "  INTO ICEBERG CATALOG CONNECTION lake (NAMESPACE = 'n', TABLE = 't{0}')"
+        "  INTO ICEBERG CATALOG CONNECTION {1} (NAMESPACE = 'n', TABLE = 't{0}')"
     )
+    free = arguments.sinks - arguments.stuck
     return (
         "CREATE CLUSTER bench (SIZE = 'local[2]');\n"
         "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'lake');\n"
+        "CREATE CONNECTION stuck TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = 'stuck');\n"
     ) + "".join(
         [
             source.script,
             *(
-                f"{made.format(number)} {keyed} WITH (COMMIT INTERVAL = '{arguments.interval}');\n"
+                f"{made.format(number, 'lake' if number < free else 'stuck')} {keyed} "
+                f"WITH (COMMIT INTERVAL = '{arguments.interval}');\n"
                 for number in range(arguments.sinks)
             ),
         ]
@@ -173,6 +205,7 @@ def _postgres(home: Path, sinks: int) -> Iterator[_Source]:
 @contextmanager
 def _tables(home: Path, sinks: int) -> Iterator[_Source]:
     with _server([f"s{number}" for number in range(sinks)]) as (server, database, script):
+        changes: list[tuple[str, float]] = []
 
         def change(tables: int, interval: float, rounds: int) -> None:
             began = time.monotonic()
@@ -183,9 +216,10 @@ def _tables(home: Path, sinks: int) -> Iterator[_Source]:
                     f"{number + 9}) AS i ON CONFLICT (id) DO UPDATE SET name = excluded.name",
                     database,
                 )
+                changes.append((f"k{number % tables}", time.monotonic()))
             time.sleep(max(0.0, began + rounds * interval - time.monotonic()))
 
-        yield _Source(script, change)
+        yield _Source(script, change, changes)
 
 
 @contextmanager

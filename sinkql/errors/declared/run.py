@@ -356,8 +356,8 @@ CODES = {
     ),
     "SQ3443": _code(
         "The log of a source has MAX LOG SIZE bytes that sinks must still read: a sink does not run, or is slower than "
-        "the source. Nothing more is read from the server, and a webhook refuses requests with status 429. Sinks that "
-        "have read everything wait, too.",
+        "the source. Nothing more is read from the server, which keeps it, and a webhook refuses requests with status "
+        "429. Sinks that have read everything wait, too.",
         "Start the sinks that the detail names, or drop those that are not needed any more. ALTER SOURCE … SET (MAX "
         "LOG SIZE = …) makes more room. The source goes on by itself then.",
         retryable=True,
