@@ -13,7 +13,7 @@ number taken: it is fenced. It names data files, which are whole before it is ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -122,6 +122,12 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     def size(self) -> int:
         """Return how many bytes its files have."""
         return sum(each.bytes for each in self.files())
+
+    def stops(self, table: str, columns: Sequence[tuple[str, str]]) -> bool:
+        """Tell whether a sink that reads some columns of a table cannot go past it."""
+        if self.kind != "schema" or self.table != table:
+            return False
+        return self.lost or not {(each.name, each.type) for each in self.columns}.issuperset(columns)
 
 
 def source_folder(catalog_folder: Path, source_id: str) -> Path:

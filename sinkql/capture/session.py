@@ -412,7 +412,7 @@ class Session:
         if last is None or last.begin < first or not last.has(want.columns):
             return None
         begun = last.begin - first + (2 if want.table in self.unsent else 1)  # the second tells its sinks why they wait
-        if any(each.lost and each.table == want.table for each in entries[begun:]):
+        if any(each.stops(want.table, want.columns) for each in entries[begun:]):
             return None
         there = self.kept == "log" or entries[last.begin - first].start >= self.confirmed
         return last.begin if there else None

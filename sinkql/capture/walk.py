@@ -192,8 +192,9 @@ def _keeps_columns(reader: Subscription, place: Place, entry: Entry, *, first: b
         "SQ3433",
         f'table "{".".join(reader.table.name)}" has changed on the server: {what} is another one, or gone',
         detail=entry.problem,
-        hint="Run ALTER SOURCE … REFRESH REFERENCES, and start the sinks again. If it is refused, drop the sinks "
-        "of the table first, and create them again into new tables.",
+        hint="Run ALTER SOURCE … REFRESH REFERENCES, and start the sinks again; or ALTER SOURCE … SKIP where the table "
+        "is as it was by now. If that is refused, drop the sinks of the table first, and create them again into new "
+        "tables.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What MySQL writes otherwise than MariaDB, built byte by byte as its documentation says: no MySQL server runs here."""
+"""What MySQL writes otherwise than MariaDB, built byte by byte: the tests run on it where SINKQL_MYSQLD names one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from sinkql import physical
 from sinkql.capture.columnar import Block
 from sinkql.connectors.mysql.binary_json import BinaryJsonError, json_text
 from sinkql.connectors.mysql.event import Log, Section
-from sinkql.connectors.mysql.packet import numbered_bytes, ready
+from sinkql.connectors.mysql.gtid import set_bytes, tagged
+from sinkql.connectors.mysql.packet import ready
 from sinkql.connectors.mysql.position import DomainTransactions, NumberedTransactions
 from sinkql.connectors.mysql.snapshot import _owned
 from sinkql.connectors.mysql.table import changed_rows, match
@@ -95,7 +96,7 @@ def _walk(*events: bytes, log: Log | None = None) -> tuple[list[Any], list[str]]
         assert isinstance(section, Section), section
         ends += section.ends
         for part in (part for parts in section.parts.values() for part in parts):
-            changed = changed_rows(Block(block), part, _TABLE, match(_TABLE, part.layout, _CHARSETS))
+            changed = changed_rows(Block(block), part, match(_TABLE, part.layout, _CHARSETS))
             assert not changed.errors
             rows += [tuple(row.values())[:-1] for row in changed.rows.to_pylist()]
     return rows, ends
@@ -199,11 +200,29 @@ def test_a_set_covers_what_is_in_it() -> None:
 
 
 def test_a_set_is_sent_as_replicas_send_it() -> None:
-    found = numbered_bytes(NumberedTransactions(f"{_SERVER}:1-5:8"))
+    found = set_bytes(NumberedTransactions(f"{_SERVER}:1-5:8"))
     assert struct.pack("<Q", 1) + uuid.UUID(_SERVER).bytes + struct.pack("<QQQQQ", 2, 1, 6, 8, 9) == found
 
 
+def test_a_set_of_ids_with_tags_has_these() -> None:
+    found = set_bytes(NumberedTransactions(f"{_SERVER}:1-5,{_SERVER}:tag:2"))
+    head, own = struct.pack("<Q", 1 << 56 | 2 << 8 | 1), uuid.UUID(_SERVER).bytes
+    parts = (own + b"\0" + struct.pack("<QQQ", 1, 1, 6), own + b"\6tag" + struct.pack("<QQQ", 1, 2, 3))
+    assert head + b"".join(parts) == found
+
+
+def test_an_id_with_a_tag_is_read() -> None:
+    event = bytes.fromhex(
+        "509b056b2a0100000053000000230d000000000278000000028903ad029d035503a1032022c503b902750204f10300000002040806"
+        "0a68656c6c6f08300a380c7f7842284d0661061095041283120b"
+    )
+    assert tagged(event, 0, len(event)) == ("e2abe7d5-e810-11f1-ae9d-02fc00000001:hello:2", 1795529552446072)
+    with pytest.raises(ValueError, match="cut"):
+        tagged(event, 0, len(event) - 30)
+
+
 def test_transactions_that_are_about_to_commit_are_listed() -> None:
+    assert [f"{_SERVER}:6", f"{_SERVER}:tag:7"] == _owned(f"{_SERVER}:6#12:tag:7#13")
     assert [f"{_SERVER}:6", f"{_SERVER}:7", f"{_OTHER}:1"] == _owned(f"{_SERVER}:6#12:7#13,\n{_OTHER}:1#9")
     assert _owned("") == []
 

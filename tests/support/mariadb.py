@@ -1,4 +1,4 @@
-"""A real MariaDB server with a row log, in a process of its own."""
+"""A real MariaDB server with a row log, in a process of its own; or a MySQL server, where `SINKQL_MYSQLD` names one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ from support.patience import PATIENCE_S, Deadline
 from support.port import held_ports
 
 PASSWORD = "pass word's"
+MYSQLD = os.environ.get("SINKQL_MYSQLD")
+"""The program of a MySQL server that tests run on, if not on MariaDB."""
+
 _SETTINGS = (
-    "--bind-address=127.0.0.1", "--server-id=1", "--log-bin=binlog", "--binlog-format=ROW", "--binlog-row-image=FULL",
-    "--binlog-row-metadata=FULL", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M",
-    "--innodb-flush-log-at-trx-commit=2", "--performance-schema=OFF", "--gtid-strict-mode=1",
-    "--binlog-expire-logs-seconds=864000", "--skip-name-resolve", "--max-allowed-packet=64M",
+    "--bind-address=127.0.0.1", "--server-id=1", "--log-bin=binlog", "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL", "--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=2",
+    "--performance-schema=OFF", "--binlog-expire-logs-seconds=864000", "--skip-name-resolve",
+    "--max-allowed-packet=64M",
 )  # fmt: skip
+_OF_MARIADB = ("--binlog-format=ROW", "--innodb-log-file-size=16M", "--gtid-strict-mode=1")
+_OF_MYSQL = ("--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--mysqlx=OFF", "--innodb-redo-log-capacity=32M",
+             "--secure-file-priv=")  # fmt: skip
 
 
 @dataclass
@@ -56,10 +62,11 @@ class MariaDb:
     def start(self) -> bool:
         """Start the server; false where its port was taken meanwhile."""
         identity = self.trusted.with_name("server.pem")
+        own = _OF_MYSQL if MYSQLD else _OF_MARIADB
         arguments = [
-            "mariadbd", "--no-defaults", *_as_root("--user=root"), f"--datadir={self.folder / 'data'}",
+            MYSQLD or "mariadbd", "--no-defaults", *_as_root("--user=root"), f"--datadir={self.folder / 'data'}",
             f"--socket={self.folder / 's'}", f"--port={self.port}", f"--ssl-ca={self.trusted}",
-            f"--ssl-cert={identity}", f"--ssl-key={identity}", *_SETTINGS, *self.settings,
+            f"--ssl-cert={identity}", f"--ssl-key={identity}", *_SETTINGS, *own, *self.settings,
         ]  # fmt: skip
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(arguments, stdout=log, stderr=log)
@@ -85,9 +92,14 @@ class MariaDb:
 @contextmanager
 def mariadb(folder: Path, *settings: str) -> Iterator[MariaDb]:
     """Run a server that keeps its data in `folder`, until the block ends."""
-    install = ["mariadb-install-db", "--no-defaults", f"--datadir={folder / 'data'}", *_as_root("--user=root")]
-    install += ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    program = "mariadb-install-db"
+    more = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
+    if MYSQLD:
+        everybody = folder / "init.sql"
+        everybody.write_text("CREATE USER root@'127.0.0.1';\nGRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n")
+        program, more = MYSQLD, ["--initialize-insecure", f"--init-file={everybody}"]
+    own = ["--no-defaults", f"--datadir={folder / 'data'}", *_as_root("--user=root")]
+    done = subprocess.run([program, *own, *more], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     trusted, _ = authority(folder)
     with held_ports(1) as (port,):
@@ -102,9 +114,10 @@ def mariadb(folder: Path, *settings: str) -> Iterator[MariaDb]:
 
 def _add_reader(server: MariaDb) -> None:
     password = PASSWORD.replace("'", "''")
+    more = "REPLICATION CLIENT, XA_RECOVER_ADMIN" if MYSQLD else "BINLOG MONITOR"
     server.run(
         f"CREATE USER reader@'%' IDENTIFIED BY '{password}'",
-        "GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO reader@'%'",
+        f"GRANT SELECT, REPLICATION SLAVE, {more} ON *.* TO reader@'%'",
     )
 
 

@@ -6,7 +6,7 @@
 * `plan`: a statement and the facts → what each table reads.
 * `connection`: a connection's options → an open one; what it fails with. `setting`, `facts`, `examine`: the
   server is asked.
-* `position`: sets of transactions ↔ positions that sort.
+* `position`: sets of transactions ↔ positions that sort; `gtid`: MySQL's ids and sets of them, as bytes.
 * `packet`, `event`, `statement`: the log as bytes → events → rows events by table, and what statements do to tables.
 * `wire`, `rows`, `column`: a table's layout → where values stand → Arrow arrays; `decimals`, `charset`, `binary_json`.
 * `letter`: a row that does not decode → what can be read of it.

@@ -112,7 +112,7 @@ def _year(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) ->
 
 def _decimal(block: Block, cells: Cells, column: Wire, target: Target, bad: Bad) -> pa.Array:
     type_ = arrow_type(target.type)
-    if column.precision > _LIMBS or column.scale != type_.scale:
+    if column.precision > min(_LIMBS, type_.precision) or column.scale != type_.scale:
         return _long_decimal(block, cells, column, type_, bad)
     count = len(cells.starts)
     negative = block.bytes[cells.starts] < 0x80

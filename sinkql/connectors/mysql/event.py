@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sinkql.connectors.mysql.gtid import numbered, tagged
 from sinkql.connectors.mysql.position import Transactions as Set
 from sinkql.connectors.mysql.statement import Effect, control, effects, savepoint
 from sinkql.connectors.mysql.wire import TableMap, length_encoded, table_map
@@ -108,8 +109,9 @@ class Log:
     """Follow the events of a server's log from a set of transactions on.
 
     It is read from `begun` on, a smaller set, where prepared transactions were open: what is in both is seen already.
-    `watched` has the captured tables' ids by database and name. `fits` tells whether a layout holds what a table had;
-    another one becomes an `Altered`. A section ends at each of `stops`, positions in their order.
+    `watched` has the captured tables' ids by database and name, whose case says nothing where they are `folded`. `fits`
+    tells whether a layout holds what a table had; another one becomes an `Altered`. A section ends at each of `stops`,
+    positions in their order.
     """
 
     def __init__(
@@ -121,16 +123,19 @@ class Log:
         begun: Set | None = None,
         stops: Sequence[str] = (),
         maria: bool = False,
+        folded: bool = False,
     ) -> None:
         self._position = position
         self._begun = position if begun is None else begun
-        self._watched = watched
+        self._folded = folded
+        self._watched = {self._key(*name): table for name, table in watched.items()}
         self._fits = fits
         self._stops = list(stops)
         self._maria = maria
         self._layouts: dict[bytes, TableMap] = {}
         self._maps: dict[bytes, tuple[str, TableMap] | None] = {}
         self._current: dict[str, TableMap] = {}
+        self._unfit: set[str] = set()
         self._group: _Group | None = None
         self._prepared: dict[str, _Prepared] = {}
         self._tail: list[bytes] = []
@@ -205,18 +210,20 @@ class Log:
         elif code == MARIADB_GTID:
             self._begin_mariadb(raw, start)
         elif code in (GTID, TAGGED_GTID):
-            self._begin_mysql(raw, start, code)
+            self._begin(*(tagged(raw, start, end) if code == TAGGED_GTID else numbered(raw, start)), standalone=None)
         elif code == QUERY:
-            self._query(raw, start, *_query(raw, start + HEADER, end))
+            self._query(raw, start, _query(raw, start + HEADER, end))
+        elif code == LOAD:
+            self._query(raw, start, _query(raw, start + HEADER, end, more=_LOAD_BYTES))
         elif code == QUERY_COMPRESSED:
-            self._query(raw, start, *_compressed_query(raw, start + HEADER, end))
+            self._query(raw, start, _query(raw, start + HEADER, end, compressed=True))
         elif code == XA_PREPARE:
             self._prepare(raw, start)
         elif code == ROTATE:
             self._file, self._file_end = raw[start + HEADER + 8 : end].decode(), 0
         elif code == PAYLOAD:
             self._payload(raw, start + HEADER, end)
-        elif code in (PARTIAL_UPDATE, INCIDENT, LOAD):
+        elif code in (PARTIAL_UPDATE, INCIDENT):
             self._refuse(code)
 
     # --- transactions -----------------------------------------------------------------------------------------------
@@ -228,11 +235,6 @@ class Log:
         if flags & (_PREPARES | _COMPLETES) and self._group is not None:
             at = start + HEADER + 13 + (8 if flags & _GROUPED else 0)
             self._group.xa = raw[at : at + 6 + raw[at + 4] + raw[at + 5]].hex()
-
-    def _begin_mysql(self, raw: bytes, start: int, code: int) -> None:
-        if code == TAGGED_GTID:
-            raise _stalled("the transaction has a GTID with a tag, which is not supported yet")
-        self._begin(*_numbered(raw, start), standalone=None)
 
     def _begin(self, id_: str, at: int, *, standalone: bool | None) -> None:
         self._group = _Group(id_, at, standalone, self._position.contains(id_))
@@ -297,16 +299,19 @@ class Log:
         layout = self._layouts.get(body)
         if layout is None:
             layout = self._layouts[body] = table_map(body, maria=self._maria)
-        table = self._watched.get((layout.database, layout.table))
+        table = self._watched.get(self._key(layout.database, layout.table))
         self._maps[id_] = None if table is None else (table, layout)
         if table is None or self._current.get(table) is layout:
             return
         if self._group is not None and self._group.seen:
             return
-        if not self._fits(table, layout):
-            self._cut()
-            self._out.append(Altered(table, layout))
+        fits = self._fits(table, layout)
+        if not fits or table in self._unfit:
+            self._alter(Altered(table, layout), unfit=not fits)
         self._current[table] = layout
+
+    def _key(self, database: str, table: str) -> tuple[str, str]:
+        return (database.lower(), table.lower()) if self._folded else (database, table)
 
     def _rows(self, raw: bytes, start: int, end: int, code: int) -> None:
         at = start + HEADER
@@ -343,10 +348,11 @@ class Log:
 
     # --- statements -------------------------------------------------------------------------------------------------
 
-    def _query(self, raw: bytes, start: int, database: str, text: str) -> None:
+    def _query(self, raw: bytes, start: int, query: _Query) -> None:
         group = self._group
         if group is None:
             return
+        text = query.text
         words = control(text)
         first = words.partition(" ")[0]
         if first == "BEGIN":
@@ -365,31 +371,36 @@ class Log:
             if words in ("XA COMMIT", "XA ROLLBACK"):
                 self._commit(raw, start)
         else:
-            self._statement(group, database, text)
+            self._statement(group, query)
             if group.standalone is not False:
                 self._commit(raw, start)
 
-    def _statement(self, group: _Group, database: str, text: str) -> None:
+    def _statement(self, group: _Group, query: _Query) -> None:
         if group.seen:
             return
-        for effect in effects(text, database):
-            if effect.what == "database":
-                gone = [table for name, table in self._watched.items() if name[0] == effect.database]
-                for each in gone:
-                    self._alter(each, effect)
-                continue
-            table = self._watched.get((effect.database, effect.table))
-            if table is None:
-                continue
-            if effect.what == "emptied":
-                self._cut()
-                self._last().emptied.add(table)
-            else:
-                self._alter(table, effect)
+        changed: set[str] = set()
+        for effect in effects(query.text, query.database, strict=query.strict):
+            for table in self._tables_of(effect):
+                if effect.what == "emptied":
+                    self._cut()
+                    self._last().emptied.add(table)
+                elif table not in changed and (effect.what != "altered" or table in self._unfit):
+                    self._alter(Altered(table, None, effect), unfit=False)
+                    changed |= {table} if effect.what in ("unlogged", "anything") else set()
 
-    def _alter(self, table: str, effect: Effect) -> None:
+    def _tables_of(self, effect: Effect) -> list[str]:
+        """Return the captured tables that an effect is on."""
+        key = self._key(effect.database, effect.table)
+        if effect.table:
+            return [self._watched[key]] if key in self._watched else []
+        return [table for name, table in self._watched.items() if name[0] == key[0]]
+
+    def _alter(self, altered: Altered, *, unfit: bool) -> None:
+        """Tell of a table, of which the next rows tell whether they fit."""
         self._cut()
-        self._out.append(Altered(table, None, effect))
+        self._out.append(altered)
+        self._current.pop(altered.table, None)
+        (self._unfit.add if unfit else self._unfit.discard)(altered.table)
 
     def _xa(self, group: _Group, words: str, text: str) -> None:
         if not self._maria:  # which says that before
@@ -461,35 +472,41 @@ def _all_columns(present: bytes, full: bytes, count: int, size: int) -> bool:
     return all(int.from_bytes(each, "little") & mask == mask for each in parts)
 
 
-def _query(raw: bytes, at: int, end: int) -> tuple[str, str]:
-    """Return a statement's database and text."""
-    size, variables = raw[at + 8], int.from_bytes(raw[at + 11 : at + 13], "little")
-    at += 13 + variables
-    return raw[at : at + size].decode(errors="replace"), raw[at + size + 1 : end].decode(errors="replace")
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A statement that is logged as text; one that is not `strict` takes values that do not fit, and alters them."""
+
+    database: str
+    text: str
+    strict: bool
 
 
-def _compressed_query(raw: bytes, at: int, end: int) -> tuple[str, str]:
-    size, variables = raw[at + 8], int.from_bytes(raw[at + 11 : at + 13], "little")
-    at += 13 + variables
-    text = _decompressed(raw, at + size + 1, end)
-    return raw[at : at + size].decode(errors="replace"), text.decode(errors="replace")
+_LOAD_BYTES = 13
+"""How many bytes more than others a statement has that loads a file."""
+_STRICT = 3 << 21
+"""The bits of `sql_mode` of which one makes a session strict."""
+
+
+def _query(raw: bytes, at: int, end: int, *, more: int = 0, compressed: bool = False) -> _Query:
+    size, length = raw[at + 8], int.from_bytes(raw[at + 11 : at + 13], "little")
+    variables = at + 13 + more
+    at = variables + length
+    database, rest = raw[at : at + size].decode(errors="replace"), at + size + 1
+    text = _decompressed(raw, rest, end) if compressed else raw[rest:end]
+    return _Query(database, text.decode(errors="replace"), _strict(raw[variables:at]))
+
+
+def _strict(variables: bytes) -> bool:
+    """Tell whether a statement's session was strict: flags come first, if at all, and then the mode."""
+    at = 5 if variables[:1] == b"\0" else 0
+    if variables[at : at + 1] != b"\1":
+        return True
+    return bool(int.from_bytes(variables[at + 1 : at + 9], "little") & _STRICT)
 
 
 def _decompressed(raw: bytes, at: int, end: int) -> bytes:
     """Return bytes that MariaDB has compressed: a byte with the size of a length, the length, then zlib's."""
     return zlib.decompress(raw[at + 1 + (raw[at] & 7) : end])
-
-
-def _numbered(raw: bytes, start: int) -> tuple[str, int]:
-    """Return id and time of a MySQL transaction; servers before 8.0 know seconds only."""
-    at = start + HEADER
-    uuid = raw[at + 1 : at + 17].hex()
-    number = int.from_bytes(raw[at + 17 : at + 25], "little", signed=True)
-    size = int.from_bytes(raw[start + 9 : start + 13], "little")
-    micros = int.from_bytes(raw[start : start + 4], "little") * 1_000_000
-    if size >= HEADER + 49 and raw[at + 25] == 2:
-        micros = int.from_bytes(raw[at + 42 : at + 49], "little") & ((1 << 55) - 1)
-    return f"{uuid[:8]}-{uuid[8:12]}-{uuid[12:16]}-{uuid[16:20]}-{uuid[20:]}:{number}", micros
 
 
 def _opened(raw: bytes, at: int, end: int) -> bytes:

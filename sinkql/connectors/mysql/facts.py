@@ -141,17 +141,23 @@ def _keys(connection: Connection) -> dict[_Name, list[tuple[str, ...]]]:
     return found
 
 
-def keyed(connection: Connection, table: tuple[str, ...], key: Collection[str]) -> bool:
-    """Tell whether no two rows of a table have the same values in some columns; of a table that is gone it is true."""
+def keyed(connection: Connection, table: tuple[str, ...], key: Collection[str], *, whole: bool = True) -> bool:
+    """Tell whether no two rows of a table have the same values in some columns; of a table that is gone it is true.
+
+    Where it is not `whole`, unique keys of whole columns count for nothing: there was none when it mattered.
+    """
     query = (
-        "SELECT index_name, column_name, nullable FROM information_schema.statistics "
+        "SELECT index_name, column_name, nullable, sub_part FROM information_schema.statistics "
         "WHERE non_unique = 0 AND table_schema = %s AND table_name = %s"
     )
     found: dict[str, list[bool]] = defaultdict(list)
-    for index, column, null in rows(connection, query, table):
+    partial: set[str] = set()
+    for index, column, null, part in rows(connection, query, table):
         found[index].append(column in key and null != "YES")
+        partial |= {index} if part is not None else set()
     there = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-    return any(all(columns) for columns in found.values()) or not list(rows(connection, there, table))
+    unique = any(all(columns) and (whole or index in partial) for index, columns in found.items())
+    return unique or not list(rows(connection, there, table))
 
 
 def _comparable(key: tuple[str, ...], columns: Iterable[Column]) -> bool:

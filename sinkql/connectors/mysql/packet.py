@@ -19,6 +19,7 @@ from pymysql.err import raise_mysql_exception
 
 from sinkql.connectors.mysql.connection import Connection, failing, rows
 from sinkql.connectors.mysql.event import FORMAT
+from sinkql.connectors.mysql.gtid import set_bytes
 from sinkql.connectors.mysql.position import NumberedTransactions
 
 BLOCK = 8 << 20
@@ -65,7 +66,7 @@ class Dump:
             heartbeat = _HEARTBEAT_S * 1_000_000_000
             cursor.execute("SET @master_heartbeat_period = %s, @source_heartbeat_period = %s", (heartbeat, heartbeat))
             cursor.execute("SET @slave_uuid = %s, @replica_uuid = %s", (_uuid(server_id), _uuid(server_id)))
-            data = numbered_bytes(position)
+            data = set_bytes(position)
             head = struct.pack("<HIIQI", 4, server_id, 0, 4, len(data))
             self._connection._execute_command(_DUMP_GTID, head + data)
 
@@ -165,15 +166,6 @@ def _checksums(connection: Connection) -> bool:
 
 def _uuid(server_id: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"sinkql {server_id}"))
-
-
-def numbered_bytes(position: NumberedTransactions) -> bytes:
-    """Return a set of a MySQL server's transactions as its replicas send it; the ends of intervals are not in it."""
-    parts = [struct.pack("<Q", len(position.intervals()))]
-    for origin, intervals in position.intervals().items():
-        parts.append(uuid.UUID(origin).bytes + struct.pack("<Q", len(intervals)))
-        parts += [struct.pack("<QQ", first, last + 1) for first, last in intervals]
-    return b"".join(parts)
 
 
 def server_id(source: str) -> int:

@@ -78,11 +78,17 @@ def begin(connection: Connection, *, maria: bool) -> tuple[Look, str]:
 
 
 def _owned(text: str) -> list[str]:
-    """Return the transactions in `uuid:number#thread:number#thread`, which threads are about to commit."""
+    """Return the transactions in `uuid:number#thread:tag:number#thread`, which threads are about to commit."""
     found = []
     for part in filter(None, (each.strip() for each in text.split(","))):
-        uuid, *numbers = part.split(":")
-        found += [f"{uuid}:{number.partition('#')[0]}" for number in numbers if number.partition("#")[0].isdecimal()]
+        uuid, *fields = part.split(":")
+        origin = uuid.lower()
+        for field in fields:
+            number = field.partition("#")[0]
+            if number.isdecimal():
+                found.append(f"{origin}:{number}")
+            else:
+                origin = f"{uuid.lower()}:{number}"
     return found
 
 
@@ -161,20 +167,22 @@ class TableRead:
         Raises SQ3711 for one that does not hold any more what it did when the source was created.
         """
         query = (
-            "SELECT column_name, column_type, character_set_name FROM information_schema.columns "
+            "SELECT column_name, column_type, character_set_name, is_nullable FROM information_schema.columns "
             "WHERE table_schema = %s AND table_name = %s"
         )
         now = {
-            name: (declared(str(type_)), charset)
-            for name, type_, charset in rows(self._connection, query, self._table.name)
+            name: (declared(str(type_)), charset, null == "YES")
+            for name, type_, charset, null in rows(self._connection, query, self._table.name)
         }
         known, found = declarations(self._table), {}
         for column in self._table.columns:
             if column.name not in now:
                 raise self._not_as_it_was(f'column "{column.name}" is gone')
-            type_, charset = now[column.name]
+            type_, charset, nullable = now[column.name]
             if not holds(known[column.name], type_):
                 raise self._not_as_it_was(f'column "{column.name}" has another type')
+            if nullable and not column.nullable:
+                raise self._not_as_it_was(f'column "{column.name}" may be NULL')
             if charset is not None and decoder(charset) is None:
                 raise self._not_as_it_was(f'column "{column.name}" has the character set {charset}')
             found[column.name] = Target(column.name, column.type, known[column.name].kind, charset)

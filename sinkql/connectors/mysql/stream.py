@@ -10,7 +10,16 @@ import pymysql
 from pymysql.constants import ER
 
 from sinkql.capture.columnar import Block
-from sinkql.connectors.mysql.connection import Connection, Reveal, charsets, connect, failing, mariadb, rows
+from sinkql.connectors.mysql.connection import (
+    Connection,
+    Reveal,
+    charsets,
+    connect,
+    failing,
+    mariadb,
+    rows,
+    variables,
+)
 from sinkql.connectors.mysql.event import Altered, Log, Section, log_place
 from sinkql.connectors.mysql.facts import keyed
 from sinkql.connectors.mysql.packet import BLOCK, Dump, binlog_end, present, server_id
@@ -24,7 +33,7 @@ from sinkql.connectors.mysql.position import (
 )
 from sinkql.connectors.mysql.setting import check_settings
 from sinkql.connectors.mysql.snapshot import Look, TableRead, begin
-from sinkql.connectors.mysql.table import Matched, changed_rows, match
+from sinkql.connectors.mysql.table import Matched, changed_rows, match, without
 from sinkql.connectors.mysql.wire import TableMap
 from sinkql.errors import SinkqlError
 from sinkql.extension.capture import (
@@ -44,6 +53,8 @@ from sinkql.extension.tunnel import carried_tunnel
 _LOOK_S = 60.0
 _PAUSE_S = 0.1
 _UNBOUNDED = 1 << 62
+_UNTOLD = {ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.XAER_RMERR}
+"""What a server says to those who may not know of distributed transactions; MySQL the second."""
 
 
 class MySqlStream:
@@ -110,7 +121,7 @@ class MySqlStream:
         try:
             return frozenset(rows(self._ask(), "XA RECOVER"))
         except pymysql.OperationalError as error:
-            if error.args[0] != ER.SPECIFIC_ACCESS_DENIED_ERROR:
+            if error.args[0] not in _UNTOLD:
                 raise
             return frozenset()
 
@@ -143,8 +154,15 @@ class MySqlStream:
         watched = {(table.name[0], table.name[1]): table.id for table in tables}
         start = since(after) or set_of(after)
         begun = DomainTransactions(start) if self._maria else NumberedTransactions(start)
-        self._log = Log(position, watched, self._fits, begun=begun, stops=stops, maria=self._maria)
+        self._log = Log(
+            position, watched, self._fits, begun=begun, stops=stops, maria=self._maria, folded=self._folded()
+        )
         self._dump = self._dumped(after)
+
+    def _folded(self) -> bool:
+        """Tell whether the case of tables' names says nothing: the log has them in one case, statements in any."""
+        with failing(**self._named):
+            return variables(self._ask(), "lower_case_table_names").get("lower_case_table_names", "0") != "0"
 
     def _dumped(self, after: Position) -> Dump:
         """Ask for the log, from a position on."""
@@ -175,20 +193,25 @@ class MySqlStream:
         """Return how a table's columns stand in a layout; layouts are kept as long as the stream is."""
         found = self._matched.get((table, id(layout)))
         if found is None:
-            found = match(self._tables[table], layout, self._charsets)
-            if found.problem is None and not self._keyed(self._tables[table], layout):
-                columns = ", ".join(f'"{each}"' for each in self._tables[table].key)
-                found = Matched((), f'table "{layout.database}.{layout.table}" has no unique key of {columns} any more')
+            captured = self._tables[table]
+            found = match(captured, layout, self._charsets)
+            if found.columns and not self._keyed(captured, layout):
+                columns = ", ".join(f'"{each}"' for each in captured.key)
+                problem = f'table "{layout.database}.{layout.table}" has no unique key of {columns} any more'
+                found = Matched(without(captured), problem=problem, lost=True)
             self._matched[table, id(layout)] = found
         return found
 
     def _keyed(self, table: CapturedTable, layout: TableMap) -> bool:
-        """Tell whether a table has its key; the server is asked where that is not the one that the log tells of."""
+        """Tell whether a table has its key; the server is asked where that is not the one that the log tells of.
+
+        By then it may have another one: the log tells of one wherever there is any of whole columns.
+        """
         if not table.key or (layout.primary and layout.primary <= set(table.key)):
             return True
         connection = self._ask()
         with failing(**self._named):
-            return keyed(connection, table.name, table.key)
+            return keyed(connection, table.name, table.key, whole=bool(layout.primary))
 
     def end(self) -> Position:
         with failing(**self._named):
@@ -237,7 +260,7 @@ class MySqlStream:
         events: list[Event] = []
         for each in found:
             if isinstance(each, Altered):
-                events.append(self._reshaped(each))
+                events += self._reshaped(each)
             elif each.parts or each.emptied:
                 events.append(self._changed(block, each))
             elif each.ends:
@@ -251,20 +274,36 @@ class MySqlStream:
         for id_, parts in section.parts.items():
             for part in parts:
                 matched = self._match(id_, part.layout)
-                if matched.problem is None:  # of others a `Reshaped` tells
-                    tables.setdefault(id_, []).append(changed_rows(block, part, self._tables[id_], matched))
+                if matched.columns:  # of others a `Reshaped` tells
+                    tables.setdefault(id_, []).append(changed_rows(block, part, matched))
         done = Transactions(section.ends, section.ids)
         return Changed(section.to, tables, done, frozenset(section.emptied), section.open)
 
-    def _reshaped(self, altered: Altered) -> Reshaped:
+    def _reshaped(self, altered: Altered) -> list[Reshaped]:
+        """Return what is to be said of a table: after a statement it is one again that may be read anew."""
         table = self._tables[altered.table]
-        name = ".".join(table.name)
         if altered.layout is not None:
-            return Reshaped(table, self._match(altered.table, altered.layout).problem)
+            found = self._match(altered.table, altered.layout)
+            return [Reshaped(found.table, found.problem, lost=found.lost)]
         assert altered.effect is not None
-        if altered.effect.what in ("dropped", "database"):
-            return Reshaped(table, f'table "{name}" was dropped or renamed')
-        return Reshaped(table, f'rows of table "{name}" were changed by a statement that the log has no rows of')
+        name = ".".join(table.name)
+        match altered.effect.what:
+            case "altered":
+                return [Reshaped(table)]
+            case "columns":
+                gone = {each.lower() for each in altered.effect.columns}
+                lost = [each.name for each in table.columns if each.name.lower() in gone]
+                if not lost:
+                    return []
+                problem = "; ".join(f'column "{each}" of table "{name}" was dropped or renamed' for each in lost)
+                return [Reshaped(without(table, lost), problem), Reshaped(table)]
+            case "dropped" | "database":
+                problem = f'table "{name}" was dropped or renamed'
+            case "versioned":
+                problem = f'table "{name}" has system versioning, which is not supported yet'
+            case _:
+                problem = f'rows of table "{name}" were changed by a statement that the log has no rows of'
+        return [Reshaped(without(table), problem, lost=True), Reshaped(table)]
 
     def confirm(self, position: Position) -> None:
         """Do nothing: the server keeps its log for as long as it is set to."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from sinkql.connectors.mysql.type import Declared, declared, fits
 from sinkql.connectors.mysql.wire import TableMap, Wire
 from sinkql.extension.capture import CapturedTable, TableRows
 from sinkql.extension.stream import RowError
-from sinkql.extension.types import arrow_type
 
 _DELETE, _UPDATE = 2, 1
 _SHOWN = 5
@@ -28,10 +27,15 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Which of a layout's columns a table's columns are, and what they are to become; or why there is no such way."""
+    """Which of a layout's columns a table's columns are, and what they are to become.
 
-    columns: tuple[tuple[int, Wire, Target], ...]
+    A `problem` says why `table` has fewer columns than were planned, or none; with `lost` its changes are not known.
+    """
+
+    table: CapturedTable
+    columns: tuple[tuple[int, Wire, Target], ...] = ()
     problem: str | None = None
+    lost: bool = False
 
 
 def declarations(table: CapturedTable) -> Mapping[str, Declared]:
@@ -42,26 +46,42 @@ def declarations(table: CapturedTable) -> Mapping[str, Declared]:
 def match(table: CapturedTable, layout: TableMap, charsets: Mapping[int, str]) -> Matched:
     """Find a table's columns in a layout, by name."""
     places = {each.name: number for number, each in enumerate(layout.columns)}
-    known, found = declarations(table), []
+    known, found, problems = declarations(table), [], []
     name = f"{layout.database}.{layout.table}"
     if not layout.named:
-        return Matched((), f'the log has no column names of table "{name}": binlog_row_metadata is not FULL')
+        problem = f'the log has no column names of table "{name}": binlog_row_metadata is not FULL'
+        return Matched(without(table), problem=problem, lost=True)
     for column in table.columns:
         place = places.get(column.name)
         if place is None:
-            return Matched((), f'column "{column.name}" of table "{name}" is gone')
+            problems.append(f'column "{column.name}" of table "{name}" is gone')
+            continue
         wire = layout.columns[place]
         charset = charsets.get(wire.collation)
         if column.type in ("text", "jsonb") and (charset is None or decoder(charset) is None) and wire.collation != 63:
-            return Matched((), f'column "{column.name}" of table "{name}" has the character set {charset}')
-        if not fits(known[column.name], wire, charset):
-            return Matched((), f'column "{column.name}" of table "{name}" has another type')
-        found.append((place, wire, Target(column.name, column.type, known[column.name].kind, charset)))
-    return Matched(tuple(found))
+            problems.append(f'column "{column.name}" of table "{name}" has the character set {charset}')
+        elif not fits(known[column.name], wire, charset):
+            problems.append(f'column "{column.name}" of table "{name}" has another type')
+        elif wire.nullable and not column.nullable:
+            problems.append(f'column "{column.name}" of table "{name}" may be NULL')
+        else:
+            found.append((place, wire, Target(column.name, column.type, known[column.name].kind, charset)))
+    if not problems:
+        return Matched(table, tuple(found))
+    left = without(table, {each.name for each in table.columns} - {target.name for _, _, target in found})
+    return Matched(left, tuple(found) if left.columns else (), "; ".join(problems))
 
 
-def changed_rows(block: Block, part: Part, table: CapturedTable, matched: Matched) -> TableRows:
+def without(table: CapturedTable, columns: Collection[str] | None = None) -> CapturedTable:
+    """Return a table without some columns, or all; it has none where one of its key is gone."""
+    if columns is None or not set(table.key).isdisjoint(columns):
+        return replace(table, columns=())
+    return replace(table, columns=tuple(each for each in table.columns if each.name not in columns))
+
+
+def changed_rows(block: Block, part: Part, matched: Matched) -> TableRows:
     """Return the rows of a part as changes: with a key what each one has now, or that it is gone."""
+    table = matched.table
     places = [place for place, _, _ in matched.columns]
     images = locate(block, part.layout, part.starts, part.ends, places)
     kind = np.array(part.kinds, np.int64)[images.events]
@@ -123,14 +143,3 @@ def _same_key(block: Block, images: Images, old: Flags, table: CapturedTable, ma
     found = np.zeros(len(old), bool)
     found[rows[same]] = True
     return found
-
-
-def empty_rows(table: CapturedTable) -> pa.Schema:
-    """Return the schema of a table's changes."""
-    fields = [pa.field(column.name, arrow_type(column.type)) for column in table.columns]
-    return pa.schema([*fields, ("$diff", pa.int64()), ("$at", pa.timestamp("us", "UTC"))])
-
-
-def key_columns(matched: Sequence[tuple[int, Wire, Target]], key: Sequence[str]) -> list[int]:
-    """Return the places of a key's columns in a layout."""
-    return [place for place, _, target in matched if target.name in key]

@@ -69,11 +69,10 @@ def _digits(column: Declared) -> tuple[int, int]:
 
 _FITTING: Mapping[str, frozenset[int]] = {
     **dict.fromkeys(_INTEGERS, frozenset({wire.TINY, wire.SHORT, wire.INT24, wire.LONG, wire.LONGLONG})),
-    **dict.fromkeys(
-        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "binary", "varbinary", "tinyblob", "blob",
-         "mediumblob", "longblob"),
-        frozenset({wire.STRING, wire.VARCHAR, wire.VAR_STRING, wire.BLOB}),
-    ),
+    **dict.fromkeys(("varchar", "varbinary"), frozenset({wire.VARCHAR, wire.VAR_STRING, wire.BLOB})),
+    "char": frozenset({wire.STRING, wire.VARCHAR, wire.VAR_STRING, wire.BLOB}), "binary": frozenset({wire.STRING}),
+    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"),
+                    frozenset({wire.BLOB})),
     **dict.fromkeys(("uuid", "inet4", "inet6"), frozenset({wire.STRING})),
     "decimal": frozenset({wire.NEWDECIMAL}), "float": frozenset({wire.FLOAT}), "double": frozenset({wire.DOUBLE}),
     "bit": frozenset({wire.BIT}), "year": frozenset({wire.YEAR}), "date": frozenset({wire.DATE}),
@@ -84,7 +83,10 @@ _FITTING: Mapping[str, frozenset[int]] = {
 
 
 def fits(column: Declared, found: Wire, charset: str | None) -> bool:
-    """Tell whether the log's column holds what was declared, or more that the SQL type holds as well."""
+    """Tell whether the log's column holds what was declared, or more that the SQL type holds as well.
+
+    And whether none of its values is another one since it was altered, of which the log would have nothing.
+    """
     if found.type not in _FITTING.get(column.kind, frozenset()):
         return False
     if column.kind in _INTEGERS:
@@ -94,7 +96,13 @@ def fits(column: Declared, found: Wire, charset: str | None) -> bool:
         return found.scale == scale and found.precision >= precision
     if column.kind in ("time", "datetime", "timestamp"):
         return found.scale >= (column.sizes[0] if column.sizes else 0)
-    if column.kind in _TEXTS and found.type not in (wire.ENUM, wire.SET):
+    if column.kind == "bit":
+        return found.size >= (column.sizes or (1,))[0]
+    if column.kind in ("enum", "set"):
+        return True
+    if column.kind == "binary":
+        return found.collation == wire.BINARY and found.size == (column.sizes or (1,))[0]  # values would be padded
+    if column.kind in _TEXTS:
         return found.collation != wire.BINARY and _long_enough(column, found, WIDEST.get(charset or "", 1))
     if column.kind in _BYTES:
         return found.collation == wire.BINARY and _long_enough(column, found, 1)
@@ -110,12 +118,18 @@ def holds(was: Declared, now: Declared) -> bool:
         return now.kind == was.kind and now_scale == scale and now_precision >= precision
     if was.kind in ("time", "datetime", "timestamp"):
         return now.kind == was.kind and now.sizes[:1] >= was.sizes[:1]
+    if was.kind == "bit":
+        return now.kind == was.kind and (now.sizes or (1,)) >= (was.sizes or (1,))
     if was.kind == "json":
         return now.kind == "json" or now.kind.endswith("text")
-    if was.kind.endswith(("char", "binary")):
-        return now.kind.removeprefix("var") == was.kind.removeprefix("var") and (now.sizes or (1,)) >= (
-            was.sizes or (1,)
-        )
+    if was.kind == "binary":
+        return now == was
+    if was.kind.endswith(("char", "varbinary")):
+        long = "blob" if was.kind == "varbinary" else "text"
+        if now.kind.endswith(long):
+            return (1 << 8 * _BLOBS[now.kind[:-4]]) > (was.sizes or (1,))[0] * (4 if long == "text" else 1)
+        longer = now.kind in (was.kind, f"var{was.kind.removeprefix('var')}")  # a char has no blanks at its end
+        return longer and (now.sizes or (1,)) >= (was.sizes or (1,))
     if was.kind.endswith(("text", "blob")):
         suffix = was.kind[-4:]
         return now.kind.endswith(suffix) and _BLOBS[now.kind[:-4]] >= _BLOBS[was.kind[:-4]]

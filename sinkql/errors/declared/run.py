@@ -284,8 +284,11 @@ CODES = {
         (
             "Run ALTER SOURCE … REFRESH REFERENCES, and start the sinks again: they take up what they can follow, such "
             "as a column less. If it is refused, drop the sinks of the table first, and create them again into new "
-            "tables. Columns that no sink needs can be left out with EXCLUDE COLUMNS, and may change then."
+            "tables. Columns that no sink needs can be left out with EXCLUDE COLUMNS, and may change then. Where the "
+            "table is as it was by now, such as with a column that was dropped and added again, run ALTER SOURCE … "
+            "SKIP: upsert sinks then compute their rows again."
         ),
+        of_loss=True,
     ),
     "SQ3434": _code(
         (
