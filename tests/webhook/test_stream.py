@@ -44,7 +44,9 @@ def test_what_is_answered(tmp_path: Path, sender: Sender, listeners: Listeners) 
         assert sender.send(f"{_PATH}2", "a").status == 404
         refused = sender.send(_PATH, "a", method="PUT")
         assert (refused.status, refused.headers["allow"]) == (405, "POST")
-        assert sender.send(f"{_PATH}?a=b", "b").status == 200
+        coded = sender.send(_PATH, "zipped", {"Content-Encoding": "gzip"})
+        assert (coded.status, coded.headers["accept-encoding"]) == (415, "identity")
+        assert sender.send(f"{_PATH}?a=b", "b", {"Content-Encoding": "identity"}).status == 200
         assert bodies(received(stream, 2)) == ["a", "b"]
     left = sender.send(_PATH, "c")
     assert (left.status, left.headers["retry-after"]) == (503, "2")

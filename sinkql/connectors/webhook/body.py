@@ -44,6 +44,10 @@ class Reading:
         }
         return cls(layout, made[layout.kind])
 
+    def takes(self, encoding: bytes) -> bool:
+        """Tell whether bodies that were encoded on their way, such as by gzip, are taken: bytes are, as they come."""
+        return self.layout.kind == "bytes" or encoding.strip().lower() in (b"", b"identity")
+
     def request(self, at: int, headers: Mapping[str, bytes], body: bytes) -> Request:
         """Return a request as the journal has it; raises BodyError."""
         found: list[Any] = []

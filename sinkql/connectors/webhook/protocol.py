@@ -27,6 +27,7 @@ _LINGER_SECONDS = 2.0
 _NOT_FOUND = Answer(HTTPStatus.NOT_FOUND, "there is no such source here")
 _NOT_ALLOWED = Answer(HTTPStatus.METHOD_NOT_ALLOWED, "requests are sent with POST")
 _TOO_LONG = Answer(HTTPStatus(413), "the body is too long")
+_CODED = Answer(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body is compressed, and is not to be")
 _SLOW = Answer(HTTPStatus.REQUEST_TIMEOUT, "the request came too slowly")
 _CROWDED = Answer(HTTPStatus.TOO_MANY_REQUESTS, "there are too many connections", 1)
 _BUSY = Answer(HTTPStatus.TOO_MANY_REQUESTS, "too much is sent at the same time", 1)
@@ -181,6 +182,8 @@ class Connection(asyncio.Protocol):
             self._verdict = _NOT_ALLOWED
         elif int(self._headers.get("content-length", b"0")) > self._door.max_body:
             self._refuse(_TOO_LONG)
+        elif not self._door.reading.takes(self._headers.get("content-encoding", b"")):
+            self._verdict = _CODED
         elif twice is not None:
             self._verdict = Answer(HTTPStatus.UNAUTHORIZED, f"header {twice} is there more than once")
 
@@ -247,6 +250,8 @@ class Connection(asyncio.Protocol):
             headers.append(("retry-after", str(answer.after)))
         if answer is _NOT_ALLOWED:
             headers.append(("allow", "POST"))
+        if answer is _CODED:
+            headers.append(("accept-encoding", "identity"))
         if close:
             headers.append(("connection", "close"))
         response = h11.Response(status_code=answer.status, headers=headers, reason=answer.status.phrase)
