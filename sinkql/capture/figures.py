@@ -29,8 +29,8 @@ class Figures:
         """Return the figures; changes up to `came` were received, the server keeps `retained` bytes, if that is known.
 
         Offsets are numbers of `unit`: `offset_known` the server's end, `sinks` up to where each of them has all of its
-        tables, by its id, `offset_committed` the least of those. The server is asked each five seconds, and at the
-        `last`.
+        tables, by its id, `offset_committed` the least of those, None while one is nowhere yet. The server is asked
+        each five seconds, and at the `last`.
         """
         if last or time.monotonic() >= self._asked_at + _SECONDS:
             self._asked_at, self._known = time.monotonic(), self.stream.known()
@@ -40,13 +40,14 @@ class Figures:
             sink_id, position = mark.sink_of(reader), caught_up(at, self.log.entries, came)
             has[sink_id] = min(has.get(sink_id, position), position)
         numbers = {position: self.stream.number(position) for position in {*has.values()}}
+        committed = None if marks.wants else min(numbers.values(), default=None)
         return {
             "captured_to": self.log.to,
             "log_bytes": self.log.size,
             "retained_bytes": self._retained if retained is None else retained,
             "unit": self.stream.unit,
             "offset_known": self.stream.number(max(self._known, came)),
-            "offset_committed": self.stream.number(min(has.values(), default="")),
+            "offset_committed": committed,
             "sinks": {sink_id: numbers[position] for sink_id, position in has.items()},
         }
 

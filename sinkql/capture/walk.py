@@ -179,7 +179,7 @@ def _keeps_columns(reader: Subscription, place: Place, entry: Entry, *, first: b
             "SQ3440",
             f'the server has not sent all changes of table "{".".join(reader.table.name)}"',
             detail=entry.problem,
-            hint=f"Mend on the server what the detail says, if anything. Then {SKIP[0].lower()}{SKIP[1:]}",
+            hint=f"Fix on the server what the detail says, if anything. Then {SKIP[0].lower()}{SKIP[1:]}",
         )
     now = {each.name: each for each in entry.columns}
     lost = [each.name for each in reader.table.columns if not _same(each, now)]
@@ -187,10 +187,10 @@ def _keeps_columns(reader: Subscription, place: Place, entry: Entry, *, first: b
         return True
     if not first:
         return False
-    what = f'column "{lost[0]}"' if lost else "its key"
+    what = f'column "{lost[0]}"' if lost else "the key"
     raise SinkqlError(
         "SQ3433",
-        f'table "{".".join(reader.table.name)}" has changed on the server: {what} is another one, or gone',
+        f'{what} of table "{".".join(reader.table.name)}" was dropped, renamed or changed on the server',
         detail=entry.problem,
         hint="Run ALTER SOURCE … REFRESH REFERENCES, and start the sinks again; or ALTER SOURCE … SKIP where the table "
         "is as it was by now. If that is refused, drop the sinks of the table first, and create them again into new "

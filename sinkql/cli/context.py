@@ -63,7 +63,8 @@ def catalog_of(context: click.Context) -> tuple[Path, Output]:
     named, output = context.obj
     path = catalog_file(named)
     if not path.exists():
-        raise SinkqlError("SQ4115", f'catalog file "{path}" does not exist', hint="Name it with --catalog FILE.")
+        hint = "Run it in the folder where the pipeline was created, or name its catalog with --catalog FILE."
+        raise SinkqlError("SQ4115", f'catalog file "{path}" does not exist', hint=hint)
     return path, output
 
 

@@ -11,8 +11,9 @@ from sinkql import ast
 from sinkql.errors import SinkqlError, one_of
 from sinkql.printer.part import ident, text
 
-_ADDRESS = re.compile(r"(\w+)://(?:([^/?#@]*)@)?([^/?#]*)(?:/([^?#]*))?(?:\?([^#]*))?")
+_ADDRESS = re.compile(r"(\w+)://(?:([^/?#]*)@)?([^/?#@]*)(?:/([^?#]*))?(?:\?([^#]*))?")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?")
+PERCENT = "In a user name or a password, write @ : / # ? % as %40 %3A %2F %23 %3F %25."
 _EXAMPLES = "postgres://user@host:5432/database, mysql://user@host:3306 or kafka://host:9092"
 
 
@@ -31,15 +32,16 @@ class Address:
 def read_address(written: str, schemes: Sequence[str]) -> Address:
     """Read an address; raises SQ4039 for what is none, or of no scheme that is known."""
     found = _ADDRESS.fullmatch(written)
+    hint = f"Write {_EXAMPLES}.{f' {PERCENT}' if '@' in written else ''}"
     if found is None:
-        raise SinkqlError("SQ4039", "the address of the server is not a URL", hint=f"Write {_EXAMPLES}.")
+        raise SinkqlError("SQ4039", "the address of the server is not a URL", hint=hint)
     scheme, login, places, path, query = found.groups()
     if scheme.lower() not in schemes:
-        hint = f"Write {one_of(sorted(f'{each}://' for each in schemes))}."
-        raise SinkqlError("SQ4039", f"servers at {scheme}:// are not known", hint=hint)
+        known = f"Write {one_of(sorted(f'{each}://' for each in schemes))}."
+        raise SinkqlError("SQ4039", f"servers at {scheme}:// are not known", hint=known)
     hosts = [_HOST.fullmatch(each) for each in places.split(",")]
-    if not all(hosts):
-        raise SinkqlError("SQ4039", "the address has no host", hint=f"Write {_EXAMPLES}.")
+    if not all(hosts) or "@" in (path or ""):  # a password with a slash has its end there
+        raise SinkqlError("SQ4039", "the address has no host", hint=hint)
     user, _, password = (login or "").partition(":")
     return Address(
         scheme.lower(),
@@ -56,7 +58,7 @@ class ConnectionDraft:
     """A connection to write: its type, a name for it, its options as SQL, and what it needs of a secret.
 
     `password` is the option that takes the password, `variable` the environment's variable that programs for such
-    servers read it from; empty where nobody logs in.
+    servers read it from; empty where nobody logs in. `schema` is the one whose tables alone are meant, empty for all.
     """
 
     kind: str
@@ -64,6 +66,7 @@ class ConnectionDraft:
     options: tuple[str, ...]
     password: str
     variable: str
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +89,13 @@ class SourceDraft:
 class Wanted:
     """What is to be drafted: of these names, of all without any; the SQL names of a connection, and of a registry's.
 
-    `passed` gets the names that were asked for and are not wanted.
+    Of a `schema`, only its tables are meant. `passed` gets the names that were asked for and are not wanted.
     """
 
     connection: str
     registry: str | None = None
     names: tuple[str, ...] = ()
+    schema: str = ""
     passed: list[str] = field(default_factory=list)
 
     def takes(self, name: str) -> bool:

@@ -132,13 +132,15 @@ def _table(source: logical.Source, reference: ast.Name, span: Span) -> logical.S
             span,
             hint=f"Write {one_of([_text(table) for table in named])}.",
         )
-    near = nearest(written[-1], [table.name[-1] for table in source.tables])
-    raise SinkqlError(
-        "SQ2461",
-        f'source "{short_name(source.name)}" has no table "{reference.text}"',
-        span,
-        hint=f"Did you mean {near}?" if near else _tables(source),
-    )
+    choices = {".".join(part): part for part in (table.name[-len(written) :] for table in source.tables)}
+    near = nearest(".".join(written), list(choices))
+    hint = _tables(source)
+    if near is not None:
+        shown = ".".join(ident(ast.Ident(part)) for part in choices[near])
+        hint = f"Did you mean {shown}?"
+        if near != ".".join(written) == near.casefold():
+            hint = f"Write {shown}: names keep their capitals in double quotes only."
+    raise SinkqlError("SQ2461", f'source "{short_name(source.name)}" has no table "{reference.text}"', span, hint=hint)
 
 
 def _tables(source: logical.Source) -> str:

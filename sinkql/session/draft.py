@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sinkql import ast, logical
-from sinkql.errors import SinkqlError, nearest
+from sinkql.errors import Family, SinkqlError, nearest
 from sinkql.extension.address import (
+    PERCENT,
     Address,
     ConnectionDraft,
     SourceDraft,
@@ -111,8 +112,9 @@ class _Draft:
         return found or SinkqlError("SQ4040", " ".join(source.notes))
 
     def _tables(self, source: str, item: logical.Source, wanted: Wanted) -> None:
-        lasts = Counter(relation_name(table.name[-1]) for table in item.tables)
-        for table in item.tables:
+        meant = [table for table in item.tables if wanted.schema in ("", table.name[0])]
+        lasts = Counter(relation_name(table.name[-1]) for table in meant)
+        for table in meant:
             found = ".".join(table.name)
             if not wanted.names or {found, table.name[-1]} & set(wanted.names):
                 long = "_".join(table.name)
@@ -176,8 +178,8 @@ def write_script(
     registry. Raises SQ4039, SQ4040, and what keeps the server from being asked.
     """
     with _drafted(written, names, registry=registry) as draft:
-        if not draft.relations and not draft.left_out:
-            raise _nothing(names, ())
+        if not draft.relations:
+            raise _unreadable(draft) if draft.left_out else _nothing(names, draft)
         draft.parts.append(
             f"CREATE CONNECTION {_LAKE} TO ICEBERG CATALOG (CATALOG TYPE = 'sql', WAREHOUSE = {text(_LAKE)});"
         )
@@ -196,50 +198,81 @@ def look(written: str, name: str, limit: int, *, registry: str | None = None) ->
 
 def examine(written: str, *, registry: str | None = None) -> Iterator[Check]:
     """Yield what keeps sources of the server at an address from running; nothing is left there. Raises SQ4039."""
-    with _connected(written, registry=registry, validate=False) as (draft, connection):
+    with _connected(written, registry=registry, validate=False) as (draft, wanted):
         failed = None
         try:
-            draft.read(Wanted(connection, _REGISTRY if registry is not None else None))
+            draft.read(wanted)
+            if not draft.relations and not draft.left_out:
+                failed = _nothing((), draft)
         except SinkqlError as error:
             failed = error
-        found = list(checks_of_catalog(draft.session.catalog, own=False))
+        found = [_of_login(each, draft) for each in checks_of_catalog(draft.session.catalog, own=False)]
         yield from found
         if failed is not None and not any(each.state == "wrong" for each in found):
             yield Check(draft.address.scheme, "wrong", failed.message, failed.hint)
+        told = {each.name.rpartition(": table ")[2] for each in found if each.state != "ok"}
         for name, reason in draft.left_out.items():
-            yield Check(name, "warning", reason.message, reason.hint)
+            if name not in told:
+                yield Check(name, "warning", reason.message, reason.hint)
 
 
 @contextmanager
 def _drafted(written: str, names: Sequence[str], *, registry: str | None, looking: bool = False) -> Iterator[_Draft]:
-    with _connected(written, registry=registry, looking=looking) as (draft, connection):
-        wanted = Wanted(connection, _REGISTRY if registry is not None else None, tuple(names))
+    with _connected(written, registry=registry, looking=looking, names=names) as (draft, wanted):
         draft.read(wanted)
         found = [f".{each}" for each in (*draft.relations, *draft.left_out)]
         missing = [name for name in names if not any(each.endswith(f".{name}") for each in found)]
         if missing:
-            raise _nothing(missing, (*_known(draft), *wanted.passed))
+            raise _nothing(missing, draft, wanted.passed)
         yield draft
 
 
 @contextmanager
 def _connected(
-    written: str, *, registry: str | None, looking: bool = False, validate: bool = True
-) -> Iterator[tuple[_Draft, str]]:
-    """Give what has nothing yet but connections, and the name of that to the server."""
+    written: str, *, registry: str | None, looking: bool = False, validate: bool = True, names: Sequence[str] = ()
+) -> Iterator[tuple[_Draft, Wanted]]:
+    """Give what has nothing yet but connections, and what is to be drafted of the server."""
     known = discover()
     address = read_address(written, tuple(known.addresses))
     kind = known.addresses[address.scheme]
+    connection = kind.connection(address)
     with (
         tempfile.TemporaryDirectory(prefix="sinkql-init-") as folder,
         Session(Path(folder) / "catalog.db", registry=_looking(known, kind) if looking else known) as session,
+        _of_address(address, connection.variable),
     ):
         draft = _Draft(session, kind, address)
-        connection = kind.connection(address)
         draft.connect(connection, variable=connection.variable, password=address.password, validate=validate)
         if registry is not None:
             _connect_registry(draft, registry)
-        yield draft, connection.name
+        yield draft, Wanted(connection.name, _REGISTRY if registry else None, tuple(names), connection.schema)
+
+
+@contextmanager
+def _of_address(address: Address, variable: str) -> Iterator[None]:
+    """Have errors speak of the address: the statements that are tried are none that the user wrote."""
+    try:
+        yield
+    except SinkqlError as error:
+        error.span = error.text = None
+        if variable and "SECRET" in (error.hint or "").upper() and error.family is Family.ENVIRONMENT:
+            error.hint = _password_hint(address, variable)
+        raise
+
+
+def _of_login(check: Check, draft: _Draft) -> Check:
+    """Have a check speak of the address where it speaks of a secret, which is none of the user's."""
+    if check.state != "wrong" or "SECRET" not in (check.fix or "").upper():
+        return check
+    return replace(check, fix=_password_hint(draft.address, draft.kind.connection(draft.address).variable))
+
+
+def _password_hint(address: Address, variable: str) -> str:
+    if address.password is not None:
+        return f"Correct the user or the password in the address. {PERCENT}"
+    if variable in os.environ:
+        return f"Correct {variable}, or the user in the address."
+    return f"Set {variable} to the user's password."
 
 
 def _looking(known: Registry, kind: AddressKind) -> Registry:
@@ -263,15 +296,32 @@ def _connect_registry(draft: _Draft, url: str) -> None:
     draft.connect(made, variable=needed, password=address.password)
 
 
-def _known(draft: _Draft) -> tuple[str, ...]:
+def _tables_of(draft: _Draft) -> tuple[tuple[str, ...], ...]:
     """Return the names of the tables that there are."""
     plans = draft.session.catalog.plans
     items = [plans.item(name) for name in plans.names("SOURCE")]
-    return tuple(".".join(table.name) for item in items if isinstance(item, logical.Source) for table in item.tables)
+    return tuple(table.name for item in items if isinstance(item, logical.Source) for table in item.tables)
 
 
-def _nothing(names: Sequence[str], known: Sequence[str]) -> SinkqlError:
-    """Return the error for what is not there."""
+def _unreadable(draft: _Draft) -> SinkqlError:
+    """Return why none of what there is can be read."""
+    name, first = next(iter(draft.left_out.items()))
+    others = len(draft.left_out) - 1
+    detail = f"So it is with {name}, and {others} more cannot be read." if others else None
+    return SinkqlError(first.code, first.message, detail=detail, hint=first.hint)
+
+
+def _nothing(names: Sequence[str], draft: _Draft, passed: Sequence[str] = ()) -> SinkqlError:
+    """Return the error for what is not there; `passed` are names that are there, too."""
+    tables, schema = _tables_of(draft), draft.address.path
+    known = (*(".".join(each) for each in tables), *passed)
+    if not names and tables:  # of other databases of the server, where the address names one
+        near = nearest(schema, sorted({each[0] for each in tables}))
+        return SinkqlError(
+            "SQ4040",
+            f'the server has no database "{schema}" with tables that the user may see',
+            hint=f"Did you mean {near}?" if near else "Correct the name, or grant the user what it needs.",
+        )
     if not names:
         return SinkqlError(
             "SQ4040",

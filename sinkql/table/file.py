@@ -137,7 +137,7 @@ def _lost(path: Path, error: Exception) -> SinkqlError:
         "SQ3420",
         "a table's file is missing or cannot be used",
         detail=detail,
-        hint="No row was changed: mend what the detail says, or put the file back, and run the statement again.",
+        hint="No row was changed: fix what the detail says, or put the file back, and run the statement again.",
     )
 
 

@@ -40,6 +40,7 @@ def test_first_snapshot_is_told_by_rows_and_chunks_until_it_is_committed(tmp_pat
         running.until(lambda: rows() == 95)
         assert any(0 < each.rows < 95 and each.of_rows == 95 and each.of_chunks for each in seen)
         assert not any(each.done for each in seen)
+        assert running.host.told[-1].details["offset_committed"] is None  # and not that it has all to read since ever
         loop = once(sinks)
         whole = reader.measure(loop.marker.end["t"]).snapshot
         running.confirms()

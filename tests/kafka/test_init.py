@@ -83,6 +83,17 @@ def test_records_of_csv_are_columns_by_what_is_in_them(broker: Kafka, capsys: py
     assert sorted(_rows(prose)) == [("well, no",), ("yes, well",)]
 
 
+def test_a_few_messages_that_do_not_decode_do_not_hide_what_the_others_are(
+    broker: Kafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = broker.topic()
+    broker.send(topic, '{"id": 1}', "{oops", '{"id": 2}')
+    script = _run(f"kafka://{broker.address}", topic)
+    assert "-- Of the 3 messages that were looked at, 1 is not like the others." in script
+    assert sorted(_rows(topic)) == [(1,), (2,)]
+    assert _rows(f"{topic}__errors", "decode(raw)") == [("{oops",)]
+
+
 def test_messages_of_a_registry_are_read_by_their_schemas(broker: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
     topic = broker.topic()
     with stub_registry() as schemas:
@@ -90,8 +101,8 @@ def test_messages_of_a_registry_are_read_by_their_schemas(broker: Kafka, capsys:
         number = schemas.register(f"{topic}-value", json.dumps(schema))
         broker.send(topic, b"\0" + number.to_bytes(4, "big") + b"\x0e")
         address = f"kafka://{broker.address}"
-        assert run_command(["init", "--from", address, "-o", "-", topic]) == 0
-        assert "--registry" in capsys.readouterr().out
+        assert run_command(["init", "--from", address, "-o", "-", topic]) == 4
+        assert "name it with --registry URL" in capsys.readouterr().err
         given = ["preview", "--from", address, "--registry", schemas.url, topic, "--types", "--output", "json"]
         assert run_command(given) == 0
         printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -28,6 +28,40 @@ def address(server: MariaDb, database: str, tmp_path: Path, monkeypatch: pytest.
     return f"mysql://reader@127.0.0.1:{server.port}"
 
 
+def test_a_database_in_the_address_is_the_one_whose_tables_are_read(
+    address: str, server: MariaDb, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.run(f"CREATE DATABASE {database}_more", f"CREATE TABLE {database}_more.users (id int PRIMARY KEY)")
+    assert run_command(["init", "--from", f"{address}/{database}_more", "-o", "-"]) == 0
+    script = capsys.readouterr().out
+    assert ("NAMESPACE = '" + f"{database}_more'" in script, "orders" in script) == (True, False)
+    assert run_command(["init", "--from", f"{address}/{database}_mroe"]) == 4
+    assert f"Did you mean {database}_more?" in capsys.readouterr().err
+    assert run_command(["doctor", "--from", f"{address}/{database}_mroe"]) == 4
+    server.run(f"DROP DATABASE {database}_more")
+
+
+def test_a_user_who_may_select_alone_may_look(
+    address: str, server: MariaDb, database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.run(
+        f"CREATE TABLE {database}.child (id int PRIMARY KEY, o int, "
+        f"FOREIGN KEY (o) REFERENCES {database}.orders (id) ON DELETE CASCADE)",
+        f"INSERT INTO {database}.child VALUES (5, 1)",
+        "CREATE USER looker@'%' IDENTIFIED BY 'x'",
+        f"GRANT SELECT ON {database}.* TO looker@'%'",
+    )
+    looker = address.replace("reader@", "looker@")
+    assert run_command(["preview", "--from", looker, "child"]) == 4
+    assert "hint: Correct MYSQL_PWD, or the user in the address." in capsys.readouterr().err
+    monkeypatch.setenv("MYSQL_PWD", "x")
+    assert run_command(["preview", "--from", looker, f"{database}.child", "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": 5, "o": 1}
+    assert run_command(["init", "--from", looker]) == 4
+    assert "REPLICATION SLAVE" in capsys.readouterr().err
+    server.run("DROP USER looker@'%'")
+
+
 def test_the_script_runs_and_its_tables_are_those_of_the_server(address: str, database: str) -> None:
     given = ["--namespace", "shop", f"{database}.orders", f"{database}.files"]
     assert run_command(["init", "--from", address, *given]) == 0

@@ -173,3 +173,4 @@ def test_a_slot_that_has_lost_changes_is_wrong(doctor: Doctor, tmp_path: Path) -
             server.execute("CHECKPOINT")
         found = doctor()["slot of s"]
     assert (found["state"], found["found"]) == ("wrong", "the server has removed changes that were not read yet")
+    assert "ALTER SOURCE s SKIP" in found["fix"]

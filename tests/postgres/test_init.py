@@ -95,9 +95,55 @@ def test_a_publication_that_is_missing_is_told(
         assert run_command(["init", "--from", address]) == 1
         statement = "CREATE PUBLICATION sinkql FOR ALL TABLES WITH (publish_via_partition_root = true);"
         assert statement in capsys.readouterr().err
-        server.execute(f"CREATE TABLE t (id int PRIMARY KEY); {statement}")
+        server.execute(
+            f"CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY); {statement};"
+            "CREATE ROLE reader LOGIN REPLICATION"
+        )
+        assert run_command(["init", "--from", address.replace("postgres@", "reader@")]) == 1
+        told = capsys.readouterr().err
+        assert ("cannot be read" in told, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO" in told) == (True, True)
+        assert not Path("pipeline.sql").exists()
         assert run_command(["init", "--from", address]) == 0
-    assert "REFERENCE = public.t" in Path("pipeline.sql").read_text()
+        assert "REFERENCE = public.t" in Path("pipeline.sql").read_text()
+        server.execute(
+            "CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+            "CREATE TABLE part PARTITION OF parted DEFAULT;"
+            "ALTER PUBLICATION sinkql SET (publish_via_partition_root = false)"
+        )
+        capsys.readouterr()
+        assert run_command(["init", "--from", address, "-o", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert "-- The publication has each partition of public.parted as a table of its own.\n" in printed
+    assert "-- ALTER PUBLICATION sinkql SET (publish_via_partition_root = true);\n" in printed
+
+
+def test_a_password_that_is_wrong_or_missing_is_told_in_the_words_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    with new_server() as server:
+        server.execute(
+            "CREATE ROLE ann LOGIN PASSWORD 'p@ss/w:rd#1'; CREATE TABLE t (id int); GRANT SELECT ON t TO ann"
+        )
+        (server.data / "pg_hba.conf").write_text(
+            "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        )
+        server.execute("SELECT pg_reload_conf()")
+        place = f"127.0.0.1:{server.port}/postgres"
+        for command in (["init"], ["preview", "t"]):
+            assert run_command([*command, "--from", f"postgres://ann@{place}"]) == 4
+            told = capsys.readouterr().err
+            assert ("hint: Set PGPASSWORD to the user's password.\n" in told, "CREATE" in told) == (True, False)
+        assert run_command(["doctor", "--from", f"postgres://ann@{place}"]) == 4
+        assert "Set PGPASSWORD to the user's password." in capsys.readouterr().out
+        assert run_command(["init", "--from", f"postgres://ann:p@ss/w:rd#1@{place}"]) == 4
+        told = capsys.readouterr().err
+        assert ("write @ : / # ? % as %40 %3A %2F %23 %3F %25" in told, "rd#1" in told) == (True, False)
+        assert run_command(["preview", "t", "--from", f"postgres://ann:p%40ss%2Fw%3Ard%231@{place}"]) == 0
+        monkeypatch.setenv("PGPASSWORD", "wrong")
+        assert run_command(["preview", "t", "--from", f"postgres://ann@{place}"]) == 4
+        assert "hint: Correct PGPASSWORD, or the user in the address.\n" in capsys.readouterr().err
 
 
 def test_tables_at_an_address_are_previewed(address: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +170,8 @@ def test_a_name_that_is_none_is_told_beside_others(address: str, capsys: pytest.
         "postgres://a,b/db",
         "kafka://",
         "kafka://host/topic",
-        "mysql://host/db",
+        "mysql://a,b/db",
+        "postgres://ann:pass/word@host/db",
     ],
 )
 def test_addresses_that_are_none_are_told(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,4 +87,4 @@ def test_rows_without_a_key_are_as_many_as_there_are(script: str) -> None:
         session.execute(script)
         found = session.preview("keyless")
     assert [row[0] for row in found.rows] == [1, 1]
-    assert [notice.message for notice in found.notices] == ['1 invalid rows of source "keyless" are left out']
+    assert [notice.message for notice in found.notices] == ['invalid rows of source "keyless" that are left out: 1']

@@ -33,6 +33,7 @@ CREATE UNIQUE INDEX by_b ON by_index (b);
 ALTER TABLE by_index REPLICA IDENTITY USING INDEX by_b;
 CREATE TABLE cash (id integer PRIMARY KEY, amount money);
 CREATE TABLE keyless (x integer);
+CREATE TABLE "Capital" (id integer PRIMARY KEY);
 CREATE TABLE nothing (id integer PRIMARY KEY);
 ALTER TABLE nothing REPLICA IDENTITY NOTHING;
 CREATE TABLE secret (id integer PRIMARY KEY);
@@ -169,6 +170,9 @@ _REFUSED = [
     ("SQ2809", _source("every", "FOR TABLES (nothing)"), "ALTER TABLE public.nothing REPLICA IDENTITY FULL;"),
     ("SQ2810", _source("narrow", "FOR TABLES (odd)"), "ALTER PUBLICATION"),
     ("SQ2811", _source("every", "FOR TABLES (parted)"), "publish_via_partition_root = true"),
+    ("SQ2461", _source("several", "FOR TABLES (public.useres)"), "Did you mean public.users?"),
+    ("SQ2461", _source("every", "FOR TABLES (public.Capital)"), 'Write public."Capital": names keep their capitals'),
+    ("SQ2002", f"CREATE TABLE odd (a bigint); {_source('several', 'FOR TABLES (odd)')}", "public.odd AS odd_2"),
     ("SQ2812", _source("several", "FOR TABLES (odd)", options=", TEXT COLUMNS (odd.q)"), "Did you mean odd."),
     ("SQ2813", _source("several", "FOR TABLES (odd)", options=", EXCLUDE COLUMNS (public.users.id)"), "a view may"),
     ("SQ2814", _source("every", "FOR TABLES (cash)"), "TEXT COLUMNS (public.cash.amount)"),

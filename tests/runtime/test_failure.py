@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sinkql.errors import LateError
-from sinkql.runtime.batch.failure import unforeseen
+from sinkql import physical
+from sinkql.errors import LateError, SinkqlError
+from sinkql.runtime.batch.failure import name_source, unforeseen
 
 _JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -58,3 +59,22 @@ def test_an_error_without_a_traceback_is_told_as_it_is() -> None:
     assert error.message == "the batch failed: the query ended"
     assert error.detail == "RuntimeError: the query ended\nfor a reason"
     assert unforeseen(KeyError()).message == "the batch failed: KeyError"
+
+
+def _read(source: str, name: str) -> physical.Read:
+    options = {"source_id": "1", "source": {}, "tuning": {"source": source, "options": {}, "keeping": {}}}
+    return physical.Read(name, "POSTGRES", options, ())
+
+
+def test_the_source_is_named_where_it_can_be_one_alone() -> None:
+    hint = "Run ALTER SOURCE … SKIP, and start the sinks again."
+    tables = [_read("materialize.public.shop", f"materialize.public.{each}") for each in ("orders", "users")]
+    topic = physical.Read("materialize.raw.clicks", "KAFKA", {}, ())
+    for reads, named in (
+        (tables, "ALTER SOURCE shop SKIP"),
+        ([topic], "ALTER SOURCE materialize.raw.clicks SKIP"),
+        ([*tables, topic], "ALTER SOURCE … SKIP"),
+    ):
+        error = name_source(SinkqlError("SQ3370", "gone", hint=hint), reads)
+        assert error.hint is not None
+        assert named in error.hint

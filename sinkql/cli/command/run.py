@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,8 @@ _IF_ANY = (
     "hint",
 )
 _SIZES = ("behind", "retained", "log")
+_TIMES = ("last_commit", "last_compaction")
+_FRACTION = re.compile(r"\.\d+")
 
 
 @click.command(short_help="Show what the sinks are doing.")
@@ -150,7 +153,7 @@ def status(context: click.Context, names: tuple[str, ...], watch: bool) -> int:
 
 
 def _for_people(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
-    """Leave out what nobody reads: ids, and hints and the like while there are none; and round sizes."""
+    """Leave out what nobody reads: ids, and hints and the like while there are none; and round sizes and times."""
     from sinkql.shell.screen.value import with_sizes  # as `render_rows`
 
     shown = [
@@ -158,8 +161,17 @@ def _for_people(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[
         for place, name in enumerate(columns)
         if name != "id" and (name not in _IF_ANY or any(row[place] for row in rows))
     ]
-    found = [[with_sizes(row[place]) if columns[place] in _SIZES else row[place] for place in shown] for row in rows]
+    rounded = dict.fromkeys(_SIZES, with_sizes) | dict.fromkeys(_TIMES, _to_the_second)
+    found = [[rounded.get(columns[place], _as_it_is)(row[place]) for place in shown] for row in rows]
     return [columns[place] for place in shown], found
+
+
+def _to_the_second(time: str | None) -> str | None:
+    return None if time is None else _FRACTION.sub("", str(time))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 @click.command(short_help="Run the quickstart example.")

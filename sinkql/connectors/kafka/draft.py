@@ -109,13 +109,15 @@ def _clauses(topic: str, seen: _Seen, registry: str | None) -> tuple[_Clauses, t
     values = seen.there
     if not values:
         return (), (f'topic "{topic}" has no messages yet, which tell what is in it',)
-    if all(each[:1] == _MAGIC and len(each) >= _FRAME for each in values):
+    framed = sum(each[:1] == _MAGIC and len(each) >= _FRAME for each in values)
+    if framed > len(values) // 2:
         if registry is None:
             return (), (f'messages of topic "{topic}" have schemas in a registry: name it with --registry URL',)
-        return _by_schema(seen, registry), ()
+        return _but(framed, values, _by_schema(seen, registry))
     documents = [_document(each) for each in values]
-    if all(isinstance(each, dict) for each in documents):
-        return _by_members(seen, [each for each in documents if isinstance(each, dict)]), ()
+    objects = [each for each in documents if isinstance(each, dict)]
+    if len(objects) > len(values) // 2:
+        return _but(len(objects), values, _by_members(seen, objects))
     if any(each is not _NONE for each in documents) and all(each is not _NONE for each in documents):
         return (("", "FORMAT JSON"),), ()
     try:
@@ -123,6 +125,16 @@ def _clauses(topic: str, seen: _Seen, registry: str | None) -> tuple[_Clauses, t
     except UnicodeDecodeError:
         return (("", "FORMAT BYTES"),), ()
     return (*_by_fields(texts), ("", "FORMAT TEXT")), ()
+
+
+def _but(decoded: int, values: Sequence[bytes], clauses: _Clauses) -> tuple[_Clauses, tuple[str, ...]]:
+    """Return how messages are read of which some are not like the others: those do not stop the script's sinks."""
+    others = len(values) - decoded
+    if not others:
+        return clauses, ()
+    found = f"Of the {len(values)} messages that were looked at, {others} {'is' if others == 1 else 'are'} not like the"
+    notes = (f"{found} others. Such messages", "are kept in a table of their own, whose name ends in __errors.")
+    return tuple((columns, f"{more} WITH (ON ERROR = 'DEAD LETTER')") for columns, more in clauses), notes
 
 
 _NONE = object()

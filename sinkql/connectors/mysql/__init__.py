@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from sinkql import logical
 from sinkql.capture import open_reader
-from sinkql.connectors.mysql.draft import draft_connection, draft_sources, table_options
+from sinkql.connectors.mysql.draft import draft_connection, draft_sources, sample, table_options
 from sinkql.connectors.mysql.options import CONNECTION_OWNER, ColumnOptions, MySqlOptions, SourceOptions
 from sinkql.connectors.mysql.plan import PLACE, ask, plan, plan_connection, plan_table
 from sinkql.extension.capture import CapturedSource, Reveal, Stream
@@ -79,5 +79,9 @@ connector = Connector(
             about=_ABOUT,
         ),
     ),
-    addresses=(AddressKind(("mysql", "mariadb"), draft_connection, draft_sources, table_options),),
+    addresses=(
+        AddressKind(
+            ("mysql", "mariadb"), draft_connection, draft_sources, table_options, source="MYSQL", sample=sample
+        ),
+    ),
 )

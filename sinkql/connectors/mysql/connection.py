@@ -168,7 +168,8 @@ def failure(error: Exception, *, name: str, where: str) -> SinkqlError:
         "SQ4460",
         f"MySQL server {where} does not answer" if _lost(number) else f"MySQL server {where} cannot do that now",
         detail=text,
-        hint="Check HOST and PORT of the connection, and that the server runs and can be reached from this machine."
+        hint="Check HOST and PORT of the connection, and that a MySQL server runs there and can be reached from this "
+        "machine."
         if _lost(number)
         else None,
     )
@@ -185,7 +186,8 @@ def no_privilege(where: str, text: str) -> SinkqlError:
         "SQ4465",
         f"the user lacks a privilege on MySQL server {where}",
         detail=text,
-        hint="Run GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user on the server.",
+        hint="Run GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO name; on the server, with the user's "
+        "name.",
     )
 
 

@@ -221,6 +221,16 @@ _FAILURES = (
         "SQ4413", "the server is starting or stopping", "HOST",
         "Wait until it is up; a running source tries again by itself.",
     ),
+    _Failure(
+        r"expected authentication request|invalid response to (SSL|GSSAPI) negotiation",
+        "SQ4414", "what listens on port {port} of {host} is not a Postgres server", "PORT",
+        "Correct HOST and PORT.",
+    ),
+    _Failure(
+        r"server closed the connection unexpectedly",
+        "SQ4414", "{host} closed the connection on port {port}", "PORT",
+        "Look at the server's log. If it says nothing of this, see whether Postgres is what listens on the port.",
+    ),
 )  # fmt: skip
 
 

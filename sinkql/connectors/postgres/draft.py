@@ -38,15 +38,21 @@ def draft_connection(address: Address) -> ConnectionDraft:
 def draft_sources(planned: logical.Connection, wanted: Wanted, access: Access) -> Iterator[SourceDraft]:
     """Yield a source of the publication that has the most tables; of a new one where there is none."""
     from sinkql.connectors.postgres.connect import Login  # psycopg, only where a server is asked
-    from sinkql.connectors.postgres.facts import publications, unpublished
+    from sinkql.connectors.postgres.facts import partitioned, publications, unpublished
 
     with Login.planned(planned, access).connect() as connection:
         found = publications(connection)
         name = found[0] if found else _NEW
         left = unpublished(connection, name) if found else []
+        roots = partitioned(connection, name) if found else []
     notes = []
     if found[1:]:
         notes.append(f"Other publications of the database: {', '.join(found[1:])}.")
+    if roots:
+        listed = ", ".join(quoted(schema) + "." + quoted(table) for schema, table in roots)
+        notes.append(f"The publication has each partition of {listed} as a table of its own.")
+        notes.append("To have partitioned tables as one, run on the server")
+        notes.append(f"ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true);")
     if left:
         more = f" and {len(left) - _LISTED} more" if len(left) > _LISTED else ""
         written = ", ".join(quoted(schema) + "." + quoted(table) for schema, table in left[:_LISTED])

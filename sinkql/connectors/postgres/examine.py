@@ -125,7 +125,8 @@ def _slot(name: str, status: str | None, retained: int, *, active: bool) -> Chec
     held = f"it holds {_size(retained)} of WAL"
     if status == "lost":
         found = "the server has removed changes that were not read yet"
-        return Check(name, "wrong", found, SKIP)
+        source = name.removeprefix("slot of ")
+        return Check(name, "wrong", found, SKIP.replace("SOURCE …", f"SOURCE {source}"))
     if status == "unreserved":
         found = f"{held}, and the server removes it soon"
         return Check(name, "wrong", found, "Run sinkql up, or raise max_slot_wal_keep_size on the server.")

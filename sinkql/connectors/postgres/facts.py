@@ -78,6 +78,11 @@ def unpublished(connection: Connection, publication: str) -> list[tuple[str, str
     return [(schema, name) for schema, name in connection.execute(query, [publication])]
 
 
+def partitioned(connection: Connection, publication: str) -> list[tuple[str, str]]:
+    """Return the partitioned tables whose partitions a publication has, each as a table of its own."""
+    return sorted({(schema, name) for schema, name, _ in connection.execute(_ROOTS, [publication])})
+
+
 # --- the server and the publication ----------------------------------------------------------------------------------
 
 SERVER = """
@@ -306,10 +311,14 @@ class Tables(msgspec.Struct, frozen=True):
     def _problem(self, row: _Row, table: ServerTable) -> Problem | None:
         called, written = f"{row.schema}.{row.name}", f"{quoted(row.schema)}.{quoted(row.name)}"
         if not row.usable or not row.readable:
-            what = f"TABLE {written}" if row.usable else f"SCHEMA {quoted(row.schema)}"
-            grant = f"GRANT {'SELECT' if row.usable else 'USAGE'} ON {what} TO name;"
+            schema = quoted(row.schema)
+            others = any(not each.readable and each.schema == row.schema for each in self.rows if each is not row)
+            grant = f"GRANT SELECT ON TABLE {written}" if row.usable else f"GRANT USAGE ON SCHEMA {schema}"
+            more = f" GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO name; does it for all." if others else ""
             message = f'the user of the connection may not read table "{called}"'
-            return Problem("SQ2808", message, f"Run {grant} on the server, with the user's name.", rows=True)
+            return Problem(
+                "SQ2808", message, f"Run {grant} TO name; on the server, with the user's name.{more}", rows=True
+            )
         if row.secured:
             hint = "Run ALTER ROLE name BYPASSRLS; on the server, with the user's name."
             hidden = f'row-level security hides rows of table "{called}" from the user'

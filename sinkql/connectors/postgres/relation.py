@@ -132,8 +132,8 @@ def _identity_problem(planned: ServerTable, table: CapturedTable, sent: SentTabl
             return None
         return (
             f"table {called(planned)} no longer has REPLICA IDENTITY FULL, so the server does not send {long[0]} where "
-            "it has not changed: ALTER TABLE … REPLICA IDENTITY FULL; mends it, or ALTER SOURCE … REFRESH REFERENCES "
-            "has sinks keep such values"
+            "it has not changed: run ALTER TABLE … REPLICA IDENTITY FULL; on the server, or ALTER SOURCE … REFRESH "
+            "REFERENCES; here, which has sinks keep such values"
         )
     if not table.key:
         return f"table {called(planned)} no longer has REPLICA IDENTITY FULL, which a table without a key must have"

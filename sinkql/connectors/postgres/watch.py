@@ -220,21 +220,21 @@ def _problem(
         return f'table "{table.schema}.{table.name}" was dropped'
     if not member.by:
         return (
-            f'publication "{publication}" no longer has the table: ALTER PUBLICATION {name} ADD TABLE {called}; puts it'
-            " back"
+            f'publication "{publication}" no longer has the table: to put it back, run ALTER PUBLICATION {name} ADD '
+            f"TABLE {called}; on the server"
         )
     if unlogged:
         what = "a partition of the table" if table.partitioned else "the table"
         return f"{what} is UNLOGGED, so the server does not send its changes: ALTER TABLE … SET LOGGED; mends it"
     if lacks:
         return (
-            f'publication "{publication}" does not publish {" and ".join(lacks)}: ALTER PUBLICATION {name} SET '
-            f"(publish = '{', '.join(_CHANGES)}'); mends it"
+            f'publication "{publication}" does not publish {" and ".join(lacks)}: run ALTER PUBLICATION {name} SET '
+            f"(publish = '{', '.join(_CHANGES)}'); on the server"
         )
     if member.root and not via_root:
         return (
             f'publication "{publication}" has the partitions of the table, and not the table: '
-            f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true); mends it"
+            f"run ALTER PUBLICATION {name} SET (publish_via_partition_root = true); on the server"
         )
     if via_root and member.above:
         return f'publication "{publication}" has the table that it is a partition of, and not the table'

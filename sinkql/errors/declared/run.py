@@ -244,7 +244,7 @@ CODES = {
     ),
     "SQ3420": _code(
         "The file with the rows of a table is missing or damaged, or cannot be read or written.",
-        "Mend what the detail says, or put the file back from a backup.",
+        "Fix what the detail says, or put the file back from a backup.",
     ),
     "SQ3421": _code(
         (
@@ -341,7 +341,7 @@ CODES = {
             "read any more, just when long values that are not sent again had to be read from it. Sinks of other "
             "tables go on."
         ),
-        f"Mend on the server what the detail says, if anything. Then {_SKIP[0].lower()}{_SKIP[1:]}",
+        f"Fix on the server what the detail says, if anything. Then {_SKIP[0].lower()}{_SKIP[1:]}",
         of_loss=True,
     ),
     "SQ3441": _code(
@@ -479,7 +479,7 @@ CODES = {
     ),
     "SQ3553": _code(
         "OPTIMIZE SINK could not put files of the table together; the detail says why. No row is lost.",
-        "Mend what the detail says, such as a file that cannot be read, and run OPTIMIZE SINK again.",
+        "Fix what the detail says, such as a file that cannot be read, and run OPTIMIZE SINK again.",
     ),
     "SQ3554": _code(
         "The table has data files in a format other than Parquet.",

@@ -129,6 +129,12 @@ def _key_hint(key: ast.Key, known: list[list[str]]) -> str:
     return f"Write KEY ({', '.join(known[0])}), or {promised} if you know that it is unique."
 
 
+def _missing_key(known: list[list[str]], word: str) -> str:
+    if known:
+        return f"Write KEY ({', '.join(known[0])}) before {word} UPSERT."
+    return f"Write KEY (…) before {word} UPSERT, with the columns that identify a row."
+
+
 def _in_order(key: frozenset[str], shape: logical.Shape) -> list[str]:
     return [column.name for column in shape.columns if column.name in key]
 
@@ -153,8 +159,7 @@ def check_mode_and_key(
             "SQ2323",
             "an upsert sink needs a KEY",
             mode.span,
-            hint=f"Write KEY (…) before {'ENVELOPE' if messages else 'MODE'} UPSERT, with the columns that identify a "
-            "row.",
+            hint=_missing_key([_in_order(known, shape) for known in shape.keys], "ENVELOPE" if messages else "MODE"),
         )
     if key is not None and not proven:
         # where rows only come, nobody can tell a second row of a key from a new version of it

@@ -13,7 +13,7 @@ from sinkql.planner.item.sink import plan_sink
 from sinkql.planner.item.source import plan_source, pushed_source
 from sinkql.planner.item.table import plan_table
 from sinkql.planner.item.view import plan_view
-from sinkql.planner.name import SCHEMA, database_name, join_name, resolve_schema, short_name, sql_name, system
+from sinkql.planner.name import SCHEMA, as_name, database_name, join_name, resolve_schema, short_name, sql_name, system
 from sinkql.planner.refuse.statement import later
 from sinkql.planner.scope import Planned, Scope
 from sinkql.planner.subsource import plan_table_from, subsources
@@ -145,12 +145,11 @@ def _check_new(full_name: str, statement: ast.Create, catalog: logical.CatalogRe
     with_source = isinstance(statement, ast.CreateTableFrom) and statement.subsource
     if with_source or isinstance(statement, ast.CreateProgress):
         written, called = short_name(full_name, catalog), sql_name(full_name, catalog)
-    raise SinkqlError(
-        "SQ2002",
-        f'{entry.kind.lower()} "{written}" already exists',
-        name.span,
-        hint=_way_out(entry, called, catalog),
-    )
+    hint = _way_out(entry, called, catalog)
+    if isinstance(statement, ast.CreateTableFrom) and with_source and statement.reference is not None:
+        other = print_name(ast.Name((ast.Ident(f"{as_name(full_name).parts[-1].value}_2"),)))
+        hint = f"Give it another name: FOR TABLES ({print_name(statement.reference)} AS {other})."
+    raise SinkqlError("SQ2002", f'{entry.kind.lower()} "{written}" already exists', name.span, hint=hint)
 
 
 def _way_out(entry: logical.Entry, called: str, catalog: logical.CatalogReader) -> str:

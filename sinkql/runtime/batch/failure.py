@@ -9,12 +9,13 @@ import json
 import pickle
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sinkql import durable, physical
 from sinkql.errors import LateError, SinkqlError, Span, UnforeseenError, refused
+from sinkql.extension.capture import captured_source
 
 _SHOWN = 12
 _LATE = re.compile(
@@ -25,6 +26,22 @@ _LATE = re.compile(
 """What Spark says of a process that it gave up waiting for."""
 _GUARD = "CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END or 1 / NULLIF(value, 0)"
 _SHOWN_CHARACTERS = 200
+_UNSAID = "materialize.public."
+"""What goes without saying in a name, unless somebody says otherwise."""
+
+
+def name_source(error: SinkqlError, reads: Iterable[physical.Read]) -> SinkqlError:
+    """Name the source where the hint says ALTER SOURCE …, if it can be one alone."""
+    names = {
+        captured_source(read.connector, read.options, None, read.log)[0].name
+        if "source_id" in read.options
+        else read.name
+        for read in reads
+    }
+    if len(names) == 1 and error.hint is not None:
+        (name,) = names
+        error.hint = error.hint.replace("ALTER SOURCE …", f"ALTER SOURCE {name.removeprefix(_UNSAID)}")
+    return error
 
 
 def leave(folder: Path, who: str, error: BaseException) -> None:

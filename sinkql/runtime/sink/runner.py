@@ -217,7 +217,8 @@ class SinkRunner:
         if isinstance(error, LateError) and self.host.stopping.is_set():
             return SinkOutcome(self.job.sink, "stopped")
         fenced = isinstance(error, FencedError | LeaseLostError)
-        return SinkOutcome(self.job.sink, "fenced" if fenced else "failed", error)
+        named = failure.name_source(error, self.job.reads())
+        return SinkOutcome(self.job.sink, "fenced" if fenced else "failed", named)
 
     def _note(self, outcome: SinkOutcome) -> None:
         match outcome.ending:
@@ -466,6 +467,7 @@ class SinkRunner:
         """Say that the sink waits for what may pass; return for how long, longer each time, or None if it does not."""
         if self._stops() or self._failures >= self._tries(error):
             return None
+        failure.name_source(error, self.job.reads())
         wait: float = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures, 10))
         self._failures += 1
         with suppress(SinkqlError):  # on a full disk the catalog takes no status either: that must not end the sink

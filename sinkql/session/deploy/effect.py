@@ -109,7 +109,8 @@ def _created(name: str, after: MemoryCatalog, count: CountRows) -> str:
 
 def _sources(name: str, catalog: MemoryCatalog, *, again: bool = True) -> str:
     """Say what a sink that starts from the beginning reads."""
-    sources = sorted(f'"{short_name(each)}"' for each in catalog.all_used(name) if _kind(each, catalog) in _READ)
+    read = [each for each in catalog.all_used(name) if _kind(each, catalog) in _READ and not _divided(each, catalog)]
+    sources = sorted(f'"{short_name(each)}"' for each in read)
     sink = catalog.item(name)
     assert isinstance(sink, logical.Sink)
     listed = f"{'source' if len(sources) == 1 else 'sources'} {', '.join(sources)}"
@@ -218,6 +219,12 @@ def _keeps_rows(name: str, catalog: MemoryCatalog) -> bool:
     """Tell whether the rows of a table are its own, and not those of a source; so they are where it does not plan."""
     entry = catalog.entry(name)
     return entry is None or isinstance(entry.statement, ast.CreateTable)
+
+
+def _divided(name: str, catalog: MemoryCatalog) -> bool:
+    """Tell whether it is a source of tables, which are what is read."""
+    item = catalog.item(name)
+    return isinstance(item, logical.Source) and bool(item.tables)
 
 
 def _kind(name: str, catalog: MemoryCatalog) -> str:

@@ -223,9 +223,8 @@ class Inputs:
 
     def _tell(self, item: logical.Source, tally: Tally) -> None:
         if tally.failed:
-            self.notices.append(
-                Notice("SQ2644", f'{tally.failed} invalid rows of source "{short_name(item.name)}" are left out')
-            )
+            message = f'invalid rows of source "{short_name(item.name)}" that are left out: {tally.failed}'
+            self.notices.append(Notice("SQ2644", message))
 
     def _batches(self, item: logical.Source, reader: Reader, tally: Tally) -> Iterator[pa.RecordBatch]:
         start = reader.initial(at_end=False)

@@ -20,6 +20,7 @@ from sinkql.errors import LeaseLostError, SinkqlError
 from sinkql.extension.capture import CapturedSource, OpenStream, Reveal, Stream, captured_source, captured_table
 from sinkql.extension.store import ObjectStore
 from sinkql.extension.stream import Offsets
+from sinkql.planner.name import short_name
 from sinkql.runtime.process.desk import Capturing
 from sinkql.session.sink.roster import CatalogRoster
 
@@ -145,13 +146,14 @@ class CatalogHost:
             return
         self._told, self._told_at = doing, now
         error = doing.error
+        hint = error.hint if error is not None else None
         details = {name: value for name, value in doing.details.items() if name != "sinks"}
         self.desk.catalog.control.status(
             self.source.id,
             doing.status,
             owner=self.owner,
             error=f"{error.code}: {error.message}" if error is not None else None,
-            hint=error.hint if error is not None else None,
+            hint=hint and hint.replace("ALTER SOURCE …", f"ALTER SOURCE {short_name(self.source.name)}"),
             details=details or None,
         )
         if doing.details:
