@@ -15,8 +15,9 @@ from sinkql.extension.options import SecretOnly, SecretPart, label
 from sinkql.vocabulary import OptionWords
 
 Takes = Literal[
-    "text", "boolean", "number", "interval", "secret", "text or secret", "name", "expression", "list", "map", "choice"
-]
+    "text", "boolean", "number", "interval", "secret", "text or secret", "name", "expression", "list", "numbers", "map",
+    "choice",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _plain(hint: Any) -> Any:
 
 def _takes(hint: Any) -> Takes:
     if get_origin(hint) is tuple:
-        return "list"
+        return "numbers" if get_args(hint)[0] is int else "list"
     if get_origin(hint) is dict:
         return "map"
     known: dict[Any, Takes] = {

@@ -22,6 +22,7 @@ _VALUES = {
     "secret": "`SECRET name`",
     "text or secret": "secret or string",
     "list": "list of strings",
+    "numbers": "list of numbers",
     "map": "`MAP['key' => 'value']`",
 }
 

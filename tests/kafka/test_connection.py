@@ -128,3 +128,10 @@ def test_a_topic_that_is_not_there_is_told_at_its_name(pipeline: Pipeline) -> No
         pipeline.source("s", "", "no_such_topic", "FORMAT TEXT")
     assert "^" in caught.value.shown()
     assert "TOPIC 'no_such_topic'" in caught.value.shown()
+
+
+def test_offsets_of_partitions_that_are_not_there_are_told(broker: Kafka, pipeline: Pipeline) -> None:
+    topic = broker.topic(2)
+    with pytest.raises(SinkqlError, match=r"SQ4279.*has 3 offsets, and topic .* has 2 partitions") as caught:
+        pipeline.source("s", "", topic, "FORMAT TEXT", ", START OFFSET (0, 1, 2)")
+    assert caught.value.span is not None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ _POINTS = (
     "committed", "released", "status",
 )  # fmt: skip
 _KEYS = 12
+_BESIDE = 4
 
 
 @dataclass
@@ -117,14 +120,21 @@ class Workload:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[subprocess.Popen[str]]:
+def servers() -> Iterator[list[subprocess.Popen[str]]]:
+    """Run processes that fork for each run of a sink, one for each form that is played beside others."""
     tests = Path(__file__).parents[1]
     command = [sys.executable, "-c", "from kafka.child import serve; serve()"]
-    process = subprocess.Popen(command, cwd=tests, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
+    with ExitStack() as stack:
+        found = [
+            stack.enter_context(
+                subprocess.Popen(command, cwd=tests, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for _ in range(_BESIDE)
+        ]
+        yield found
+        for each in found:
+            assert each.stdin is not None
+            each.stdin.close()
 
 
 def _read(broker: Kafka, topic: str, ends: Mapping[str, int]) -> list[tuple[str, int, int, int]]:
@@ -169,45 +179,95 @@ def _check(pipeline: Pipeline, topic: str, form: Form) -> None:
     assert sorted(found) == sorted(expected)
 
 
-def _play(
-    seed: int, form: Form, pipeline: Pipeline, server: subprocess.Popen[str], *, steps: int, restarts: int
-) -> None:
-    rng = random.Random(f"{form.name} {seed}")
-    broker = pipeline.broker
-    topic = broker.topic(3)
-    work = Workload(broker, topic, form, rng)
-    pipeline.source("s", form.columns, topic, form.clauses)
-    pipeline.sink("s", form.mode)
-    runner = Runner(pipeline.folder, server)
-    restarting = set(rng.sample(range(steps), restarts))
-    for step in range(steps):
-        work.produce()
+@dataclass
+class Play:
+    """One form, its topic and its sink, which has a catalog of its own."""
+
+    form: Form
+    rng: random.Random
+    pipeline: Pipeline
+    work: Workload
+    runner: Runner
+
+    def enter(self) -> Play:
+        """Have the catalog's folder be that of this process."""
+        os.chdir(self.pipeline.folder)
+        return self
+
+    def begin(self) -> None:
+        """Send something, and have the sink run, which may die."""
+        rng = self.rng
+        self.work.produce()
         faults = (
             f"{rng.choice(_POINTS)}#{rng.randint(1, 3)}={rng.choice(['kill', 'fail'])}" if rng.random() < 0.5 else ""
         )
-        runner.begin("s", faults, rng.choice([20, 60, 1000]))
-        if step in restarting:
-            broker.restart(rng.choice([signal.SIGKILL, signal.SIGTERM]))
-        runner.end()
-        if rng.random() < 0.3:
-            _check(pipeline, topic, form)
-    for name in list(work.transactions):
-        work.finish(name)
-    broker.settle(topic)
-    runner.finish("s")
-    _check(pipeline, topic, form)
-    assert _at(pipeline) == {str(each): end for each, end in broker.ends(topic).items()}
+        self.runner.begin("s", faults, rng.choice([20, 60, 1000]))
+
+    def check(self) -> None:
+        """Assert that the table is what its topic says."""
+        self.enter()
+        _check(self.pipeline, self.work.topic, self.form)
+
+    def finish(self) -> None:
+        """End what is open, have the sink read all of it, and check."""
+        broker, topic = self.pipeline.broker, self.work.topic
+        for name in list(self.work.transactions):
+            self.work.finish(name)
+        broker.settle(topic)
+        self.enter().runner.finish("s")
+        self.check()
+        assert _at(self.pipeline) == {str(each): end for each, end in broker.ends(topic).items()}
 
 
-@pytest.mark.parametrize("name", ["none-json", "upsert-inline", "debezium-json", "debezium-avro"])
-def test_a_table_is_what_its_topic_says(name: str, pipeline: Pipeline, server: subprocess.Popen[str]) -> None:
-    _play(1, FORMS[name], pipeline, server, steps=4, restarts=0)
+def _play(
+    seed: int,
+    names: Sequence[str],
+    broker: Kafka,
+    folder: Path,
+    servers: Sequence[subprocess.Popen[str]],
+    *,
+    steps: int,
+    restarts: int,
+) -> None:
+    """Play several forms beside each other, as a restart of the broker takes longer than all else."""
+    with ExitStack() as stack:
+        stack.callback(os.chdir, os.getcwd())
+        plays = []
+        for name, server in zip(names, servers, strict=False):
+            form, rng, own = FORMS[name], random.Random(f"{name} {seed}"), folder / name
+            own.mkdir()
+            os.chdir(own)
+            pipeline, topic = stack.enter_context(Pipeline.at(broker, own)), broker.topic(3)
+            pipeline.source("s", form.columns, topic, form.clauses)
+            pipeline.sink("s", form.mode)
+            plays.append(Play(form, rng, pipeline, Workload(broker, topic, form, rng), Runner(own, server)))
+        rng = random.Random(seed)
+        restarting = set(rng.sample(range(steps), restarts))
+        for step in range(steps):
+            for each in plays:
+                each.begin()
+            if step in restarting:
+                broker.restart(rng.choice([signal.SIGKILL, signal.SIGTERM]))
+            for each in plays:
+                each.runner.end()
+                if each.rng.random() < 0.3:
+                    each.check()
+        for each in plays:
+            each.finish()
+
+
+def test_a_table_is_what_its_topic_says(
+    broker: Kafka, tmp_path: Path, servers: Sequence[subprocess.Popen[str]]
+) -> None:
+    _play(1, ["none-json", "upsert-inline", "debezium-json", "debezium-avro"], broker, tmp_path, servers, steps=4,
+          restarts=0)  # fmt: skip
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_a_table_is_what_its_topic_says_at_length(
-    seed: int, name: str, pipeline: Pipeline, server: subprocess.Popen[str]
+    seed: int, broker: Kafka, tmp_path: Path, servers: Sequence[subprocess.Popen[str]]
 ) -> None:
-    _play(seed, FORMS[name], pipeline, server, steps=15, restarts=1)
+    """Of each envelope the formats take turns."""
+    names = [[each.name for each in FORMS.values() if each.envelope == kind] for kind in ("", "upsert", "debezium")]
+    _play(seed, [each[seed % len(each)] for each in names], broker, tmp_path, servers, steps=15, restarts=1)

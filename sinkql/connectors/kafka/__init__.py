@@ -54,6 +54,8 @@ need no registry. PROTOBUF needs `pip install 'sinkql[protobuf]'`.
 `ENVELOPE NONE`: each message is a row. `ENVELOPE UPSERT`: the row of its key; a message without a value takes the row
 away. The key is the column `key`, or the columns of `PRIMARY KEY (…) NOT ENFORCED`, which are read from the message's
 key. With `(VALUE DECODING ERRORS = INLINE)` a value that does not decode is told in the column `error`.
+Messages have an order within a partition alone. So the messages of a key, here and with `ENVELOPE DEBEZIUM`, have to be
+in one: a topic whose keys have moved, as they do when it gets more partitions, has to be written anew.
 
 `ENVELOPE DEBEZIUM`, of JSON and Avro: the row of `after`, by its key; a deletion takes the row away. With JSON, declare
 the columns and `PRIMARY KEY (…) NOT ENFORCED`. Where messages have a schema part, it says what values are; without one

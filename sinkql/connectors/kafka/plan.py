@@ -116,6 +116,7 @@ def find(statement: ast.CreateSource, planning: Planning, access: Access) -> log
         topic = admin.topic(options.topic)
         if topic is None:
             raise gone(client, options.topic)
+        _check_offsets(options, len(topic.partitions))
         found: dict[str, Any] = {}
         if options.start_timestamp is not None:
             at = options.start_timestamp
@@ -124,12 +125,24 @@ def find(statement: ast.CreateSource, planning: Planning, access: Access) -> log
             found["start"] = {str(partition): offset for partition, offset in starts.items()}
     except SinkqlError as error:
         if error.span is None:
-            of_topic = error.option == "TOPIC"
-            error.span = (
-                option_span(statement.options, "TOPIC", statement.kind_span) if of_topic else statement.connection.span
-            )
+            error.span = statement.connection.span
+            if error.option is not None:
+                error.span = option_span(statement.options, error.option, statement.kind_span)
         raise
     return found
+
+
+def _check_offsets(options: TopicOptions, partitions: int) -> None:
+    """Refuse offsets of partitions that the topic does not have, which would count for nothing: SQ4279."""
+    given = len(options.start_offset)
+    if given > partitions:
+        count = "1 partition" if partitions == 1 else f"{partitions} partitions"
+        raise SinkqlError(
+            "SQ4279",
+            f'START OFFSET has {given} offsets, and topic "{options.topic}" has {count}',
+            hint="Give an offset for each partition; those that come later are read from their beginning.",
+            option="START OFFSET",
+        )
 
 
 def ask_formats(statement: ast.CreateSource, planning: Planning, access: Access | None) -> logical.Facts:

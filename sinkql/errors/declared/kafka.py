@@ -102,6 +102,10 @@ CODES = {
         "Start these brokers. A running sink tries again by itself.",
         retryable=True,
     ),
+    "SQ4279": _code(
+        "START OFFSET has more offsets than the topic has partitions.",
+        "Give an offset for each partition. Partitions that come later are read from their beginning.",
+    ),
     "SQ4280": _code(
         "The topic that a sink has written to was deleted, and may have been made anew. What the sink has written is "
         "gone, and its next messages alone would not be what it reads.",

@@ -56,6 +56,7 @@ def check_source(statement: ast.CreateSource, *, messages: bool, progress: bool)
     if statement.progress is not None and not progress:
         raise no_progress(statement.progress.span)
     check_history(statement.with_options)
+    _check_timestamps(statement)
 
 
 def no_progress(span: Span) -> SinkqlError:
@@ -96,6 +97,14 @@ def _check_messages(statement: ast.CreateSource) -> None:
 
 def _source(what: str, span: Span, hint: str) -> SinkqlError:
     return SinkqlError("SQ2973", f"{what} is not supported yet", span, hint=hint)
+
+
+def _check_timestamps(statement: ast.CreateSource) -> None:
+    """Refuse to say how often rows get a timestamp: SQ2973."""
+    for option in statement.with_options:
+        if option.name == "TIMESTAMP INTERVAL":
+            hint = "Leave it out: COMMIT INTERVAL of a sink says how often it writes."
+            raise _source("TIMESTAMP INTERVAL", option.span, hint)
 
 
 def check_history(options: tuple[ast.Option, ...]) -> None:
