@@ -90,6 +90,7 @@ class Kafka:
     _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _admin: Any = None
+    _producer: Any = None
     _clients: _Silent = field(default_factory=_Silent)
 
     @property
@@ -147,6 +148,7 @@ class Kafka:
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End the broker: SIGTERM is a shutdown, SIGKILL a crash."""
+        self._producer = None  # which would try in vain, and then wait
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait(PATIENCE_S)
@@ -262,10 +264,21 @@ class Kafka:
         return [message for partition in ends for message in found[partition]]
 
     def producer(self, **config: Any) -> Any:
-        """Return a producer; with `transactional_id` its transactions are begun already."""
+        """Return a producer, the same one to all who want none of their own.
+
+        With `transactional_id` its transactions are begun already.
+        """
+        if config:
+            return self._new_producer(**config)
+        if self._producer is None:
+            self._producer = self._new_producer()  # the first message of each waits half a second for its number
+        return self._producer
+
+    def _new_producer(self, **config: Any) -> Any:
         dotted = {label.replace("_", "."): value for label, value in config.items()}
         # what is sent again comes in order, and once
         settings = {"bootstrap.servers": self.address, "linger.ms": 1, "enable.idempotence": True}
+        settings |= {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
         made = Producer({**settings, "logger": self._clients, **dotted})
         if "transactional_id" in config:
             made.init_transactions(PATIENCE_S)
@@ -273,10 +286,13 @@ class Kafka:
 
     def send(self, topic: str, *values: bytes | str | None, partition: int = 0, **more: Any) -> None:
         """Append messages to a partition, and wait until the broker has them."""
-        producer = self.producer()
+        producer, failed = self.producer(), []
+        producer.list_topics(topic, timeout=PATIENCE_S)  # it may know fewer partitions
         for value in values:
+            more["on_delivery"] = lambda error, _: error is None or failed.append(error)
             producer.produce(topic, value, partition=partition, **more)
         assert producer.flush(PATIENCE_S) == 0
+        assert not failed, failed
 
     def send_raw(self, topic: str, header: bytes) -> None:
         """Append a message with a header of any name, as clients in C may, whose library is that of Python's."""
