@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 10
 # tests start many processes: each would compile all modules
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test checks quick lint types contracts archive pytest soak test-lowest test-latest lock hooks clean
+.PHONY: help demo test install quick lint types contracts archive pytest soak test-lowest test-latest lock hooks clean
 
 help:
 	@echo "make demo         set up and show a pipeline"
@@ -30,10 +30,11 @@ help:
 demo: $(INSTALLED)
 	$(BIN)/sinkql demo
 
-test: checks pytest
+# the checks of the code go on beside the tests, which leave processors idle now and then
+test:
+	$(MAKE) --jobs 2 lint archive contracts $(KAFKA) types pytest
 
-checks:
-	$(MAKE) --jobs 2 lint types contracts archive $(KAFKA)
+install: $(INSTALLED_DEV)
 
 quick: lint types contracts
 	$(PYTEST) -m "not spark and not server and not slow and not long and not soak"
@@ -105,10 +106,11 @@ $(INSTALLED): $(BIN)/python pyproject.toml $(LOCK)
 	$(BIN)/pip install --quiet --constraint $(LOCK) --editable .
 	touch $@
 
-$(INSTALLED_DEV): $(INSTALLED)
-	@echo "installing what the tests need"
-	$(BIN)/pip install --quiet --constraint $(LOCK) --editable '.[all]' --group dev
-	touch $@
+# most of the modules are never imported: those that are compiled when they are
+$(INSTALLED_DEV): $(BIN)/python pyproject.toml $(LOCK)
+	@echo "installing SinkQL, Spark and what the tests need into $(VENV), which takes a minute or two"
+	$(BIN)/pip install --quiet --no-compile --constraint $(LOCK) --editable '.[all]' --group dev
+	touch $(INSTALLED) $@
 
 clean:
 	rm -rf .venv .venv-latest .venv-lowest .venv-uv .venv-readers

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
 )
 
 from kafka.pipeline import Pipeline
+from sinkql.connectors.kafka import admin
 from sinkql.errors import SinkqlError
 from support.kafka import PASSWORD, USER, Kafka
 from support.port import free_ports
@@ -57,6 +58,7 @@ def door(broker: Kafka, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv(f"SINKQL_{name.upper()}", text)
         pipeline.run(f"CREATE SECRET {name} AS env_var('SINKQL_{name.upper()}');")
     pipeline.run("CREATE SECRET wrong AS 'nonsense';")
+    monkeypatch.setattr(admin, "_LOOK_S", 0.2)
     return Door(pipeline, broker)
 
 

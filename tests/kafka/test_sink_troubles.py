@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -278,10 +277,13 @@ def test_a_user_who_may_not_write_is_told_what_to_grant(broker: Kafka, pipeline:
     assert "WRITE" in str(_fails(pipeline, "SQ4281").hint)
 
 
-def test_a_topic_that_goes_while_it_is_written_is_looked_for_again(broker: Kafka, tmp_path: Path) -> None:
+def test_a_topic_that_goes_while_it_is_written_is_looked_for_again(
+    broker: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(transaction._SETTINGS, "topic.metadata.propagation.max.ms", 200)
     client = Client.of("k", {"brokers": [broker.address], "protocol": "PLAINTEXT"}, str)
     transactions = Transactions(client, "nowhere", "none", 1000)
-    transactions.begin()
+    transactions.begin("nowhere")
     with pytest.raises(SinkqlError) as raised:
         transactions.send("nowhere", [], ("nowhere", b"k", b"v"))
     assert raised.value.code == "SQ4283"

@@ -271,7 +271,7 @@ class Kafka:
         if config:
             return self._new_producer(**config)
         if self._producer is None:
-            self._producer = self._new_producer()  # the first message of each waits half a second for its number
+            self._producer = self._new_producer()
         return self._producer
 
     def _new_producer(self, **config: Any) -> Any:
@@ -280,6 +280,8 @@ class Kafka:
         settings = {"bootstrap.servers": self.address, "linger.ms": 1, "enable.idempotence": True}
         settings |= {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
         made = Producer({**settings, "logger": self._clients, **dotted})
+        # without a connection it waits half a second before it asks for its number
+        made.list_topics(timeout=PATIENCE_S)
         if "transactional_id" in config:
             made.init_transactions(PATIENCE_S)
         return made

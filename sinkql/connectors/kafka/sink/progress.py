@@ -119,7 +119,7 @@ class ProgressTopic:
                 sink = (message.key() or b"").decode(errors="replace")
                 transactions = Transactions(self.client, f"{self.transactional_id}-{sink}")
                 with suppress(SinkqlError, OustedError):
-                    transactions.begin()
+                    transactions.begin(self.name)
                 transactions.close()
 
     def _seen(self) -> int | None:

@@ -33,6 +33,7 @@ REFRESH_MS = 300_000
 """How often partitions are looked for that a topic has got since, unless the sink says so."""
 _TIMEOUT_MS = 600_000
 _ABORT_S = 5.0
+_CONNECT_S = 1.0
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
 _REFUSED = (
     "TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED",
@@ -81,8 +82,11 @@ class Transactions:
     _topic: str = ""
     _failed: list[Any] = field(default_factory=list)
 
-    def begin(self) -> None:
-        """Fence other producers of the id, and end their transactions; raises SinkqlError."""
+    def begin(self, topic: str) -> None:
+        """Fence other producers of the id, and end their transactions; raises SinkqlError.
+
+        Any topic of the brokers will do: a client without connections waits half a second before it asks for an id.
+        """
         settings = {
             **self.client.settings(),
             **_SETTINGS,
@@ -98,6 +102,8 @@ class Transactions:
             self._kafka = Producer(settings)
         except KafkaException as error:
             raise self.client.unusable(error) from None
+        with suppress(KafkaException):
+            self._kafka.list_topics(topic, timeout=_CONNECT_S)
         self._until_done(self._kafka.init_transactions)
 
     def send(self, topic: str, paths: Iterable[Path], progress: tuple[str, bytes, bytes]) -> None:

@@ -161,7 +161,7 @@ class TopicWriter(Writer):
         transactions = Transactions(
             self.client, own, options["compression"], batch, options.get("refresh_ms", REFRESH_MS)
         )
-        transactions.begin()
+        transactions.begin(options["progress_topic"])
         self._transactions = transactions
 
     def _end(self) -> None:
