@@ -111,7 +111,7 @@ def test_no_topic_is_made_by_writing_to_it() -> None:
     with kafka(more={"auto.create.topics.enable": "true"}) as broker:
         client = Client.of("k", {"brokers": [broker.address], "protocol": "PLAINTEXT"}, str)
         transactions = Transactions(client, "nowhere", "none", 1000)
-        transactions.begin()
+        transactions.begin("_sinkql-progress")
         with pytest.raises(SinkqlError) as raised:
             transactions.send("nowhere", [], ("nowhere", b"k", b"v"))
         assert raised.value.code == "SQ4283"

@@ -288,13 +288,13 @@ class Kafka:
 
     def send(self, topic: str, *values: bytes | str | None, partition: int = 0, **more: Any) -> None:
         """Append messages to a partition, and wait until the broker has them."""
-        producer, failed = self.producer(), []
+        producer, found = self.producer(), []
         producer.list_topics(topic, timeout=PATIENCE_S)  # it may know fewer partitions
         for value in values:
-            more["on_delivery"] = lambda error, _: error is None or failed.append(error)
+            more["on_delivery"] = lambda error, _: found.append(error)
             producer.produce(topic, value, partition=partition, **more)
         assert producer.flush(PATIENCE_S) == 0
-        assert not failed, failed
+        assert not any(found), found
 
     def send_raw(self, topic: str, header: bytes) -> None:
         """Append a message with a header of any name, as clients in C may, whose library is that of Python's."""
