@@ -210,8 +210,16 @@ def check_start(
             "SQ2335",
             f"SNAPSHOT = false cannot be used here: {missed}",
             option_span(statement.with_options, "SNAPSHOT", statement.kind_span),
-            hint="Leave out SNAPSHOT = false; the sink then begins with the rows that are there.",
+            hint="Leave out SNAPSHOT = false; the sink then begins with the rows that are there."
+            + (_WHOLE_ROWS if _LONG_VALUES in missed else ""),
         )
+
+
+_LONG_VALUES = "does not send long values again that a change leaves as they are"
+_WHOLE_ROWS = (
+    " Or have the server send whole rows with ALTER TABLE … REPLICA IDENTITY FULL; and run ALTER SOURCE … REFRESH "
+    "REFERENCES; or leave the columns with such values out of the source with EXCLUDE COLUMNS."
+)
 
 
 def _missed(mode: ast.Mode, relation: str, catalog: logical.CatalogReader, *, proven: bool, final: bool) -> str | None:
@@ -221,8 +229,8 @@ def _missed(mode: ast.Mode, relation: str, catalog: logical.CatalogReader, *, pr
     lacking = _source_below(item, catalog, lambda source: bool(source.options.get("holes")))
     if lacking is not None:
         return (
-            f'the server of "{short_name(lacking, catalog)}" does not send long values again that a change leaves as '
-            "they are, and rows from before the start would be unknown"
+            f'the server of "{short_name(lacking, catalog)}" {_LONG_VALUES}, and rows from before the start would be '
+            "unknown"
         )
     overwritten = _source_below(item, catalog, lambda source: source.shape.change is logical.Change.UPSERT)
     if final and overwritten is not None:
