@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sinkql.connectors.postgres.stream import PostgresStream
+from sinkql.errors import SinkqlError, TableError
 from sinkql.extension.capture import CapturedTable, Changed, Key, TableRows
 from support.postgres import Postgres
 
@@ -141,6 +142,13 @@ def test_missing_values_of_rows_that_moved_are_asked_for(postgres: Postgres, pos
         ]
         kept = TableRows(whole.rows.filter(pc.is_null(whole.rows.column("$hole"))))
         assert found.stream.complete(found.tables["t"], kept, [])[1] is None
+        with postgres.connect(postgres_database) as writer, pytest.MonkeyPatch.context() as patch:
+            writer.execute("BEGIN; LOCK TABLE t")
+            patch.setattr("sinkql.connectors.postgres.chunk._SETTINGS", "SET lock_timeout = '50ms'")
+            patch.setattr("sinkql.connectors.postgres.chunk._PATIENCE_S", 0)
+            with pytest.raises(SinkqlError, match="SQ3712") as caught:
+                found.stream.complete(found.tables["t"], rows, changed.transactions.ids)
+            assert not isinstance(caught.value, TableError)  # the capture tries again, and no change is lost
 
 
 def _after(rows: TableRows) -> list[tuple[Any, ...]]:

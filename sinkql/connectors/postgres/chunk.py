@@ -377,9 +377,9 @@ def complete(
             with read() as found:
                 if found.snapshot.unseen(ids) is None:
                     return found.completed(rows, wanted)
-        except LockedError:
-            if time.monotonic() > until:
-                raise
+        except LockedError as error:
+            if time.monotonic() > until:  # it passes: the sinks of the table need not do without the change
+                raise SinkqlError(error.code, error.message, hint=error.hint) from error
             continue
         if time.monotonic() > until:
             raise SinkqlError(

@@ -337,8 +337,8 @@ CODES = {
         (
             "A server has not sent all changes of a table: its publication was altered, its replica identity has "
             "changed, partitions were attached with rows, detached, or emptied by themselves, the table was UNLOGGED, "
-            "or ALTER TABLE or ALTER TYPE gave rows other values. Or the table was altered, was locked, or may not be "
-            "read any more, just when long values that are not sent again had to be read from it. Sinks of other "
+            "or ALTER TABLE or ALTER TYPE gave rows other values. Or the table was altered, or may not be read "
+            "any more, just when long values that are not sent again had to be read from it. Sinks of other "
             "tables go on."
         ),
         f"Fix on the server what the detail says, if anything. Then {_SKIP[0].lower()}{_SKIP[1:]}",
