@@ -84,9 +84,9 @@ _CHANGES = {
     ),
     "partitions": (
         "parted",
-        "CREATE TABLE high (id int PRIMARY KEY); INSERT INTO high VALUES (21), (22); "
+        "CREATE TABLE high (id int PRIMARY KEY); INSERT INTO high VALUES (21), (22); BEGIN;"
         "ALTER TABLE parted ATTACH PARTITION high FOR VALUES FROM (20) TO (30);"
-        "ALTER TABLE parted DETACH PARTITION low",
+        "ALTER TABLE parted DETACH PARTITION low; COMMIT",
         'table "public.parted" has lost partitions',
         "INSERT INTO parted VALUES (12)",
     ),
