@@ -137,3 +137,10 @@ def test_offsets_of_partitions_that_are_not_there_are_told(broker: Kafka, pipeli
     with pytest.raises(SinkqlError, match=r"SQ4279.*has 3 offsets, and topic .* has 2 partitions") as caught:
         pipeline.source("s", "", topic, "FORMAT TEXT", ", START OFFSET (0, 1, 2)")
     assert caught.value.span is not None
+
+
+def test_a_topic_that_is_misspelt_is_told(pipeline: Pipeline, broker: Kafka) -> None:
+    topic = broker.topic(name=f"shop_orders_{broker.topic()}")
+    with pytest.raises(SinkqlError, match="SQ4274") as caught:
+        pipeline.source("s", "", topic.replace("orders", "ordres"), "FORMAT TEXT")
+    assert caught.value.hint == f"Did you mean '{topic}'?"

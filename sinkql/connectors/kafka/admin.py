@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaExc
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from sinkql.connectors.kafka.client import Client, Troubles
-from sinkql.errors import SinkqlError
+from sinkql.errors import SinkqlError, nearest
 
 T = TypeVar("T")
 _PATIENCE_S = 15.0
@@ -155,7 +155,7 @@ class Admin:
     def _not_made(self, name: str, told: str) -> SinkqlError:
         return SinkqlError(
             "SQ4284",
-            f'the brokers of connection {self.client.connection} do not make topic "{name}": {told}',
+            f'the brokers of connection "{self.client.connection}" do not make topic "{name}": {told}',
             hint="Correct the options of the topic, or let somebody make it who may.",
         )
 
@@ -291,10 +291,13 @@ def admin_of(client: Client) -> Admin:
 
 
 def gone(client: Client, topic: str) -> SinkqlError:
-    """Return the error for a topic that is not there."""
+    """Return the error for a topic that is not there, which may be misspelt."""
+    near = None
+    with suppress(SinkqlError):
+        near = nearest(topic, admin_of(client).topics())
     return SinkqlError(
         "SQ4274",
-        f'topic "{topic}" does not exist on the brokers of connection {client.connection}',
-        hint="Check TOPIC, or create the topic.",
+        f'topic "{topic}" does not exist on the brokers of connection "{client.connection}"',
+        hint=f"Did you mean '{near}'?" if near else "Check TOPIC, or create the topic.",
         option="TOPIC",
     )

@@ -103,7 +103,7 @@ class Client:
         if name in ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"):
             return self._error(
                 "SQ4275",
-                f"Kafka does not let the user of connection {self.connection} do this: {text}",
+                f'Kafka does not let the user of connection "{self.connection}" do this: {text}',
                 "Grant the user DESCRIBE and READ on the topic.",
             )
         if name == "CONCURRENT_TRANSACTIONS":
@@ -126,13 +126,13 @@ class Client:
             if "handshake failed" in text:
                 return self._error(
                     "SQ4271",
-                    f"the brokers of connection {self.connection} do not know its SASL MECHANISMS",
+                    f'the brokers of connection "{self.connection}" do not know its SASL MECHANISMS',
                     "Check SASL MECHANISMS and SECURITY PROTOCOL in CREATE CONNECTION.",
                     told=text,
                 )
             return self._error(
                 "SQ4271",
-                f"Kafka rejects the user or the password of connection {self.connection}",
+                f'Kafka rejects the user or the password of connection "{self.connection}"',
                 "Check SASL USERNAME, SASL PASSWORD and SASL MECHANISMS in CREATE CONNECTION.",
                 told=text,
             )
@@ -142,7 +142,7 @@ class Client:
             plain = self.protocol.replace("SSL", "PLAINTEXT")
             return self._error(
                 "SQ4273",
-                f"the brokers of connection {self.connection} do not speak TLS",
+                f'the brokers of connection "{self.connection}" do not speak TLS',
                 f"Write SECURITY PROTOCOL = '{plain}', or give the port where they speak TLS.",
                 told=text,
             )
@@ -151,7 +151,7 @@ class Client:
             other = "'SASL_SSL'" if self.protocol.startswith("SASL") else "'SSL', or 'SASL_PLAINTEXT' with a user,"
             return self._error(
                 "SQ4273",
-                f"the brokers of connection {self.connection} do not understand {self.protocol}: they hang up",
+                f'the brokers of connection "{self.connection}" do not understand {self.protocol}: they hang up',
                 f"Write SECURITY PROTOCOL = {other} if the brokers want that, or give another port.",
             )
         if text is not None or told.of("_ALL_BROKERS_DOWN", "_TIMED_OUT") is not None:
@@ -162,7 +162,7 @@ class Client:
         """Return the error for brokers that do not answer."""
         return self._error(
             "SQ4270",
-            f"no broker of connection {self.connection} answers at {self.brokers}",
+            f'no broker of connection "{self.connection}" answers at {self.brokers}',
             "Check BROKER in CREATE CONNECTION, and that Kafka runs.",
             told=told,
         )
@@ -172,7 +172,7 @@ class Client:
         named = ", ".join(f"{topic}/{each}" for each in partitions)
         return self._error(
             "SQ4278",
-            f"no broker of connection {self.connection} answers for {named}",
+            f'no broker of connection "{self.connection}" answers for {named}',
             "Start the brokers that have the partition. A running sink tries again by itself.",
         )
 
@@ -180,13 +180,13 @@ class Client:
         if "verif" not in text:
             return self._error(
                 "SQ4272",
-                f"TLS with the brokers of connection {self.connection} fails",
+                f'TLS with the brokers of connection "{self.connection}" fails',
                 "Check SSL CERTIFICATE and SSL KEY in CREATE CONNECTION.",
                 told=text,
             )
         return self._error(
             "SQ4272",
-            f"the certificate of the brokers of connection {self.connection} is not trusted",
+            f'the certificate of the brokers of connection "{self.connection}" is not trusted',
             "Add SSL CERTIFICATE AUTHORITY = SECRET name, with the certificate in PEM of who signed it.",
             told=text,
         )
@@ -197,7 +197,7 @@ class Client:
         option = next((name for label, name in _OPTIONS.items() if label in text), "SSL CERTIFICATE AUTHORITY")
         return SinkqlError(
             "SQ4276",
-            f"{option} of connection {self.connection} is not valid PEM",
+            f'{option} of connection "{self.connection}" is not valid PEM',
             hint="Give the secret the whole text of the PEM file: ALTER SECRET name AS file('key.pem').",
         )
 

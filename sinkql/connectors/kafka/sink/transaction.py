@@ -220,7 +220,7 @@ class Transactions:
         if name in _REFUSED:
             return SinkqlError(
                 "SQ4281",
-                f"Kafka does not let the user of connection {self.client.connection} write: {error.str()}",
+                f'Kafka does not let the user of connection "{self.client.connection}" write: {error.str()}',
                 hint=f"Grant the user WRITE on the topics, and WRITE and DESCRIBE on the transactional id {self.id}.",
             )
         if name in ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
@@ -232,7 +232,7 @@ class Transactions:
         if name == "INVALID_TRANSACTION_TIMEOUT":
             return SinkqlError(
                 "SQ4286",
-                f"the brokers of connection {self.client.connection} do not allow transactions of "
+                f'the brokers of connection "{self.client.connection}" do not allow transactions of '
                 f"{_TIMEOUT_MS // 60_000} minutes",
                 hint=f"Set transaction.max.timeout.ms = {_TIMEOUT_MS} or more on the brokers.",
             )
