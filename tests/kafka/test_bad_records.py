@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,9 +16,10 @@ from decode.test_bad_json import BAD as BAD_JSON
 from decode.test_debezium import BAD as BAD_CHANGES
 from decode.test_debezium import change
 from kafka.pipeline import Pipeline
+from sinkql.connectors.kafka.reader import KafkaReader
 from sinkql.errors import SinkqlError
 from sinkql.extension.registry import discover
-from sinkql.extension.stream import Tally
+from sinkql.extension.stream import RowError, Tally
 from sinkql.runtime.sink.replay import replay_asked
 from support.kafka import Kafka
 from support.registry import stub_registry
@@ -143,6 +147,86 @@ def test_each_kind_of_bad_change_under_each_policy(broker: Kafka, pipeline: Pipe
         bad,
         "KEY (id) MODE UPSERT",
     )
+
+
+_KEYS: Mapping[str, Any] = {"type": "record", "name": "k", "fields": [{"name": "id", "type": "long"}]}
+_VALUES: Mapping[str, Any] = {"type": "record", "name": "v", "fields": [{"name": "n", "type": "long"}]}
+_CHANGES: Mapping[str, Any] = {
+    "type": "record", "name": "e", "fields": [
+        {"name": "before", "type": ["null", _VALUES]}, {"name": "after", "type": ["null", "v"]},
+        {"name": "op", "type": "string"},
+    ],
+}  # fmt: skip
+_PROTOBUF = 'syntax = "proto3"; message V { int64 n = 1; }'
+_HEAD = b"\0\0\0\0\1"
+_KEYED = "(id bigint, n bigint, PRIMARY KEY (id) NOT ENFORCED)"
+Sent = tuple[bytes | None, bytes | None]
+_FORMATS: Mapping[str, tuple[str, str, Sent, Sent]] = {
+    # columns, clauses, a good message and a bad one, each a key and a value
+    "JSON": ("(n bigint)", "FORMAT JSON", (b"k", b'{"n": 1}'), (b"k", b'{"n": 1')),
+    "JSON as one column": ("", "FORMAT JSON", (None, b"[1]"), (None, b"[1")),
+    "CSV": ("(n bigint, t text)", "FORMAT CSV WITH 2 COLUMNS", (None, b"1,a"), (None, b"1")),
+    "TEXT": ("(n bigint)", "FORMAT TEXT", (None, b"1"), (None, b"\xff")),
+    "AVRO": ("", f"FORMAT AVRO USING SCHEMA '{json.dumps(_VALUES)}'", (None, _HEAD + b"\2"), (None, _HEAD)),
+    "AVRO of a registry": ("", "FORMAT AVRO USING {registry}", (None, b"{id}\2"), (None, b"{id}")),
+    "PROTOBUF": ("", "FORMAT PROTOBUF USING {registry}", (None, b"{id}\0\x08\1"), (None, b"{id}\0\x08")),
+    "a key of JSON": (
+        "(n bigint)", "KEY FORMAT JSON VALUE FORMAT JSON INCLUDE KEY", (b"1", b'{"n": 1}'), (b"x", b'{"n": 1}')
+    ),
+    "a key of TEXT": (
+        "(n bigint)", "KEY FORMAT TEXT VALUE FORMAT JSON INCLUDE KEY", (b"1", b'{"n": 1}'), (b"\xff", b'{"n": 1}')
+    ),
+    "a key of AVRO": (
+        "", f"KEY FORMAT AVRO USING SCHEMA '{json.dumps(_KEYS)}' VALUE FORMAT TEXT INCLUDE KEY",
+        (_HEAD + b"\2", b"a"), (_HEAD, b"a"),
+    ),
+    "no key": (_KEYED, "KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT", (b"1", b'{"n": 1}'), (None, b'{"n": 1}')),
+    "changes of JSON": (
+        _KEYED, "FORMAT JSON ENVELOPE DEBEZIUM", (b"{}", change("c", {"id": 1})), (b"{}", b'{"op": "c"}')
+    ),
+    "changes of AVRO": (
+        "", f"KEY FORMAT AVRO USING SCHEMA '{json.dumps(_VALUES)}' VALUE FORMAT AVRO USING SCHEMA "
+        f"'{json.dumps(_CHANGES)}' ENVELOPE DEBEZIUM",
+        (_HEAD + b"\2", _HEAD + b"\0\2\2\2c"), (_HEAD + b"\2", _HEAD + b"\0\2"),
+    ),
+    "a header": ("(n bigint)", "FORMAT JSON INCLUDE HEADER 'h' AS h", (b"good", b'{"n": 1}'), (b"\xff", b'{"n": 1}')),
+}  # fmt: skip
+
+
+def test_a_bad_message_of_each_format_under_each_policy(broker: Kafka, pipeline: Pipeline) -> None:
+    """It stops the sink by its offset, is left out, or is kept, and then fails again as the good one does not."""
+    schemas = {"AVRO of a registry": (_VALUES, "AVRO"), "PROTOBUF": (_PROTOBUF, "PROTOBUF")}
+    with stub_registry() as stub:
+        pipeline.run(f"CREATE CONNECTION registry TO CONFLUENT SCHEMA REGISTRY (URL '{stub.url}');")
+        for number, (name, (columns, clauses, good, bad)) in enumerate(_FORMATS.items()):
+            topic, id_ = broker.topic(), b""
+            if name in schemas:
+                id_ = b"\0" + stub.register(f"{topic}-value", *schemas[name]).to_bytes(4, "big")
+            sent = [(key, None if value is None else value.replace(b"{id}", id_)) for key, value in (good, bad, good)]
+            for key, value in sent:
+                header = [("h", key)] if name == "a header" else None
+                broker.send(topic, value, key=key, **({"headers": header} if header else {}))
+            made = clauses.replace("{registry}", "CONFLUENT SCHEMA REGISTRY CONNECTION registry")
+            pipeline.source(f"r{number}", columns, topic, f"{made} WITH (ON ERROR = DEAD LETTER)")
+            pipeline.sink(f"r{number}", "MODE APPEND")
+            job = pipeline.job(f"r{number}")
+            reader = discover().reader(job.reads()[0], pipeline.session.context(job))
+            assert isinstance(reader, KafkaReader)
+            split = {"partition": 0, "from": 0, "to": 3}
+            with pytest.raises(SinkqlError) as stopped:
+                list(replace(reader, policy="fail").read(split, Tally()))
+            assert (stopped.value.code, f"at {topic}/0/1:" in stopped.value.message) == ("SQ3101", True), name
+            letters: list[RowError] = []
+            for tally in (Tally(), Tally(letters=letters.append)):
+                tally.given = sum(batch.num_rows for batch in reader.read(split, tally))
+                tally.settle(name)
+                assert (tally.rows, tally.given, tally.failed) == (3, 2, 1), name
+            (letter,) = letters
+            kept = (letter.position, letter.code, letter.key, letter.raw, bool(letter.message))
+            assert kept == (f"{topic}/0/1", "SQ3101", *sent[1], True), name
+            right = RowError(f"{topic}/0/1", "SQ3101", "", sent[0][1] or b"", sent[0][0])
+            still, found = reader.again([letter, right])
+            assert (len(still.failures), len(found.failures), found.batch.num_rows) == (1, 0, 1), name
 
 
 def _replay(pipeline: Pipeline, relation: str) -> None:
