@@ -31,6 +31,10 @@ from sinkql.logical.range import SUBTYPES
 from sinkql.logical.type import RANGES
 
 _FEW = 32
+_SAMPLED = 4
+"""Where there are so many times as many lines, some tell whether it is worth looking for parts without failures."""
+_OFTEN = 8
+"""Of how many lines one fails where it is not."""
 _AS_STRING = ("text", "date", "time", "timestamp", "timestamptz", "interval", "uuid", "bytea", *SUBTYPES)
 _NESTED = ("array", "list", "map", "record")
 _NUMBERS = (*RANGES, "real", "double precision", "numeric")
@@ -92,12 +96,21 @@ class JsonDecoder:
         found = self._at_once(lines) if self._schema is not None and len(lines) else None
         if found is not None:
             return found
-        if self._schema is None or len(lines) <= _FEW:
+        if self._schema is None or len(lines) <= _FEW or self._fail_often(lines):
             return self._one_by_one(lines, first, failures)
         middle = len(lines) // 2
         before = self._arrays(lines.part(0, middle), first, failures)
         after = self._arrays(lines.part(middle, len(lines)), first + middle, failures)
         return [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]
+
+    def _fail_often(self, lines: Records) -> bool:
+        """Tell by those in the middle whether hardly any part of some lines has none that fails."""
+        if len(lines) <= _SAMPLED * _FEW:
+            return False
+        failures: Failures = {}
+        middle = len(lines) // 2
+        self._one_by_one(lines.part(middle, middle + _FEW), 0, failures)
+        return _OFTEN * len(failures) >= _FEW
 
     # --- through Arrow -----------------------------------------------------------------------------------------------
 

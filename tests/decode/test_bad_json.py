@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from sinkql import physical
@@ -92,3 +94,18 @@ def test_a_bad_message_fails_alone(type_: str, good: str, bad: bytes | str, why:
         assert found.batch.num_rows == 2 * count + 1
         for place in (count - 1, count + 1):
             assert found.batch.slice(place, 1).equals(alone.batch)
+
+
+@pytest.mark.parametrize("apart", [1, 2, 7, 50])
+def test_many_messages_that_fail_leave_the_others_as_they_are(apart: int) -> None:
+    columns = (physical.Column("id", "bigint"), physical.Column("v", "numeric(6,2)"))
+    messages = [
+        b'{"id": 1, "v": "x"}' if place % apart == 0 else f'{{"id": {place}, "v": {place}.5}}'.encode()
+        for place in range(1000)
+    ]
+    found = JsonMessages(columns, whole=False).decode(messages)
+    assert sorted(found.failures) == list(range(0, 1000, apart))
+    rows = found.batch.to_pylist()
+    assert [rows[place] for place in range(1000) if place % apart] == [
+        {"id": place, "v": Decimal(place) + Decimal("0.50")} for place in range(1000) if place % apart
+    ]
